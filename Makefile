@@ -1,0 +1,143 @@
+# Recipes are short; what is longer is a script in hack/. Continuous integration runs these targets and nothing else.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+MODULE := github.com/capi-proxy-patcher/capi-proxy-patcher
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X $(MODULE)/internal/version.release=$(VERSION)
+
+TOOL := go tool -modfile=go.tools.mod
+GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role paths=./internal/controller/...
+
+# Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
+UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
+ENVTEST_PACKAGES = $$(go list ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
+
+# The race detector needs a C compiler.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+FUZZ_TIME ?= 30s
+
+# A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
+WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
+FETCH_MODULES = go list -e -deps -test ./... >/dev/null
+COUNTS := out/test-counts
+SUMMARY = go run ./hack/testsummary -counts $(COUNTS)
+
+.PHONY: help
+help: ## Print this list.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: all
+all: generate test build ## Generate, lint, test and build.
+
+.PHONY: build
+build: ## Build bin/capi-proxy-patcher.
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+
+.PHONY: generate
+generate: ## Write config/rbac/role.yaml from the markers in internal/controller.
+	$(GENERATE) output:rbac:dir=config/rbac
+
+.PHONY: manifests
+manifests: ## Write out/components.yaml, everything that an installation needs.
+	@mkdir -p out
+	kubectl=$$(command -v kubectl) || kubectl=$$(hack/kube-assets.sh)/kubectl; \
+	"$$kubectl" kustomize config/default >out/components.yaml
+
+.PHONY: demo
+demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running.
+	@go build -o bin/demo ./hack/demo
+	@assets=$$(hack/kube-assets.sh); KUBEBUILDER_ASSETS="$$assets" bin/demo $(if $(KEEP),-keep)
+
+.PHONY: demo-stop
+demo-stop: ## Stop what make demo KEEP=1 left running.
+	@go run ./hack/demo -stop
+
+.PHONY: clean
+clean: ## Remove what make has built here. The programs of hack/kube-assets.sh stay in their cache.
+	rm -rf bin out .demo
+
+##@ Check
+
+.PHONY: fmt
+fmt: ## Format the code.
+	$(TOOL) golangci-lint fmt
+
+.PHONY: lint
+lint: ## Lint code and tests.
+	$(TOOL) golangci-lint run
+
+.PHONY: lint-fix
+lint-fix: ## Lint, and fix what can be fixed mechanically.
+	$(TOOL) golangci-lint run --fix
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+
+.PHONY: verify
+verify: verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
+
+.PHONY: verify-modules
+verify-modules: ## Check that go.mod and go.sum are tidy.
+	go mod tidy -diff
+
+.PHONY: verify-gen
+verify-gen: ## Check that make generate changes nothing.
+	@rm -rf out/generated; mkdir -p out/generated
+	$(GENERATE) output:rbac:dir=out/generated
+	diff -u config/rbac/role.yaml out/generated/role.yaml
+
+.PHONY: verify-golden
+verify-golden: ## Check that changed golden files come with a line in CHANGELOG.md.
+	hack/verify-golden.sh
+
+##@ Test
+
+.PHONY: test
+test: ## Lint, vet and run all tests; the last line is their sum.
+	@rm -f $(COUNTS); status=0; \
+	for target in lint vet test-unit test-envtest; do $(MAKE) --no-print-directory $$target || status=1; done; \
+	$(MAKE) --no-print-directory test-summary; exit $$status
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
+	@mkdir -p out; $(FETCH_MODULES); echo "== unit tests"
+	@$(WITHOUT_PROXY) go test -json $(RACE) -shuffle=on $(UNIT_PACKAGES) | $(SUMMARY)
+
+.PHONY: test-envtest
+test-envtest: ## Run the tests that need an API server.
+	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
+	@assets=$$(hack/kube-assets.sh); \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on $(ENVTEST_PACKAGES) | $(SUMMARY)
+
+.PHONY: test-summary
+test-summary: # Prints the sum of the tests that the last make test ran.
+	@touch $(COUNTS)
+	@awk '{p += $$1; f += $$2; s += $$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZ_TIME (30s).
+	@$(FETCH_MODULES)
+	$(WITHOUT_PROXY) hack/fuzz.sh $(FUZZ_TIME)
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: cover
+cover: ## Write out/cover.html and print the coverage of the unit tests.
+	@mkdir -p out; $(FETCH_MODULES)
+	$(WITHOUT_PROXY) go test -coverprofile=out/cover.out ./internal/...
+	go tool cover -html=out/cover.out -o out/cover.html
+	go tool cover -func=out/cover.out | tail -n 1
+
+.PHONY: golden-update
+golden-update: ## Rewrite golden files; a change of an existing one is a change of what lands on nodes.
+	go test $$(grep -rl --include='*_test.go' 'flag.Bool("update"' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') -update

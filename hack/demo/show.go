@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest/diff"
+)
+
+const (
+	demoNamespace = "demo"
+	demoCluster   = "my-cluster"
+)
+
+// variables are what a user gives clusterctl for the template.
+func variables(name string) (string, error) {
+	switch name {
+	case "CLUSTER_NAME":
+		return demoCluster, nil
+	case "NAMESPACE":
+		return demoNamespace, nil
+	case "KUBERNETES_VERSION":
+		return "v1.36.3", nil
+	case "CONTROL_PLANE_ENDPOINT_HOST":
+		return "my-cluster.example.com", nil
+	}
+	return "", fmt.Errorf("variable %s is not set", name)
+}
+
+// show applies a Cluster the way users do and prints what becomes of it.
+func show(ctx context.Context, dir string, out io.Writer) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfigFile(dir))
+	if err != nil {
+		return err
+	}
+	scheme, err := controller.NewScheme()
+	if err != nil {
+		return err
+	}
+	user, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	if err := user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoNamespace}}); err != nil {
+		return err
+	}
+	for _, file := range []string{"proxy-secret.yaml", "cluster-template.yaml"} {
+		step("applying hack/demo/" + file)
+		if err := applyTemplate(ctx, user, filepath.Join("hack", "demo", file)); err != nil {
+			return err
+		}
+	}
+	step("waiting for condition " + contract.ConditionProxyConfigured)
+	condition, err := waitConfigured(ctx, user)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "\n    %s: %s (%s)\n    %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+
+	controlPlane := &controlplanev1.KubeadmControlPlane{}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
+	if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: demoCluster + "-control-plane"}, controlPlane); err != nil {
+		return err
+	}
+	if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: demoCluster + "-md-0"}, template); err != nil {
+		return err
+	}
+	title(out, "What changed in the specs")
+	if err := printChange(out, "KubeadmControlPlane spec.kubeadmConfigSpec", "KubeadmControlPlane", controlPlane.Spec.KubeadmConfigSpec, "spec", "kubeadmConfigSpec"); err != nil {
+		return err
+	}
+	if err := printChange(out, "KubeadmConfigTemplate spec.template.spec", "KubeadmConfigTemplate", template.Spec.Template.Spec, "spec", "template", "spec"); err != nil {
+		return err
+	}
+	return printNode(ctx, user, out, controlPlane.Spec.KubeadmConfigSpec)
+}
+
+// applyTemplate is clusterctl generate cluster --from FILE | kubectl apply --server-side -f -.
+func applyTemplate(ctx context.Context, user client.Client, file string) error {
+	objects, err := process(file)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// process fills in the variables of a template with clusterctl's own code.
+func process(file string) ([]*unstructured.Unstructured, error) {
+	raw, err := os.ReadFile(file) //nolint:gosec // one of ours
+	if err != nil {
+		return nil, err
+	}
+	text, err := yamlprocessor.NewSimpleProcessor().Process(raw, variables)
+	if err != nil {
+		return nil, fmt.Errorf("processing %s: %w", file, err)
+	}
+	stream, err := manifest.Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, object := range stream.Objects() {
+		objects = append(objects, &unstructured.Unstructured{Object: object.Value()})
+	}
+	return objects, nil
+}
+
+func waitConfigured(ctx context.Context, user client.Client) (*metav1.Condition, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cluster := &clusterv1.Cluster{}
+	for {
+		if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: demoCluster}, cluster); err != nil {
+			return nil, err
+		}
+		condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
+		if condition != nil && condition.Status == metav1.ConditionTrue && strings.Contains(condition.Message, "2 bootstrap objects") {
+			return condition, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the condition did not become True: %+v", condition)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func title(out io.Writer, text string) {
+	_, _ = fmt.Fprintf(out, "\n%s\n%s\n", text, strings.Repeat("-", len(text)))
+}
+
+// printChange prints a bootstrap spec before and after as a diff. The setup script, which is the same on every node,
+// is cut.
+func printChange(out io.Writer, name, kind string, after bootstrapv1.KubeadmConfigSpec, path ...string) error {
+	objects, err := process(filepath.Join("hack", "demo", "cluster-template.yaml"))
+	if err != nil {
+		return err
+	}
+	var before map[string]any
+	for _, object := range objects {
+		if object.GetKind() == kind {
+			before, _, _ = unstructured.NestedMap(object.Object, path...)
+		}
+	}
+	after = *after.DeepCopy()
+	for i := range after.Files {
+		if after.Files[i].Path == contract.PathSetup {
+			lines := strings.SplitAfterN(after.Files[i].Content, "\n", 5)
+			after.Files[i].Content = strings.Join(lines[:4], "") + fmt.Sprintf("(%d more lines)\n", strings.Count(lines[4], "\n"))
+		}
+	}
+	was, err := yaml.Marshal(before)
+	if err != nil {
+		return err
+	}
+	is, err := yaml.Marshal(after)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "\n%s", diff.Unified(name+" (before)", name+" (after)", was, is))
+	return nil
+}
+
+// printNode prints the files and commands that the first node gets, with the password hidden.
+func printNode(ctx context.Context, user client.Client, out io.Writer, spec bootstrapv1.KubeadmConfigSpec) error {
+	title(out, "What a node gets")
+	for _, f := range spec.Files {
+		content := []byte(f.Content)
+		if f.ContentFrom.IsDefined() {
+			secret := &corev1.Secret{}
+			if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: f.ContentFrom.Secret.Name}, secret); err != nil {
+				return err
+			}
+			content = secret.Data[f.ContentFrom.Secret.Key]
+		}
+		if f.Path == contract.PathSetup {
+			content = bytes.Join(append(bytes.SplitAfterN(content, []byte("\n"), 3)[:2], []byte("...\n")), nil)
+		}
+		_, _ = fmt.Fprintf(out, "\n%s (%s)\n%s", f.Path, f.Permissions, indent(hidePasswords(content)))
+	}
+	_, _ = fmt.Fprint(out, "\nCommands before kubeadm\n"+indent([]byte(strings.Join(spec.PreKubeadmCommands, "\n")+"\n")))
+	return nil
+}
+
+// hidePasswords replaces the password of every URL by xxxxx, as net/url's Redacted does.
+func hidePasswords(text []byte) []byte {
+	return regexp.MustCompile(`(://[^:@/"]*):[^@"]*@`).ReplaceAll(text, []byte("${1}:xxxxx@"))
+}
+
+func indent(text []byte) string {
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		b.WriteString("    " + line)
+	}
+	return b.String()
+}

@@ -1,0 +1,92 @@
+// Package cli is the command line: flags become options, options become calls, errors become exit statuses.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+// Exit statuses.
+const (
+	exitDone  = 0
+	exitInput = 1
+	exitUsage = 2
+)
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// usageError is an error about the command line itself.
+type usageError struct{ error }
+
+// statusError carries an exit status of its own. Its text has been printed already.
+type statusError struct{ status int }
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
+// Main runs the program with args, without the program's name, and returns the exit status: 0 done, 1 bad input or
+// a failure, 2 a wrong command line. Commands document statuses of their own.
+func Main(ctx context.Context, args []string, streams Streams) int {
+	root := newRoot(streams)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var (
+		usage  usageError
+		status statusError
+	)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &status):
+		return status.status
+	case errors.As(err, &usage):
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\nRun 'capi-proxy-patcher --help' for usage.\n", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
+		return exitInput
+	}
+}
+
+func newRoot(streams Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "capi-proxy-patcher",
+		Short:         "Cluster API nodes behind a corporate proxy",
+		Long:          "Configures containerd, kubelet, kubeadm and the trust store of Cluster API nodes for a proxy.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version.String(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.SetVersionTemplate("capi-proxy-patcher {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newManager(streams), newRender(streams))
+	return root
+}
+
+// noArgs refuses arguments as a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+)
+
+// ManagerOptions are the options of the manager.
+type ManagerOptions struct {
+	// Kubeconfig is the file that names the API server; empty means the Pod's service account.
+	Kubeconfig string
+	// Namespace limits the manager to one namespace; empty means all.
+	Namespace string
+	// DefaultProxySecret is the installation-wide proxy Secret as namespace/name; empty means none.
+	DefaultProxySecret string
+	// LeaderElect lets one of several replicas work at a time.
+	LeaderElect bool
+	// LeaderElectNamespace is the namespace of the lease; empty means the Pod's own.
+	LeaderElectNamespace string
+	// Concurrency is how many Clusters are reconciled at once.
+	Concurrency int
+	// SyncPeriod is how often every Cluster is looked at although nothing changed.
+	SyncPeriod time.Duration
+	// QPS and Burst limit requests to the API server.
+	QPS   float32
+	Burst int
+	// HealthAddr and MetricsAddr are listening addresses; "0" switches one off.
+	HealthAddr, MetricsAddr string
+	// Log receives the manager's logs.
+	Log logr.Logger
+	// Verbosity is the log level, 0 to 5.
+	Verbosity int
+}
+
+func newManager(streams Streams) *cobra.Command {
+	var o ManagerOptions
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controller in a management cluster",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return runManager(cmd.Context(), o, streams) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; default is the Pod's service account")
+	f.StringVar(&o.Namespace, "namespace", "", "watch only this namespace; default is all")
+	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; serves Clusters without one of their own, and its noProxy is merged into every Cluster's")
+	f.BoolVar(&o.LeaderElect, "leader-elect", false, "elect a leader among replicas")
+	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default is the Pod's own")
+	f.IntVar(&o.Concurrency, "concurrency", 10, "Clusters reconciled at once")
+	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "how often every Cluster is looked at although nothing changed")
+	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
+	f.IntVar(&o.Burst, "kube-api-burst", 200, "requests at once to the API server")
+	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 is off")
+	f.StringVar(&o.MetricsAddr, "metrics-addr", "0", "address of /metrics; 0 is off")
+	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
+	return cmd
+}
+
+func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
+	if _, err := parseSecretName(o.DefaultProxySecret); err != nil {
+		return usageError{err}
+	}
+	config, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(o.Verbosity), textlogger.Output(streams.Err)))
+	ctrl.SetLogger(log)
+	ctx = ctrl.LoggerInto(ctx, log)
+	o.Log = log
+	mgr, err := NewManager(ctx, config, o)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running manager: %w", err)
+	}
+	return nil
+}
+
+// NewManager returns a manager with the controller, ready to be started. It works through config.
+func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (manager.Manager, error) {
+	defaultSecret, err := parseSecretName(o.DefaultProxySecret)
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = o.QPS, o.Burst
+	scheme, err := controller.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	cacheOptions, err := controller.CacheOptions(o.Namespace, o.SyncPeriod)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions,
+		Logger:                        o.Log,
+		HealthProbeBindAddress:        o.HealthAddr,
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              contract.Domain,
+		LeaderElectionNamespace:       o.LeaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up manager: %w", err)
+	}
+	if err := addController(ctx, mgr, o, defaultSecret); err != nil {
+		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
+		return nil, fmt.Errorf("adding ready check: %w", err)
+	}
+	return mgr, nil
+}
+
+// cachesSynced is ready when the caches hold what the API server has.
+func cachesSynced(c cache.Cache) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !c.WaitForCacheSync(ctx) {
+			return errors.New("caches are not synced yet")
+		}
+		return nil
+	}
+}
+
+// addController adds the controller and its cache of proxy Secrets to mgr.
+func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, defaultSecret types.NamespacedName) error {
+	secretOptions, err := controller.ProxySecretCacheOptions(o.Namespace, defaultSecret.Namespace, mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	proxySecrets, err := cache.New(mgr.GetConfig(), secretOptions)
+	if err != nil {
+		return fmt.Errorf("setting up cache of proxy Secrets: %w", err)
+	}
+	if err := mgr.Add(proxySecrets); err != nil {
+		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
+	}
+	c := &controller.Controller{
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		ProxySecrets:  proxySecrets,
+		Recorder:      mgr.GetEventRecorder(contract.Name),
+		Now:           time.Now, //nolint:forbidigo // the clock enters here
+		DefaultSecret: defaultSecret,
+		Concurrency:   o.Concurrency,
+	}
+	if err := c.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up controller: %w", err)
+	}
+	return nil
+}
+
+func parseSecretName(text string) (types.NamespacedName, error) {
+	if text == "" {
+		return types.NamespacedName{}, nil
+	}
+	namespace, name, found := strings.Cut(text, "/")
+	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("--default-proxy-secret %q: write namespace/name", text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return ctrl.GetConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}

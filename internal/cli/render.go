@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
+)
+
+type renderOptions struct {
+	files, secrets      []string
+	all, includeSecrets bool
+	output              string
+}
+
+func newRender(streams Streams) *cobra.Command {
+	var o renderOptions
+	cmd := &cobra.Command{
+		Use:   "render -f FILE...",
+		Short: "Patch manifests without a cluster",
+		Long: `Reads manifests, patches what belongs to Clusters with the label capi-proxy-patcher.io/enabled=true, and writes
+them to standard output. Everything else comes out as it went in, byte for byte. What is worth knowing goes to
+standard error.
+
+Exit status: 0 done, 1 bad input (nothing is written), 2 wrong usage.`,
+		Example: `  clusterctl generate cluster demo | capi-proxy-patcher render -f - --secret proxy-secret.yaml | kubectl apply -f -
+  capi-proxy-patcher render -f clusters/ --include-secrets -o diff`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runRender(cmd, o, streams) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
+	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
+	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
+	return cmd
+}
+
+func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
+	switch {
+	case len(o.files) == 0:
+		return usageError{errors.New("render: no input; use -f FILE, or -f - for standard input")}
+	case o.output != "yaml" && o.output != "diff":
+		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
+	}
+	inputs, err := readInputs(o.files, streams.In)
+	if err != nil {
+		return err
+	}
+	secrets, err := readInputs(o.secrets, streams.In)
+	if err != nil {
+		return err
+	}
+	result, err := render.Render(cmd.Context(), render.Options{
+		Inputs: inputs, Secrets: secrets, All: o.all, IncludeSecrets: o.includeSecrets,
+	})
+	if err != nil {
+		return err
+	}
+	for _, note := range result.Notes {
+		_, _ = fmt.Fprintln(streams.Err, note)
+	}
+	text := result.Output
+	if o.output == "diff" {
+		text = result.Diff
+	}
+	if _, err := streams.Out.Write(text); err != nil {
+		return fmt.Errorf("writing output: %w", err)
+	}
+	return nil
+}
+
+// readInputs reads files, the manifests of folders in the order of their names, and standard input.
+func readInputs(names []string, stdin io.Reader) ([]render.Input, error) {
+	var inputs []render.Input
+	for _, name := range names {
+		if name == "-" {
+			data, err := io.ReadAll(stdin)
+			if err != nil {
+				return nil, fmt.Errorf("reading standard input: %w", err)
+			}
+			inputs = append(inputs, render.Input{Name: name, Data: data})
+			continue
+		}
+		files, err := manifestFiles(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file) //nolint:gosec // the user names the file
+			if err != nil {
+				return nil, fmt.Errorf("reading input: %w", err)
+			}
+			inputs = append(inputs, render.Input{Name: file, Data: data})
+		}
+	}
+	return inputs, nil
+}
+
+// manifestFiles returns the file itself, or the manifests of a folder as kubectl takes them.
+func manifestFiles(name string) ([]string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading input: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	entries, err := os.ReadDir(name) // sorted by name
+	if err != nil {
+		return nil, fmt.Errorf("reading input: %w", err)
+	}
+	var files []string
+	for _, entry := range entries {
+		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name())) {
+			files = append(files, filepath.Join(name, entry.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("reading input: folder %s has no file that ends with .yaml, .yml or .json", name)
+	}
+	return files, nil
+}

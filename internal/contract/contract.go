@@ -1,0 +1,176 @@
+// Package contract holds the names that users and other programs see: labels, annotations, Secret keys,
+// paths on a node, the condition and its reasons. docs/reference.md is their home; a name here never changes.
+package contract
+
+// Domain is the prefix of every label, annotation and condition type of this product.
+const Domain = "capi-proxy-patcher.io"
+
+// Name is how the product signs what it writes: field manager, comment in files, end of managed commands.
+const Name = "capi-proxy-patcher"
+
+// Labels.
+const (
+	// LabelEnabled on a Cluster, with the value LabelEnabledValue, enables the product for it. Written by the
+	// user, read by every part of the product. Taking it off removes what the product added to bootstrap specs.
+	LabelEnabled = Domain + "/enabled"
+	// LabelEnabledValue is the only value of LabelEnabled that enables.
+	LabelEnabledValue = "true"
+	// LabelProxySecret on a Secret, with any value, makes a change of the proxy Secret noticed at once. Written
+	// by the user. Without it a change is noticed at the next resync.
+	LabelProxySecret = Domain + "/proxy"
+	// LabelGenerated marks a Secret that the product generated. Written by the product; its value is the name
+	// of the Cluster.
+	LabelGenerated = Domain + "/generated-for"
+)
+
+// Annotations on a Cluster, unless the comment says otherwise. Written by the user.
+const (
+	// AnnotationSecret names the proxy Secret in the Cluster's namespace. On a MachineDeployment or MachinePool
+	// it names another Secret for that pool, or SecretNone.
+	AnnotationSecret = Domain + "/secret"
+	// AnnotationDelivery chooses how values reach a node: DeliveryReference (default) or DeliveryInline.
+	AnnotationDelivery = Domain + "/delivery"
+	// AnnotationRollout chooses when a change reaches running control planes: RolloutOnNextRollout (default) or
+	// RolloutImmediate.
+	AnnotationRollout = Domain + "/rollout"
+	// AnnotationTargets lists what on a node is configured, separated by commas: any subset of Targets.
+	AnnotationTargets = Domain + "/targets"
+	// AnnotationNoProxyGroups lists NO_PROXY groups to leave out, each with a leading minus.
+	AnnotationNoProxyGroups = Domain + "/no-proxy-groups"
+)
+
+// Annotations written by the product.
+const (
+	// AnnotationOutputVersion on a patched object records the output version of what was added to it.
+	// It goes when our entries go.
+	AnnotationOutputVersion = Domain + "/output-version"
+	// AnnotationNudge on a KubeadmConfig makes the bootstrap provider look again at once when the generated
+	// Secret that it waits for has appeared. Its value has no meaning.
+	AnnotationNudge = Domain + "/nudge"
+	// AnnotationWarnings on a generated Secret lists the codes of NO_PROXY warnings, separated by commas.
+	AnnotationWarnings = Domain + "/warnings"
+	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
+	AnnotationSource = Domain + "/source"
+)
+
+// Values of annotations.
+const (
+	// DeliveryReference keeps values in a generated Secret; specs carry only constants.
+	DeliveryReference = "Reference"
+	// DeliveryInline writes values into the spec; refused for a proxy with credentials.
+	DeliveryInline = "Inline"
+	// RolloutOnNextRollout lets a running control plane wait until the user rolls it.
+	RolloutOnNextRollout = "OnNextRollout"
+	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
+	RolloutImmediate = "Immediate"
+	// SecretNone on a pool means that the pool uses no proxy.
+	SecretNone = "none"
+	// DefaultSecretName is the proxy Secret of a namespace, used when a Cluster neither names one nor has one
+	// of its own.
+	DefaultSecretName = "http-proxy"
+	// ClusterSecretSuffix after the name of a Cluster is the name of the Cluster's own proxy Secret.
+	ClusterSecretSuffix = "-http-proxy"
+	// GeneratedSecretSuffix after the name of a Cluster is the name of its generated Secret.
+	GeneratedSecretSuffix = "-proxy-files"
+)
+
+// Target is a part of a node that is configured for the proxy.
+type Target string
+
+// The targets.
+const (
+	TargetContainerd Target = "containerd"
+	TargetKubelet    Target = "kubelet"
+	TargetKubeadm    Target = "kubeadm"
+	TargetTrust      Target = "trust"
+)
+
+// Targets returns every target, in the order of design and documentation.
+func Targets() []Target {
+	return []Target{TargetContainerd, TargetKubelet, TargetKubeadm, TargetTrust}
+}
+
+// Keys of a proxy Secret.
+const (
+	// KeyHTTPProxy is the proxy URL for http destinations.
+	KeyHTTPProxy = "httpProxy"
+	// KeyHTTPSProxy is the proxy URL for https destinations; KeyHTTPProxy serves both if it is empty.
+	KeyHTTPSProxy = "httpsProxy"
+	// KeyNoProxy lists further destinations that are reached directly.
+	KeyNoProxy = "noProxy"
+	// KeyTrustedCA is a bundle of PEM certificates that nodes trust.
+	KeyTrustedCA = "trustedCA"
+	// KeyUsername is the proxy user, not percent-encoded.
+	KeyUsername = "username"
+	// KeyPassword is the proxy password, not percent-encoded.
+	KeyPassword = "password"
+)
+
+// SecretKeys returns every key that a proxy Secret may have.
+func SecretKeys() []string {
+	return []string{KeyHTTPProxy, KeyHTTPSProxy, KeyNoProxy, KeyTrustedCA, KeyUsername, KeyPassword}
+}
+
+// Keys of a generated Secret.
+const (
+	// KeyProxyEnv is the content of PathProxyEnv.
+	KeyProxyEnv = "proxy.env"
+	// KeyTrustedCABundle is the content of PathTrustedCA.
+	KeyTrustedCABundle = "trusted-ca.pem"
+	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
+	KeyNoProxyOrigins = "no-proxy-origins.txt"
+)
+
+// Paths on a node.
+const (
+	// PathProxyEnv holds the variables, for systemd and for the shell.
+	PathProxyEnv = "/etc/capi-proxy-patcher/proxy.env"
+	// PathTrustedCA holds the certificates of the proxy Secret, or only a comment.
+	PathTrustedCA = "/etc/capi-proxy-patcher/trusted-ca.pem"
+	// PathSetup is the script that the managed commands call.
+	PathSetup = "/etc/capi-proxy-patcher/setup.sh"
+)
+
+// ConditionProxyConfigured is the condition on a Cluster. It is True when every bootstrap object of the Cluster
+// carries the proxy.
+const ConditionProxyConfigured = Domain + "/ProxyConfigured"
+
+// Reasons of ConditionProxyConfigured.
+const (
+	// ReasonConfigured surfaces when every bootstrap object of the Cluster carries the proxy.
+	ReasonConfigured = "Configured"
+	// ReasonSettingsNotFound surfaces when no proxy Secret exists for the Cluster.
+	ReasonSettingsNotFound = "SettingsNotFound"
+	// ReasonInvalidSettings surfaces when the proxy Secret, an annotation of the Cluster or the Cluster's
+	// network cannot be used.
+	ReasonInvalidSettings = "InvalidSettings"
+	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user's at a managed path.
+	ReasonConflictingFile = "ConflictingFile"
+	// ReasonTemplateNotSupported surfaces when a bootstrap object is of a kind that cannot be patched.
+	ReasonTemplateNotSupported = "TemplateNotSupported"
+	// ReasonSharedTemplate surfaces when pools that need different settings share one bootstrap template.
+	ReasonSharedTemplate = "SharedTemplate"
+	// ReasonWaitingForEndpoint surfaces while the control-plane endpoint of the Cluster is not known.
+	ReasonWaitingForEndpoint = "WaitingForControlPlaneEndpoint"
+	// ReasonWaitingForRollout surfaces when a running control plane gets the proxy with its next rollout.
+	ReasonWaitingForRollout = "WaitingForRollout"
+	// ReasonWaitingForObjects surfaces while an object that the Cluster refers to does not exist yet.
+	ReasonWaitingForObjects = "WaitingForObjects"
+	// ReasonPaused surfaces while the Cluster is paused.
+	ReasonPaused = "Paused"
+	// ReasonRemovalWaiting surfaces when the label is gone and a running control plane loses our entries with
+	// its next rollout.
+	ReasonRemovalWaiting = "RemovalWaitingForRollout"
+	// ReasonInternalError surfaces when an API call failed in a way that retrying should cure.
+	ReasonInternalError = "InternalError"
+)
+
+// Reasons of events.
+const (
+	// EventSettingsInjected is emitted on the Cluster when entries were added to a bootstrap object.
+	EventSettingsInjected = "ProxySettingsInjected"
+	// EventSettingsRemoved is emitted on the Cluster when entries were removed from a bootstrap object.
+	EventSettingsRemoved = "ProxySettingsRemoved"
+	// EventInvalidSettings is emitted on the Cluster when its settings turn unusable.
+	EventInvalidSettings = "InvalidProxySettings"
+)

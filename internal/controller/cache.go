@@ -1,0 +1,215 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// The indexes of the cache.
+const (
+	// indexControlPlane finds Clusters by the name of their KubeadmControlPlane.
+	indexControlPlane = "spec.controlPlaneRef.name"
+	// indexCluster finds MachineDeployments and MachinePools by their Cluster.
+	indexCluster = "spec.clusterName"
+	// indexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
+	indexBootstrap = "spec.template.spec.bootstrap.configRef.name"
+	// indexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them.
+	indexSecret = "proxySecret"
+	// indexLabel finds KubeadmConfigs, Machines and generated Secrets by the Cluster that a label names.
+	indexLabel = "clusterLabel"
+)
+
+// NewScheme returns the scheme of the kinds that the controller reads and writes.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// CacheOptions returns the options of the manager's cache: no managed fields, no file contents that are not ours,
+// and of all Secrets only those that the product generated. namespace limits it to one namespace if not empty.
+// A read of a kind that nobody watches fails instead of starting a watch.
+func CacheOptions(namespace string, resync time.Duration) (cache.Options, error) {
+	generated, err := exists(contract.LabelGenerated)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	options := cache.Options{
+		ReaderFailOnMissingInformer: true,
+		SyncPeriod:                  &resync,
+		DefaultTransform:            slimMetadata,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:                      {Label: generated},
+			&controlplanev1.KubeadmControlPlane{}: {Transform: slimControlPlane},
+			&bootstrapv1.KubeadmConfigTemplate{}:  {Transform: slimTemplate},
+			&bootstrapv1.KubeadmConfig{}:          {Transform: slimConfig},
+		},
+	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	return options, nil
+}
+
+// ProxySecretCacheOptions returns the options of the cache of labelled proxy Secrets. One selector cannot ask for
+// either of two labels, hence a cache of their own.
+// namespace limits it to one namespace, and the one of the installation-wide Secret, if not empty.
+func ProxySecretCacheOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
+	labelled, err := exists(contract.LabelProxySecret)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	options := cache.Options{
+		Scheme:                      scheme,
+		ReaderFailOnMissingInformer: true,
+		DefaultTransform:            slimMetadata,
+		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labelled}},
+	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+		if defaultNamespace != "" {
+			options.DefaultNamespaces[defaultNamespace] = cache.Config{}
+		}
+	}
+	return options, nil
+}
+
+func exists(label string) (labels.Selector, error) {
+	requirement, err := labels.NewRequirement(label, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("building selector: %w", err)
+	}
+	return labels.NewSelector().Add(*requirement), nil
+}
+
+// slimMetadata drops what no decision looks at.
+func slimMetadata(object any) (any, error) {
+	if accessor, ok := object.(metav1.Object); ok {
+		accessor.SetManagedFields(nil)
+		if annotations := accessor.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+			delete(annotations, corev1.LastAppliedConfigAnnotation)
+			accessor.SetAnnotations(annotations)
+		}
+	}
+	return object, nil
+}
+
+func slimControlPlane(object any) (any, error) {
+	if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
+		slimFiles(controlPlane.Spec.KubeadmConfigSpec.Files)
+	}
+	return slimMetadata(object)
+}
+
+func slimTemplate(object any) (any, error) {
+	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok {
+		slimFiles(template.Spec.Template.Spec.Files)
+	}
+	return slimMetadata(object)
+}
+
+func slimConfig(object any) (any, error) {
+	if config, ok := object.(*bootstrapv1.KubeadmConfig); ok {
+		slimFiles(config.Spec.Files)
+	}
+	return slimMetadata(object)
+}
+
+// slimFiles drops the content of the user's files: decisions need only their paths.
+func slimFiles(files []bootstrapv1.File) {
+	spec := patch.SpecOf(&bootstrapv1.KubeadmConfigSpec{Files: files})
+	for i := range files {
+		if !patch.IsManagedFile(spec.Files[i]) {
+			files[i].Content = ""
+		}
+	}
+}
+
+func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		values client.IndexerFunc
+	}{
+		{&clusterv1.Cluster{}, indexControlPlane, func(object client.Object) []string {
+			cluster, ok := object.(*clusterv1.Cluster)
+			if !ok || cluster.Spec.ControlPlaneRef.Kind != kindControlPlane {
+				return nil
+			}
+			return []string{cluster.Spec.ControlPlaneRef.Name}
+		}},
+		{&clusterv1.Cluster{}, indexSecret, func(object client.Object) []string {
+			cluster, ok := object.(*clusterv1.Cluster)
+			if !ok {
+				return nil
+			}
+			var names []string
+			for _, name := range proxysource.Candidates(proxysource.ClusterOf(cluster), "") {
+				names = append(names, name.Name)
+			}
+			return names
+		}},
+		{&clusterv1.MachineDeployment{}, indexCluster, poolIndex(func(p pool) string { return p.cluster })},
+		{&clusterv1.MachinePool{}, indexCluster, poolIndex(func(p pool) string { return p.cluster })},
+		{&clusterv1.MachineDeployment{}, indexBootstrap, poolIndex(func(p pool) string { return p.bootstrap.Name })},
+		{&clusterv1.MachinePool{}, indexBootstrap, poolIndex(func(p pool) string { return p.bootstrap.Name })},
+		{&clusterv1.MachineDeployment{}, indexSecret, poolIndex(func(p pool) string { return p.override })},
+		{&clusterv1.MachinePool{}, indexSecret, poolIndex(func(p pool) string { return p.override })},
+		{&bootstrapv1.KubeadmConfig{}, indexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&corev1.Secret{}, indexLabel, labelIndex(contract.LabelGenerated)},
+		{machineMetadata(), indexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+// machineMetadata is the form in which Machines are watched.
+func machineMetadata() *metav1.PartialObjectMetadata {
+	machine := &metav1.PartialObjectMetadata{}
+	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return machine
+}
+
+func labelIndex(label string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if value := object.GetLabels()[label]; value != "" {
+			return []string{value}
+		}
+		return nil
+	}
+}
+
+func poolIndex(value func(pool) string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if v := value(poolOf(object)); v != "" {
+			return []string{v}
+		}
+		return nil
+	}
+}

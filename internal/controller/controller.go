@@ -1,0 +1,194 @@
+// Package controller keeps labelled Clusters configured: it writes the generated Secrets, patches the bootstrap
+// objects that admission did not patch, takes everything out again when the label goes, and reports in one
+// condition on the Cluster. Decisions are made in packages patch and source; this package reads and writes.
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Name is the name of the controller in logs, metrics and events.
+const Name = "cluster-proxy"
+
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;kubeadmconfigtemplates,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Controller reconciles the proxy of Clusters.
+type Controller struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server. It is used for Secrets that no label brings into a cache.
+	Live client.Reader
+	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
+	ProxySecrets cache.Cache
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Now is the clock.
+	Now func() time.Time
+	// DefaultSecret is the installation-wide proxy Secret, or the zero value.
+	DefaultSecret types.NamespacedName
+	// Concurrency is how many Clusters are reconciled at once. Zero means 10: more gains nothing on a small API server.
+	Concurrency int
+}
+
+// SetupWithManager registers the controller, its watches and its indexes.
+func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if c.Client == nil || c.Live == nil || c.ProxySecrets == nil || c.Recorder == nil || c.Now == nil {
+		return errors.New("controller: Client, Live, ProxySecrets, Recorder and Now are required")
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 10
+	}
+	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	// A resync brings every Cluster back once, not once more for each object that belongs to it.
+	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(Name).
+		For(&clusterv1.Cluster{}).
+		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfControlPlane), changed).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(clusterOfPool), changed).
+		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOfPool), changed).
+		Watches(&bootstrapv1.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfTemplate), changed).
+		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfConfig), changed).
+		Watches(machineMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfLabel), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(clusterOfGeneratedSecret), changed).
+		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
+			handler.TypedEnqueueRequestsFromMapFunc(c.clustersOfProxySecret), predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), c))
+}
+
+func requestFor(namespace, name string) []reconcile.Request {
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+func clusterOfLabel(_ context.Context, object client.Object) []reconcile.Request {
+	return requestFor(object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
+}
+
+func clusterOfGeneratedSecret(_ context.Context, object client.Object) []reconcile.Request {
+	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
+}
+
+func clusterOfPool(_ context.Context, object client.Object) []reconcile.Request {
+	switch pool := object.(type) {
+	case *clusterv1.MachineDeployment:
+		return requestFor(pool.Namespace, pool.Spec.ClusterName)
+	case *clusterv1.MachinePool:
+		return requestFor(pool.Namespace, pool.Spec.ClusterName)
+	}
+	return nil
+}
+
+// clustersOfControlPlane finds the Cluster by the reference that the Cluster holds: the label and the owner
+// reference of a KubeadmControlPlane appear only after Cluster API has seen it.
+func (c *Controller) clustersOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
+	var clusters clusterv1.ClusterList
+	if err := c.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{indexControlPlane: object.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of KubeadmControlPlane")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range clusters.Items {
+		requests = append(requests, requestFor(clusters.Items[i].Namespace, clusters.Items[i].Name)...)
+	}
+	return requests
+}
+
+// clustersOfTemplate finds the Clusters by the pools that refer to the template: a KubeadmConfigTemplate has no
+// label, and an owner reference only after Cluster API has seen it.
+func (c *Controller) clustersOfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
+	var pools clusterv1.MachineDeploymentList
+	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{indexBootstrap: object.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pools.Items {
+		requests = append(requests, requestFor(pools.Items[i].Namespace, pools.Items[i].Spec.ClusterName)...)
+	}
+	return requests
+}
+
+// clustersOfConfig finds the Clusters by the label that Cluster API sets and by the MachinePools that refer to the
+// KubeadmConfig, which a user creates without a label.
+func (c *Controller) clustersOfConfig(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := clusterOfLabel(ctx, object)
+	var pools clusterv1.MachinePoolList
+	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{indexBootstrap: object.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
+		return requests
+	}
+	for i := range pools.Items {
+		requests = append(requests, clusterOfPool(ctx, &pools.Items[i])...)
+	}
+	return requests
+}
+
+func (c *Controller) clustersOfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
+	options := []client.ListOption{client.InNamespace(secret.Namespace), client.MatchingFields{indexSecret: secret.Name}}
+	if (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) == c.DefaultSecret {
+		options = []client.ListOption{client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}}
+	}
+	var clusters clusterv1.ClusterList
+	if err := c.Client.List(ctx, &clusters, options...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of Secret")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range clusters.Items {
+		if proxysource.IsEnabled(clusters.Items[i].Labels) {
+			requests = append(requests, requestFor(clusters.Items[i].Namespace, clusters.Items[i].Name)...)
+		}
+	}
+	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
+		if err := c.Client.List(ctx, list, client.InNamespace(secret.Namespace), client.MatchingFields{indexSecret: secret.Name}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
+			continue
+		}
+		switch pools := list.(type) {
+		case *clusterv1.MachineDeploymentList:
+			for i := range pools.Items {
+				requests = append(requests, clusterOfPool(ctx, &pools.Items[i])...)
+			}
+		case *clusterv1.MachinePoolList:
+			for i := range pools.Items {
+				requests = append(requests, clusterOfPool(ctx, &pools.Items[i])...)
+			}
+		}
+	}
+	return requests
+}

@@ -1,0 +1,307 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Reconcile brings one Cluster to what its label, annotations and proxy Secret ask for.
+func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
+	view := proxysource.ClusterOf(cluster)
+	reported := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
+	if view.Deleted || view.Paused || !view.Enabled && !reported {
+		return ctrl.Result{}, nil
+	}
+	r := &reconciliation{Controller: c, cluster: cluster, view: view}
+	var err error
+	if view.Enabled {
+		err = r.enable(ctx)
+	} else {
+		err = r.disable(ctx)
+	}
+	if apierrors.IsConflict(err) {
+		// Somebody wrote in between. The cache brings their write, and this Cluster back into the queue.
+		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		var internal findings
+		internal.add(contract.ReasonInternalError, "Please check controller logs for errors")
+		_, statusErr := c.setCondition(ctx, cluster, internal.condition(""))
+		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(statusErr))
+	}
+	return ctrl.Result{}, nil
+}
+
+// reconciliation is one pass over one Cluster.
+type reconciliation struct {
+	*Controller
+
+	cluster *clusterv1.Cluster
+	view    proxysource.Cluster
+	found   findings
+	// needed are the names of generated Secrets that a bootstrap object refers to.
+	needed map[string]bool
+}
+
+// enable configures the Cluster and reports.
+func (r *reconciliation) enable(ctx context.Context) error {
+	r.needed = map[string]bool{}
+	configured, err := r.configure(ctx)
+	if err != nil {
+		return err
+	}
+	condition := r.found.condition(configured)
+	transition, err := r.setCondition(ctx, r.cluster, condition)
+	if err != nil {
+		return err
+	}
+	if transition && (condition.Reason == contract.ReasonInvalidSettings || condition.Reason == contract.ReasonSettingsNotFound) {
+		r.eventInvalid(r.cluster, condition.Message)
+	}
+	return nil
+}
+
+// configure carries out what can be carried out, collects findings about the rest, and returns the message for a
+// Cluster without any.
+func (r *reconciliation) configure(ctx context.Context) (string, error) {
+	if r.view.Topology {
+		r.found.add(contract.ReasonTemplateNotSupported,
+			"the Cluster uses a ClusterClass, which this version does not patch; label Clusters without spec.topology, or patch the ClusterClass")
+		return "", nil
+	}
+	options, err := proxysource.ParseOptions(r.view.Annotations)
+	if err != nil {
+		r.found.add(contract.ReasonInvalidSettings, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return "", nil
+	}
+	objects, found, err := r.collect(ctx, r.view)
+	if err != nil {
+		return "", err
+	}
+	main, err := r.resolve(ctx, options, "")
+	if err != nil {
+		return "", err
+	}
+	r.found = append(r.found, found...)
+	if main != nil {
+		r.reportSecret(*main)
+	}
+	for i := range objects {
+		if err := r.configureObject(ctx, &objects[i], options, main); err != nil {
+			return "", err
+		}
+	}
+	if err := r.cleanSecrets(ctx); err != nil {
+		return "", err
+	}
+	return r.summary(objects, main), nil
+}
+
+// resolve finds the settings of the Cluster or of a pool. It returns nil when a finding explains why there are none.
+func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override string) (*proxysource.Resolution, error) {
+	resolver := proxysource.Resolver{Secrets: r.Controller, Default: r.DefaultSecret}
+	resolution, err := resolver.Resolve(ctx, r.view, options, override)
+	var (
+		invalid *proxysource.InvalidError
+		missing *proxysource.NotFoundError
+	)
+	switch {
+	case errors.As(err, &invalid):
+		r.found.add(contract.ReasonInvalidSettings, "%s", invalid.Message)
+	case errors.As(err, &missing):
+		r.found.add(contract.ReasonSettingsNotFound, "%s", missing.Message)
+	case err != nil:
+		return nil, err
+	default:
+		return &resolution, nil
+	}
+	return nil, nil //nolint:nilnil // the finding says why
+}
+
+// reportSecret tells what an operator should know about the settings in use.
+func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
+	if !resolution.Complete {
+		r.found.add(contract.ReasonWaitingForEndpoint,
+			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must hold it",
+			r.view.Namespace, r.view.Name)
+	}
+	if codes := proxysource.WarningCodes(resolution.Warnings); codes != "" {
+		r.found.note("warnings: %s", codes)
+	}
+	if !resolution.Secret.Watched {
+		r.found.note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name, contract.LabelProxySecret)
+	}
+}
+
+// configureObject brings one bootstrap object to its recipe.
+func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
+	if stop, err := r.leaveAlone(ctx, *o); stop || err != nil {
+		r.keepReferences(*o)
+		return err
+	}
+	override := ""
+	if len(o.pools) > 0 {
+		override = o.pools[0].override
+	}
+	if override == contract.SecretNone {
+		return r.write(ctx, o, patch.Remove(o.spec), 0, options)
+	}
+	resolution, secretName := main, proxysource.GeneratedSecretName(r.view.Name, "")
+	if override != "" {
+		var err error
+		if resolution, err = r.resolve(ctx, options, override); err != nil {
+			return err
+		}
+		secretName = proxysource.GeneratedSecretName(r.view.Name, o.pools[0].name)
+	}
+	if resolution == nil {
+		r.keepReferences(*o)
+		return nil
+	}
+	plan, version, err := planFor(*o, options, *resolution, secretName)
+	if err != nil {
+		r.keepReferences(*o)
+		var conflict *patch.ConflictError
+		if errors.As(err, &conflict) {
+			r.found.add(contract.ReasonConflictingFile, "%s: %s", o, conflict)
+		} else {
+			r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)
+		}
+		return nil
+	}
+	for _, warning := range plan.Warnings {
+		r.found.note("%s: %s", o, warning)
+	}
+	if options.Delivery == contract.DeliveryInline && !resolution.Complete {
+		r.keepReferences(*o)
+		return nil // the finding about the endpoint says it
+	}
+	if options.Delivery == contract.DeliveryReference {
+		r.needed[secretName] = true
+		if err := r.ensureSecret(ctx, secretName, *resolution); err != nil {
+			return err
+		}
+	}
+	return r.write(ctx, o, plan.Edits, version, options)
+}
+
+// planFor returns the edits that o needs, made by the output version that o has.
+func planFor(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, int, error) {
+	version := patch.OutputVersion
+	if recorded, err := strconv.Atoi(o.object.GetAnnotations()[contract.AnnotationOutputVersion]); err == nil && patch.IsPatched(o.spec) {
+		version = recorded
+	}
+	recipe, err := patch.NewRecipe(patch.Options{
+		Version: version, Delivery: options.Delivery, Targets: options.Targets, SecretName: secretName,
+		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
+	})
+	if err != nil {
+		return patch.Plan{}, 0, err
+	}
+	plan, err := patch.Ensure(o.spec, recipe)
+	return plan, version, err
+}
+
+// leaveAlone reports whether o is not to be written at all, and adds the finding that says why.
+func (r *reconciliation) leaveAlone(ctx context.Context, o bootstrapObject) (bool, error) {
+	if _, owned := o.object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]; owned {
+		r.found.add(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", o)
+		return true, nil
+	}
+	if _, paused := o.object.GetAnnotations()[clusterv1.PausedAnnotation]; paused {
+		r.found.add(contract.ReasonPaused, "%s is paused and left alone", o)
+		return true, nil
+	}
+	if evidence := patch.WindowsEvidence(o.spec); evidence != "" {
+		r.found.note("%s is for Windows nodes (%s) and left alone", o, evidence)
+		return true, nil
+	}
+	for _, p := range o.pools {
+		if p.override != o.pools[0].override {
+			r.found.add(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
+				o.pools[0], p, o)
+			return true, nil
+		}
+	}
+	foreign, err := r.foreignUser(ctx, r.view, o)
+	if err != nil {
+		return true, err
+	}
+	if foreign != nil {
+		r.found.add(contract.ReasonSharedTemplate, "%s is also used by %s of Cluster %s; give each Cluster a template of its own",
+			o, foreign, foreign.cluster)
+		return true, nil
+	}
+	return false, nil
+}
+
+// summary is the message of a configured Cluster.
+func (r *reconciliation) summary(objects []bootstrapObject, main *proxysource.Resolution) string {
+	if main == nil || len(objects) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("New Machines of %d bootstrap objects use the proxy of Secret %s", len(objects), main.Secret.Name)
+}
+
+// disable takes everything out again. The condition goes last.
+func (r *reconciliation) disable(ctx context.Context) error {
+	r.needed = map[string]bool{}
+	options, err := proxysource.ParseOptions(r.view.Annotations)
+	if err != nil {
+		options = proxysource.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+	}
+	if !r.view.Topology {
+		objects, _, err := r.collect(ctx, r.view)
+		if err != nil {
+			return err
+		}
+		for i := range objects {
+			if err := r.restoreObject(ctx, &objects[i], options); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.cleanSecrets(ctx); err != nil {
+		return err
+	}
+	if len(r.found) > 0 {
+		_, err := r.setCondition(ctx, r.cluster, r.found.condition(""))
+		return err
+	}
+	return r.removeCondition(ctx, r.cluster)
+}
+
+// restoreObject removes our entries from o.
+func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
+	_, owned := o.object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]
+	_, paused := o.object.GetAnnotations()[clusterv1.PausedAnnotation]
+	edits := patch.Remove(o.spec)
+	if owned || len(edits) == 0 {
+		return nil
+	}
+	if paused {
+		r.found.add(contract.ReasonPaused, "%s is paused and keeps the proxy until it is not", o)
+		r.keepReferences(*o)
+		return nil
+	}
+	for _, name := range referencedSecrets(o.spec) {
+		if !strings.HasPrefix(name, r.view.Name+"-") { // a shared template that another Cluster had patched
+			return nil
+		}
+	}
+	return r.write(ctx, o, edits, 0, options)
+}

@@ -1,0 +1,124 @@
+// Package envfile writes the file that holds the proxy variables of a node.
+//
+// The file has three readers: containerd and kubelet through systemd's
+// EnvironmentFile= (systemd.exec(5)), and the shell that runs kubeadm, which
+// sources it (POSIX XCU 2.2.3). Render writes only what both grammars read
+// as the same value.
+package envfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Header is the first line of every file that Render writes. Both grammars
+// skip it as a comment.
+const Header = "# Managed by capi-proxy-patcher"
+
+// maxVar is the most bytes that Linux accepts for one "NAME=VALUE" string of
+// a process, without its final NUL: MAX_ARG_STRLEN in execve(2) is 128 KiB.
+// With a longer one systemd cannot start the service at all.
+const maxVar = 128*1024 - 1
+
+// Var is one environment variable.
+type Var struct {
+	// Name is a POSIX name: an ASCII letter or underscore, then ASCII
+	// letters, digits or underscores.
+	Name string
+	// Value is the value without any quoting.
+	Value string
+}
+
+// Render returns the file: Header, then one NAME="VALUE" line per variable in
+// the order given, each line ended by a newline. Within the double quotes a
+// backslash precedes every \, ", $ and backtick, the four characters that
+// keep a meaning there for a shell; systemd removes a backslash before
+// exactly the same four. Nothing else is changed: unlike in a unit's
+// Environment=, % has no meaning in an EnvironmentFile=.
+//
+// The error is that of Validate. Render does not modify vars.
+func Render(vars []Var) ([]byte, error) {
+	if err := Validate(vars); err != nil {
+		return nil, fmt.Errorf("rendering environment file: %w", err)
+	}
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`")
+	var b strings.Builder
+	b.WriteString(Header + "\n")
+	for _, v := range vars {
+		b.WriteString(v.Name + `="` + escape.Replace(v.Value) + "\"\n")
+	}
+	return []byte(b.String()), nil
+}
+
+// Validate returns an error for every variable that cannot reach a process
+// on the node unchanged, joined in input order, or nil. A variable is refused
+// if
+//
+//   - its name is not a POSIX name, or occurs a second time;
+//   - its value is not valid UTF-8;
+//   - its value holds a control character (tab and newline included), a
+//     Unicode line or paragraph separator or a noncharacter: each of them
+//     ends or breaks a line of this file or of the YAML that carries it;
+//   - its value holds "{{", "{%" or "{#", because cloud-init renders the
+//     whole of user-data as a Jinja template and drops all of it if one of
+//     them is not the start of valid Jinja;
+//   - name, "=" and value are longer than 131,071 bytes, the limit of
+//     execve(2) for one variable.
+//
+// Errors name the variable and a byte offset, never the value.
+func Validate(vars []Var) error {
+	var errs []error
+	seen := make(map[string]bool, len(vars))
+	for i, v := range vars {
+		switch {
+		case !isName(v.Name):
+			errs = append(errs, fmt.Errorf("variable %d (%q): not a name of ASCII letters, digits and underscores", i+1, v.Name))
+			continue
+		case seen[v.Name]:
+			errs = append(errs, fmt.Errorf("variable %d (%s): occurs twice", i+1, v.Name))
+		}
+		seen[v.Name] = true
+		if err := checkValue(v); err != nil {
+			errs = append(errs, fmt.Errorf("variable %d (%s): %w", i+1, v.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkValue(v Var) error {
+	if len(v.Name)+len("=")+len(v.Value) > maxVar {
+		return fmt.Errorf("longer than %d bytes", maxVar)
+	}
+	if !utf8.ValidString(v.Value) {
+		return errors.New("invalid UTF-8")
+	}
+	if i := strings.IndexFunc(v.Value, breaksLine); i >= 0 {
+		return fmt.Errorf("control character or line separator at byte %d", i)
+	}
+	for _, mark := range []string{"{{", "{%", "{#"} {
+		if i := strings.Index(v.Value, mark); i >= 0 {
+			return fmt.Errorf("%q at byte %d, which cloud-init reads as a template", mark, i)
+		}
+	}
+	return nil
+}
+
+// breaksLine reports whether YAML 1.1, which cloud-init reads, ends a line at
+// r or forbids r (YAML 1.1, 5.1 and 5.4).
+func breaksLine(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == '\uFFFE' || r == '\uFFFF'
+}
+
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,243 @@
+package envfile_test
+
+import (
+	"bytes"
+	"flag"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// rudeValues are values that some reader would treat specially.
+func rudeValues() []string {
+	return []string{
+		"", " ", " leading and trailing ", "http://u:p%40ss@proxy.corp:3128", "%C3%A9", "%%", "100%", `"`, `'`, `'"'"`, `\`, `\\`, `a\`, `\"`, `\$`,
+		"$HOME", "${HOME}", "$(id)", "$$", "$", "`id`", "`", "!!", "#", "a #b", ";", "~", "~/x", "*", "[a]", "a=b", "=", "{ {", "}}", "%}", "{",
+		"{ %", `{\{`, "http://[fd00::1]:3128", "прокси.рф", "日本", "\U0001F600", "\u00a0", "\ufeff", "a,b,.c,10.0.0.0/8,::1", "export A=b", `\n\t\x41\101`,
+		strings.TrimSuffix(strings.Repeat("n.example.com,10.0.0.0/8,", 2000), ","),
+	}
+}
+
+func rudeVars() []envfile.Var {
+	values := rudeValues()
+	vars := make([]envfile.Var, 0, len(values))
+	for i, value := range values {
+		vars = append(vars, envfile.Var{Name: "V" + strings.Repeat("_", i), Value: value})
+	}
+	return vars
+}
+
+func TestRender_Golden(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]envfile.Var{
+		"polite.env": {
+			{Name: "HTTP_PROXY", Value: "http://asdf"},
+			{Name: "http_proxy", Value: "http://asdf"},
+			{Name: "NO_PROXY", Value: "localhost,127.0.0.1,::1,10.96.0.0/12,.svc,.svc.cluster.local"},
+		},
+		"rude.env": {
+			{Name: "HTTPS_PROXY", Value: `http://us$er:p%40"\` + "`" + `'@[fd00::1]:3128`},
+			{Name: "NO_PROXY", Value: " прокси.рф,*.example.com "},
+			{Name: "EMPTY", Value: ""},
+		},
+		"none.env": nil,
+	}
+	for name, vars := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := slices.Clone(vars)
+			got := render(t, vars)
+			golden := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(golden, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden) //nolint:gosec // a file of this package
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, vars); diff != "" {
+				t.Errorf("Render modified its argument (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRender_IsReadAlikeByEveryShell(t *testing.T) {
+	t.Parallel()
+	vars := append(rudeVars(), randomVars(700)...)
+	content := render(t, vars)
+	file := filepath.Join(t.TempDir(), "proxy.env")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, shell := range [][]string{{"dash"}, {"bash"}, {"busybox", "sh"}} {
+		if _, err := exec.LookPath(shell[0]); err != nil {
+			t.Logf("%s is not installed", shell[0])
+			continue
+		}
+		t.Run(shell[0], func(t *testing.T) {
+			t.Parallel()
+			got := source(t, shell, file)
+			if diff := cmp.Diff(asMap(vars), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRender_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
+	t.Parallel()
+	const notAName = ": not a name of ASCII letters, digits and underscores"
+	const atByte0 = "variable 1 (A): control character or line separator at byte 0"
+	tests := map[string]struct {
+		vars []envfile.Var
+		want string
+	}{
+		"a newline":                    {one("\nB=1"), atByte0},
+		"a carriage return":            {one("\r"), atByte0},
+		"a tab":                        {one("\t"), atByte0},
+		"NUL":                          {one("\x00"), atByte0},
+		"an escape sequence":           {one("\x1b["), atByte0},
+		"DEL":                          {one("\x7f"), atByte0},
+		"next line, a newline of YAML": {one("\u0085"), atByte0},
+		"a line separator":             {one("\u2028"), atByte0},
+		"a paragraph separator":        {one("\u2029"), atByte0},
+		"a noncharacter":               {one("\uffff"), atByte0},
+		"invalid UTF-8":                {one("secret\xff"), "variable 1 (A): invalid UTF-8"},
+		"a Jinja expression":           {one("secret{{x"), `variable 1 (A): "{{" at byte 6, which cloud-init reads as a template`},
+		"a Jinja statement":            {one("secret{%"), `variable 1 (A): "{%" at byte 6, which cloud-init reads as a template`},
+		"a Jinja comment":              {one("secret{#"), `variable 1 (A): "{#" at byte 6, which cloud-init reads as a template`},
+		"a value too long for Linux":   {one(strings.Repeat("a", 131_070)), "variable 1 (A): longer than 131071 bytes"},
+		"an empty name":                {[]envfile.Var{{}}, `variable 1 ("")` + notAName},
+		"a name with a digit first":    {[]envfile.Var{{Name: "1A"}}, `variable 1 ("1A")` + notAName},
+		"a name with a newline":        {[]envfile.Var{{Name: "A\nB"}}, `variable 1 ("A\nB")` + notAName},
+		"a name with a blank":          {[]envfile.Var{{Name: "A "}}, `variable 1 ("A ")` + notAName},
+		"a name with export":           {[]envfile.Var{{Name: "export A"}}, `variable 1 ("export A")` + notAName},
+		"a name that is not ASCII":     {[]envfile.Var{{Name: "É"}}, `variable 1 ("É")` + notAName},
+		"a name that occurs twice":     {[]envfile.Var{{Name: "A", Value: "x"}, {Name: "A", Value: "x"}}, "variable 2 (A): occurs twice"},
+		"several, in input order": {
+			[]envfile.Var{{Name: "B", Value: "\n"}, {Name: "-"}, {Name: "B", Value: "{{"}},
+			"variable 1 (B): control character or line separator at byte 0\nvariable 2 (\"-\")" + notAName +
+				"\nvariable 3 (B): occurs twice\nvariable 3 (B): \"{{\" at byte 0, which cloud-init reads as a template",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := envfile.Render(test.vars)
+			if got != nil || err == nil {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			if diff := cmp.Diff("rendering environment file: "+test.want, err.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRender_AcceptsTheLongestValueThatLinuxPassesOn(t *testing.T) {
+	t.Parallel()
+	vars := one(strings.Repeat("a", 131_069))
+	file := filepath.Join(t.TempDir(), "proxy.env")
+	if err := os.WriteFile(file, render(t, vars), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(asMap(vars), source(t, []string{"sh"}, file)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	for _, value := range rudeValues() {
+		if len(value) < 1000 { // the fuzzer is slow on long ones
+			f.Add("HTTP_PROXY", value)
+		}
+	}
+	f.Add("A\nB", "x\ny")
+	f.Add("A=1", "{{")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		content, err := envfile.Render([]envfile.Var{{Name: "FIRST"}, {Name: "X_" + name, Value: value}, {Name: "LAST", Value: `\`}})
+		if err != nil {
+			if isEnvName("X_"+name) && "X_"+name != "LAST" && isPlain(value) {
+				t.Fatalf("Render(%q, %q): %v", name, value, err)
+			}
+			return
+		}
+		want := map[string]string{"FIRST": "", "X_" + name: value, "LAST": `\`}
+		text := string(content)
+		if strings.Count(text, "\n") != 4 || !strings.HasSuffix(text, "\n") || strings.Contains(text, "{{") {
+			t.Errorf("not four lines free of templates: %q", text)
+		}
+		if diff := cmp.Diff(want, readLikeSystemd(text)); diff != "" {
+			t.Errorf("systemd (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, source(t, []string{"sh"}, "/dev/stdin", content...)); diff != "" {
+			t.Errorf("sh (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// isPlain is a second way to say what Render accepts: printable ASCII.
+func isPlain(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) &&
+		!strings.Contains(value, "{{") && !strings.Contains(value, "{%") && !strings.Contains(value, "{#") && len(value) < 100_000
+}
+
+// source returns the variables that a shell has after it read the file and
+// did not have before.
+func source(t *testing.T, shell []string, file string, stdin ...byte) map[string]string {
+	t.Helper()
+	argv := slices.Concat(shell, []string{"-c", `set -a; . "$1" || exit 1; set +a; exec /usr/bin/env -0`, "sh", file})
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...) //nolint:gosec // running a shell is the test
+	cmd.Env = []string{}
+	cmd.Stdin = bytes.NewReader(stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("%v: %v %s", shell, err, stderr.String())
+	}
+	environ := map[string]string{}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		key, value, _ := strings.Cut(entry, "=")
+		environ[key] = value
+	}
+	maps.DeleteFunc(environ, func(key, _ string) bool { return slices.Contains([]string{"PATH", "PWD", "OLDPWD", "SHLVL", "_"}, key) })
+	return environ
+}
+
+func render(t *testing.T, vars []envfile.Var) []byte {
+	t.Helper()
+	content, err := envfile.Render(vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func one(value string) []envfile.Var {
+	return []envfile.Var{{Name: "A", Value: value}}
+}
+
+func asMap(vars []envfile.Var) map[string]string {
+	environ := make(map[string]string, len(vars))
+	for _, v := range vars {
+		environ[v.Name] = v.Value
+	}
+	return environ
+}

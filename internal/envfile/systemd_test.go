@@ -1,0 +1,93 @@
+package envfile_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/realsystemd"
+)
+
+func TestRender_IsReadAlikeBySystemd(t *testing.T) {
+	t.Parallel()
+	vars := append(rudeVars(), randomVars(700)...)
+	got := readBySystemd(t, render(t, vars))
+	if diff := cmp.Diff(asMap(vars), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The model earns its place by agreeing on files that Render would never
+// write: random lines of the characters that steer the parser.
+func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("random file ", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible, not secret
+			alphabet := []string{`\`, `"`, `'`, "$", "`", "#", ";", "=", " ", "\t", "\n", "\r", "%", "a", "b", "n", "é", "{", "\x01", "\u0085"}
+			var file strings.Builder
+			for line := range 300 {
+				fmt.Fprintf(&file, "L%d=", line)
+				for range random.IntN(14) {
+					file.WriteString(alphabet[random.IntN(len(alphabet))])
+				}
+				// An empty line in double and single quotes closes what is open
+				// most of the time, else one line would swallow the rest.
+				file.WriteString([]string{"\n", "\"\n", "'\n"}[random.IntN(3)])
+			}
+			want := readLikeSystemd(file.String())
+			if len(want) < 30 {
+				t.Fatalf("only %d variables, too few to prove anything", len(want))
+			}
+			if diff := cmp.Diff(want, readBySystemd(t, []byte(file.String()))); diff != "" {
+				t.Errorf("(-model +systemd):\n%s", diff)
+			}
+		})
+	}
+}
+
+// readBySystemd returns the variables that a service has because of the file.
+func readBySystemd(t *testing.T, content []byte) map[string]string {
+	t.Helper()
+	const path = "/etc/capi-proxy-patcher/proxy.env"
+	dropIn := []byte("[Service]\nEnvironmentFile=" + path + "\n")
+	files := map[string][]byte{"/etc/systemd/system/kubelet.service.d/http-proxy.conf": dropIn, path: content}
+	got := realsystemd.Start(t, "kubelet", files)
+	if !got.Started {
+		t.Fatalf("the service did not start:\n%s", got.Log)
+	}
+	files[path] = nil
+	for name := range realsystemd.Start(t, "kubelet", files).Environ {
+		delete(got.Environ, name)
+	}
+	return got.Environ
+}
+
+// randomVars are the same on every run.
+func randomVars(n int) []envfile.Var {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible, not secret
+	special := []rune("\\\"'$`%!#;~*&|<>(){}[]= ")
+	vars := make([]envfile.Var, 0, n)
+	for i := range n {
+		var value strings.Builder
+		for range random.IntN(40) {
+			switch random.IntN(4) {
+			case 0:
+				value.WriteRune(' ' + random.Int32N('~'-' '+1))
+			case 1:
+				value.WriteRune(0xa0 + random.Int32N(0x500))
+			default:
+				value.WriteRune(special[random.IntN(len(special))])
+			}
+		}
+		text := strings.NewReplacer("{{", "{", "{%", "%", "{#", "#").Replace(value.String())
+		text = strings.NewReplacer("{", "(").Replace(text)
+		vars = append(vars, envfile.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: text})
+	}
+	return vars
+}

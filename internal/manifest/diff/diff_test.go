@@ -1,0 +1,182 @@
+package diff
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUnified(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		old, new string
+		want     string
+	}{
+		{name: "equal texts have no difference", old: "a\n", new: "a\n"},
+		{name: "two empty texts have no difference"},
+		{
+			name: "three lines of context stand around a change",
+			old:  "1\n2\n3\n4\n5\n6\n7\n8\n9\n", new: "1\n2\n3\n4\nx\n6\n7\n8\n9\n",
+			want: "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+x\n 6\n 7\n 8\n",
+		},
+		{
+			name: "changes six lines apart share a hunk",
+			old:  "a\n1\n2\n3\n4\n5\n6\nb\n", new: "1\n2\n3\n4\n5\n6\n",
+			want: "@@ -1,8 +1,6 @@\n-a\n 1\n 2\n 3\n 4\n 5\n 6\n-b\n",
+		},
+		{
+			name: "changes seven lines apart do not",
+			old:  "a\n1\n2\n3\n4\n5\n6\n7\nb\n", new: "1\n2\n3\n4\n5\n6\n7\n",
+			want: "@@ -1,4 +1,3 @@\n-a\n 1\n 2\n 3\n@@ -6,4 +5,3 @@\n 5\n 6\n 7\n-b\n",
+		},
+		{
+			name: "the first line of an empty range is the line before",
+			old:  "", new: "a\nb\n",
+			want: "@@ -0,0 +1,2 @@\n+a\n+b\n",
+		},
+		{
+			name: "a text that is emptied",
+			old:  "a\n", new: "",
+			want: "@@ -1 +0,0 @@\n-a\n",
+		},
+		{
+			name: "a line break added at the end",
+			old:  "a\nb", new: "a\nb\n",
+			want: "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n",
+		},
+		{
+			name: "a missing line break on both sides",
+			old:  "a\nb", new: "c\nb",
+			want: "@@ -1,2 +1,2 @@\n-a\n+c\n b\n\\ No newline at end of file\n",
+		},
+		{
+			name: "carriage returns count",
+			old:  "a\r\n", new: "a\n",
+			want: "@@ -1 +1 @@\n-a\r\n+a\n",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			want := tc.want
+			if want != "" {
+				want = "--- old.yaml\n+++ new.yaml\n" + want
+			}
+			got := string(Unified("old.yaml", "new.yaml", []byte(tc.old), []byte(tc.new)))
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// TestPatchTakesIt holds the format against the program that reads it.
+func TestPatchTakesIt(t *testing.T) {
+	t.Parallel()
+	patch, err := exec.LookPath("patch")
+	if err != nil {
+		t.Skip("there is no patch program")
+	}
+	for i, pair := range [][2]string{
+		{"a\nb\nc\n", "a\nx\nc"},
+		{"a\nb\nc", "a\nb\nc\nd"},
+		{"a\nb\nc\nd\ne\nf\ng\nh\n", "b\nc\nX\nd\ne\nf\ng\nh\ni\n"},
+		{strings.Repeat("a\nb\n", 50), strings.Repeat("b\nb\na\n", 40)},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			name := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(name, []byte(pair[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(patch, "--quiet", "--posix", name)
+			cmd.Stdin = strings.NewReader(string(Unified("a", "b", []byte(pair[0]), []byte(pair[1]))))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			got, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != pair[1] {
+				t.Errorf("got %q, want %q", got, pair[1])
+			}
+		})
+	}
+}
+
+func BenchmarkUnified(b *testing.B) {
+	lines := make([]string, 2000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("  key-%d: value\n", i%700)
+	}
+	old := strings.Join(lines, "")
+	for i := 0; i < len(lines); i += 100 {
+		lines[i] += "  - added\n"
+	}
+	edited := strings.Join(lines, "")
+	other := strings.ReplaceAll(old, "value", "another value")
+	for _, bc := range []struct{ name, text string }{{"TwentyHunks", edited}, {"NothingInCommon", other}} {
+		b.Run(bc.name, func(b *testing.B) {
+			for b.Loop() {
+				Unified("a", "b", []byte(old), []byte(bc.text))
+			}
+		})
+	}
+}
+
+// FuzzDiff holds that the lines of a difference, put together again, are the two texts.
+func FuzzDiff(f *testing.F) {
+	f.Add("a\nb\nc\n", "a\nx\nc")
+	f.Add("", "a")
+	f.Add("a\na\nb\nb\na\n", "b\na\na\nb\n")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		checkDiff(t, a, b)
+	})
+}
+
+// checkDiff compares what is left of a difference after taking out the lines of one side with the other side.
+func checkDiff(t *testing.T, a, b string) {
+	t.Helper()
+	d := newDiffer(a, b)
+	d.compare(0, len(d.a), 0, len(d.b))
+	common := func(lines []string, changed []bool) (kept []string) {
+		for i, line := range lines {
+			if !changed[i] {
+				kept = append(kept, line)
+			}
+		}
+		return kept
+	}
+	left, right := common(d.oldLines, d.removed), common(d.newLines, d.added)
+	if !slices.Equal(left, right) {
+		t.Fatalf("common lines differ: %q and %q", left, right)
+	}
+	if want := longest(d.a, d.b); len(left) != want {
+		t.Fatalf("%d common lines, want %d", len(left), want)
+	}
+}
+
+// longest returns the length of the longest common subsequence, by the textbook method.
+func longest(a, b []int) int {
+	row := make([]int, len(b)+1)
+	for _, x := range a {
+		diagonal := 0
+		for j, y := range b {
+			above := row[j+1]
+			if x == y {
+				row[j+1] = diagonal + 1
+			} else {
+				row[j+1] = max(above, row[j])
+			}
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,248 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Op is the kind of an Edit.
+type Op int
+
+// The operations on lists take an index, those on mappings a key, the last element of the path.
+const (
+	// Insert puts Value into the list at Path, before the item at Index or, if Index is the length, at the end. A list
+	// that is absent or null, and absent mappings on the path, are created.
+	Insert Op = iota + 1
+	// Remove takes the item at Index out of the list at Path. A list that it empties is removed, see Edit.Keep.
+	Remove
+	// Replace puts Value in the place of the item at Index of the list at Path.
+	Replace
+	// SetScalar gives the key at Path the Value, a scalar. The key and absent mappings on the path are created.
+	SetScalar
+	// RemoveKey removes the key at Path, see Edit.Keep. It changes nothing if there is no such key.
+	RemoveKey
+)
+
+// Field is one key of a Map with its value.
+type Field struct {
+	Name  string
+	Value any
+}
+
+// Map is a mapping whose keys are written in the order given.
+type Map []Field
+
+// Edit is one change of an object.
+type Edit struct {
+	Op Op
+	// Path holds the keys from the root of the object to a list (Insert, Remove, Replace) or to a key (SetScalar,
+	// RemoveKey). It passes only through mappings.
+	Path []string
+	// Index is the position in the list, counted from 0. SetScalar and RemoveKey do not use it.
+	Index int
+	// Value is a string, bool, int or int64, a Map, or a []any of these. A string of several lines is written as a
+	// literal block scalar; strings are quoted only where they would not be read as the same string otherwise.
+	Value any
+	// Keep is the number of leading elements of Path that stay when Remove or RemoveKey empties them; mappings below
+	// are removed. It is less than the length of Path.
+	Keep int
+}
+
+// field returns the path for messages, in the notation of the Kubernetes API.
+func (e Edit) field() string {
+	path := strings.Join(e.Path, ".")
+	if e.Op == SetScalar || e.Op == RemoveKey {
+		return path
+	}
+	return path + "[" + strconv.Itoa(e.Index) + "]"
+}
+
+// validate reports an edit that no object could take.
+func (e Edit) validate() error {
+	if len(e.Path) == 0 {
+		return errors.New("the path is empty")
+	}
+	for _, key := range e.Path {
+		if err := checkValue(key); err != nil {
+			return err
+		}
+	}
+	if e.Keep < 0 || e.Keep >= len(e.Path) {
+		return fmt.Errorf("%d elements to keep in a path of %d", e.Keep, len(e.Path))
+	}
+	switch e.Op {
+	case Insert, Replace:
+		return checkValue(e.Value)
+	case SetScalar:
+		switch e.Value.(type) {
+		case Map, []any:
+			return fmt.Errorf("%T is not a scalar", e.Value)
+		}
+		return checkValue(e.Value)
+	case Remove, RemoveKey:
+		return nil
+	default:
+		return fmt.Errorf("unknown operation %d", e.Op)
+	}
+}
+
+// checkValue reports a value that has no place in a manifest.
+func checkValue(value any) error {
+	switch v := value.(type) {
+	case string:
+		if !utf8.ValidString(v) {
+			return errors.New("a new value is invalid UTF-8")
+		}
+	case bool, int, int64:
+	case []any:
+		for _, item := range v {
+			if err := checkValue(item); err != nil {
+				return err
+			}
+		}
+	case Map:
+		names := make(map[string]bool, len(v))
+		for _, f := range v {
+			if err := errors.Join(checkValue(f.Name), checkValue(f.Value)); err != nil {
+				return err
+			}
+			if names[f.Name] {
+				return fmt.Errorf("key %q occurs twice in a new value", f.Name)
+			}
+			names[f.Name] = true
+		}
+	default:
+		return fmt.Errorf("values of type %T are not supported", value)
+	}
+	return nil
+}
+
+// plain returns a checked value with the types that decoding it would give.
+func plain(value any) any {
+	switch v := value.(type) {
+	case int:
+		return int64(v)
+	case []any:
+		items := make([]any, len(v))
+		for i := range v {
+			items[i] = plain(v[i])
+		}
+		return items
+	case Map:
+		fields := make(map[string]any, len(v))
+		for _, f := range v {
+			fields[f.Name] = plain(f.Value)
+		}
+		return fields
+	}
+	return value
+}
+
+// applyTo makes the edit in a decoded object. This is what every edited text is held against. If the edit removes a key,
+// with the mappings that it empties, pruned is the number of leading elements of the path to the outermost key that
+// goes; otherwise it is 0.
+func (e Edit) applyTo(object map[string]any) (pruned int, err error) {
+	last := len(e.Path) - 1
+	parents := []map[string]any{object}
+	for i, key := range e.Path[:last] {
+		parent := parents[i]
+		child, ok := parent[key].(map[string]any)
+		if !ok && parent[key] != nil {
+			return 0, fmt.Errorf("%s is %s, not a mapping", strings.Join(e.Path[:i+1], "."), kindOf(parent[key]))
+		}
+		if !ok {
+			switch e.Op {
+			case RemoveKey:
+				return 0, nil
+			case Remove, Replace:
+				return 0, e.outOfRange(0)
+			case Insert, SetScalar:
+				child = map[string]any{}
+				parent[key] = child
+			}
+		}
+		parents = append(parents, child)
+	}
+	parent, key := parents[last], e.Path[last]
+	switch e.Op {
+	case SetScalar:
+		switch parent[key].(type) {
+		case map[string]any, []any:
+			return 0, fmt.Errorf("the value is %s, not a scalar", kindOf(parent[key]))
+		}
+		parent[key] = plain(e.Value)
+		return 0, nil
+	case RemoveKey:
+		if _, ok := parent[key]; !ok {
+			return 0, nil
+		}
+	case Insert, Remove, Replace:
+		list, err := e.applyToList(parent[key])
+		if err != nil {
+			return 0, err
+		}
+		if len(list) > 0 {
+			parent[key] = list
+			return 0, nil
+		}
+	}
+	delete(parent, key)
+	pruned = len(e.Path)
+	for pruned-1 > e.Keep && len(parents[pruned-1]) == 0 {
+		pruned--
+		delete(parents[pruned-1], e.Path[pruned-1])
+	}
+	return pruned, nil
+}
+
+// applyToList returns a copy of the list with the edit made.
+func (e Edit) applyToList(value any) ([]any, error) {
+	list, ok := value.([]any)
+	if !ok && value != nil {
+		return nil, fmt.Errorf("the value is %s, not a list", kindOf(value))
+	}
+	limit := len(list)
+	if e.Op == Insert {
+		limit++
+	}
+	if e.Index < 0 || e.Index >= limit {
+		return nil, e.outOfRange(len(list))
+	}
+	list = slices.Clone(list)
+	switch e.Op {
+	case Insert:
+		list = slices.Insert(list, e.Index, plain(e.Value))
+	case Remove:
+		list = slices.Delete(list, e.Index, e.Index+1)
+	default:
+		list[e.Index] = plain(e.Value)
+	}
+	return list, nil
+}
+
+// outOfRange is the error for an index that the list does not have.
+func (e Edit) outOfRange(length int) error {
+	return fmt.Errorf("the index is out of range, the list has %d items", length)
+}
+
+// kindOf names the kind of a decoded value without quoting it.
+func kindOf(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "a mapping"
+	case []any:
+		return "a list"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case nil:
+		return "null"
+	default:
+		return "a number"
+	}
+}

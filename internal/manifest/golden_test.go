@@ -1,0 +1,142 @@
+package manifest
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGolden patches every bootstrap spec in testdata/<case>/in.yaml; want.yaml is the whole outcome. The same must come
+// out with Windows line breaks.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	ins, err := filepath.Glob("testdata/*/in.yaml")
+	if err != nil || len(ins) < 8 {
+		t.Fatalf("%d cases, %v", len(ins), err)
+	}
+	for _, in := range ins {
+		t.Run(filepath.Base(filepath.Dir(in)), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join(filepath.Dir(in), "want.yaml")
+			got := patch(t, string(data))
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), got); d != "" {
+				t.Error(d)
+			}
+			crlf := func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }
+			if d := cmp.Diff(crlf(string(want)), patch(t, crlf(string(data)))); d != "" {
+				t.Errorf("with Windows line breaks: %s", d)
+			}
+		})
+	}
+}
+
+// patch returns a stream with proxyEdits in all bootstrap specs.
+func patch(t *testing.T, data string) string {
+	t.Helper()
+	s, err := Parse("in.yaml", []byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range s.Objects() {
+		if specPath(o) == nil {
+			continue
+		}
+		if err := o.Apply(proxyEdits(o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(s.Bytes())
+}
+
+// TestInsertAndRemoveIsIdentity takes the edits of TestGolden back. The other cases write lists as {} or null, or need to be
+// encoded anew.
+func TestInsertAndRemoveIsIdentity(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"compact", "windows", "addons", "variables"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(filepath.Join("testdata", name, "in.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			roundTrip(t, name, data)
+			roundTrip(t, name+" with Windows line breaks", []byte(strings.ReplaceAll(string(data), "\n", "\r\n")))
+			roundTrip(t, name+" with a byte order mark", append([]byte("\uFEFF"), data...))
+			if name == "addons" {
+				return // Its last scalar is a block scalar, which a line after it would change.
+			}
+			roundTrip(t, name+" without the last line break", []byte(strings.TrimRight(string(data), "\n")))
+		})
+	}
+}
+
+// TestLargeScalarsAreNotTouched edits an object beside a ConfigMap of a ClusterResourceSet.
+func TestLargeScalarsAreNotTouched(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cni\ndata:\n  cni.yaml: |\n")
+	for i := range 1000 {
+		fmt.Fprintf(&b, "    ---\n    kind: KubeadmConfig # %d\n    spec: {{ .Values }}\n\n    spec:\n      files: []\n", i)
+	}
+	b.WriteString("---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfig\nmetadata:\n  name: a\nspec:\n")
+	patched := roundTrip(t, "cni.yaml", []byte(b.String()+"  format: cloud-config\n"))
+	if !strings.HasPrefix(string(patched), strings.TrimSuffix(b.String(), "spec:\n")) {
+		t.Error("the ConfigMap changes")
+	}
+}
+
+// TestFourThousandItems edits both ends and the middle of a long list.
+func TestFourThousandItems(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("kind: KubeadmConfig\nmetadata:\n  name: a\nspec:\n  preKubeadmCommands:\n")
+	for i := range 4000 {
+		fmt.Fprintf(&b, "  # %d\n  - echo %d\n\n", i, i)
+	}
+	roundTrip(t, "long.yaml", []byte(b.String()))
+}
+
+func BenchmarkParseAndApply(b *testing.B) {
+	data, err := os.ReadFile("testdata/compact/in.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	stream := bytes.Repeat(append(data, "---\n"...), 25) // 4 documents each, 2 of them edited.
+	b.SetBytes(int64(len(stream)))
+	for b.Loop() {
+		s, err := Parse("in.yaml", stream)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, o := range s.Objects() {
+			if specPath(o) == nil {
+				continue
+			}
+			if err := o.Apply(proxyEdits(o)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		s.Bytes()
+	}
+}

@@ -1,0 +1,344 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+func TestParseReportsPlace(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, in, want string
+	}{
+		{"a syntax error in the second document", "a: b\n---\na: b\nc: d: e\n", "document 2, line 4: mapping values are not allowed in this context"},
+		{"a tab as indentation", "spec:\n\tfiles: []\n", "document 1, line 2: found character that cannot start any token"},
+		{"a key that occurs twice", "a: 1\nb: 2\na: 3\n", `document 1, line 3: key "a" occurs twice in one mapping`},
+		{"a key that occurs twice below a list", "a:\n- b: 1\n  b: 2\n", `document 1, line 3: key "b" occurs twice in one mapping`},
+		{"keys that are equal only in JSON", "8: a\n010: b\n", `document 1, line 2: key "8" occurs twice in one mapping`},
+		{"booleans of YAML 1.1 as keys", "yes: a\n\"true\": b\n", `document 1, line 2: key "true" occurs twice in one mapping`},
+		{"a null key", "a: b\n~: c\n", "document 1, line 2: a mapping key is not a string, is this an unresolved template?"},
+		{"a Go template as a value", "name: a\nx: {{ .Values.x }}\n", "document 1, line 2: a mapping key is not a string, is this an unresolved template?"},
+		{"a Go template as a line", "spec:\n  {{- if .Values.x }}\n  a: b\n", "document 1, line 2: did not find expected node content"},
+		{"a list as a document", "---\n- a\n", "document 1, line 2: the document is not a mapping of keys to values"},
+		{"a text as a document", "some text\n", "document 1, line 1: the document is not a mapping of keys to values"},
+		{"invalid UTF-8", "a: b\nc: \xff\n", "document 1, line 2: invalid UTF-8"},
+		{"UTF-16", "\xff\xfea\x00", "document 1, line 1: invalid UTF-8"},
+		{"a NUL character", "a: b\n\nc: \x00\n", "document 1, line 3: control characters are not allowed"},
+		{"an unknown anchor", "a: b\nc: *d\n", "document 1, line 1: unknown anchor 'd' referenced"},
+		{"an alias that contains itself", "a: &a\n  b: *a\n", "document 1, line 1: the value cannot be converted to JSON"},
+		{"a number that JSON does not have", "a: .inf\n", "document 1, line 1: the value cannot be converted to JSON"},
+		{"an unterminated quote before a separator", "a: \"b\n---\nc: d\n", "document 1, line 2: found unexpected end of stream"},
+		{"an item of a list that is no object", "kind: List\nitems:\n- kind: A\n- b\n", "document 1, line 4: item 2 of the list is not a mapping"},
+		{"a variable that is not closed", "a: [${B]\n", "document 1, line 1: did not find expected ',' or ']'"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse("cluster.yaml", []byte(tc.in))
+			if want := "parsing cluster.yaml: " + tc.want; err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func TestParseReportsAllDocumentsInError(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("-", []byte("- a\n---\na: b\n---\n- c\n"))
+	want := "parsing standard input: document 1, line 1: the document is not a mapping of keys to values\n" +
+		"parsing standard input: document 3, line 5: the document is not a mapping of keys to values"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestErrorsDoNotQuoteValues(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{
+		"kind: Secret\nstringData:\n  p: hunter2: x\n",
+		"kind: Secret\nstringData:\n  p: !!int hunter2\n",
+		"kind: Secret\nstringData:\n  p: \"hunter2\n",
+		"kind: Secret\nstringData:\n  p: [hunter2\n",
+		"kind: Secret\nstringData:\n  ? [hunter2]\n  : a\n",
+		"kind: Secret\ndata:\n  p: !!binary hunter2\xff\n",
+	} {
+		if _, err := Parse("s.yaml", []byte(in)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", in, err)
+		}
+	}
+	s, err := Parse("s.yaml", []byte("spec: hunter2\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Objects()[0].Apply([]Edit{{Op: Insert, Path: []string{"spec", "files"}, Value: "hunter2"}})
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	in := "\uFEFF# c\n---\napiVersion: v1\nkind: A\nmetadata:\n  name: a\n  namespace: ${NS}\n  labels: {x: \"1\", y: 2}\n  annotations:\n    z: w\n" +
+		"--- # empty\n...\n# between\n%YAML 1.2\n---\nkind: BList\nitems:\n- metadata: {name: b}\n  count: 12345678901\n  old: yes\n\n- {kind: C}\n---\nkind: List\nitems: []\n"
+	s, err := Parse("in.yaml", []byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type summary struct {
+		APIVersion, Kind, Namespace, Name string
+		Labels, Annotations               map[string]string
+		Document, Line                    int
+	}
+	var got []summary
+	for _, o := range s.Objects() {
+		got = append(got, summary{o.APIVersion(), o.Kind(), o.Namespace(), o.Name(), o.Labels(), o.Annotations(), o.Document(), o.Line()})
+	}
+	none := map[string]string{}
+	want := []summary{
+		{"v1", "A", "${NS}", "a", map[string]string{"x": "1"}, map[string]string{"z": "w"}, 1, 3},
+		{"", "", "", "b", none, none, 3, 18},
+		{"", "C", "", "", none, none, 3, 22},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	value := map[string]any{"metadata": map[string]any{"name": "b"}, "count": int64(12345678901), "old": true}
+	if d := cmp.Diff(value, s.Objects()[1].Value()); d != "" {
+		t.Error(d)
+	}
+	s.Objects()[1].Value()["metadata"].(map[string]any)["name"] = "changed"
+	if got := s.Objects()[1].Name(); got != "b" {
+		t.Errorf("a caller can change the object: %s", got)
+	}
+	if string(s.Bytes()) != in {
+		t.Errorf("got %q", s.Bytes())
+	}
+}
+
+func TestVariablesAreStrings(t *testing.T) {
+	t.Parallel()
+	s, err := Parse("in.yaml", []byte("a: ${A}\nb: [${B:=[\"x\", {y: z}]}, ${C}]\nc: \"${D:=\"e\"}\"\n${K}: {d: ${L}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"a": "${A}", "b": []any{`${B:=["x", {y: z}]}`, "${C}"}, "c": `${D:="e"}`, "${K}": map[string]any{"d": "${L}"},
+	}
+	if d := cmp.Diff(want, s.Objects()[0].Value()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, first, second, want string
+	}{
+		{"a separator is added", "a: b\n", "c: d\n", "a: b\n---\nc: d\n"},
+		{"a separator is not added twice", "a: b\n", "# c\n---\nc: d\n", "a: b\n# c\n---\nc: d\n"},
+		{"a missing line break is added", "a: b", "c: d", "a: b\n---\nc: d"},
+		{"line breaks are those of the document before", "a: b\r\nc: d", "e: f\n", "a: b\r\nc: d\r\n---\r\ne: f\n"},
+		{"a directive needs the end of the document before", "a: b\n", "%YAML 1.2\n---\nc: d\n", "a: b\n...\n%YAML 1.2\n---\nc: d\n"},
+		{"a byte order mark goes", "a: b\n", "\uFEFFc: d\n", "a: b\n---\nc: d\n"},
+		{"a block scalar at the end does not grow", "a: |\n  b", "c: d\n", "a: |-\n  b\n---\nc: d\n"},
+		{"an empty stream takes the document as it is", "", "\uFEFFc: d\n", "\uFEFFc: d\n"},
+		{"an empty document adds nothing", "a: b\n", "", "a: b\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Parse("1.yaml", []byte(tc.first))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Append("2.yaml", []byte(tc.second)); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, string(s.Bytes())); d != "" {
+				t.Error(d)
+			}
+			again, err := Parse("3.yaml", s.Bytes())
+			if err != nil || len(again.Objects()) != len(s.Objects()) {
+				t.Errorf("%d objects, %v", len(again.Objects()), err)
+			}
+		})
+	}
+	var s Stream
+	if err := s.Append("a.yaml", []byte("a: b\n---\n- c\n")); err == nil || len(s.Bytes()) != 0 {
+		t.Errorf("an input in error is appended: %q, %v", s.Bytes(), err)
+	}
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	list := []string{"spec", "l"}
+	for _, tc := range []struct {
+		name, in string
+		edits    []Edit
+		want     string
+	}{
+		{"indexes follow the edits before", "spec:\n  l:\n  - a\n", []Edit{
+			{Op: Insert, Path: list, Index: 0, Value: "x"}, {Op: Insert, Path: list, Index: 2, Value: "z"}, {Op: Remove, Path: list, Index: 1},
+		}, "spec:\n  l:\n  - x\n  - z\n"},
+		{"a replaced item keeps its neighbors", "spec:\n  l:\n  # one\n  - a # c\n\n  # two\n  - b\n", []Edit{
+			{Op: Replace, Path: list, Index: 0, Value: "x\ny"},
+		}, "spec:\n  l:\n  # one\n  - |-\n    x\n    y\n\n  # two\n  - b\n"},
+		{"missing mappings are created", "kind: A\n", []Edit{{Op: Insert, Path: []string{"a", "b", "l"}, Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}}}},
+			"kind: A\na:\n  b:\n    l:\n    - k: 1\n      m: true\n      e: {}\n      o:\n      - s\n      - - 1\n        - t\n"},
+		{"emptied mappings go", "kind: A\na:\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}}}, "kind: A\n"},
+		{"emptied mappings stay as far as they are to be kept", "kind: A\na:  # c\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}, Keep: 1}}, "kind: A\na: {}  # c\n"},
+		{"a kept empty mapping is the same afterward", "kind: A\nspec: {}\n", []Edit{
+			{Op: Insert, Path: list, Value: "a", Keep: 1}, {Op: Remove, Path: list, Keep: 1},
+		}, "kind: A\nspec: {}\n"},
+		{"an equal scalar is left as it is", "a: 'b'  # c\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "b"}}, "a: 'b'  # c\n"},
+		{"a scalar is exchanged before its comment", "a: 'b'  # c\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "1"}}, "a: \"1\"  # c\n"},
+		{"a null becomes a scalar", "a:  # c\nb: null\n", []Edit{
+			{Op: SetScalar, Path: []string{"a"}, Value: "x"}, {Op: SetScalar, Path: []string{"b"}, Value: false},
+		}, "a: x  # c\nb: false\n"},
+		{"a scalar of several lines is exchanged", "a: >\n  b\n  # c\n\n# d\ne: f\n", []Edit{{Op: SetScalar, Path: []string{"a"}, Value: "x"}}, "a: x\n\n# d\ne: f\n"},
+		{"a key that is not there is removed without effect", "a: b\n", []Edit{{Op: RemoveKey, Path: []string{"x", "y"}}}, "a: b\n"},
+		{"a key is removed with its value", "a:\n  b: |\n    # x\n\n  # y\n  c: d\n", []Edit{{Op: RemoveKey, Path: []string{"a", "b"}}}, "a:\n\n  # y\n  c: d\n"},
+		{"a quoted key is found", "\"spec\":\n  'l':\n  - a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "\"spec\":\n  'l':\n  - x\n  - a\n"},
+		{"a kept blank at the end of a scalar stays", "spec:\n  l:\n  - |+\n    a\n\n  # c\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - |+\n    a\n\n  - x\n  # c\n"},
+		{"several line breaks at the end do not swallow a blank line", "spec:\n  l:\n  - a\n\n  - b\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n\n  - |+\n    x\n\n  - b\n"},
+		{"several line breaks before a blank line are quoted", "spec:\n  l:\n  - a\n\nx: y\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n  - \"x\\n\\n\"\n\nx: y\n"},
+		{"a leading blank needs an indentation indicator", "spec:\n  l:\n  - a\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "  x\ny\n"}}, "spec:\n  l:\n  - a\n  - |2\n      x\n    y\n"},
+		{"a block scalar at the end without a line break is quoted", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\n  l:\n  - a\n  - \"x\\ny\\n\""},
+		{"deeper comments belong to the item before", "spec:\n  l:\n  - a\n    # of a\n  # of none\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n    # of a\n  - x\n  # of none\n"},
+		{"a flow list is edited on its line", "spec: {l: [ a, \"b]\" ], m: []} # c\n", []Edit{
+			{Op: Insert, Path: list, Index: 2, Value: "x"}, {Op: Remove, Path: list, Index: 0}, {Op: Replace, Path: list, Index: 0, Value: Map{{"k", "v"}}},
+			{Op: Insert, Path: []string{"spec", "m"}, Value: "z"}, {Op: SetScalar, Path: []string{"spec", "n"}, Value: "1"},
+		}, "spec: {l: [ {\"k\": \"v\"}, \"x\" ], m: [\"z\"], \"n\": \"1\"} # c\n"},
+		{"emptied flow lists go", "spec: {l: [a], m: b, o: [c]}\n", []Edit{{Op: Remove, Path: list}, {Op: Remove, Path: []string{"spec", "o"}}}, "spec: {m: b}\n"},
+		{"an alias becomes a list", "a: &a\n- b\nspec:\n  l: *a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "a: &a\n- b\nspec:\n  l:\n  - x\n  - b\n"},
+		{"a merged list becomes the mapping's own", "a: &a\n  l: [b]\nspec:\n  <<: *a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "a: &a\n  l: [b]\nspec:\n  <<: *a\n  l: [x, b]\n"},
+		{"a document with an end marker", "spec:\n  l:\n  - a\n# c\n... # end\n# after\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x\n# c\n... # end\n# after\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Parse("in.yaml", []byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Objects()[0].Apply(tc.edits); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, string(s.Bytes())); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestApplyRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, in string
+		edit     Edit
+		want     string
+	}{
+		{"a list that is a string", "a: ${FILES}\n", Edit{Op: Insert, Path: []string{"a"}, Value: "x"}, "a[0]: the value is a string, not a list"},
+		{"a list that is a mapping", "a: {b: c}\n", Edit{Op: Insert, Path: []string{"a"}, Value: "x"}, "a[0]: the value is a mapping, not a list"},
+		{"a path through a list", "a: [b]\n", Edit{Op: Insert, Path: []string{"a", "b"}, Value: "x"}, "a.b[0]: a is a list, not a mapping"},
+		{"a scalar in the place of a list", "a: [b]\n", Edit{Op: SetScalar, Path: []string{"a"}, Value: "x"}, "a: the value is a list, not a scalar"},
+		{"an index behind the end", "a: [b]\n", Edit{Op: Insert, Path: []string{"a"}, Index: 2, Value: "x"}, "a[2]: the index is out of range, the list has 1 items"},
+		{"a negative index", "a: [b]\n", Edit{Op: Remove, Path: []string{"a"}, Index: -1}, "a[-1]: the index is out of range, the list has 1 items"},
+		{"an item of a list that is absent", "a: b\n", Edit{Op: Remove, Path: []string{"x", "y"}}, "x.y[0]: the index is out of range, the list has 0 items"},
+		{"a list that is used twice", "a: &a [b]\nc: *a\n", Edit{Op: Insert, Path: []string{"a"}, Value: "x"}, "a[0]: the place cannot be edited without changing another one, does it use an anchor or a merge key?"},
+		{"a mapping that is used twice", "a: &a\n  b: c\nd: *a\n", Edit{Op: SetScalar, Path: []string{"a", "b"}, Value: "x"}, "a.b: the place cannot be edited without changing another one, does it use an anchor or a merge key?"},
+		{"a merged key that is to go", "a: &a {b: [c]}\nd:\n  <<: *a\n", Edit{Op: Remove, Path: []string{"d", "b"}, Keep: 1}, "d.b[0]: the place cannot be edited without changing another one, does it use an anchor or a merge key?"},
+		{"an empty path", "a: b\n", Edit{Op: Insert, Value: "x"}, "[0]: the path is empty"},
+		{"no operation", "a: b\n", Edit{Path: []string{"x"}, Value: "x"}, "x[0]: unknown operation 0"},
+		{"a value of another type", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: 1.5}, "x[0]: values of type float64 are not supported"},
+		{"no value", "a: b\n", Edit{Op: SetScalar, Path: []string{"x"}}, "x: values of type <nil> are not supported"},
+		{"a mapping as scalar", "a: b\n", Edit{Op: SetScalar, Path: []string{"x"}, Value: Map{}}, "x: manifest.Map is not a scalar"},
+		{"invalid UTF-8", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: []any{"\xff"}}, "x[0]: a new value is invalid UTF-8"},
+		{"a key that occurs twice", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: Map{{"k", "1"}, {"k", "2"}}}, `x[0]: key "k" occurs twice in a new value`},
+		{"a path that is to stay as a whole", "a: b\n", Edit{Op: RemoveKey, Path: []string{"a"}, Keep: 1}, "a: 1 elements to keep in a path of 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Parse("in.yaml", []byte("# first\n---\n"+tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			good := Edit{Op: SetScalar, Path: []string{"good"}, Value: "x"}
+			err = s.Objects()[0].Apply([]Edit{good, tc.edit})
+			if want := "editing in.yaml: document 1, line 3: " + tc.want; err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if string(s.Bytes()) != "# first\n---\n"+tc.in {
+				t.Errorf("an edit before the one in error stays: %q", s.Bytes())
+			}
+		})
+	}
+}
+
+// TestScalarsAreReadBack sets rude strings in a block document, a flow document and JSON, and compares the quoting of those
+// on one line with that of sigs.k8s.io/yaml.
+func TestScalarsAreReadBack(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("no,fold ", 2000)
+	for i, value := range []string{
+		"", " ", "0600", "0o600", "1e3", "1:30", "1_000", "0x1F", ".5", "-", "- a", "?", ":", "a: b", "a:b", "a #b", "#", "~", "null", "yes", "No", "on", "y", "true", "=", "<<",
+		"2026-01-01", "'", "''a", `"`, `\`, `\n`, "$A ${B}", "`x`", "%a", "@a", "&a", "*a", "!a", "|", ">", "{{ x }}", "{a}", "[a]", ",", "a,b", "::1/128", "täst.example", "日本",
+		"😀", "a ", " a", "\ta", "a\tb", "a\n", "a\nb", "a\n\n", "\na", "\n", " \n", "a\n b\n", " a\nb", "\ta\nb\n", "a \nb", "a\n  \nb", "a\n  ", "a\r\nb", "a\rb", "a\u0085b", "a\u2028b\nc",
+		"\uFEFFa", "a\x00b", "a\x1b[0m\nb", "a\x7f", "---", "---\na", "a\n---\nb\n...\n", "# a\nb", "%YAML\nb", "key: |\n  x\n", long,
+	} {
+		for _, in := range []string{"spec:\n  l:\n  - a\n", "spec:\n    l:\n        - a\n    z:\n", "spec: {l: [a]}\n", "{\n\t\"spec\": {\n\t\t\"l\": [\n\t\t\t\"a\"\n\t\t]\n\t}\n}\n"} {
+			s, err := Parse("in.yaml", []byte(in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := s.Objects()[0]
+			item := Map{{"k" + value, value}}
+			if len(value) > 100 {
+				item = Map{{"k", value}}
+			}
+			if err := o.Apply([]Edit{
+				{Op: Insert, Path: []string{"spec", "l"}, Value: value}, {Op: Insert, Path: []string{"spec", "l"}, Index: 2, Value: item},
+				{Op: SetScalar, Path: []string{"spec", "s"}, Value: value},
+			}); err != nil {
+				t.Errorf("%d: %q: %v", i, value, err)
+				continue
+			}
+			var got map[string]any
+			if err := k8syaml.UnmarshalStrict(s.Bytes(), &got); err != nil {
+				t.Fatal(err)
+			}
+			spec := got["spec"].(map[string]any)
+			if want := []any{value, "a", map[string]any{item[0].Name: value}}; !cmp.Equal(want, spec["l"]) || spec["s"] != value {
+				t.Errorf("%q: got %v", value, spec)
+			}
+		}
+		oneLine, err := k8syaml.Marshal(value)
+		if err != nil {
+			continue // It does not escape all control characters.
+		}
+		if want := strings.TrimSuffix(string(oneLine), "\n"); len(value) < 80 && !strings.ContainsAny(value, "\n\r\u0085\u2028\uFEFF\x00\x1b\x7f") && scalar(value) != want {
+			t.Errorf("%q is written as %s, sigs.k8s.io/yaml writes %s", value, scalar(value), want)
+		}
+	}
+}
+
+func TestApplyIsDeterministic(t *testing.T) {
+	t.Parallel()
+	edit := func() string {
+		s, err := Parse("in.yaml", []byte("a: &a\n  z: [1]\n  y: 2\n  x: {c: 3, b: 4}\nspec:\n  <<: *a\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Objects()[0].Apply([]Edit{{Op: SetScalar, Path: []string{"spec", "x", "b"}, Value: "5"}}); err != nil {
+			return fmt.Sprint(err)
+		}
+		return string(s.Bytes())
+	}
+	want := edit()
+	for range 20 {
+		if got := edit(); got != want {
+			t.Fatalf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}

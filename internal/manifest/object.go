@@ -1,0 +1,129 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Object is one Kubernetes object of a stream: a document, or an item of a document that is a list.
+type Object struct {
+	document *Document
+	item     int // in a list; -1 if the object is the document
+	line     int
+}
+
+// APIVersion returns the apiVersion, "" if it is absent or not a string.
+func (o *Object) APIVersion() string { return o.str("apiVersion") }
+
+// Kind returns the kind, "" if it is absent or not a string.
+func (o *Object) Kind() string { return o.str("kind") }
+
+// Namespace returns metadata.namespace, "" if it is absent or not a string.
+func (o *Object) Namespace() string { return o.str("metadata", "namespace") }
+
+// Name returns metadata.name, "" if it is absent or not a string.
+func (o *Object) Name() string { return o.str("metadata", "name") }
+
+// Labels returns a copy of metadata.labels without the entries that are not strings, which an API server refuses.
+func (o *Object) Labels() map[string]string { return o.strings("labels") }
+
+// Annotations returns a copy of metadata.annotations without the entries that are not strings.
+func (o *Object) Annotations() map[string]string { return o.strings("annotations") }
+
+// File returns the name of the input, as it is written in messages.
+func (o *Object) File() string { return o.document.file() }
+
+// Document returns the number of the document in its input, counted from 1.
+func (o *Object) Document() int { return o.document.index }
+
+// Line returns the line of the input at which the object begins, counted from 1. Edits do not change it.
+func (o *Object) Line() int { return o.line }
+
+// Text returns the document that holds the object as it will be written.
+func (o *Object) Text() string { return o.document.Text() }
+
+// Value returns a copy of the object as kubectl would decode it, with JSON-compatible types and integers as int64.
+func (o *Object) Value() map[string]any {
+	value, _ := clone(o.value(o.document.tree.value)).(map[string]any)
+	return value
+}
+
+// value finds the object in the value of its document.
+func (o *Object) value(document map[string]any) map[string]any {
+	if o.item < 0 {
+		return document
+	}
+	items, _ := document["items"].([]any)
+	value, _ := items[o.item].(map[string]any)
+	return value
+}
+
+// str returns the string at a path, "" if there is none.
+func (o *Object) str(path ...string) string {
+	var value any = o.value(o.document.tree.value)
+	for _, key := range path {
+		fields, _ := value.(map[string]any)
+		value = fields[key]
+	}
+	s, _ := value.(string)
+	return s
+}
+
+// strings returns the string entries of a mapping under metadata.
+func (o *Object) strings(field string) map[string]string {
+	metadata, _ := o.value(o.document.tree.value)["metadata"].(map[string]any)
+	entries, _ := metadata[field].(map[string]any)
+	result := make(map[string]string, len(entries))
+	for key, value := range entries {
+		if s, ok := value.(string); ok {
+			result[key] = s
+		}
+	}
+	return result
+}
+
+// Apply makes edits one after the other; an index refers to the list as the edits before have left it, as in JSON Patch
+// (RFC 6902). Either all edits are made or, with an error that names file, document and field, none.
+func (o *Object) Apply(edits []Edit) error {
+	t := o.document.tree
+	for _, e := range edits {
+		var err error
+		if t, err = o.apply(t, e); err != nil {
+			return fmt.Errorf("editing %s: document %d, line %d: %s: %w", o.File(), o.Document(), o.line, e.field(), err)
+		}
+	}
+	o.document.tree = t
+	return nil
+}
+
+// apply returns the tree with one edit made.
+func (o *Object) apply(t *tree, e Edit) (*tree, error) {
+	if err := e.validate(); err != nil {
+		return nil, err
+	}
+	want, _ := clone(t.value).(map[string]any)
+	pruned, err := e.applyTo(o.value(want))
+	if err != nil {
+		return nil, err
+	}
+	return t.edit(e, o.item, pruned, want)
+}
+
+// clone copies a JSON-compatible value.
+func clone(value any) any {
+	switch v := value.(type) {
+	case []any:
+		items := slices.Clone(v)
+		for i := range items {
+			items[i] = clone(items[i])
+		}
+		return items
+	case map[string]any:
+		fields := make(map[string]any, len(v))
+		for key, field := range v {
+			fields[key] = clone(field)
+		}
+		return fields
+	}
+	return value
+}

@@ -1,0 +1,303 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+// tree is one parsed document: its source, the nodes that say where everything stands, and its value.
+type tree struct {
+	text
+	root   *yaml.Node     // nil in a document without content
+	value  map[string]any // nil in a document without content
+	masked bool           // see mask; nodes hold masked text, value does not
+	// readable is what the parser got: the source with directives hidden and, perhaps, variables masked.
+	readable string
+}
+
+// syntaxError is a cause with the line of the document at which it was found, 0 if the parser does not tell.
+type syntaxError struct {
+	line  int
+	cause string
+}
+
+// Error returns the cause alone; the line is relative to the document and is translated by the caller.
+func (e *syntaxError) Error() string { return e.cause }
+
+// parse reads the source of one document. Its nodes come from the parser of kustomize, its value from sigs.k8s.io/yaml
+// and so from the parser of kubectl; the two differ, for example about an unquoted yes.
+func parse(src string) (*tree, error) {
+	t := &tree{text: newText(src)}
+	if err := checkCharacters(t.text); err != nil {
+		return nil, err
+	}
+	readable := hideDirectives(t.text)
+	root, err := parseNode(readable)
+	if err != nil {
+		masked, ok := mask(readable)
+		if !ok {
+			return nil, err
+		}
+		var maskedErr error
+		if root, maskedErr = parseNode(masked); maskedErr != nil {
+			return nil, err
+		}
+		readable, t.masked = masked, true
+	}
+	t.readable = readable
+	if root == nil {
+		return t, nil
+	}
+	if err := checkKeys(root); err != nil {
+		return nil, err
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, &syntaxError{line: root.Line, cause: "the document is not a mapping of keys to values"}
+	}
+	t.root = root
+	t.value, err = decode(readable, t.masked)
+	if err != nil {
+		return nil, &syntaxError{line: root.Line, cause: err.Error()}
+	}
+	return t, nil
+}
+
+// parseNode returns the root node of a source that holds one document, nil if that has no content.
+func parseNode(src string) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(src))
+	var document, more yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil //nolint:nilnil // No content is a legal document.
+	case err != nil:
+		return nil, newSyntaxError(err)
+	}
+	switch err := decoder.Decode(&more); {
+	case err == nil:
+		return nil, &syntaxError{line: more.Line, cause: "a second document without a separator"}
+	case !errors.Is(err, io.EOF):
+		return nil, newSyntaxError(err)
+	}
+	if len(document.Content) != 1 || document.Content[0].ShortTag() == "!!null" {
+		return nil, nil //nolint:nilnil // No content is a legal document.
+	}
+	return document.Content[0], nil
+}
+
+// newSyntaxError takes the line out of an error of the YAML parser. The problems that this parser reports are constant
+// texts, sometimes with the name of an anchor, and never quote a value.
+func newSyntaxError(err error) *syntaxError {
+	cause := strings.TrimPrefix(err.Error(), "yaml: ")
+	rest, ok := strings.CutPrefix(cause, "line ")
+	if !ok {
+		return &syntaxError{cause: cause}
+	}
+	number, problem, _ := strings.Cut(rest, ": ")
+	line, convErr := strconv.Atoi(number)
+	if convErr != nil {
+		return &syntaxError{cause: cause}
+	}
+	// The parser counts from 0 when it speaks of the collection in which something is missing.
+	if strings.HasPrefix(problem, "did not find expected") {
+		line++
+	}
+	return &syntaxError{line: line, cause: problem}
+}
+
+// checkCharacters reports the first character that YAML does not allow (YAML 1.2.2, section 5.1).
+func checkCharacters(t text) error {
+	for line := 1; line <= t.lines(); line++ {
+		content := t.line(line)
+		if !utf8.ValidString(content) {
+			return &syntaxError{line: line, cause: "invalid UTF-8"}
+		}
+		if strings.IndexFunc(content, isControl) >= 0 {
+			return &syntaxError{line: line, cause: "control characters are not allowed"}
+		}
+	}
+	return nil
+}
+
+// isControl reports whether YAML allows a character only as an escape.
+func isControl(r rune) bool {
+	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7F && r <= 0x9F && r != 0x85 || r == 0xFFFE || r == 0xFFFF
+}
+
+// hideDirectives makes comments of the %YAML lines in front of a document: the parser knows no version but 1.1, while
+// files that say 1.2 are common and mean nothing else by it.
+func hideDirectives(t text) string {
+	src := t.src
+	for line := 1; line <= t.lines(); line++ {
+		content := t.line(line)
+		if strings.HasPrefix(content, "%YAML") {
+			src = src[:t.start(line)] + "#" + src[t.start(line)+1:]
+		} else if !isBlank(content) && !isComment(content) && !strings.HasPrefix(content, "%") {
+			break
+		}
+	}
+	return src
+}
+
+// checkKeys reports a key that occurs twice in one mapping, or that is itself a mapping or sequence, as in an unresolved
+// {{ template }}.
+func checkKeys(n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode {
+		seen := make(map[string]bool, len(n.Content)/2)
+		for i := 0; i < len(n.Content); i += 2 {
+			key := n.Content[i]
+			name, ok := keyName(key)
+			if !ok {
+				return &syntaxError{line: key.Line, cause: "a mapping key is not a string, is this an unresolved template?"}
+			}
+			if seen[name] {
+				return &syntaxError{line: key.Line, cause: fmt.Sprintf("key %q occurs twice in one mapping", unmask(name))}
+			}
+			seen[name] = true
+		}
+	}
+	for _, child := range n.Content {
+		if err := checkKeys(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyName returns the name that a key has in JSON, where 010 is "8" and yes is "true".
+func keyName(key *yaml.Node) (string, bool) {
+	if key.Kind == yaml.AliasNode {
+		key = key.Alias
+	}
+	if key.Kind != yaml.ScalarNode {
+		return "", false
+	}
+	if key.ShortTag() == "!!merge" {
+		return key.Value, true
+	}
+	if key.Style&yaml.TaggedStyle == 0 && key.ShortTag() == "!!str" {
+		switch strings.ToLower(key.Value) {
+		case "y", "n", "yes", "no", "on", "off": // Booleans of YAML 1.1.
+		default:
+			return key.Value, true
+		}
+	}
+	source := key.Value
+	if key.Style != 0 {
+		source = quote(source)
+	}
+	if key.Style&yaml.TaggedStyle != 0 {
+		source = key.Tag + " " + source
+	}
+	object, err := decode("? "+source+"\n: 0\n", false)
+	for name := range object {
+		return name, err == nil
+	}
+	return "", false
+}
+
+// decode returns the JSON-compatible value of a document, numbers as int64 where they fit and float64 otherwise.
+func decode(src string, masked bool) (map[string]any, error) {
+	data, err := k8syaml.YAMLToJSON([]byte(src))
+	if err != nil {
+		// The cause may quote a value and is left out for that.
+		return nil, errors.New("the value cannot be converted to JSON")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, errors.New("the value cannot be converted to JSON")
+	}
+	object, ok := normalize(value, masked).(map[string]any)
+	if !ok {
+		return nil, errors.New("the document is not a mapping of keys to values")
+	}
+	return object, nil
+}
+
+// normalize gives numbers their Go type and, in a masked document, strings their real text.
+func normalize(value any, masked bool) any {
+	switch v := value.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := v.Float64() // Written by encoding/json, it is in range.
+		return f
+	case string:
+		if masked {
+			return unmask(v)
+		}
+	case []any:
+		for i := range v {
+			v[i] = normalize(v[i], masked)
+		}
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for key, field := range v {
+			if masked {
+				key = unmask(key)
+			}
+			object[key] = normalize(field, masked)
+		}
+		return object
+	}
+	return value
+}
+
+// maskBase is the first of 128 private-use characters that stand for the ASCII characters of a masked variable.
+const maskBase = '\uE000'
+
+// mask hides what stands between the braces of clusterctl variables, as in [${CIDR:=["10.0.0.0/8"]}], from the YAML
+// parser, character by character so that lines and columns stay. It reports false if there is nothing to hide or if the
+// text already uses the private characters.
+func mask(src string) (string, bool) {
+	if !strings.Contains(src, "${") || strings.ContainsFunc(src, isMasked) {
+		return "", false
+	}
+	var b strings.Builder
+	depth := 0
+	for i, r := range src {
+		switch {
+		case depth == 0 && r == '{' && i > 0 && src[i-1] == '$', depth > 0 && r == '{':
+			depth++
+			b.WriteRune(maskBase + r)
+		case r == '\n' || r == '\r':
+			depth = 0 // No variable extends over a line.
+			b.WriteRune(r)
+		case depth > 0:
+			if r == '}' {
+				depth--
+			}
+			if r < utf8.RuneSelf {
+				r += maskBase
+			}
+			b.WriteRune(r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String(), true
+}
+
+// isMasked reports whether a character is one that mask writes.
+func isMasked(r rune) bool { return r >= maskBase && r < maskBase+utf8.RuneSelf }
+
+// unmask undoes mask.
+func unmask(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isMasked(r) {
+			return r - maskBase
+		}
+		return r
+	}, s)
+}

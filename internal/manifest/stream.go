@@ -1,0 +1,211 @@
+// Package manifest reads and edits streams of Kubernetes manifests without disturbing what it does not edit.
+//
+// A stream that is read and written comes out byte for byte. An edited document differs only in the lines that the edit
+// added, removed or replaced: indentation, blank lines, comments, quoting, folding, line breaks (CRLF too), a missing
+// final line break and the order of keys stay. To that end edits are made in the text, at places found in the parsed
+// nodes. After every edit the new text is parsed again and its value compared with the old value plus the edit, so that
+// a document that is written in an unforeseen way cannot be damaged silently: such a document is encoded anew from the
+// smallest enclosing node outward, and if no result has the right value the edit is an error.
+//
+// # Comments
+//
+// An item that is inserted goes above the comments that stand directly above the item it displaces, and a last item goes
+// behind comments that are indented deeper than the dash of the item before it. Comments around an item that is removed
+// stay; those inside it go with it.
+//
+// # Insert and remove
+//
+// Inserting and removing again gives back the original bytes, with this exception: a list or mapping that was written as
+// [], {} or null and was filled is absent after it was emptied, unless Edit.Keep says otherwise. It does not hold for what
+// had to be encoded anew: a list behind an alias or merge key, which becomes the mapping's own, a list with a tag or an
+// anchor, or a block scalar at the end of a document without a last line break.
+//
+// # Variables
+//
+// Unresolved variables of clusterctl, ${NAME} or ${NAME:=default}, are strings, wherever a scalar may stand.
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Stream is a sequence of documents, read from one or several inputs. The zero Stream is empty and ready for Append.
+type Stream struct {
+	documents []*Document
+}
+
+// Document is one document of a stream. It may hold no object (only comments), one, or, as a list, several.
+type Document struct {
+	name    string
+	index   int
+	line    int // of the first line of its chunk
+	bom     bool
+	tree    *tree
+	objects []*Object
+}
+
+// Parse reads a stream. The name is that of the file, for messages; "-" stands for standard input. Documents are
+// separated as YAML says, so that comments and directives in front of the first "---" belong to the first document.
+// A document must be a mapping or empty. All documents in error are reported, each with its number and line.
+func Parse(name string, data []byte) (*Stream, error) {
+	s := &Stream{}
+	if err := s.Append(name, data); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Append reads the documents of a further input and adds them, with a "---" in front unless they bring their own and
+// with a line break behind the last line so far if it has none. Documents are numbered per input. If the input is in
+// error, the stream remains as it was.
+func (s *Stream) Append(name string, data []byte) error {
+	var errs []error
+	var added []*Document
+	for i, c := range split(string(data)) {
+		d := &Document{name: name, index: i + 1, line: c.line, bom: c.bom}
+		if err := d.parse(c.src); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		added = append(added, d)
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if len(s.documents) > 0 && len(added) > 0 {
+		if err := join(s.documents[len(s.documents)-1], added[0]); err != nil {
+			return err
+		}
+	}
+	s.documents = append(s.documents, added...)
+	return nil
+}
+
+// join makes next fit to stand behind last. It changes nothing if it fails.
+func join(last, next *Document) error {
+	eol := last.tree.eol()
+	closed := last.tree
+	if src := closed.src; src != "" && last.tree.end(last.tree.lines()) == len(src) {
+		var err error
+		// The line break may not become part of a block scalar at the end.
+		if closed, err = closed.with(src+eol, last.tree.value); err != nil {
+			if closed, err = last.tree.terminate(eol); err != nil {
+				return last.wrap("ending", err)
+			}
+		}
+	}
+	var opening string
+	for line := 1; line <= next.tree.lines() && opening == ""; line++ {
+		switch content := next.tree.line(line); {
+		case isBlank(content) || isComment(content):
+			continue
+		case strings.HasPrefix(content, "%"):
+			// Directives are read only behind the end of a document, which belongs to the document before.
+			var err error
+			if closed, err = closed.with(closed.src+"..."+eol, closed.value); err != nil {
+				return last.wrap("ending", err)
+			}
+		case !isMarker(content, "---"):
+			opening = "---" + eol
+		}
+		break
+	}
+	tree, err := next.tree.with(opening+next.tree.src, next.tree.value)
+	if err != nil {
+		return next.wrap("appending", err)
+	}
+	last.tree, next.tree, next.bom = closed, tree, false
+	return nil
+}
+
+// parse sets the content of a new document.
+func (d *Document) parse(src string) error {
+	t, err := parse(src)
+	if err != nil {
+		var syntax *syntaxError
+		line := d.line
+		if errors.As(err, &syntax) && syntax.line > 0 {
+			line += syntax.line - 1
+		}
+		return fmt.Errorf("parsing %s: document %d, line %d: %w", d.file(), d.index, line, err)
+	}
+	d.tree = t
+	items, err := d.items()
+	if err != nil {
+		return err
+	}
+	if items != nil {
+		d.objects = items
+	} else if t.root != nil {
+		d.objects = []*Object{{document: d, item: -1, line: d.line + t.root.Line - 1}}
+	}
+	return nil
+}
+
+// items returns the objects of a list, nil if the document is none. A list is what kubectl takes for one: its kind
+// ends with "List" and it has items.
+func (d *Document) items() ([]*Object, error) {
+	kind, _ := d.tree.value["kind"].(string)
+	values, ok := d.tree.value["items"].([]any)
+	if !ok || !strings.HasSuffix(kind, "List") {
+		return nil, nil
+	}
+	node := lookup(d.tree.root, "items")
+	objects := make([]*Object, 0, len(values))
+	for i, value := range values {
+		line := d.line + d.tree.root.Line - 1
+		if node != nil && len(node.Content) == len(values) {
+			line = d.line + node.Content[i].Line - 1
+		}
+		if _, ok := value.(map[string]any); !ok {
+			return nil, fmt.Errorf("parsing %s: document %d, line %d: item %d of the list is not a mapping", d.file(), d.index, line, i+1)
+		}
+		objects = append(objects, &Object{document: d, item: i, line: line})
+	}
+	return objects, nil
+}
+
+// file returns the name for messages.
+func (d *Document) file() string {
+	if d.name == "-" {
+		return "standard input"
+	}
+	return d.name
+}
+
+// wrap adds the place of the document to an error.
+func (d *Document) wrap(operation string, err error) error {
+	return fmt.Errorf("%s %s: document %d: %w", operation, d.file(), d.index, err)
+}
+
+// Text returns the document as it will be written, with its "---" line if it has one.
+func (d *Document) Text() string {
+	if d.bom {
+		return bom + d.tree.src
+	}
+	return d.tree.src
+}
+
+// Documents returns all documents in order, also those without an object.
+func (s *Stream) Documents() []*Document { return append([]*Document(nil), s.documents...) }
+
+// Objects returns the objects of all documents in order. The items of a v1 List, and of any other kind that ends with
+// "List" and has items, are objects of their own; the list itself is none.
+func (s *Stream) Objects() []*Object {
+	var objects []*Object
+	for _, d := range s.documents {
+		objects = append(objects, d.objects...)
+	}
+	return objects
+}
+
+// Bytes returns the stream with all edits.
+func (s *Stream) Bytes() []byte {
+	var b strings.Builder
+	for _, d := range s.documents {
+		b.WriteString(d.Text())
+	}
+	return []byte(b.String())
+}

@@ -1,0 +1,96 @@
+package nodescript_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The command that Debian and Ubuntu ship, on folders of the test.
+func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
+	t.Parallel()
+	const command = "/usr/sbin/update-ca-certificates"
+	if _, err := os.Stat(command); err != nil {
+		t.Skip("update-ca-certificates is not installed")
+	}
+	if help, err := os.ReadFile(command); err != nil || !strings.Contains(string(help), "--localcertsdir") {
+		t.Skipf("update-ca-certificates is not that of Debian: %v", err)
+	}
+	n := newNode(t, "sh")
+	n.write("etc/os-release", "ID=debian\n")
+	n.write("etc/ca-certificates.conf", "distribution.crt\n")
+	distribution := newCA(t, "distribution")
+	n.write("usr/share/ca-certificates/distribution.crt", distribution)
+	n.write("etc/ssl/certs/README", "x")
+	n.stub("update-ca-certificates", `PATH=/usr/sbin:/usr/bin:/sbin:/bin exec `+command+` --certsconf "$R/etc/ca-certificates.conf" \
+	--certsdir "$R/usr/share/ca-certificates" --localcertsdir "$R/usr/local/share/ca-certificates" \
+	--etccertsdir "$R/etc/ssl/certs" --hooksdir "$R/none" "$@"`)
+	n.env = append(n.env, "R="+n.root)
+	first, second := newCA(t, "first"), newCA(t, "second")
+
+	for _, step := range []struct {
+		name, bundle string
+		want         []string
+	}{
+		{"two certificates", "# corporate\r\n" + strings.ReplaceAll(first, "\n", "\r\n") + strings.TrimSuffix(second, "\n"), []string{distribution, first, second}},
+		{"the same once more", first + second, []string{distribution, first, second}},
+		{"only the second", second, []string{distribution, second}},
+		{"none, which keeps what there is", "# none\n", []string{distribution, second}},
+	} {
+		n.write(bundlePath, step.bundle)
+		if got := n.run("install-ca"); got.Exit != 0 {
+			t.Fatalf("%s: %+v", step.name, got)
+		}
+		if got := n.read("etc/ssl/certs/ca-certificates.crt"); got != strings.Join(step.want, "") {
+			t.Errorf("%s: the bundle of the system is\n%s", step.name, got)
+		}
+		hashes, err := filepath.Glob(filepath.Join(n.root, "etc/ssl/certs", "????????.0"))
+		if err != nil || len(hashes) != len(step.want) {
+			t.Errorf("%s: %d hash links for %d certificates: %v", step.name, len(hashes), len(step.want), err)
+		}
+		for _, cert := range step.want {
+			verifyByFolder(t, n, cert)
+		}
+	}
+}
+
+// verifyByFolder asks OpenSSL, which looks a certificate up by its hash link.
+func verifyByFolder(t *testing.T, n *node, cert string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "openssl", "verify", "-no-CAfile", "-no-CAstore", "-CApath", filepath.Join(n.root, "etc/ssl/certs")) //nolint:gosec // a path of this test
+	cmd.Stdin = strings.NewReader(cert)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("openssl verify: %v\n%s", err, out)
+	}
+}
+
+func newCA(t *testing.T, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Unix(0, 0),
+		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}

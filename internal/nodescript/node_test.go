@@ -1,0 +1,176 @@
+package nodescript_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+)
+
+// node is a tree that stands for the root of a node, and a PATH with nothing
+// on it but a few tools and the stubs of a test.
+type node struct {
+	t     *testing.T
+	root  string
+	shell []string
+	env   []string
+}
+
+// outcome is what a run of the script did.
+type outcome struct {
+	Exit   int
+	Stdout string
+	Stderr string
+	// Calls are the stubs that ran with their arguments, in order.
+	Calls string
+}
+
+func shells() [][]string {
+	return [][]string{{"dash"}, {"bash"}, {"busybox", "sh"}}
+}
+
+// eachShell runs a test once for every shell that the script must run in.
+func eachShell(t *testing.T, test func(n *node)) {
+	t.Helper()
+	for _, shell := range shells() {
+		t.Run(shell[0], func(t *testing.T) {
+			t.Parallel()
+			path, err := exec.LookPath(shell[0])
+			if err != nil {
+				t.Skipf("%s is not installed", shell[0])
+			}
+			test(newNode(t, slices.Concat([]string{path}, shell[1:])...))
+		})
+	}
+}
+
+func newNode(t *testing.T, shell ...string) *node {
+	t.Helper()
+	n := &node{t: t, root: t.TempDir(), shell: shell}
+	n.write("etc/capi-proxy-patcher/setup.sh", nodescript.Setup())
+	for _, tool := range []string{"mkdir", "rm", "sleep", "timeout"} {
+		n.tool(tool)
+	}
+	n.env = []string{
+		"CAPI_PROXY_PATCHER_ROOT=" + n.root,
+		"PATH=" + filepath.Join(n.root, "stubs"),
+		"CALLS=" + filepath.Join(n.root, "calls"),
+		"HTTPS_PROXY=http://user:secret@proxy.corp:3128",
+	}
+	return n
+}
+
+func (n *node) tool(name string) {
+	n.t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(n.root, "stubs"), 0o750); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(n.root, "stubs", name)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// stub puts a command on PATH that records its arguments and then runs body.
+func (n *node) stub(name, body string) {
+	n.t.Helper()
+	n.write("stubs/"+name, "#!/bin/sh\necho \""+name+" $*\" >>\"$CALLS\"\n"+body+"\n")
+	if err := os.Chmod(filepath.Join(n.root, "stubs", name), 0o700); err != nil { //nolint:gosec // a command
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) write(path, content string) {
+	n.t.Helper()
+	path = filepath.Join(n.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) read(path string) string {
+	n.t.Helper()
+	content, err := os.ReadFile(filepath.Join(n.root, path)) //nolint:gosec // a path of this test
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(content)
+}
+
+func (n *node) remove(path string) {
+	n.t.Helper()
+	if err := os.Remove(filepath.Join(n.root, path)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// files returns the names in a folder of the node and what they hold.
+func (n *node) files(folder string) map[string]string {
+	n.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(n.root, folder))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		n.t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, entry := range entries {
+		files[entry.Name()] = n.read(filepath.Join(folder, entry.Name()))
+	}
+	return files
+}
+
+// run runs the script and waits for its end.
+func (n *node) run(args ...string) outcome {
+	n.t.Helper()
+	return n.start(args...)()
+}
+
+// start starts the script. The function it returns waits for the end and
+// checks what holds for every run: it ends, each line starts with the name of
+// the product, and no proxy is printed.
+func (n *node) start(args ...string) (wait func() outcome) {
+	n.t.Helper()
+	argv := slices.Concat(n.shell, []string{filepath.Join(n.root, nodescript.Path)}, args)
+	cmd := exec.CommandContext(n.t.Context(), argv[0], argv[1:]...) //nolint:gosec // running a shell is the test
+	cmd.Env = n.env
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := os.RemoveAll(filepath.Join(n.root, "calls")); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	tooLong := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	return func() outcome {
+		n.t.Helper()
+		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 {
+			n.t.Fatalf("%v: %v", cmd, err)
+		}
+		tooLong.Stop()
+		for line := range strings.Lines(stdout.String() + stderr.String()) {
+			if !strings.HasPrefix(line, "capi-proxy-patcher: ") || !strings.HasSuffix(line, "\n") || strings.Contains(line, "secret") {
+				n.t.Errorf("%v printed %q", args, line)
+			}
+		}
+		calls, err := os.ReadFile(filepath.Join(n.root, "calls"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			n.t.Fatal(err)
+		}
+		clean := func(b []byte) string { return strings.ReplaceAll(string(b), n.root, "ROOT") }
+		return outcome{cmd.ProcessState.ExitCode(), clean(stdout.Bytes()), clean(stderr.Bytes()), clean(calls)}
+	}
+}

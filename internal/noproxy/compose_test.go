@@ -1,0 +1,550 @@
+package noproxy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// generated is what the plain Cluster of these tests brings.
+const generated = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default," +
+	".svc,.cluster.local,.cluster.local.,cp.example.org"
+
+func plain(user string) noproxy.Input {
+	return noproxy.Input{
+		PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}, ServiceDomain: "cluster.local",
+		EndpointHost: "cp.example.org", User: noproxy.Layer{Object: "Secret team-a/proxy", Key: "noProxy", Text: user},
+	}
+}
+
+// userPart composes and returns what the user's entries added.
+func userPart(t *testing.T, user string) (string, []noproxy.Warning) {
+	t.Helper()
+	r, err := noproxy.Compose(plain(user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, ok := strings.CutPrefix(r.Value, generated)
+	if !ok {
+		t.Fatalf("value %q does not start with the generated entries", r.Value)
+	}
+	return strings.TrimPrefix(rest, ","), r.Warnings
+}
+
+func codes(ws []noproxy.Warning) string {
+	out := make([]string, len(ws))
+	for i, w := range ws {
+		out[i] = string(w.Code)
+	}
+	return strings.Join(out, "/")
+}
+
+func TestCompose_UserEntries(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, user, want, warns string }{
+		{"an empty list adds nothing", "", "", ""},
+		{"a list of separators adds nothing", " ,,\t,\r\n , ", "", ""},
+		{"commas, blanks, tabs and line ends separate", "a.example b.example\tc.example\r\nd.example,e.example\n", "a.example,.a.example,b.example,.b.example,c.example,.c.example,d.example,.d.example,e.example,.e.example", ""},
+		{"the lines of a YAML list are read", "- a.example\n  - .b.example\n", "a.example,.a.example,.b.example", ""},
+		{"names are lower case", "Registry.Example.NET", "registry.example.net,.registry.example.net", ""},
+		{"a dotted name stays as it is", ".example.net", ".example.net", ""},
+		{"star-dot becomes a dot", "*.example.net", ".example.net", "star-dot-rewritten"},
+		{"a trailing dot gives both forms", "example.net.", "example.net,.example.net,example.net.", "trailing-dot"},
+		{"a dotted name with a trailing dot gives both forms", ".example.net.", ".example.net,.example.net.", "trailing-dot"},
+		{"an address with a trailing dot loses it", "192.0.2.7.", "192.0.2.7", "trailing-dot"},
+		{"a single label gets no further form", "registry", "registry", "single-label"},
+		{"a top-level domain is too broad", "com", "com", "single-label/over-broad"},
+		{"a dotted country code is too broad", ".de", ".de", "over-broad"},
+		{"a public second level is too broad", ".co.uk", ".co.uk", "over-broad"},
+		{"a private top-level domain is fine with a dot", ".corp", ".corp", ""},
+		{"underscores are let through", "my_host.example.net", "my_host.example.net,.my_host.example.net", ""},
+		{"an international name becomes ASCII", "bücher.example", "xn--bcher-kva.example,.xn--bcher-kva.example", "idn-converted"},
+		{"the ideographic full stop separates labels", ".bücher。example", ".xn--bcher-kva.example", "idn-converted"},
+		{"an address stays", "192.0.2.7", "192.0.2.7", ""},
+		{"a mapped address becomes IPv4", "::ffff:192.0.2.7", "192.0.2.7", ""},
+		{"an IPv6 address is compressed", "2001:DB8:0:0:0:0:0:7", "2001:db8::7", "ipv6-bare"},
+		{"brackets without a port go", "[2001:db8::7]", "2001:db8::7", "ipv6-bare"},
+		{"what looks like a port behind bare IPv6 is part of the address", "2001:db8::7:443", "2001:db8::7:443", "ipv6-bare"},
+		{"ports stay", "r.example.net:5000,192.0.2.7:8080,[2001:db8:0::7]:443", "r.example.net:5000,192.0.2.7:8080,[2001:db8::7]:443", "port-entry/port-entry/port-entry"},
+		{"a port loses leading zeros", "r.example.net:0080", "r.example.net:80", "port-entry"},
+		{"star-dot with a port", "*.example.net:8443", ".example.net:8443", "star-dot-rewritten/port-entry"},
+		{"a network is masked", "192.0.2.77/24", "192.0.2.0/24", "cidr-host-bits"},
+		{"an IPv6 network is masked", "2001:db8::77/32", "2001:db8::/32", "cidr-host-bits/ipv6-cidr"},
+		{"brackets around a network go", "[2001:db8::]/32,[2001:db9::/32]", "2001:db8::/32,2001:db9::/32", "ipv6-cidr/ipv6-cidr"},
+		{"a mapped network becomes IPv4", "::ffff:192.0.2.0/120", "192.0.2.0/24", ""},
+		{"a network of length 0 stays", "0.0.0.0/0", "0.0.0.0/0", "match-all-cidr"},
+		{"a very short network is too broad", "128.0.0.0/1", "128.0.0.0/1", "over-broad"},
+		{"unique local addresses are not too broad", "fc00::/7", "fc00::/7", "ipv6-cidr"},
+		{"global unicast is too broad", "2000::/3", "2000::/3", "over-broad/ipv6-cidr"},
+		{"a range becomes networks", "192.0.2.10-192.0.2.13", "192.0.2.10/31,192.0.2.12/31", "range-entry"},
+		{"a range of one address", "192.0.2.10-192.0.2.10", "192.0.2.10/32", "range-entry"},
+		{"an IPv6 range becomes networks", "2001:db8::1-2001:db8::3", "2001:db8::1/128,2001:db8::2/127", "range-entry/ipv6-cidr"},
+		{"the widest range is one network", "0.0.0.0-255.255.255.255", "0.0.0.0/0", "range-entry/match-all-cidr"},
+		{"a name with hyphens is no range", "10-244-1-7.ns.pod", "10-244-1-7.ns.pod,.10-244-1-7.ns.pod", ""},
+		{"a part of an address stays and is reported", "10.,1.2.3,.9.9", "10.,1.2.3,.9.9", "partial-ip/partial-ip/partial-ip"},
+		{"duplicates of generated entries go without a warning", "LOCALHOST,.SVC,10.96.7.7/12,Kubernetes.Default,cp.example.org", "", ""},
+		{"duplicates among themselves go", "a.example,A.EXAMPLE,.a.example", "a.example,.a.example", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, warnings := userPart(t, tc.user)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("value (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.warns, codes(warnings)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			for _, w := range warnings {
+				if !strings.HasPrefix(w.Where, "Secret team-a/proxy key noProxy entry ") || w.Message == "" {
+					t.Errorf("warning %+v does not say where or what", w)
+				}
+			}
+		})
+	}
+}
+
+func TestCompose_RejectsUserEntries(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 64)
+	for _, tc := range []struct {
+		name, entry string
+		code        noproxy.Code
+	}{
+		{"a double quote", `exa"mple.net`, noproxy.CodeForbiddenCharacter},
+		{"a single quote", `exa'mple.net`, noproxy.CodeForbiddenCharacter},
+		{"a backslash", `example.net\`, noproxy.CodeForbiddenCharacter},
+		{"a command substitution", `$(id).example.net`, noproxy.CodeForbiddenCharacter},
+		{"a backtick", "`id`.example.net", noproxy.CodeForbiddenCharacter},
+		{"a percent sign", "exa%41mple.net", noproxy.CodeForbiddenCharacter},
+		{"a zone", "fe80::1%eth0", noproxy.CodeForbiddenCharacter},
+		{"a semicolon", "a.example;b.example", noproxy.CodeForbiddenCharacter},
+		{"a bar", "a.example|b.example", noproxy.CodeForbiddenCharacter},
+		{"userinfo", "user:hunter2@example.net", noproxy.CodeForbiddenCharacter},
+		{"the local token of Windows", "<local>", noproxy.CodeForbiddenCharacter},
+		{"a template", "{{.Values.host}}", noproxy.CodeForbiddenCharacter},
+		{"a byte order mark", "\ufeffexample.net", noproxy.CodeForbiddenCharacter},
+		{"a no-break space", "example.net\u00a0", noproxy.CodeForbiddenCharacter},
+		{"a zero-width space", "exa\u200bmple.net", noproxy.CodeForbiddenCharacter},
+		{"text that is not UTF-8", "exa\xffmple.net", noproxy.CodeForbiddenCharacter},
+		{"a NUL", "exa\x00mple.net", noproxy.CodeControlCharacter},
+		{"a bell", "exa\x07mple.net", noproxy.CodeControlCharacter},
+		{"a vertical tab", "exa\vmple.net", noproxy.CodeControlCharacter},
+		{"a delete", "exa\x7fmple.net", noproxy.CodeControlCharacter},
+		{"a C1 control", "exa\u0085mple.net", noproxy.CodeControlCharacter},
+		{"a URL", "http://example.net", noproxy.CodeURLEntry},
+		{"a URL with a password", "https://u:hunter2@example.net/", noproxy.CodeURLEntry},
+		{"a path", "example.net/path", noproxy.CodeURLEntry},
+		{"a slash at the end", "example.net/", noproxy.CodeURLEntry},
+		{"a URL without scheme", "//example.net", noproxy.CodeURLEntry},
+		{"a name with a length", "example.net/24", noproxy.CodeBadCIDR},
+		{"a length beyond the address", "10.0.0.0/33", noproxy.CodeBadCIDR},
+		{"an IPv6 length beyond the address", "fd00::/129", noproxy.CodeBadCIDR},
+		{"an empty length", "10.0.0.0/", noproxy.CodeBadCIDR},
+		{"a netmask", "10.0.0.0/255.0.0.0", noproxy.CodeBadCIDR},
+		{"a network with a port", "10.0.0.0/8:80", noproxy.CodeBadCIDR},
+		{"a network with three parts", "10.0.0/8", noproxy.CodeBadCIDR},
+		{"a network with leading zeros", "010.0.0.0/8", noproxy.CodeBadCIDR},
+		{"a range backwards", "10.0.0.9-10.0.0.1", noproxy.CodeBadCIDR},
+		{"a range of two families", "10.0.0.1-fd00::1", noproxy.CodeBadCIDR},
+		{"a range in short form", "10.0.0.1-20", noproxy.CodeBadCIDR},
+		{"an open range", "10.0.0.1-", noproxy.CodeBadCIDR},
+		{"an empty port", "example.net:", noproxy.CodeBadPort},
+		{"port 0", "example.net:0", noproxy.CodeBadPort},
+		{"a port beyond 16 bits", "example.net:65536", noproxy.CodeBadPort},
+		{"a port that is a word", "example.net:http", noproxy.CodeBadPort},
+		{"a bad port behind brackets", "[fd00::1]:99999", noproxy.CodeBadPort},
+		{"an empty port behind brackets", "[fd00::1]:", noproxy.CodeBadPort},
+		{"two stars", "**", noproxy.CodeUnsupportedWildcard},
+		{"a star without a dot", "*example.net", noproxy.CodeUnsupportedWildcard},
+		{"a star at the end", "10.*", noproxy.CodeUnsupportedWildcard},
+		{"a star in the middle", "a.*.example.net", noproxy.CodeUnsupportedWildcard},
+		{"star-dot twice", "*.*.example.net", noproxy.CodeUnsupportedWildcard},
+		{"a star with a port", "*:80", noproxy.CodeUnsupportedWildcard},
+		{"only a star and a dot", "*.", noproxy.CodeBadName},
+		{"only a dot", ".", noproxy.CodeBadName},
+		{"two dots in front", "..example.net", noproxy.CodeBadName},
+		{"an empty label", "example..net", noproxy.CodeBadName},
+		{"only a port", ":8080", noproxy.CodeBadName},
+		{"a label of 64 characters", long + ".example.net", noproxy.CodeBadName},
+		{"a name of 254 characters", strings.Repeat("a.", 126) + "aa", noproxy.CodeBadName},
+		{"a hyphen in front", "-example.net", noproxy.CodeBadName},
+		{"brackets around a name", "[example.net]", noproxy.CodeBadName},
+		{"brackets around IPv4", "[192.0.2.7]", noproxy.CodeBadName},
+		{"an open bracket", "[fd00::1", noproxy.CodeBadName},
+		{"text behind the bracket", "[fd00::1]x", noproxy.CodeBadName},
+		{"too many colons", "fd00::1::2", noproxy.CodeBadName},
+		{"an octet beyond 255", "10.1.2.300", noproxy.CodeBadName},
+		{"an address with leading zeros", "010.001.002.003", noproxy.CodeBadName},
+		{"five parts", "1.2.3.4.5", noproxy.CodeBadName},
+		{"an international name that IDNA refuses", "a\u0301\u0300\u2603-.example", noproxy.CodeBadName},
+		{"digits of another script", "１０.１.２.３", noproxy.CodeBadName},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := noproxy.Compose(plain("ok.example," + tc.entry))
+			found := noproxy.Errors(err)
+			if len(found) != 1 || found[0].Code != tc.code {
+				t.Fatalf("error is %v, want one %s", err, tc.code)
+			}
+			if want := "Secret team-a/proxy key noProxy entry 2"; found[0].Where != want {
+				t.Errorf("where is %q, want %q", found[0].Where, want)
+			}
+			if len(tc.entry) > 3 && strings.Contains(err.Error(), tc.entry) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error holds the entry: %v", err)
+			}
+			if _, again := noproxy.Compose(plain("ok.example," + tc.entry)); again.Error() != err.Error() {
+				t.Errorf("error differs on the second call: %v, %v", err, again)
+			}
+		})
+	}
+}
+
+func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
+	t.Parallel()
+	in := plain("a:0,ok.example,http://b")
+	in.PodCIDRs = []string{"10.0.0.0/8", "nonsense"}
+	in.ServiceDomain = "bad domain"
+	in.EndpointHost = "*"
+	in.Infrastructure = []string{"10.0.0.0/99"}
+	in.DNSAddresses = []string{"dns"}
+	in.Installation = noproxy.Layer{Object: "Secret system/proxy", Text: "**"}
+	_, err := noproxy.Compose(in)
+	var got []string
+	for _, e := range noproxy.Errors(fmt.Errorf("wrapped: %w", err)) {
+		got = append(got, string(e.Code)+" "+e.Where)
+	}
+	want := []string{
+		"bad-cidr spec.clusterNetwork.pods.cidrBlocks[1]", "bad-name DNS Service address 1", "bad-name spec.clusterNetwork.serviceDomain",
+		"bad-name spec.controlPlaneEndpoint.host", "bad-cidr infrastructure host 1", "unsupported-wildcard Secret system/proxy key noProxy entry 1",
+		"bad-port Secret team-a/proxy key noProxy entry 1", "url-entry Secret team-a/proxy key noProxy entry 3",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompose_BoundsTheFindingsOfJunk(t *testing.T) {
+	t.Parallel()
+	_, err := noproxy.Compose(plain(strings.Repeat("%,", 1<<19)))
+	found := noproxy.Errors(err)
+	if len(found) != 101 || !strings.Contains(found[100].Why, "524188 more") {
+		t.Errorf("got %d findings, last %v", len(found), found[len(found)-1])
+	}
+}
+
+func TestCompose_Cluster(t *testing.T) {
+	t.Parallel()
+	dual := noproxy.Input{
+		PodCIDRs: []string{"fd00:10:244::/56", "10.244.0.0/16"}, ServiceCIDRs: []string{"fd00:10:96::/112", "10.96.0.0/12"},
+		ServiceDomain: "Corp.Example.", EndpointHost: "[2001:DB8::10]:6443",
+	}
+	for _, tc := range []struct {
+		name  string
+		in    func() noproxy.Input
+		want  string
+		warns string
+	}{
+		{
+			"an empty Cluster gets the defaults of kubeadm", func() noproxy.Input { return noproxy.Input{} },
+			"localhost,127.0.0.1,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.", "defaults-used/defaults-used/endpoint-unset",
+		},
+		{
+			"both families, IPv6 first", func() noproxy.Input { return dual },
+			"localhost,127.0.0.1,::1,fd00:10:244::/56,10.244.0.0/16,fd00:10:96::/112,10.96.0.0/12,fd00:10:96::1,fd00:10:96::a,10.96.0.1,10.96.0.10," +
+				"kubernetes,kubernetes.default,.svc,.corp.example,.corp.example.,2001:db8::10", "ipv6-cidr/ipv6-cidr/ipv6-bare",
+		},
+		{"the shell profile leaves IPv6 networks out", func() noproxy.Input {
+			in := dual
+			in.Profile = noproxy.ProfileShell
+			in.User.Text = "2001:db8:7::/48,[2001:db8::7]:443,2001:db8::8"
+			return in
+		}, "localhost,127.0.0.1,::1,10.244.0.0/16,10.96.0.0/12,fd00:10:96::1,fd00:10:96::a,10.96.0.1,10.96.0.10," +
+			"kubernetes,kubernetes.default,.svc,.corp.example,.corp.example.,2001:db8::10,2001:db8::8", "ipv6-cidr/ipv6-cidr/ipv6-bare/ipv6-cidr/port-entry/ipv6-bare"},
+		{"a Service network too small for DNS", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"10.96.0.0/30"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/30,10.96.0.1,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a Service network of one address", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"255.255.255.255/32"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,255.255.255.255/32,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a second Service network of the same family", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"10.96.0.0/12", "10.112.0.0/16"}
+			return in
+		}, strings.Replace(generated, "10.96.0.0/12,", "10.96.0.0/12,10.112.0.0/16,", 1), "bad-service-cidr"},
+		{"a Service network on loopback", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"127.1.0.0/16"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,127.1.0.0/16,127.1.0.1,127.1.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"another DNS address replaces the tenth", func() noproxy.Input {
+			in := plain("")
+			in.DNSAddresses = []string{"10.96.0.53"}
+			return in
+		}, strings.Replace(generated, "10.96.0.10", "10.96.0.53", 1), ""},
+		{"the endpoint is lower case without dot and port", func() noproxy.Input {
+			in := plain("")
+			in.EndpointHost = " CP.Example.ORG.:6443\n"
+			return in
+		}, generated, ""},
+		{"an endpoint that is covered already is still written", func() noproxy.Input {
+			in := plain("")
+			in.EndpointHost = "10.96.3.3"
+			return in
+		}, strings.Replace(generated, "cp.example.org", "10.96.3.3", 1), ""},
+		{"metadata and infrastructure hosts come behind the endpoint", func() noproxy.Input {
+			in := plain("a.example")
+			in.InfrastructureKind = "GCPManagedCluster"
+			in.Infrastructure = []string{"api.cloud.example:443", "198.51.100.0/24", ""}
+			in.Installation.Text = ".corp.example"
+			return in
+		}, generated + ",169.254.169.254,metadata.google.internal,metadata,api.cloud.example,198.51.100.0/24,.corp.example,a.example,.a.example", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r, err := noproxy.Compose(tc.in())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, r.Value); diff != "" {
+				t.Errorf("value (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.warns, codes(r.Warnings)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompose_MetadataFollowsTheKind(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{
+		"AWSCluster": 1, "AWSManagedCluster": 1, "AWSManagedControlPlane": 1, "ROSACluster": 1, "AzureCluster": 1, "AzureManagedCluster": 1,
+		"AzureASOManagedCluster": 1, "OpenStackCluster": 1, "GCPCluster": 3, "GCPManagedCluster": 3, "DockerCluster": 0, "VSphereCluster": 0, "": 0,
+	} {
+		in := plain("")
+		in.InfrastructureKind = kind
+		r, err := noproxy.Compose(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, e := range r.Entries {
+			if e.Group == noproxy.GroupMetadata {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("kind %q has %d metadata entries, want %d", kind, got, want)
+		}
+	}
+}
+
+func TestCompose_EveryGroupCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	full := plain("user.example")
+	full.InfrastructureKind, full.Infrastructure = "AWSCluster", []string{"api.cloud.example"}
+	full.Installation.Text = "installation.example"
+	all, err := noproxy.Compose(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range noproxy.Groups() {
+		in := full
+		in.OmitGroups = []noproxy.Group{g}
+		r, err := noproxy.Compose(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.DeleteFunc(slices.Clone(all.Entries), func(e noproxy.Entry) bool { return e.Group == g })
+		if len(want) == len(all.Entries) {
+			t.Errorf("group %s has no entry to leave out", g)
+		}
+		if diff := cmp.Diff(want, r.Entries); diff != "" {
+			t.Errorf("without %s (-want +got):\n%s", g, diff)
+		}
+	}
+	in := full
+	in.OmitGroups = noproxy.Groups()
+	if r, err := noproxy.Compose(in); err != nil || r.Value != "" || len(r.Entries) != 0 {
+		t.Errorf("without all groups: %+v, %v", r, err)
+	}
+}
+
+func TestCompose_Star(t *testing.T) {
+	t.Parallel()
+	in := plain("a.example,*,*,b.example")
+	r, err := noproxy.Compose(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []noproxy.Entry{{Value: "*", Group: noproxy.GroupUser, Origin: "Secret team-a/proxy key noProxy entry 2"}}
+	if diff := cmp.Diff(want, r.Entries); diff != "" || r.Value != "*" {
+		t.Errorf("value %q, entries (-want +got):\n%s", r.Value, diff)
+	}
+	in.OmitGroups = []noproxy.Group{noproxy.GroupUser}
+	if r, err := noproxy.Compose(in); err != nil || r.Value != generated {
+		t.Errorf("a star in a group that is left out: %q, %v", r.Value, err)
+	}
+	if _, err := noproxy.Compose(plain("*,a:0")); len(noproxy.Errors(err)) != 1 {
+		t.Errorf("a star hides a bad entry: %v", err)
+	}
+	if r, err := noproxy.Compose(plain("x.example," + names(8000, 30) + ",*")); err != nil || r.Value != "*" {
+		t.Errorf("a star behind too many entries: %v", err)
+	}
+}
+
+// names returns n names of the given length.
+func names(n, length int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("h%0*d.example.net", length-len("h.example.net"), i)
+	}
+	return strings.Join(out, ",")
+}
+
+func TestCompose_Length(t *testing.T) {
+	t.Parallel()
+	r, err := noproxy.Compose(plain(names(3000, 38)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(r.Value, ",.h") || codes(r.Warnings) != "size" {
+		t.Errorf("3000 names: dotted forms %t, warnings %q", strings.Contains(r.Value, ",.h"), codes(r.Warnings))
+	}
+	if back, err := noproxy.Compose(plain(r.Value)); err != nil || back.Value != r.Value {
+		t.Errorf("3000 names fed back differ: %v", err)
+	}
+	// One dotted name of exactly the length that is left.
+	left := 131072 - len("NO_PROXY=") - 1 - len(generated) - 1
+	filler := strings.Repeat("."+strings.Repeat("a", 49), 4)
+	var list []string
+	used := 0
+	for i := 0; left-used > 250; i++ {
+		s := fmt.Sprintf(".n%04d%s", i, filler)
+		list, used = append(list, s), used+len(s)+1
+	}
+	last := strings.Repeat(".b", (left-used)/2) + strings.Repeat("b", (left-used)%2)
+	list = append(list, last)
+	exact, err := noproxy.Compose(plain(strings.Join(list, ",")))
+	if err != nil || len("NO_PROXY=")+len(exact.Value)+1 != 131072 {
+		t.Fatalf("value of %d bytes: %v", len(exact.Value), err)
+	}
+	_, err = noproxy.Compose(plain(strings.Join(append(list, ".c"), ",")))
+	found := noproxy.Errors(err)
+	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong || found[0].Where != fmt.Sprintf("Secret team-a/proxy key noProxy entry %d", len(list)+1) {
+		t.Errorf("one entry more: %v", err)
+	}
+}
+
+func TestCompose_UnknownProfile(t *testing.T) {
+	t.Parallel()
+	if _, err := noproxy.Compose(noproxy.Input{Profile: "portable"}); err == nil || noproxy.Errors(err) != nil {
+		t.Errorf("got %v, want an error that is no finding", err)
+	}
+}
+
+func TestErrors_OfOtherErrorsIsEmpty(t *testing.T) {
+	t.Parallel()
+	if got := noproxy.Errors(errors.Join(errors.New("x"), fmt.Errorf("y: %w", errors.New("z")))); got != nil {
+		t.Errorf("got %v", got)
+	}
+	if got := noproxy.Errors(nil); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestParseOmittedGroups(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, value string
+		want        []noproxy.Group
+	}{
+		{"an empty value leaves nothing out", "", nil},
+		{"blanks and order do not matter", " -user, -metadata ,-user", []noproxy.Group{noproxy.GroupMetadata, noproxy.GroupUser}},
+	} {
+		got, err := noproxy.ParseOmittedGroups(tc.value)
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %q, %v", tc.name, got, err)
+		}
+	}
+	for _, tc := range []struct{ name, value, want string }{
+		{"an item without a hyphen", "-user,metadata", "parsing omitted groups item 2: it does not start with a hyphen; write -metadata"},
+		{"an unknown group", "-secrets", "parsing omitted groups item 1: unknown group; known are loopback, pods, services, service-addresses, api-names, service-domain, endpoint, metadata, infrastructure, installation, user"},
+		{"only a hyphen", "-", "parsing omitted groups item 1: unknown group; known are loopback, pods, services, service-addresses, api-names, service-domain, endpoint, metadata, infrastructure, installation, user"},
+	} {
+		if _, err := noproxy.ParseOmittedGroups(tc.value); err == nil || err.Error() != tc.want {
+			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	r, err := noproxy.Compose(plain("a.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := r.Origins(1 << 20)
+	if !strings.HasPrefix(all, "localhost\tloopback\t") || !strings.Contains(all, "\n127.0.0.1\tloopback\t") ||
+		!strings.HasSuffix(all, "\n.a.example\tuser\tSecret team-a/proxy key noProxy entry 1\n") || strings.Count(all, "\n") != len(r.Entries) {
+		t.Errorf("listing is\n%s", all)
+	}
+	for limit := range len(all) + 2 {
+		got := r.Origins(limit)
+		if len(got) > limit {
+			t.Fatalf("limit %d: %d bytes", limit, len(got))
+		}
+		if lines := strings.SplitAfter(got, "\n"); limit < len(all) && got != "" {
+			want := fmt.Sprintf("... and %d more\n", len(r.Entries)-(len(lines)-2))
+			if lines[len(lines)-2] != want || !strings.HasPrefix(all, strings.TrimSuffix(got, want)) {
+				t.Fatalf("limit %d: %q", limit, got)
+			}
+		}
+	}
+}
+
+// TestCompose_ReferenceCluster pins the whole outcome for the reference cluster of docs/no-proxy.md.
+func TestCompose_ReferenceCluster(t *testing.T) {
+	t.Parallel()
+	in := plain("")
+	in.InfrastructureKind = "AWSCluster"
+	r, err := noproxy.Compose(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := generated + ",169.254.169.254"; r.Value != want {
+		t.Errorf("got %s, want %s", r.Value, want)
+	}
+	goClient, err := match.Lookup("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dead := goClient.Dead(r.Value); len(dead) != 0 {
+		t.Errorf("dead in Go: %+v", dead)
+	}
+}
+
+func BenchmarkCompose(b *testing.B) {
+	for _, n := range []int{10, 4000} {
+		in := plain(names(n, 30))
+		b.Run(fmt.Sprintf("%d entries", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := noproxy.Compose(in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

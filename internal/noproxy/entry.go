@@ -1,0 +1,353 @@
+package noproxy
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// kind says what an entry stands for once it is parsed.
+type kind int
+
+const (
+	kindName kind = iota // a name, with or without a leading dot
+	kindAddr             // an address without a port
+	kindCIDR             // a network
+	kindPort             // anything with a port
+	kindStar             // the star
+)
+
+// parsed is one entry in canonical text.
+type parsed struct {
+	kind kind
+	// values are the canonical forms, the one that the author wrote first. A range has several.
+	values []string
+	// also are the forms that are added for clients which compare literally, unless values[0] is in the list already.
+	also []string
+	// strict is false where httpx refuses to start with the values: IPv6 networks and bracketed addresses.
+	strict   bool
+	warnings []Warning
+}
+
+// warn adds a warning without a place; the caller knows it.
+func (p *parsed) warn(code Code, message, fix string) {
+	p.warnings = append(p.warnings, Warning{Code: code, Message: message, Fix: fix})
+}
+
+// parseEntry reads one non-empty item of a list: a name, an address, a network, a range, each name or address with a port if wanted, or "*".
+func parseEntry(text string) (parsed, *Error) {
+	if err := checkCharacters(text); err != nil {
+		return parsed{}, err
+	}
+	text = strings.ToLower(text)
+	if text == "*" {
+		p := parsed{kind: kindStar, values: []string{"*"}, strict: true}
+		p.warn(CodeWildcardAlone, "a star takes everything off the proxy and replaces all other entries", "list the hosts instead, or leave the proxy out")
+		return p, nil
+	}
+	if lo, hi, ok := strings.Cut(text, "-"); ok {
+		if from, err := netip.ParseAddr(lo); err == nil {
+			return parseRange(from.Unmap(), hi)
+		}
+	}
+	if strings.Contains(text, "/") {
+		return parseNetwork(text)
+	}
+	host, port, err := splitPort(text)
+	if err != nil {
+		return parsed{}, err
+	}
+	return parseHost(host, port)
+}
+
+// checkCharacters rejects what has no place in any entry.
+func checkCharacters(text string) *Error {
+	if !utf8.ValidString(text) {
+		return &Error{Code: CodeForbiddenCharacter, Why: "the entry is not UTF-8", Fix: "write the name in ASCII"}
+	}
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			return &Error{Code: CodeControlCharacter, Why: "the entry has control character " + codePoint(r), Fix: "remove it"}
+		}
+	}
+	if strings.Contains(text, "://") {
+		return &Error{Code: CodeURLEntry, Why: "the entry is a URL", Fix: "write only the host name"}
+	}
+	for _, r := range text {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(".-_:/[]*", r):
+		case r >= utf8.RuneSelf && !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r):
+		default:
+			return &Error{Code: CodeForbiddenCharacter, Why: "the entry has character " + codePoint(r), Fix: "separate entries by commas and write hosts without quotes, userinfo or zone"}
+		}
+	}
+	return nil
+}
+
+// codePoint prints a rune without showing it.
+func codePoint(r rune) string {
+	hex := strings.ToUpper(strconv.FormatInt(int64(r), 16))
+	return "U+" + strings.Repeat("0", max(0, 4-len(hex))) + hex
+}
+
+// parseRange reads "a-b" whose first end is an address.
+func parseRange(from netip.Addr, last string) (parsed, *Error) {
+	to, err := netip.ParseAddr(last)
+	if to = to.Unmap(); err != nil || from.Is4() != to.Is4() || to.Less(from) {
+		return parsed{}, &Error{Code: CodeBadCIDR, Why: "the range does not run from a lower to a higher address of one family", Fix: "write both addresses in full, or a network"}
+	}
+	p := parsed{kind: kindCIDR, strict: from.Is4()}
+	p.warn(CodeRangeEntry, "only the http module of Node reads ranges; written as networks", "write the networks")
+	for _, network := range rangeToCIDRs(from, to) {
+		p.addCIDR(network)
+	}
+	return p, nil
+}
+
+// parseNetwork reads "address/length".
+func parseNetwork(text string) (parsed, *Error) {
+	network, hostBits, ok := parseCIDR(text)
+	if !ok {
+		base, length, _ := strings.Cut(text, "/")
+		_, err := netip.ParseAddr(strings.Trim(base, "[]"))
+		number := length != "" && strings.Trim(length, "0123456789") == ""
+		if err != nil && !number && (base == "" || strings.Trim(base, "0123456789.") != "") {
+			return parsed{}, &Error{Code: CodeURLEntry, Why: "the entry has a path", Fix: "write only the host name"}
+		}
+		return parsed{}, &Error{Code: CodeBadCIDR, Why: "the entry is not a network", Fix: "write address/length, without a port"}
+	}
+	p := parsed{kind: kindCIDR, strict: network.Addr().Is4()}
+	if hostBits {
+		p.warn(CodeCIDRHostBits, "bits behind the mask are set; written as the network", "write "+network.String())
+	}
+	p.addCIDR(network)
+	return p, nil
+}
+
+// addCIDR adds a network and what there is to say about it.
+func (p *parsed) addCIDR(network netip.Prefix) {
+	p.values = append(p.values, network.String())
+	switch {
+	case network.Bits() == 0:
+		p.warn(CodeMatchAllCIDR, "Go takes every address off the proxy, curl only one", "write the networks that need no proxy")
+	case broadCIDR(network):
+		p.warn(CodeOverBroad, "the network is a large part of the address space", "write the networks that need no proxy")
+	}
+	if network.Addr().Is6() && !hasCode(p.warnings, CodeIPv6CIDR) {
+		p.warn(CodeIPv6CIDR, "httpx 0.28 and later refuses to start with an IPv6 network in the list", "use profile shell for values that Python programs read")
+	}
+}
+
+func hasCode(ws []Warning, c Code) bool {
+	for _, w := range ws {
+		if w.Code == c {
+			return true
+		}
+	}
+	return false
+}
+
+// splitPort separates host and port. The port is empty if there is none. An IPv6 address loses its brackets.
+func splitPort(text string) (host, port string, err *Error) {
+	bad := &Error{Code: CodeBadPort, Why: "the port is not a number from 1 to 65535", Fix: "write host:port or only the host"}
+	var hasPort bool
+	if strings.HasPrefix(text, "[") {
+		end := strings.IndexByte(text, ']')
+		if end < 0 {
+			return "", "", &Error{Code: CodeBadName, Why: "the bracket is not closed", Fix: "write the IPv6 address without brackets"}
+		}
+		if addr, e := netip.ParseAddr(text[1:end]); e != nil || !addr.Is6() {
+			return "", "", &Error{Code: CodeBadName, Why: "the brackets do not hold an IPv6 address", Fix: "write names and IPv4 addresses without brackets"}
+		}
+		host, text = text[1:end], text[end+1:]
+		if text != "" && text[0] != ':' {
+			return "", "", &Error{Code: CodeBadName, Why: "there is text behind the bracket", Fix: "write the IPv6 address without brackets"}
+		}
+		hasPort, port = text != "", strings.TrimPrefix(text, ":")
+	} else {
+		switch strings.Count(text, ":") {
+		case 0:
+			return text, "", nil
+		case 1:
+			host, port, hasPort = strings.Cut(text, ":")
+		default:
+			if _, e := netip.ParseAddr(text); e != nil {
+				return "", "", &Error{Code: CodeBadName, Why: "the entry is neither an IPv6 address nor host:port", Fix: "write [address]:port for IPv6 with a port"}
+			}
+			return text, "", nil
+		}
+	}
+	if !hasPort {
+		return host, "", nil
+	}
+	n, e := strconv.ParseUint(port, 10, 16)
+	if e != nil || n == 0 || len(port) > 5 {
+		return "", "", bad
+	}
+	return host, strconv.FormatUint(n, 10), nil
+}
+
+// parseHost reads an address or a name; port is empty or canonical.
+func parseHost(host, port string) (parsed, *Error) {
+	p := parsed{strict: true}
+	bare := strings.TrimSuffix(host, ".")
+	if addr, err := netip.ParseAddr(bare); err == nil {
+		if bare != host {
+			p.warn(CodeTrailingDot, "an address has no trailing dot; it was removed", "remove the dot")
+		}
+		addr = addr.Unmap()
+		p.kind, p.values = kindAddr, []string{addr.String()}
+		if addr.Is6() && port == "" {
+			p.warn(CodeIPv6Bare, "Go and curl match an IPv6 address only without brackets; urllib, Ruby and undici 7 do not match this form", "")
+		}
+		if addr.Is6() && port != "" {
+			p.values[0], p.strict = "["+addr.String()+"]", false
+		}
+		return p.withPort(port), nil
+	}
+	if strings.Contains(host, "*") {
+		rest, ok := strings.CutPrefix(host, "*.")
+		if !ok || strings.Contains(rest, "*") {
+			return p, &Error{Code: CodeUnsupportedWildcard, Why: "clients do not expand a star inside an entry", Fix: "write .name for all names below name, or a network for addresses"}
+		}
+		p.warn(CodeStarDotRewritten, "fewer than half of the clients understand *.name; written as .name", "write .name")
+		host = "." + rest
+	}
+	name, dotted := strings.CutPrefix(host, ".")
+	if err := p.name(name, dotted); err != nil {
+		return p, err
+	}
+	return p.withPort(port), nil
+}
+
+// withPort appends the port to the values.
+func (p parsed) withPort(port string) parsed {
+	if port == "" {
+		return p
+	}
+	p.kind, p.also = kindPort, nil
+	for i := range p.values {
+		p.values[i] += ":" + port
+	}
+	p.warn(CodePortEntry, "curl, wget, aiohttp and LWP never match an entry with a port", "leave the port out")
+	return p
+}
+
+// name reads a host name without its leading dot. A trailing dot is kept beside the form without it.
+func (p *parsed) name(name string, dotted bool) *Error {
+	ascii, err := asciiName(name)
+	if err != nil {
+		return err
+	}
+	if ascii != name && !isASCII(name) {
+		p.warn(CodeIDNConverted, "the international name is written in its ASCII form", "")
+	}
+	prefix := ""
+	if dotted {
+		prefix = "."
+	}
+	if numeric(ascii) {
+		return p.partial(prefix, ascii)
+	}
+	bare, absolute := strings.CutSuffix(ascii, ".")
+	if err := checkName(bare); err != nil {
+		return err
+	}
+	p.values = []string{prefix + bare}
+	multi := strings.Contains(bare, ".")
+	if !dotted && !multi {
+		p.warn(CodeSingleLabel, "a name of one label also covers every name that ends in it", "write the full name")
+	}
+	if publicSuffix(bare) && (dotted || len(bare) > 2) {
+		p.warn(CodeOverBroad, "every name under a public suffix goes off the proxy", "write the domains that need no proxy")
+	}
+	if !dotted && multi {
+		p.also = append(p.also, "."+bare)
+	}
+	if absolute {
+		p.warn(CodeTrailingDot, "most clients compare the trailing dot literally; both forms are written", "write the name without the dot")
+		p.values = append(p.values, prefix+bare+".")
+	}
+	return nil
+}
+
+// partial reads a name of only digits and dots that is not an address.
+func (p *parsed) partial(prefix, text string) *Error {
+	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
+	for _, l := range labels {
+		if n, err := strconv.ParseUint(l, 10, 32); err != nil || len(labels) > 1 && n > 255 {
+			return &Error{Code: CodeBadName, Why: "the entry is neither an address nor a name", Fix: "write the address in four decimal parts, or a network"}
+		}
+	}
+	if len(labels) > 3 {
+		return &Error{Code: CodeBadName, Why: "the entry is neither an address nor a name", Fix: "write the address in four decimal parts, without leading zeros"}
+	}
+	p.values = []string{prefix + text}
+	p.warn(CodePartialIP, "a part of an address is no network to any client; some compare it with the end of the text", "write address/length")
+	return nil
+}
+
+// numeric reports text of only digits and dots.
+func numeric(s string) bool { return s != "" && strings.Trim(s, "0123456789.") == "" }
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// asciiName converts an international name as lookups do (RFC 5891, UTS 46 without transitional mapping).
+func asciiName(name string) (string, *Error) {
+	if isASCII(name) {
+		return name, nil
+	}
+	bad := &Error{Code: CodeBadName, Why: "IDNA does not allow the international name", Fix: "write its ASCII form (xn--...)"}
+	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
+	out, err := profile.ToASCII(name)
+	if err != nil || !isASCII(out) || numeric(out) {
+		return "", bad
+	}
+	return out, nil
+}
+
+// checkName applies RFC 1123, section 2.1, and the lengths of RFC 1035. Underscores are let through, because hosts with them exist.
+func checkName(name string) *Error {
+	bad := func(why string) *Error {
+		return &Error{Code: CodeBadName, Why: why, Fix: "write a host name such as registry.example.net"}
+	}
+	if len(name) > 253 {
+		return bad("the name is longer than 253 characters")
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		switch {
+		case label == "":
+			return bad("the name has an empty label")
+		case len(label) > 63:
+			return bad("a label is longer than 63 characters")
+		case label[0] == '-' || label[len(label)-1] == '-':
+			return bad("a label starts or ends with a hyphen")
+		case strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "":
+			return bad("a label has a character that host names do not have")
+		}
+	}
+	return nil
+}
+
+// publicSuffix reports well-known suffixes under which anybody can register a name. It is a hint, not the Public Suffix List.
+func publicSuffix(name string) bool {
+	first, rest, two := strings.Cut(name, ".")
+	if !two {
+		switch name {
+		case "com", "net", "org", "edu", "gov", "mil", "int", "info", "biz", "cloud", "dev", "app":
+			return true
+		}
+		return len(name) == 2
+	}
+	switch first {
+	case "co", "com", "net", "org", "gov", "ac", "edu":
+		return len(rest) == 2
+	}
+	return false
+}

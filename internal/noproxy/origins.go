@@ -1,0 +1,35 @@
+package noproxy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Origins lists the entries one per line as "value<TAB>group<TAB>origin", in at most limit bytes. If not all lines fit, the last line
+// says how many entries are left out; if not even that line fits, the result is empty.
+func (r Result) Origins(limit int) string {
+	var b strings.Builder
+	lines := make([]string, len(r.Entries))
+	total := 0
+	for i, e := range r.Entries {
+		lines[i] = fmt.Sprintf("%s\t%s\t%s\n", e.Value, e.Group, e.Origin)
+		total += len(lines[i])
+	}
+	if total <= limit {
+		return strings.Join(lines, "")
+	}
+	for i, line := range lines {
+		// Keep room for the last line as it would read after this one.
+		if b.Len()+len(line)+len(leftOut(len(lines)-i-1)) > limit {
+			if rest := leftOut(len(lines) - i); b.Len()+len(rest) <= limit {
+				b.WriteString(rest)
+				return b.String()
+			}
+			return ""
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func leftOut(n int) string { return fmt.Sprintf("... and %d more\n", n) }

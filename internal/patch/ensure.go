@@ -1,0 +1,269 @@
+package patch
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+)
+
+// List names a list of a bootstrap spec.
+type List string
+
+// The lists that edits change.
+const (
+	ListFiles List = "files"
+	ListPre   List = "preKubeadmCommands"
+	ListPost  List = "postKubeadmCommands"
+)
+
+// Op is what an Edit does at its index, with the meaning it has in RFC 6902.
+type Op string
+
+// The operations of edits.
+const (
+	OpAdd     Op = "add"
+	OpRemove  Op = "remove"
+	OpReplace Op = "replace"
+)
+
+// Edit changes one entry of one list. Edits are carried out one after the other; an index refers to the list as
+// the edits before have left it.
+type Edit struct {
+	List  List
+	Op    Op
+	Index int
+	// File is the new entry of ListFiles, Command that of the other lists. Not set for OpRemove.
+	File    File
+	Command string
+}
+
+// Plan is the outcome of Ensure.
+type Plan struct {
+	// Edits are empty when the spec is as it should be.
+	Edits []Edit
+	// Warnings tell of entries of the user that work against the proxy.
+	Warnings []string
+}
+
+// ConflictError tells that the user owns something that the product would have to write. Nothing is changed then.
+type ConflictError struct {
+	// Conflicts are one or more findings, each with the field and what to do, in the order of the spec.
+	Conflicts []string
+}
+
+func (e *ConflictError) Error() string { return strings.Join(e.Conflicts, "; ") }
+
+// Ensure returns the edits that bring spec to recipe: managed files present once, at the position they have or
+// else last; managed commands first and last around the user's own. It never touches, moves or reads into an
+// entry of the user, and does not modify its arguments.
+//
+// A file of the user at a managed path, in whatever systemd folder, is a *ConflictError.
+func Ensure(spec Spec, recipe Recipe) (Plan, error) {
+	if conflicts := conflicts(spec, recipe); len(conflicts) > 0 {
+		return Plan{}, &ConflictError{Conflicts: conflicts}
+	}
+	plan := Plan{Warnings: overrides(spec)}
+	plan.Edits = ensureFiles(spec.Files, recipe.Files)
+	plan.Edits = append(plan.Edits, ensureCommands(ListPre, spec.PreKubeadmCommands, recipe.First, recipe.Last)...)
+	post := recipe.Post
+	if !slices.ContainsFunc(spec.PostKubeadmCommands, func(c string) bool { return !isManagedCommand(c) }) {
+		post = nil
+	}
+	plan.Edits = append(plan.Edits, ensureCommands(ListPost, spec.PostKubeadmCommands, post, nil)...)
+	return plan, checkSize(spec, plan.Edits)
+}
+
+// Remove returns the edits that take every managed entry out of spec.
+func Remove(spec Spec) []Edit {
+	edits := ensureFiles(spec.Files, nil)
+	edits = append(edits, ensureCommands(ListPre, spec.PreKubeadmCommands, nil, nil)...)
+	return append(edits, ensureCommands(ListPost, spec.PostKubeadmCommands, nil, nil)...)
+}
+
+// IsPatched reports whether spec has a managed entry.
+func IsPatched(spec Spec) bool { return len(Remove(spec)) > 0 }
+
+// isDropIn reports whether p is a drop-in of a configured unit by the name that the product uses. systemd merges
+// drop-ins by file name over all its folders, so one in another folder is replaced, not added to.
+func isDropIn(p string) bool {
+	return systemd.IsDropInOf(p, string(contract.TargetContainerd)) || systemd.IsDropInOf(p, string(contract.TargetKubelet))
+}
+
+func conflicts(spec Spec, recipe Recipe) []string {
+	var found []string
+	for i, f := range spec.Files {
+		if IsManagedFile(f) {
+			continue
+		}
+		for _, want := range recipe.Files {
+			clean := path.Clean(f.Path)
+			shadowed := isDropIn(want.Path) && isDropIn(clean) && path.Base(path.Dir(clean)) == path.Base(path.Dir(want.Path))
+			if clean == want.Path || shadowed {
+				found = append(found, fmt.Sprintf("files[%d] already writes %s; remove that file from the spec, or remove %s from annotation %s",
+					i, f.Path, targetOf(want.Path), contract.AnnotationTargets))
+				break
+			}
+		}
+	}
+	for _, list := range []struct {
+		name     List
+		commands []string
+	}{{ListPre, spec.PreKubeadmCommands}, {ListPost, spec.PostKubeadmCommands}} {
+		for i, command := range list.commands {
+			if strings.HasSuffix(command, mark) && !isManagedCommand(command) {
+				found = append(found, fmt.Sprintf("%s[%d] ends with the mark %q of managed commands but is not one; take the mark off the command",
+					list.name, i, strings.TrimSpace(mark)))
+			}
+		}
+	}
+	return found
+}
+
+// targetOf names the target to leave out for a managed path.
+func targetOf(managed string) string {
+	switch managed {
+	case systemd.DropInPath(string(contract.TargetContainerd)):
+		return string(contract.TargetContainerd)
+	case systemd.DropInPath(string(contract.TargetKubelet)):
+		return string(contract.TargetKubelet)
+	case contract.PathTrustedCA:
+		return string(contract.TargetTrust)
+	default:
+		return "what needs it"
+	}
+}
+
+// overrides tells of commands by which the user sets a proxy variable after the managed commands have.
+func overrides(spec Spec) []string {
+	var warnings []string
+	for i, command := range spec.PreKubeadmCommands {
+		if isManagedCommand(command) {
+			continue
+		}
+		name, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(command), "export "), "=")
+		if found && isProxyVariable(strings.TrimSpace(name)) {
+			warnings = append(warnings, fmt.Sprintf("%s[%d] sets %s itself and overrides the proxy Secret for kubeadm; remove the command",
+				ListPre, i-countManaged(spec.PreKubeadmCommands[:i]), strings.TrimSpace(name)))
+		}
+	}
+	return warnings
+}
+
+func countManaged(commands []string) int {
+	count := 0
+	for _, command := range commands {
+		if isManagedCommand(command) {
+			count++
+		}
+	}
+	return count
+}
+
+func ensureFiles(files, want []File) []Edit {
+	var (
+		edits []Edit
+		done  = map[string]bool{}
+		index int // in the list as the edits so far leave it
+	)
+	for _, f := range files {
+		if !IsManagedFile(f) {
+			index++
+			continue
+		}
+		position := slices.IndexFunc(want, func(w File) bool { return w.Path == path.Clean(f.Path) })
+		switch {
+		case position < 0 || done[want[position].Path]:
+			edits = append(edits, Edit{List: ListFiles, Op: OpRemove, Index: index})
+			continue
+		case f != want[position]:
+			edits = append(edits, Edit{List: ListFiles, Op: OpReplace, Index: index, File: want[position]})
+		}
+		done[want[position].Path] = true
+		index++
+	}
+	for _, w := range want {
+		if !done[w.Path] {
+			edits = append(edits, Edit{List: ListFiles, Op: OpAdd, Index: index, File: w})
+			index++
+		}
+	}
+	return edits
+}
+
+// ensureCommands puts first before and last after the commands of the user. Commands that are ours and in their place
+// are replaced where they stand; only if some are out of place are all of them taken out and put back.
+func ensureCommands(list List, commands, first, last []string) []Edit {
+	head, tail := 0, len(commands)
+	for head < len(commands) && isManagedCommand(commands[head]) {
+		head++
+	}
+	for tail > head && isManagedCommand(commands[tail-1]) {
+		tail--
+	}
+	if tail == head { // no command of the user: what is last cannot be told from what is first
+		head = min(head, len(first))
+		tail = head
+	}
+	if countManaged(commands[head:tail]) > 0 {
+		return rebuildCommands(list, commands, first, last)
+	}
+	edits := replaceCommands(list, commands[:head], first, 0)
+	return append(edits, replaceCommands(list, commands[tail:], last, len(first)+tail-head)...)
+}
+
+// replaceCommands turns the commands have, which begin at index start, into want.
+func replaceCommands(list List, have, want []string, start int) []Edit {
+	var edits []Edit
+	for i := range max(len(have), len(want)) {
+		switch {
+		case i >= len(want):
+			edits = append(edits, Edit{List: list, Op: OpRemove, Index: start + len(want)})
+		case i >= len(have):
+			edits = append(edits, Edit{List: list, Op: OpAdd, Index: start + i, Command: want[i]})
+		case have[i] != want[i]:
+			edits = append(edits, Edit{List: list, Op: OpReplace, Index: start + i, Command: want[i]})
+		}
+	}
+	return edits
+}
+
+func rebuildCommands(list List, commands, first, last []string) []Edit {
+	var edits []Edit
+	own := 0
+	for _, command := range commands {
+		if isManagedCommand(command) {
+			edits = append(edits, Edit{List: list, Op: OpRemove, Index: own})
+		} else {
+			own++
+		}
+	}
+	edits = append(edits, replaceCommands(list, nil, first, 0)...)
+	return append(edits, replaceCommands(list, nil, last, len(first)+own)...)
+}
+
+// checkSize holds the lists to the limits of a KubeadmConfigSpec, so that the API server does not refuse the patch.
+func checkSize(spec Spec, edits []Edit) error {
+	sizes := map[List]int{ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands), ListPost: len(spec.PostKubeadmCommands)}
+	for _, edit := range edits {
+		switch edit.Op {
+		case OpAdd:
+			sizes[edit.List]++
+		case OpRemove:
+			sizes[edit.List]--
+		case OpReplace:
+		}
+	}
+	for _, limit := range []struct {
+		list List
+		size int
+	}{{ListFiles, maxFiles}, {ListPre, maxCommands}, {ListPost, maxCommands}} {
+		if sizes[limit.list] > limit.size {
+			return &ConflictError{Conflicts: []string{fmt.Sprintf("%s would have %d entries and can have %d; shorten it", limit.list, sizes[limit.list], limit.size)}}
+		}
+	}
+	return nil
+}

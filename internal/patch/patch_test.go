@@ -1,0 +1,554 @@
+package patch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const (
+	noProxy = "localhost,127.0.0.1,10.244.0.0/16,.svc,.cluster.local"
+	// ownUser is what a user has in a spec before the product comes.
+	ownUser = `
+files:
+- path: /etc/kubernetes/audit.yaml
+  owner: root:root
+  permissions: "0600"
+  content: |
+    apiVersion: audit.k8s.io/v1
+  fieldFromTheFuture: kept
+preKubeadmCommands:
+- hostnamectl set-hostname "{{ ds.meta_data.hostname }}"
+- apt-get install -y containerd
+postKubeadmCommands:
+- curl https://example.com/done
+clusterConfiguration:
+  clusterName: test
+`
+)
+
+func settings(t *testing.T, data map[string]string) proxyconfig.Settings {
+	t.Helper()
+	raw := map[string][]byte{}
+	for key, value := range data {
+		raw[key] = []byte(value)
+	}
+	parsed, err := proxyconfig.Parse(raw)
+	if err != nil {
+		t.Fatalf("parsing settings: %v", err)
+	}
+	return parsed
+}
+
+func plain(t *testing.T) proxyconfig.Settings {
+	t.Helper()
+	return settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "httpsProxy": "http://proxy.example.com:3129"})
+}
+
+func recipe(t *testing.T, o patch.Options) patch.Recipe {
+	t.Helper()
+	if o.Targets == nil {
+		o.Targets = contract.Targets()
+	}
+	if o.SecretName == "" {
+		o.SecretName = "test-proxy-files"
+	}
+	r, err := patch.NewRecipe(o)
+	if err != nil {
+		t.Fatalf("making recipe: %v", err)
+	}
+	return r
+}
+
+// document is a bootstrap spec in the form in which callers have it.
+type document map[string]any
+
+func parse(t *testing.T, text string) document {
+	t.Helper()
+	var d document
+	if err := yaml.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatalf("parsing spec: %v", err)
+	}
+	return d
+}
+
+// apply carries out edits the way the controller does: as a JSON patch of an object that holds the spec.
+func apply(t *testing.T, d document, edits []patch.Edit) document {
+	t.Helper()
+	spec := patch.SpecOfMap(d)
+	at := patch.Location{Parents: []string{"/spec"}}
+	object := map[string]any{"spec": d}
+	if len(d) == 0 {
+		at.Missing = 1
+		object = map[string]any{}
+	}
+	for key := range d {
+		if !slices.Contains([]string{"files", "preKubeadmCommands", "postKubeadmCommands"}, key) {
+			at.Others = true
+		}
+	}
+	before, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations := patch.Operations(at, spec, edits)
+	if len(operations) == 0 {
+		operations = []patch.Operation{}
+	}
+	encoded, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := jsonpatch.DecodePatch(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := decoded.Apply(before)
+	if err != nil {
+		t.Fatalf("applying %s: %v", encoded, err)
+	}
+	var result struct {
+		Spec document `json:"spec"`
+	}
+	if err := json.Unmarshal(after, &result); err != nil {
+		t.Fatal(err)
+	}
+	return result.Spec
+}
+
+func ensure(t *testing.T, d document, r patch.Recipe) document {
+	t.Helper()
+	plan, err := patch.Ensure(patch.SpecOfMap(d), r)
+	if err != nil {
+		t.Fatalf("Ensure: %v", err)
+	}
+	return apply(t, d, plan.Edits)
+}
+
+func TestRecipesAreGolden(t *testing.T) {
+	t.Parallel()
+	inline := func(o patch.Options) patch.Options {
+		o.Delivery, o.NoProxy = contract.DeliveryInline, noProxy
+		return o
+	}
+	for name, options := range map[string]patch.Options{
+		"reference":                    {},
+		"reference-without-kubeadm":    {Targets: []contract.Target{"containerd", "kubelet", "trust"}},
+		"reference-without-trust":      {Targets: []contract.Target{"containerd", "kubelet", "kubeadm"}},
+		"reference-without-containerd": {Targets: []contract.Target{"kubelet", "kubeadm", "trust"}},
+		"reference-without-kubelet":    {Targets: []contract.Target{"containerd", "kubeadm", "trust"}},
+		"reference-only-containerd":    {Targets: []contract.Target{"containerd"}},
+		"reference-only-kubeadm":       {Targets: []contract.Target{"kubeadm"}},
+		"reference-only-trust":         {Targets: []contract.Target{"trust"}},
+		"inline":                       inline(patch.Options{Settings: plain(t)}),
+		"inline-http-only":             inline(patch.Options{Settings: settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128"})}),
+		"inline-https-only":            inline(patch.Options{Settings: settings(t, map[string]string{"httpsProxy": "http://proxy.example.com:3128"})}),
+		"inline-only-kubeadm":          inline(patch.Options{Settings: plain(t), Targets: []contract.Target{"kubeadm"}}),
+		"inline-trusted-ca":            inline(patch.Options{Settings: settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "trustedCA": testCA})}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := ensure(t, parse(t, ownUser), recipe(t, options))
+			got, err := yaml.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".yaml", got)
+			if again, err := patch.Ensure(patch.SpecOfMap(d), recipe(t, options)); err != nil || len(again.Edits) > 0 {
+				t.Errorf("a second Ensure has edits %v, error %v", again.Edits, err)
+			}
+			if diff := cmp.Diff(parse(t, ownUser), apply(t, d, patch.Remove(patch.SpecOfMap(d)))); diff != "" {
+				t.Errorf("Remove after Ensure leaves a difference (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSecretDataIsGolden(t *testing.T) {
+	t.Parallel()
+	data, err := patch.SecretData(settings(t, map[string]string{
+		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
+	}), noProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "secret-proxy.env", data[contract.KeyProxyEnv])
+	golden(t, "secret-trusted-ca.pem", data[contract.KeyTrustedCABundle])
+
+	data, err = patch.SecretData(plain(t), noProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "secret-no-trusted-ca.pem", data[contract.KeyTrustedCABundle])
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; make golden-update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s\nOther bytes replace Machines: see CONTRIBUTING.md.", path, diff)
+	}
+}
+
+func TestEnsureOnAnEmptySpecIsUndoneToAbsence(t *testing.T) {
+	t.Parallel()
+	d := ensure(t, nil, recipe(t, patch.Options{}))
+	if len(patch.SpecOfMap(d).Files) == 0 {
+		t.Fatal("Ensure added no files")
+	}
+	if got := apply(t, d, patch.Remove(patch.SpecOfMap(d))); got != nil {
+		t.Errorf("Remove left %v, want no spec at all", got)
+	}
+}
+
+func TestEnsurePutsBackWhatIsOutOfPlace(t *testing.T) {
+	t.Parallel()
+	want := ensure(t, parse(t, ownUser), recipe(t, patch.Options{}))
+	spec := patch.SpecOfMap(want)
+	for name, commands := range map[string][]string{
+		"a managed command twice":       append([]string{spec.PreKubeadmCommands[1]}, spec.PreKubeadmCommands...),
+		"managed commands at the end":   append(spec.PreKubeadmCommands[4:7:7], spec.PreKubeadmCommands[:4]...),
+		"managed commands missing":      spec.PreKubeadmCommands[3:6],
+		"managed command between own":   slices.Insert(slices.Clone(spec.PreKubeadmCommands[4:]), 1, spec.PreKubeadmCommands[0]),
+		"first and last exchanged":      append(append(spec.PreKubeadmCommands[6:7:7], spec.PreKubeadmCommands[1:6]...), spec.PreKubeadmCommands[0]),
+		"only the commands of the user": spec.PreKubeadmCommands[4:6],
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := parse(t, ownUser)
+			for key, value := range want {
+				d[key] = value
+			}
+			var list []any
+			for _, command := range commands {
+				list = append(list, command)
+			}
+			d["preKubeadmCommands"] = list
+			if diff := cmp.Diff(want, ensure(t, d, recipe(t, patch.Options{}))); diff != "" {
+				t.Errorf("after Ensure (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEnsureRepairsManagedFilesInPlace(t *testing.T) {
+	t.Parallel()
+	r := recipe(t, patch.Options{})
+	want := ensure(t, parse(t, ownUser), r)
+	d := ensure(t, parse(t, ownUser), r)
+	files, ok := d["files"].([]any)
+	if !ok {
+		t.Fatal("no files")
+	}
+	first, ok := files[1].(map[string]any)
+	if !ok {
+		t.Fatal("no managed file")
+	}
+	first["permissions"] = "0644"        // somebody opened the file for everybody
+	first["contentFormat"] = "Template"  // or made a template of it
+	d["files"] = append(files, files[2]) // or doubled one
+	if diff := cmp.Diff(want, ensure(t, d, r)); diff != "" {
+		t.Errorf("after Ensure (-want +got):\n%s", diff)
+	}
+}
+
+func TestEnsureSwitchesDeliveryInPlace(t *testing.T) {
+	t.Parallel()
+	inline := recipe(t, patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: noProxy})
+	d := ensure(t, ensure(t, parse(t, ownUser), recipe(t, patch.Options{})), inline)
+	want := ensure(t, parse(t, ownUser), inline)
+	sortFiles := cmp.Transformer("byPath", func(d document) []string {
+		var entries []string
+		for _, f := range patch.SpecOfMap(d).Files {
+			entries = append(entries, fmt.Sprintf("%+v", f))
+		}
+		slices.Sort(entries)
+		return append(entries, patch.SpecOfMap(d).PreKubeadmCommands...)
+	})
+	if diff := cmp.Diff(want, d, sortFiles); diff != "" {
+		t.Errorf("after switching to Inline (-want +got):\n%s", diff)
+	}
+}
+
+func TestEnsureDoesNotModifyItsArguments(t *testing.T) {
+	t.Parallel()
+	spec, r := patch.SpecOfMap(parse(t, ownUser)), recipe(t, patch.Options{})
+	wantSpec, wantRecipe := fmt.Sprintf("%+v", spec), fmt.Sprintf("%+v", r)
+	if _, err := patch.Ensure(spec, r); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%+v", spec); got != wantSpec {
+		t.Errorf("spec changed to %s", got)
+	}
+	if got := fmt.Sprintf("%+v", r); got != wantRecipe {
+		t.Errorf("recipe changed to %s", got)
+	}
+}
+
+func TestEnsureRefusesWhatTheUserOwns(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec string
+		want string
+	}{
+		"a containerd drop-in at our path": {
+			spec: "files: [{path: /etc/systemd/system/containerd.service.d/http-proxy.conf, content: '[Service]'}]",
+			want: "files[0] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, or remove containerd from annotation capi-proxy-patcher.io/targets",
+		},
+		"a path that is ours when cleaned": {
+			spec: "files: [{path: /etc//systemd/system/./kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
+			want: "files[0] already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, or remove kubelet from annotation capi-proxy-patcher.io/targets",
+		},
+		"a drop-in of the same name in another folder of systemd": {
+			spec: "files: [{path: /a}, {path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
+			want: "files[1] already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, or remove kubelet from annotation capi-proxy-patcher.io/targets",
+		},
+		"our env file from another key": {
+			spec: "files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]",
+			want: "files[0] already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, or remove what needs it from annotation capi-proxy-patcher.io/targets",
+		},
+		"a command that carries our mark": {
+			spec: "preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']",
+			want: `preKubeadmCommands[1] ends with the mark "# capi-proxy-patcher" of managed commands but is not one; take the mark off the command`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 2 { // errors are the same bytes on every try
+				plan, err := patch.Ensure(patch.SpecOfMap(parse(t, test.spec)), recipe(t, patch.Options{}))
+				var conflict *patch.ConflictError
+				if !errors.As(err, &conflict) || err.Error() != test.want {
+					t.Errorf("error %v, want conflict %s", err, test.want)
+				}
+				if len(plan.Edits) > 0 {
+					t.Errorf("edits %v beside a conflict", plan.Edits)
+				}
+			}
+		})
+	}
+}
+
+func TestEnsureLeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
+	t.Parallel()
+	d := parse(t, "files: [{path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]")
+	_, err := patch.Ensure(patch.SpecOfMap(d), recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
+	if err != nil {
+		t.Errorf("Ensure: %v", err)
+	}
+}
+
+func TestEnsureWarnsOfExportsOfTheUser(t *testing.T) {
+	t.Parallel()
+	d := parse(t, "preKubeadmCommands: [echo, 'export HTTP_PROXY=''http://asdf''', no_proxy=x]")
+	r := recipe(t, patch.Options{})
+	want := []string{
+		"preKubeadmCommands[1] sets HTTP_PROXY itself and overrides the proxy Secret for kubeadm; remove the command",
+		"preKubeadmCommands[2] sets no_proxy itself and overrides the proxy Secret for kubeadm; remove the command",
+	}
+	for _, spec := range []document{d, ensure(t, d, r)} { // the position is that of the user's own list
+		plan, err := patch.Ensure(patch.SpecOfMap(spec), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, plan.Warnings); diff != "" {
+			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestNewRecipeRefuses(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a.example.com,", 800)
+	for name, test := range map[string]struct {
+		options patch.Options
+		want    string
+	}{
+		"credentials inline": {
+			patch.Options{Delivery: contract.DeliveryInline, Settings: settings(t, map[string]string{"httpProxy": "http://u:secret@p:1"})},
+			"delivery Inline would write the proxy's credentials into the spec; use delivery Reference, or a proxy without credentials",
+		},
+		"a list that no inline file holds": {
+			patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long},
+			"file /etc/systemd/system/containerd.service.d/http-proxy.conf would have more than the 10240 characters that a KubeadmConfig holds; use delivery Reference",
+		},
+		"a list that no command holds": {
+			patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long, Targets: []contract.Target{"kubeadm"}},
+			"an export command would have more than the 10240 characters that a KubeadmConfig holds; use delivery Reference",
+		},
+		"an output version of the future": {
+			patch.Options{Version: 99},
+			"output version 99 is not known to this version of capi-proxy-patcher; use a newer one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.options.Targets == nil {
+				test.options.Targets = contract.Targets()
+			}
+			_, err := patch.NewRecipe(test.options)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestEnsureKeepsToTheLimitsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	spec := patch.Spec{Files: make([]patch.File, 197)}
+	_, err := patch.Ensure(spec, recipe(t, patch.Options{}))
+	if err == nil || err.Error() != "files would have 202 entries and can have 200; shorten it" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWindowsIsRecognized(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ spec, want string }{
+		"a drive letter":    {"files: [{path: 'c:/k/azure.json'}]", "a file path with a drive letter, c:/k/azure.json"},
+		"a named pipe":      {"joinConfiguration: {nodeRegistration: {criSocket: 'npipe:////./pipe/containerd-containerd'}}", "criSocket npipe:////./pipe/containerd-containerd"},
+		"v1beta1 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: {windows-priorityclass: HIGH}}}", "kubelet argument windows-priorityclass"},
+		"v1beta2 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: node-labels, value: kubernetes.io/os=windows}]}}", "kubelet argument node-labels"},
+		"a Linux node":      {"files: [{path: /c:/x}]", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := parse(t, test.spec)
+			if got := patch.WindowsEvidence(patch.SpecOfMap(d)); got != test.want {
+				t.Errorf("from a manifest %q, want %q", got, test.want)
+			}
+			if strings.HasPrefix(name, "v1beta1") {
+				return // the typed view is v1beta2
+			}
+			var typed bootstrapv1.KubeadmConfigSpec
+			encoded, err := json.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(encoded, &typed); err != nil {
+				t.Fatal(err)
+			}
+			if got := patch.WindowsEvidence(patch.SpecOf(&typed)); got != test.want {
+				t.Errorf("from a typed spec %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// FuzzEnsureAndRemove builds specs from bits: each bit pair puts an entry of the user or of ours somewhere.
+func FuzzEnsureAndRemove(f *testing.F) {
+	for _, seed := range []uint64{0, 1, 42, 1 << 63} {
+		f.Add(seed, uint8(15), false)
+		f.Add(seed, uint8(3), true)
+	}
+	parsed, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy.example.com:3128")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, targets uint8, inline bool) {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible on purpose
+		o := patch.Options{Delivery: contract.DeliveryReference, SecretName: "s", Settings: parsed, NoProxy: noProxy}
+		if inline {
+			o.Delivery = contract.DeliveryInline
+		}
+		for i, target := range contract.Targets() {
+			if targets>>i&1 == 1 {
+				o.Targets = append(o.Targets, target)
+			}
+		}
+		r := recipe(t, o)
+		full := recipe(t, patch.Options{})
+		user, dirty := document{}, document{}
+		for _, list := range []string{"files", "preKubeadmCommands", "postKubeadmCommands"} {
+			var own, mixed []any
+			for i := range random.IntN(6) {
+				var entry any = fmt.Sprintf("echo %d", i)
+				var managed any = full.First[random.IntN(len(full.First))]
+				if list == "files" {
+					entry = map[string]any{"path": fmt.Sprintf("/etc/%d", i), "x": "kept"}
+					file := full.Files[random.IntN(len(full.Files))]
+					managed = map[string]any{"path": file.Path, "content": file.Content, "owner": "x"}
+					if file.Content == "" {
+						managed = map[string]any{"path": file.Path, "contentFrom": map[string]any{"secret": map[string]any{"name": "old", "key": file.ContentFrom.Key}}}
+					}
+				}
+				own = append(own, entry)
+				mixed = append(mixed, entry)
+				if random.IntN(2) == 0 {
+					mixed = append(mixed, managed)
+				}
+			}
+			if len(own) > 0 {
+				user[list], dirty[list] = own, mixed
+			}
+		}
+		clean := ensure(t, user, r)
+		if diff := cmp.Diff(patch.SpecOfMap(clean).PreKubeadmCommands, patch.SpecOfMap(ensure(t, dirty, r)).PreKubeadmCommands); diff != "" {
+			t.Errorf("commands depend on what was there before:\n%s", diff)
+		}
+		for _, d := range []document{user, dirty, clean} {
+			patched := ensure(t, d, r)
+			if again, err := patch.Ensure(patch.SpecOfMap(patched), r); err != nil || len(again.Edits) != 0 {
+				t.Errorf("second Ensure: edits %v, error %v", again.Edits, err)
+			}
+			removed := apply(t, patched, patch.Remove(patch.SpecOfMap(patched)))
+			if diff := cmp.Diff(user, removed, cmp.Transformer("nil", func(d document) map[string]any {
+				if len(d) == 0 {
+					return nil
+				}
+				return d
+			})); diff != "" {
+				t.Errorf("Remove after Ensure (-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func BenchmarkEnsure(b *testing.B) {
+	parsed, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy.example.com:3128")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := patch.NewRecipe(patch.Options{Targets: contract.Targets(), SecretName: "s", Settings: parsed})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var d document
+	if err := yaml.Unmarshal([]byte(ownUser), &d); err != nil {
+		b.Fatal(err)
+	}
+	spec := patch.SpecOfMap(d)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := patch.Ensure(spec, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/shellquote"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+)
+
+// OutputVersion is the version of the rendered bytes. It is raised when equal input renders other bytes, because
+// other bytes in a bootstrap spec replace Machines. NewRecipe goes on making what earlier versions made.
+const OutputVersion = 1
+
+// Limits of a KubeadmConfigSpec in v1beta2.
+const (
+	maxFiles      = 200
+	maxCommands   = 1000
+	maxCharacters = 10240 // of an inline content and of a command
+)
+
+// Recipe is what a bootstrap spec of a Linux node gets: files, and commands around the user's own.
+type Recipe struct {
+	// Version is the output version that made the recipe.
+	Version int
+	// Files are the managed files, in order.
+	Files []File
+	// First are the commands before the user's preKubeadmCommands, Last those after them.
+	First, Last []string
+	// Post are the commands before the user's postKubeadmCommands, if the user has any.
+	Post []string
+}
+
+// Options choose a recipe.
+type Options struct {
+	// Version is the output version to make. Zero means OutputVersion.
+	Version int
+	// Delivery is contract.DeliveryReference or contract.DeliveryInline.
+	Delivery string
+	// Targets are the parts of a node to configure.
+	Targets []contract.Target
+	// SecretName is the generated Secret that files refer to. Used by Reference delivery.
+	SecretName string
+	// Settings and NoProxy are the values. Used by Inline delivery.
+	Settings proxyconfig.Settings
+	NoProxy  string
+}
+
+// NewRecipe makes the recipe for o. Its errors are for the user: Inline delivery with credentials or with values
+// longer than a KubeadmConfigSpec holds, and an output version that this program does not know.
+func NewRecipe(o Options) (Recipe, error) {
+	if o.Version == 0 {
+		o.Version = OutputVersion
+	}
+	if o.Version != 1 {
+		return Recipe{}, fmt.Errorf("output version %d is not known to this version of %s; use a newer one", o.Version, contract.Name)
+	}
+	b := builder{Options: o}
+	recipe, err := b.recipe()
+	if err != nil {
+		return Recipe{}, err
+	}
+	for _, f := range recipe.Files {
+		if utf8.RuneCountInString(f.Content) > maxCharacters {
+			return Recipe{}, tooLong("file " + f.Path)
+		}
+	}
+	for _, command := range recipe.First {
+		if utf8.RuneCountInString(command) > maxCharacters {
+			return Recipe{}, tooLong("an export command")
+		}
+	}
+	return recipe, nil
+}
+
+func tooLong(what string) error {
+	return fmt.Errorf("%s would have more than the %d characters that a KubeadmConfig holds; use delivery %s",
+		what, maxCharacters, contract.DeliveryReference)
+}
+
+// builder makes a recipe of output version 1.
+type builder struct{ Options }
+
+func (b builder) targets(any ...contract.Target) bool {
+	return slices.ContainsFunc(any, func(t contract.Target) bool { return slices.Contains(b.Targets, t) })
+}
+
+func (b builder) recipe() (Recipe, error) {
+	recipe := Recipe{Version: b.Version}
+	inline := b.Delivery == contract.DeliveryInline
+	if inline && b.Settings.HasCredentials() {
+		return Recipe{}, fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without credentials",
+			contract.DeliveryInline, contract.DeliveryReference)
+	}
+	vars := b.Settings.Vars(b.NoProxy)
+	trust := b.targets(contract.TargetTrust) && (!inline || len(b.Settings.TrustedCA) > 0)
+	units := b.targets(contract.TargetContainerd, contract.TargetKubelet)
+
+	if !inline && b.targets(contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm) {
+		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathProxyEnv, "0600", contract.KeyProxyEnv))
+	}
+	for _, unit := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
+		if !b.targets(unit) {
+			continue
+		}
+		content, err := dropIn(inline, vars)
+		if err != nil {
+			return Recipe{}, err
+		}
+		recipe.Files = append(recipe.Files, inlineFile(systemd.DropInPath(string(unit)), "0644", content))
+	}
+	if trust && inline {
+		recipe.Files = append(recipe.Files, inlineFile(contract.PathTrustedCA, "0644", TrustedCABundle(b.Settings)))
+	} else if trust {
+		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle))
+	}
+	script := units || trust || !inline && b.targets(contract.TargetKubeadm)
+	if script {
+		recipe.Files = append(recipe.Files, inlineFile(contract.PathSetup, "0755", nodescript.Setup()))
+	}
+
+	if b.targets(contract.TargetKubeadm) && inline {
+		exports, err := exportCommands(vars)
+		if err != nil {
+			return Recipe{}, err
+		}
+		recipe.First = exports
+	} else if b.targets(contract.TargetKubeadm) {
+		recipe.First = []string{commandExport}
+		recipe.Last = []string{commandHideCredentials}
+		recipe.Post = []string{commandExport}
+	}
+	if trust {
+		recipe.First = append(recipe.First, commandInstallCA)
+	}
+	if units {
+		recipe.First = append(recipe.First, commandDaemonReload)
+	}
+	if trust || b.targets(contract.TargetContainerd) {
+		recipe.First = append(recipe.First, commandRestartContainerd)
+	}
+	return recipe, nil
+}
+
+// Managed commands of output version 1. Each runs in cloud-init's sh without set -e and in Ignition's bash with it.
+const (
+	commandExport            = "set -a; . " + contract.PathProxyEnv + "; set +a" + mark
+	commandInstallCA         = "sh " + contract.PathSetup + " install-ca || exit 1" + mark
+	commandDaemonReload      = "sh " + contract.PathSetup + " daemon-reload || exit 1" + mark
+	commandRestartContainerd = "sh " + contract.PathSetup + " restart-containerd || exit 1" + mark
+	// kubeadm copies every *_proxy variable of its environment into static pods and kube-proxy.
+	commandHideCredentials = "names=$(sh " + contract.PathSetup + " list-credentials) || exit 1; unset $names names" + mark
+)
+
+// isManagedCommand reports whether command is one that this product writes, in any of its versions.
+func isManagedCommand(command string) bool {
+	switch command {
+	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandHideCredentials:
+		return true
+	}
+	assignment, found := strings.CutPrefix(strings.TrimSuffix(command, mark), "export ")
+	if !found || !strings.HasSuffix(command, mark) {
+		return false
+	}
+	name, _, _ := strings.Cut(assignment, "=")
+	return isProxyVariable(name)
+}
+
+// isProxyVariable reports whether name is a variable that the product sets.
+func isProxyVariable(name string) bool {
+	switch name {
+	case "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy":
+		return true
+	}
+	return false
+}
+
+func (b builder) fromSecret(path, permissions, key string) File {
+	return File{
+		Path: path, Owner: "root:root", Permissions: permissions,
+		ContentFrom: SecretKey{Name: b.SecretName, Key: key},
+	}
+}
+
+func inlineFile(path, permissions, content string) File {
+	return File{Path: path, Owner: "root:root", Permissions: permissions, Content: content}
+}
+
+func dropIn(inline bool, vars []envfile.Var) (string, error) {
+	render := func() ([]byte, error) { return systemd.EnvironmentFileDropIn(contract.PathProxyEnv) }
+	if inline {
+		render = func() ([]byte, error) { return systemd.EnvironmentDropIn(vars) }
+	}
+	content, err := render()
+	if err != nil {
+		return "", fmt.Errorf("rendering drop-in: %w", err)
+	}
+	return string(content), nil
+}
+
+func exportCommands(vars []envfile.Var) ([]string, error) {
+	var (
+		commands []string
+		problems []error
+	)
+	for _, v := range vars {
+		command, err := shellquote.Export(v.Name, v.Value)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("rendering export of %s: %w", v.Name, err))
+		}
+		commands = append(commands, command+mark)
+	}
+	return commands, errors.Join(problems...)
+}
+
+// TrustedCABundle returns the content of contract.PathTrustedCA: the certificates of the Secret, or a comment that
+// there are none. A node without certificates to trust gets the comment, so that adding the first certificate
+// changes the Secret and no spec.
+func TrustedCABundle(s proxyconfig.Settings) string {
+	var b strings.Builder
+	b.WriteString(managedHeader + "\n")
+	if len(s.TrustedCA) == 0 {
+		b.WriteString("# The proxy Secret has no " + contract.KeyTrustedCA + ".\n")
+	}
+	for _, certificate := range s.TrustedCA {
+		b.Write(certificate.PEM())
+	}
+	return b.String()
+}
+
+// SecretData returns the data of the generated Secret of Reference delivery: the content of every managed file
+// that comes from it. It holds the proxy's credentials.
+func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
+	env, err := envfile.Render(s.Vars(noProxy))
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", contract.PathProxyEnv, err)
+	}
+	return map[string][]byte{
+		contract.KeyProxyEnv:        env,
+		contract.KeyTrustedCABundle: []byte(TrustedCABundle(s)),
+	}, nil
+}

@@ -1,0 +1,158 @@
+// Package patch decides what changes in a kubeadm bootstrap spec. It is the one place that does: the controller,
+// the webhooks, the topology hook and the command line all call Ensure and Remove with a view of a bootstrap spec
+// and carry out the edits they get back, each in its own representation.
+//
+// Ensure never appends twice: on a spec that it has already patched it returns no edits, and Remove after Ensure
+// gives back what was there.
+package patch
+
+import (
+	"path"
+	"strings"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// SecretKey refers to one key of a Secret in the namespace of the bootstrap object.
+type SecretKey struct{ Name, Key string }
+
+// File is one entry of files, as far as decisions about it need.
+type File struct {
+	Path, Owner, Permissions string
+	// Content is the inline content. A caller may leave it empty for a file whose path is not managed.
+	Content string
+	// ContentFrom is set instead of Content for a file that comes from a Secret.
+	ContentFrom SecretKey
+	// Other is set when the entry has fields beyond those above. Managed files never have one.
+	Other bool
+}
+
+// Spec is the view of a bootstrap spec (KubeadmConfigSpec) that decisions are made on.
+type Spec struct {
+	Files               []File
+	PreKubeadmCommands  []string
+	PostKubeadmCommands []string
+	// CRISockets and KubeletArgs come from the node registrations; they tell Windows nodes.
+	CRISockets  []string
+	KubeletArgs []string
+}
+
+// mark ends every managed command. A shell takes it for a comment.
+const mark = " # " + contract.Name
+
+// managedHeader stands in the first lines of every managed file with inline content.
+const managedHeader = "# Managed by " + contract.Name
+
+// IsManagedFile reports whether f was written by this product, by any version of it.
+// A file at a managed path that is not recognized belongs to the user.
+func IsManagedFile(f File) bool {
+	switch path.Clean(f.Path) {
+	case contract.PathProxyEnv:
+		return f.ContentFrom.Key == contract.KeyProxyEnv
+	case contract.PathTrustedCA:
+		return f.ContentFrom.Key == contract.KeyTrustedCABundle || hasHeader(f.Content)
+	case contract.PathSetup:
+		return hasHeader(f.Content)
+	default:
+		return isDropIn(f.Path) && hasHeader(f.Content)
+	}
+}
+
+// hasHeader reports whether one of the first two lines is the header of managed files; a script has its
+// interpreter in the first.
+func hasHeader(content string) bool {
+	first, rest, _ := strings.Cut(content, "\n")
+	second, _, _ := strings.Cut(rest, "\n")
+	return first == managedHeader || second == managedHeader
+}
+
+// SpecOf returns the view of a typed bootstrap spec.
+func SpecOf(typed *bootstrapv1.KubeadmConfigSpec) Spec {
+	spec := Spec{PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands}
+	for _, f := range typed.Files {
+		spec.Files = append(spec.Files, File{
+			Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content,
+			ContentFrom: SecretKey{Name: f.ContentFrom.Secret.Name, Key: f.ContentFrom.Secret.Key},
+			Other:       f.Encoding != "" || f.Append != nil || f.ContentFormat != "",
+		})
+	}
+	for _, registration := range []bootstrapv1.NodeRegistrationOptions{
+		typed.InitConfiguration.NodeRegistration, typed.JoinConfiguration.NodeRegistration,
+	} {
+		spec.CRISockets = append(spec.CRISockets, registration.CRISocket)
+		for _, arg := range registration.KubeletExtraArgs {
+			value := ""
+			if arg.Value != nil {
+				value = *arg.Value
+			}
+			spec.KubeletArgs = append(spec.KubeletArgs, arg.Name+"="+value)
+		}
+	}
+	return spec
+}
+
+// SpecOfMap returns the view of a bootstrap spec that was decoded from JSON or YAML without its type, in
+// v1beta1 or v1beta2. Fields of an unexpected type are passed over: the API server refuses them.
+func SpecOfMap(object map[string]any) Spec {
+	spec := Spec{
+		PreKubeadmCommands:  stringsOf(object["preKubeadmCommands"]),
+		PostKubeadmCommands: stringsOf(object["postKubeadmCommands"]),
+	}
+	for _, item := range listOf(object["files"]) {
+		spec.Files = append(spec.Files, fileOfMap(mapOf(item)))
+	}
+	for _, configuration := range []string{"initConfiguration", "joinConfiguration"} {
+		registration := mapOf(mapOf(object[configuration])["nodeRegistration"])
+		spec.CRISockets = append(spec.CRISockets, stringOf(registration["criSocket"]))
+		switch args := registration["kubeletExtraArgs"].(type) {
+		case map[string]any: // v1beta1
+			for _, name := range sortedKeys(args) {
+				spec.KubeletArgs = append(spec.KubeletArgs, name+"="+stringOf(args[name]))
+			}
+		case []any: // v1beta2
+			for _, arg := range args {
+				spec.KubeletArgs = append(spec.KubeletArgs, stringOf(mapOf(arg)["name"])+"="+stringOf(mapOf(arg)["value"]))
+			}
+		}
+	}
+	return spec
+}
+
+func fileOfMap(entry map[string]any) File {
+	secret := mapOf(mapOf(entry["contentFrom"])["secret"])
+	f := File{
+		Path: stringOf(entry["path"]), Owner: stringOf(entry["owner"]), Permissions: stringOf(entry["permissions"]),
+		Content: stringOf(entry["content"]), ContentFrom: SecretKey{Name: stringOf(secret["name"]), Key: stringOf(secret["key"])},
+	}
+	for key := range entry {
+		switch key {
+		case "path", "owner", "permissions", "content", "contentFrom":
+		default:
+			f.Other = true
+		}
+	}
+	return f
+}
+
+// WindowsEvidence says what tells that spec is for a Windows node, or "". Windows nodes have no systemd.
+func WindowsEvidence(spec Spec) string {
+	for _, f := range spec.Files {
+		if len(f.Path) > 2 && isLetter(f.Path[0]) && f.Path[1] == ':' && (f.Path[2] == '/' || f.Path[2] == '\\') {
+			return "a file path with a drive letter, " + f.Path
+		}
+	}
+	for _, socket := range spec.CRISockets {
+		if strings.HasPrefix(socket, "npipe:") {
+			return "criSocket " + socket
+		}
+	}
+	for _, arg := range spec.KubeletArgs {
+		name, value, _ := strings.Cut(arg, "=")
+		if strings.HasPrefix(name, "windows-") || strings.Contains(value, "os=windows") {
+			return "kubelet argument " + name
+		}
+	}
+	return ""
+}

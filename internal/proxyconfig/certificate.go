@@ -1,0 +1,113 @@
+package proxyconfig
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// Codes of warnings about trusted certificates.
+const (
+	CodeCAExpired  noproxy.Code = "ca-expired"
+	CodeCAExpiring noproxy.Code = "ca-expiring"
+	CodeCANotCA    noproxy.Code = "ca-not-ca"
+	CodeCANoSAN    noproxy.Code = "ca-no-san"
+)
+
+// expiryNotice is how long before its end a certificate is warned of.
+const expiryNotice = 30 * 24 * time.Hour
+
+// Certificate is one certificate of a trustedCA bundle.
+type Certificate struct {
+	parsed *x509.Certificate
+}
+
+// PEM returns the certificate as one PEM block, without headers or comments, ending with a line end.
+func (c Certificate) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.parsed.Raw})
+}
+
+// parseCertificates reads a PEM bundle. Text outside the blocks is a comment, as it is for OpenSSL.
+func parseCertificates(bundle []byte) ([]Certificate, *problem) {
+	bad := func(why, fix string) ([]Certificate, *problem) { return nil, &problem{why: why, fix: fix} }
+	if len(bytes.TrimSpace(bundle)) == 0 {
+		return bad("no certificate", "put PEM certificates here or remove the key")
+	}
+	var (
+		certificates []Certificate
+		seen         = map[[sha256.Size]byte]bool{}
+		rest         = bytes.ReplaceAll(bundle, []byte("\r\n"), []byte("\n"))
+		number       int
+	)
+	for {
+		before := rest
+		block, after := pem.Decode(rest)
+		if block == nil {
+			if bytes.Contains(before, []byte("-----BEGIN")) {
+				return bad(fmt.Sprintf("block %d is cut or damaged PEM", number+1), "paste the whole block, from -----BEGIN to -----END")
+			}
+			break
+		}
+		if skipped := before[:len(before)-len(after)]; bytes.Count(skipped, []byte("-----BEGIN ")) > 1 {
+			return bad(fmt.Sprintf("block %d is cut or damaged PEM", number+1), "paste the whole block, from -----BEGIN to -----END")
+		}
+		rest = after
+		number++
+		switch {
+		case strings.Contains(block.Type, "PRIVATE KEY"):
+			return bad(fmt.Sprintf("block %d is a private key", number), "remove it and consider the key published; nodes need only certificates")
+		case block.Type != "CERTIFICATE":
+			return bad(fmt.Sprintf("block %d is not a certificate", number), "keep only blocks that begin with -----BEGIN CERTIFICATE-----")
+		}
+		parsed, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return bad(fmt.Sprintf("block %d does not hold a certificate that can be parsed", number), "export the certificate again as PEM")
+		}
+		if sum := sha256.Sum256(parsed.Raw); !seen[sum] {
+			seen[sum] = true
+			certificates = append(certificates, Certificate{parsed: parsed})
+		}
+	}
+	if number == 0 {
+		if decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(bundle)), "")); err == nil && bytes.Contains(decoded, []byte("-----BEGIN")) {
+			return bad("base64 of PEM instead of PEM", "move the value from stringData to data, or decode it")
+		}
+		return bad("not PEM", "convert it to PEM, for example with openssl x509 -inform der -outform pem")
+	}
+	return certificates, nil
+}
+
+// TrustedCAWarnings returns what is odd about the trusted certificates at the time now, in their order.
+func (s Settings) TrustedCAWarnings(now time.Time) []noproxy.Warning {
+	var warnings []noproxy.Warning
+	for i, certificate := range s.TrustedCA {
+		c := certificate.parsed
+		warn := func(code noproxy.Code, message, fix string) {
+			warnings = append(warnings, noproxy.Warning{
+				Code: code, Where: fmt.Sprintf("key %s certificate %d", contract.KeyTrustedCA, i+1), Message: message, Fix: fix,
+			})
+		}
+		switch {
+		case now.After(c.NotAfter):
+			warn(CodeCAExpired, "the certificate expired on "+c.NotAfter.UTC().Format(time.DateOnly), "replace it")
+		case now.Add(expiryNotice).After(c.NotAfter):
+			warn(CodeCAExpiring, "the certificate expires on "+c.NotAfter.UTC().Format(time.DateOnly), "replace it before then")
+		}
+		if c.IsCA {
+			continue
+		}
+		warn(CodeCANotCA, "the certificate is not a certificate authority, so it is trusted only for itself", "use the certificate of the authority that signed it")
+		if len(c.DNSNames)+len(c.IPAddresses)+len(c.URIs)+len(c.EmailAddresses) == 0 {
+			warn(CodeCANoSAN, "the certificate has no subject alternative name, which Go programs refuse", "reissue it with one")
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,243 @@
+// Package proxyconfig turns the data of a proxy Secret into Settings, the one value that the rest of the product
+// works with. It validates everything and prints nothing of it: Settings and URL format themselves redacted.
+package proxyconfig
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// Codes of findings about a proxy Secret, beside those of package noproxy.
+const (
+	// CodeNoProxyURL rejects a Secret with neither httpProxy nor httpsProxy.
+	CodeNoProxyURL noproxy.Code = "no-proxy-url"
+	// CodeUnknownKey rejects a key that a proxy Secret does not have.
+	CodeUnknownKey noproxy.Code = "unknown-key"
+	// CodeBadCredentials rejects username and password that cannot be used.
+	CodeBadCredentials noproxy.Code = "bad-credentials"
+	// CodeBadCA rejects a trustedCA that is not a bundle of PEM certificates.
+	CodeBadCA noproxy.Code = "bad-ca"
+	// CodeProxyPort warns of a proxy URL without a port, which clients complete differently.
+	CodeProxyPort noproxy.Code = "proxy-port"
+)
+
+// Settings are the validated values of one proxy Secret.
+// The zero value is not usable; Parse makes Settings.
+type Settings struct {
+	// HTTPProxy is the proxy for http destinations. It is unset when the Secret has only httpsProxy.
+	HTTPProxy URL
+	// HTTPSProxy is the proxy for https destinations. It equals HTTPProxy when the Secret has only httpProxy.
+	HTTPSProxy URL
+	// NoProxy is the text of the key noProxy, as written. Package noproxy parses it.
+	NoProxy string
+	// TrustedCA are the certificates of the key trustedCA, in order and without duplicates.
+	TrustedCA []Certificate
+	// Warnings are findings that do not stop anything.
+	Warnings []noproxy.Warning
+}
+
+// HasCredentials reports whether a proxy URL carries a user or a password.
+func (s Settings) HasCredentials() bool {
+	return s.HTTPProxy.HasCredentials() || s.HTTPSProxy.HasCredentials()
+}
+
+// Vars returns the environment variables of a node, in their final order: every variable that is set in upper
+// case and, with the same value, in lower case. Clients read one spelling, the other or both, so both are needed
+// (docs/no-proxy.md). noProxy is the composed NO_PROXY value.
+//
+// The values hold the proxy's credentials.
+func (s Settings) Vars(noProxy string) []envfile.Var {
+	var vars []envfile.Var
+	add := func(name, value string) {
+		if value != "" {
+			vars = append(vars, envfile.Var{Name: name, Value: value}, envfile.Var{Name: strings.ToLower(name), Value: value})
+		}
+	}
+	add("HTTP_PROXY", s.HTTPProxy.Reveal())
+	add("HTTPS_PROXY", s.HTTPSProxy.Reveal())
+	add("NO_PROXY", noProxy)
+	return vars
+}
+
+// Redacted returns s with every password replaced by xxxxx, for display.
+func (s Settings) Redacted() Settings {
+	s.HTTPProxy = s.HTTPProxy.redacted()
+	s.HTTPSProxy = s.HTTPSProxy.redacted()
+	return s
+}
+
+// Format implements fmt.Formatter. It prints neither credentials nor entries, whatever the verb.
+func (s Settings) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "{httpProxy: %s, httpsProxy: %s}", s.HTTPProxy, s.HTTPSProxy)
+}
+
+// MarshalLog implements logr.Marshaler with the same text as Format.
+func (s Settings) MarshalLog() any { return fmt.Sprint(s) }
+
+// MarshalJSON implements json.Marshaler with the same text as Format: Settings are never serialized by accident.
+func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q", fmt.Sprint(s))), nil }
+
+// Parse validates the decoded data of a proxy Secret. Blanks and line ends around a value are dropped.
+//
+// Its error joins every finding, each a *noproxy.Error that names the key and says what to do, in a fixed order:
+// unknown keys, URLs, credentials, trustedCA. No finding quotes a value, since any of them may hold a password.
+// The entries of noProxy are not looked at here; noproxy.Compose does that.
+func Parse(data map[string][]byte) (Settings, error) {
+	var (
+		settings Settings
+		findings []error
+	)
+	reject := func(code noproxy.Code, key, why, fix string) {
+		findings = append(findings, &noproxy.Error{Code: code, Where: "key " + key, Why: why, Fix: fix})
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if !slices.Contains(contract.SecretKeys(), key) {
+			findings = append(findings, unknownKey(key))
+		}
+	}
+
+	parse := func(key string) URL {
+		u, problem := parseURL(trim(data[key]))
+		if problem != nil {
+			reject(noproxy.CodeBadProxyURL, key, problem.why, problem.fix)
+		}
+		return u
+	}
+	settings.HTTPProxy = parse(contract.KeyHTTPProxy)
+	settings.HTTPSProxy = parse(contract.KeyHTTPSProxy)
+	if trim(data[contract.KeyHTTPProxy]) == "" && trim(data[contract.KeyHTTPSProxy]) == "" {
+		findings = append(findings, &noproxy.Error{
+			Code: CodeNoProxyURL, Where: "keys httpProxy and httpsProxy", Why: "no proxy URL",
+			Fix: "set httpProxy, for example to http://proxy.example.com:3128",
+		})
+	}
+
+	if user, problem := credentials(data); problem != nil {
+		reject(CodeBadCredentials, problem.key, problem.why, problem.fix)
+	} else if user != "" {
+		for _, target := range []struct {
+			key string
+			url *URL
+		}{{contract.KeyHTTPProxy, &settings.HTTPProxy}, {contract.KeyHTTPSProxy, &settings.HTTPSProxy}} {
+			if target.url.HasCredentials() {
+				reject(CodeBadCredentials, target.key, "the URL has userinfo and the key username is given too",
+					"take the userinfo out of the URL or remove the keys username and password")
+			} else if target.url.IsSet() {
+				target.url.userinfo = user
+			}
+		}
+	}
+	if !settings.HTTPSProxy.IsSet() {
+		settings.HTTPSProxy = settings.HTTPProxy
+	}
+
+	settings.NoProxy = string(data[contract.KeyNoProxy])
+	if bundle, found := data[contract.KeyTrustedCA]; found {
+		certificates, problem := parseCertificates(bundle)
+		if problem != nil {
+			reject(CodeBadCA, contract.KeyTrustedCA, problem.why, problem.fix)
+		}
+		settings.TrustedCA = certificates
+	}
+	if err := errors.Join(findings...); err != nil {
+		return Settings{}, err
+	}
+	settings.Warnings = append(urlWarnings(contract.KeyHTTPProxy, data, settings.HTTPProxy),
+		urlWarnings(contract.KeyHTTPSProxy, data, settings.HTTPSProxy)...)
+	return settings, nil
+}
+
+// problem says what is wrong with a value and what to do, without quoting it.
+type problem struct{ key, why, fix string }
+
+func trim(value []byte) string { return strings.TrimSpace(string(value)) }
+
+// credentials returns the userinfo that the keys username and password make, or "".
+func credentials(data map[string][]byte) (string, *problem) {
+	// A line end at the end comes from `kubectl create secret --from-file`; blanks may be part of a password.
+	user := strings.TrimRight(string(data[contract.KeyUsername]), "\r\n")
+	password := strings.TrimRight(string(data[contract.KeyPassword]), "\r\n")
+	switch {
+	case user == "" && password == "":
+		return "", nil
+	case user == "":
+		return "", &problem{contract.KeyPassword, "a password without a username", "add the key username"}
+	case strings.Contains(user, ":"):
+		return "", &problem{
+			contract.KeyUsername, "a user name cannot contain a colon (RFC 7617)",
+			"put only the user name here and the password into the key password",
+		}
+	}
+	for _, value := range []struct{ key, text string }{{contract.KeyUsername, user}, {contract.KeyPassword, password}} {
+		if strings.ContainsFunc(value.text, unicode.IsControl) {
+			return "", &problem{value.key, "a control character", "remove it; a line end inside the value is the usual cause"}
+		}
+	}
+	if password == "" {
+		return percentEncode(user), nil
+	}
+	return percentEncode(user) + ":" + percentEncode(password), nil
+}
+
+// percentEncode encodes everything but the unreserved characters of RFC 3986.
+func percentEncode(text string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if isUnreserved(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&0xf])
+		}
+	}
+	return b.String()
+}
+
+// unknownKey names the known key that was probably meant.
+func unknownKey(key string) error {
+	normalize := func(k string) string {
+		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(k))
+	}
+	best, distance := "", 4 // farther than three edits is no suggestion
+	for _, known := range contract.SecretKeys() {
+		if d := editDistance(normalize(key), normalize(known)); d < distance {
+			best, distance = known, d
+		}
+	}
+	fix := "the keys are " + strings.Join(contract.SecretKeys(), ", ")
+	if best != "" {
+		fix = fmt.Sprintf("did you mean %s?", best)
+	}
+	return &noproxy.Error{Code: CodeUnknownKey, Where: fmt.Sprintf("key %q", key), Why: "unknown key", Fix: fix}
+}
+
+// editDistance is the Levenshtein distance of a and b in bytes.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,237 @@
+package proxyconfig
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// URL is a validated proxy URL: scheme, optional userinfo, host and optional port, nothing else.
+// It formats itself with the password replaced by xxxxx; Reveal is the only way to the whole text.
+type URL struct {
+	scheme   string
+	userinfo string // percent-encoded, as it stands in the URL
+	host     string // lower case; an IPv6 address is in brackets
+	port     string // "" if the Secret gave none
+}
+
+// IsSet reports whether u is a URL at all.
+func (u URL) IsSet() bool { return u.host != "" }
+
+// HasCredentials reports whether u carries a user or a password.
+func (u URL) HasCredentials() bool { return u.userinfo != "" }
+
+// Reveal returns the whole URL with its credentials. It belongs into a Secret and nowhere else.
+func (u URL) Reveal() string {
+	if !u.IsSet() {
+		return ""
+	}
+	text := u.scheme + "://"
+	if u.userinfo != "" {
+		text += u.userinfo + "@"
+	}
+	text += u.host
+	if u.port != "" {
+		text += ":" + u.port
+	}
+	return text
+}
+
+// String returns the URL with the password replaced by xxxxx, as net/url's Redacted does.
+func (u URL) String() string { return u.redacted().Reveal() }
+
+// Format implements fmt.Formatter, so that no verb reaches the password.
+func (u URL) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(u.String())) }
+
+// MarshalText implements encoding.TextMarshaler with the text of String.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+func (u URL) redacted() URL {
+	if user, _, found := strings.Cut(u.userinfo, ":"); found {
+		u.userinfo = user + ":xxxxx"
+	}
+	return u
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// isUnreserved tells the unreserved characters of RFC 3986 section 2.3.
+func isUnreserved(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0 }
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// parseURL reads an http or https proxy URL. An empty text is the unset URL. It is stricter than net/url where
+// clients disagree: what one client repairs makes another go direct without a word (docs/no-proxy.md).
+func parseURL(text string) (URL, *problem) {
+	if text == "" {
+		return URL{}, nil
+	}
+	bad := func(why, fix string) (URL, *problem) { return URL{}, &problem{why: why, fix: fix} }
+	for i := range len(text) {
+		if text[i] < 0x20 || text[i] == 0x7f {
+			return bad("a control character", "write the URL on one line")
+		}
+	}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found || strings.ContainsAny(scheme, "/@?#") {
+		return bad("the scheme is missing", "write http:// or https:// in front")
+	}
+	scheme = strings.ToLower(scheme)
+	if scheme != "http" && scheme != "https" {
+		return bad("the scheme is unknown", "use http:// or https://, which is how the proxy itself is reached")
+	}
+
+	const encode = "percent-encode it in the URL, or put the user and the password as they are into the keys username and password"
+	authority, tail := rest, ""
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority, tail = rest[:end], rest[end:]
+		if strings.Contains(tail, "@") {
+			return bad("a raw / ? or # in the user or password", encode)
+		}
+		if tail != "/" { // a lone slash is the empty path (RFC 3986 section 6.2.3)
+			return bad("a path, query or fragment", "end the URL after the host and port")
+		}
+	}
+	u := URL{scheme: scheme}
+	hostport := authority
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		u.userinfo, hostport = authority[:at], authority[at+1:]
+		if why := checkUserinfo(u.userinfo); why != "" {
+			return bad(why, encode)
+		}
+	}
+	host, port, why := splitHostPort(hostport)
+	if why == "" {
+		u.host, why = canonicalHost(host)
+	}
+	if why != "" {
+		return bad(why, "write a host name or an address, for example http://proxy.example.com:3128")
+	}
+	u.port = port
+	return u, nil
+}
+
+// checkUserinfo holds userinfo to RFC 3986 section 3.2.1 and says what is wrong, or "".
+func checkUserinfo(userinfo string) string {
+	if userinfo == "" || userinfo == ":" {
+		return "an empty user and password before the @"
+	}
+	for i := 0; i < len(userinfo); i++ {
+		c := userinfo[i]
+		switch {
+		case isUnreserved(c) || strings.IndexByte("!$&'()*+,;=:", c) >= 0:
+		case c == '%' && i+2 < len(userinfo) && isHex(userinfo[i+1]) && isHex(userinfo[i+2]):
+			i += 2
+		case c == '%':
+			return "a raw % in the user or password"
+		case c == ' ':
+			return "a raw blank in the user or password"
+		case c == '@':
+			return "a raw @ in the user or password"
+		default:
+			return "a raw character in the user or password that a URL cannot hold"
+		}
+	}
+	return ""
+}
+
+// splitHostPort separates host and port; an IPv6 address keeps its brackets.
+func splitHostPort(hostport string) (host, port, why string) {
+	host = hostport
+	if strings.HasPrefix(hostport, "[") {
+		end := strings.IndexByte(hostport, ']')
+		if end < 0 {
+			return "", "", "an IPv6 address without its closing bracket"
+		}
+		host, port = hostport[:end+1], hostport[end+1:]
+		if port != "" && port[0] != ':' {
+			return "", "", "text between the IPv6 address and the port"
+		}
+	} else if colon := strings.IndexByte(hostport, ':'); colon >= 0 {
+		host, port = hostport[:colon], hostport[colon:]
+		if strings.Contains(port[1:], ":") {
+			return "", "", "an IPv6 address without brackets"
+		}
+	}
+	if port == "" {
+		return host, "", ""
+	}
+	number, err := strconv.ParseUint(port[1:], 10, 16)
+	if err != nil || number == 0 || strings.HasPrefix(port[1:], "+") {
+		return "", "", "a port that is not a number from 1 to 65535"
+	}
+	return host, strconv.FormatUint(number, 10), ""
+}
+
+// canonicalHost lower-cases a host, converts an internationalized name to its A-label form (RFC 5891) and writes
+// addresses in their canonical text.
+func canonicalHost(host string) (canonical, why string) {
+	if strings.HasPrefix(host, "[") {
+		address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if err != nil || address.Zone() != "" || !address.Is6() {
+			return "", "an IPv6 address that cannot be parsed"
+		}
+		return "[" + address.String() + "]", ""
+	}
+	if host == "" {
+		return "", "the host is missing"
+	}
+	if strings.Trim(host, "0123456789.") == "" {
+		address, err := netip.ParseAddr(host)
+		if err != nil {
+			return "", "an IPv4 address that cannot be parsed"
+		}
+		return address.String(), ""
+	}
+	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, "."))
+	if err != nil && strings.Contains(host, "_") { // legal in DNS and in use, though not in host names
+		ascii, err = strings.ToLower(strings.TrimSuffix(host, ".")), nil
+	}
+	if err != nil || len(ascii) > 253 {
+		return "", "a host that is not a DNS name"
+	}
+	for label := range strings.SplitSeq(ascii, ".") {
+		if label == "" || len(label) > 63 {
+			return "", "a host that is not a DNS name"
+		}
+		for i := range len(label) {
+			if c := label[i]; !isAlphanumeric(c) && c != '-' && c != '_' {
+				return "", "a host that is not a DNS name"
+			}
+		}
+	}
+	return ascii, ""
+}
+
+// urlWarnings are the findings about a URL that do not stop anything.
+func urlWarnings(key string, data map[string][]byte, u URL) []noproxy.Warning {
+	if trim(data[key]) == "" {
+		return nil
+	}
+	var warnings []noproxy.Warning
+	if u.port == "" {
+		warnings = append(warnings, noproxy.Warning{
+			Code: CodeProxyPort, Where: "key " + key,
+			Message: "the proxy has no port; curl takes 1080, Go and most others 80 or 443",
+			Fix:     "write the port",
+		})
+	}
+	address, err := netip.ParseAddr(strings.Trim(u.host, "[]"))
+	if u.host == "localhost" || strings.HasSuffix(u.host, ".localhost") || err == nil && address.Unmap().IsLoopback() {
+		warnings = append(warnings, noproxy.Warning{
+			Code: noproxy.CodeLoopbackProxy, Where: "key " + key,
+			Message: "the proxy is on the loopback interface, so every node must run one of its own",
+			Fix:     "write the host by which nodes reach the proxy",
+		})
+	}
+	return warnings
+}

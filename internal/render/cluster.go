@@ -1,0 +1,334 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// clusterView reads a Cluster, v1beta1 or v1beta2. Fields that still hold a variable of clusterctl are left out and
+// named.
+func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) {
+	spec := dig(o.Value(), "spec")
+	network := dig(spec, "clusterNetwork")
+	text := func(field string, value any) string {
+		s, _ := value.(string)
+		if strings.Contains(s, "${") {
+			unresolved = append(unresolved, field)
+			return ""
+		}
+		return s
+	}
+	blocks := func(field string) []string {
+		value := dig(network, field)["cidrBlocks"]
+		path := "spec.clusterNetwork." + field + ".cidrBlocks"
+		list, isList := value.([]any)
+		if !isList {
+			text(path, value)
+			return nil
+		}
+		var cidrs []string
+		for i, item := range list {
+			if cidr := text(fmt.Sprintf("%s[%d]", path, i), item); cidr != "" {
+				cidrs = append(cidrs, cidr)
+			}
+		}
+		return cidrs
+	}
+	_, topology := spec["topology"].(map[string]any)
+	view = source.Cluster{
+		Namespace:     o.Namespace(),
+		Name:          o.Name(),
+		Annotations:   o.Annotations(),
+		PodCIDRs:      blocks("pods"),
+		ServiceCIDRs:  blocks("services"),
+		ServiceDomain: text("spec.clusterNetwork.serviceDomain", network["serviceDomain"]),
+		EndpointHost:  text("spec.controlPlaneEndpoint.host", dig(spec, "controlPlaneEndpoint")["host"]),
+		Topology:      topology,
+		Enabled:       source.IsEnabled(o.Labels()),
+	}
+	view.InfrastructureKind, _ = dig(spec, "infrastructureRef")["kind"].(string)
+	view.ControlPlaneKind, _ = dig(spec, "controlPlaneRef")["kind"].(string)
+	view.ControlPlaneName, _ = dig(spec, "controlPlaneRef")["name"].(string)
+	return view, unresolved
+}
+
+// dig returns the mapping at a path, nil if there is none.
+func dig(value map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		value, _ = value[key].(map[string]any)
+	}
+	return value
+}
+
+// endpoint completes the control-plane endpoint from the infrastructure Cluster of the input, which is where most
+// templates set it.
+func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unresolved *[]string) {
+	if view.EndpointHost != "" {
+		return
+	}
+	reference := dig(object.Value(), "spec", "infrastructureRef")
+	refName, _ := reference["name"].(string)
+	for _, o := range r.objects {
+		if o.Kind() != view.InfrastructureKind || o.Name() != refName || o.Namespace() != object.Namespace() || refName == "" {
+			continue
+		}
+		host, _ := dig(o.Value(), "spec", "controlPlaneEndpoint")["host"].(string)
+		if strings.Contains(host, "${") {
+			*unresolved = append(*unresolved, fmt.Sprintf("spec.controlPlaneEndpoint.host of %s", name(o)))
+			return
+		}
+		view.EndpointHost = host
+	}
+}
+
+// member is a bootstrap object of a Cluster.
+type member struct {
+	object *manifest.Object
+	pools  []*manifest.Object // none for a control plane
+}
+
+// override is the proxy Secret that a pool names.
+func override(pool *manifest.Object) string { return pool.Annotations()[contract.AnnotationSecret] }
+
+// members returns the bootstrap objects of a Cluster, the control plane first. What cannot be patched is a problem
+// if the Cluster is to be patched.
+func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []member {
+	enabled := r.All || view.Enabled
+	var members []member
+	switch {
+	case view.ControlPlaneKind == "KubeadmControlPlane":
+		if o := r.lookup(cluster, "KubeadmControlPlane", groupControlPlane, view.ControlPlaneName); o != nil {
+			members = append(members, member{object: o})
+		} else if enabled {
+			r.note(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
+		}
+	case view.ControlPlaneKind != "" && enabled:
+		r.note(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
+	}
+	for _, pool := range append(r.find("MachineDeployment", groupCluster), r.find("MachinePool", groupCluster)...) {
+		spec := dig(pool.Value(), "spec")
+		if clusterName, _ := spec["clusterName"].(string); clusterName != cluster.Name() || pool.Namespace() != cluster.Namespace() {
+			continue
+		}
+		reference := dig(spec, "template", "spec", "bootstrap", "configRef")
+		kind, _ := reference["kind"].(string)
+		refName, _ := reference["name"].(string)
+		want := map[string]string{"MachineDeployment": "KubeadmConfigTemplate", "MachinePool": "KubeadmConfig"}[pool.Kind()]
+		switch {
+		case !enabled && kind != want:
+			continue
+		case refName == "":
+			r.note(pool, "brings its own bootstrap data and is not patched")
+			continue
+		case kind != want:
+			r.reject(pool, "spec.template.spec.bootstrap.configRef.kind: %s cannot be patched, only %s; remove the label from the Cluster or the pool from the Cluster",
+				kind, want)
+			continue
+		}
+		o := r.lookup(pool, kind, groupBootstrap, refName)
+		if o == nil {
+			if enabled {
+				r.note(pool, "%s %s is not in the input and is not patched", kind, refName)
+			}
+			continue
+		}
+		if i := slices.IndexFunc(members, func(m member) bool { return m.object == o }); i >= 0 {
+			members[i].pools = append(members[i].pools, pool)
+		} else {
+			members = append(members, member{object: o, pools: []*manifest.Object{pool}})
+		}
+	}
+	return members
+}
+
+// restore takes out what an earlier run added for a Cluster that has no label any more.
+func (r *renderer) restore(view source.Cluster, m member) {
+	at, _ := locate(m.object)
+	spec := patch.SpecOfMap(specAt(m.object, at.path))
+	r.users[m.object] = m.object
+	for _, f := range spec.Files {
+		if patch.IsManagedFile(f) && f.ContentFrom.Name != "" && !strings.HasPrefix(f.ContentFrom.Name, view.Name+"-") {
+			return // of another Cluster
+		}
+	}
+	edits := patch.Remove(spec)
+	if len(edits) == 0 {
+		return
+	}
+	if err := apply(m.object, at, edits, ""); err != nil {
+		r.problems = append(r.problems, err)
+		return
+	}
+	r.note(m.object, "removed the proxy, because Cluster %s has no label %s", view.Name, contract.LabelEnabled)
+}
+
+// clusterRun is the work on one Cluster.
+type clusterRun struct {
+	*renderer
+
+	object     *manifest.Object
+	view       source.Cluster
+	options    source.Options
+	unresolved []string
+}
+
+// resolve finds the settings of the Cluster or of a pool. It returns nil when a problem has been recorded.
+func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resolution {
+	resolution, err := source.Resolver{Secrets: c.secrets}.Resolve(ctx, c.view, c.options, override)
+	if err != nil {
+		var missing *source.NotFoundError
+		if errors.As(err, &missing) {
+			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)
+		} else {
+			c.reject(c.object, "%s", err)
+		}
+		return nil
+	}
+	for _, warning := range resolution.Warnings {
+		c.note(c.object, "%s: %s: %s; %s", warning.Code, warning.Where, warning.Message, warning.Fix)
+	}
+	return &resolution
+}
+
+// patch patches one bootstrap object.
+func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolution) {
+	at, _ := locate(m.object)
+	if user := c.users[m.object]; user != nil {
+		c.reject(m.object, "it is used by Cluster %s and by Cluster %s; give each Cluster a template of its own", user.Name(), c.view.Name)
+		return
+	}
+	c.users[m.object] = c.object
+	if _, owned := m.object.Labels()["topology.cluster.x-k8s.io/owned"]; owned {
+		c.note(m.object, "belongs to a ClusterClass topology and is left alone")
+		return
+	}
+	spec := patch.SpecOfMap(specAt(m.object, at.path))
+	if evidence := c.windows(m, spec); evidence != "" {
+		c.note(m.object, "warning: for Windows nodes (%s), left alone", evidence)
+		return
+	}
+	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name, "")
+	if len(m.pools) > 0 {
+		poolSecret = override(m.pools[0])
+		for _, pool := range m.pools {
+			if override(pool) != poolSecret {
+				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own", name(m.pools[0]), name(pool))
+				return
+			}
+		}
+	}
+	if poolSecret == contract.SecretNone {
+		if err := apply(m.object, at, patch.Remove(spec), ""); err != nil {
+			c.problems = append(c.problems, err)
+		}
+		return
+	}
+	resolution := main
+	if poolSecret != "" {
+		resolution, secretName = c.resolve(ctx, poolSecret), source.GeneratedSecretName(c.view.Name, m.pools[0].Name())
+	}
+	if resolution == nil {
+		return
+	}
+	c.ensure(m, at, spec, *resolution, secretName)
+}
+
+// ensure brings one bootstrap object to its recipe.
+func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution source.Resolution, secretName string) {
+	if c.options.Delivery == contract.DeliveryInline && (len(c.unresolved) > 0 || !resolution.Complete) {
+		c.reject(c.object, "delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or use delivery %s",
+			contract.DeliveryInline, missingNetwork(c.unresolved), contract.DeliveryReference)
+		return
+	}
+	version := patch.OutputVersion
+	if recorded, err := strconv.Atoi(m.object.Annotations()[contract.AnnotationOutputVersion]); err == nil && patch.IsPatched(spec) {
+		version = recorded
+	}
+	recipe, err := patch.NewRecipe(patch.Options{
+		Version: version, Delivery: c.options.Delivery, Targets: c.options.Targets, SecretName: secretName,
+		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
+	})
+	if err != nil {
+		c.reject(m.object, "%s", err)
+		return
+	}
+	plan, err := patch.Ensure(spec, recipe)
+	field := strings.Join(at.path, ".") + "."
+	var conflict *patch.ConflictError
+	if errors.As(err, &conflict) {
+		for _, finding := range conflict.Conflicts {
+			c.reject(m.object, "conflict: %s%s", field, finding)
+		}
+		return
+	}
+	for _, warning := range plan.Warnings {
+		c.note(m.object, "warning: %s%s", field, warning)
+	}
+	if len(plan.Edits) > 0 {
+		if err := apply(m.object, at, plan.Edits, strconv.Itoa(version)); err != nil {
+			c.problems = append(c.problems, err)
+			return
+		}
+	}
+	if c.options.Delivery == contract.DeliveryReference {
+		c.generate(secretName, resolution)
+	}
+}
+
+func missingNetwork(unresolved []string) string {
+	if len(unresolved) > 0 {
+		return strings.Join(unresolved, ", ") + " has unresolved variables"
+	}
+	return "spec.controlPlaneEndpoint is not set"
+}
+
+// windows says what tells that a bootstrap object is for Windows nodes, or "".
+func (c *clusterRun) windows(m member, spec patch.Spec) string {
+	if evidence := patch.WindowsEvidence(spec); evidence != "" {
+		return evidence
+	}
+	for _, pool := range m.pools {
+		reference := dig(pool.Value(), "spec", "template", "spec", "infrastructureRef")
+		for _, o := range c.objects {
+			if o.Kind() != reference["kind"] || o.Name() != reference["name"] || o.Namespace() != pool.Namespace() {
+				continue
+			}
+			if field := windowsField(dig(o.Value(), "spec"), "spec"); field != "" {
+				return field + " of " + name(o)
+			}
+		}
+	}
+	return ""
+}
+
+// windowsField finds the field by which a machine template of an infrastructure provider asks for Windows: osType
+// or os, wherever the provider keeps it.
+func windowsField(value any, path string) string {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			if s, ok := v[key].(string); ok && (key == "os" || key == "osType") && strings.EqualFold(s, "windows") {
+				return path + "." + key
+			}
+			if field := windowsField(v[key], path+"."+key); field != "" {
+				return field
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if field := windowsField(item, fmt.Sprintf("%s[%d]", path, i)); field != "" {
+				return field
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,307 @@
+// Package render patches manifests without a cluster: the same decisions as the controller's, on a stream of YAML
+// documents instead of the API server's objects.
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest/diff"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Input is one file.
+type Input struct {
+	// Name is the file's name for messages; "-" stands for standard input.
+	Name string
+	Data []byte
+}
+
+// Options configure Render.
+type Options struct {
+	// Inputs are the manifests to patch.
+	Inputs []Input
+	// Secrets are further files with proxy Secrets, which are not part of the output.
+	Secrets []Input
+	// All patches every Cluster, whether it has the label or not.
+	All bool
+	// IncludeSecrets adds the generated Secrets to the output.
+	IncludeSecrets bool
+}
+
+// Result is the outcome of Render.
+type Result struct {
+	// Output is the whole stream.
+	Output []byte
+	// Diff is a unified diff for each input that changed.
+	Diff []byte
+	// Notes are lines for people, in the order of the input. They hold no secret.
+	Notes []string
+}
+
+// Render patches what belongs to the Clusters of the inputs. A Cluster without the label loses what an earlier run
+// had added. It changes nothing unless everything can be done: its error joins all findings, each with file,
+// document, object and field.
+func Render(ctx context.Context, o Options) (Result, error) {
+	r, err := newRenderer(o)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, cluster := range r.find("Cluster", groupCluster) {
+		r.cluster(ctx, cluster)
+	}
+	r.checkStrays()
+	if len(r.problems) > 0 {
+		return Result{}, errors.Join(r.problems...)
+	}
+	return r.result()
+}
+
+// API groups of the kinds that render knows.
+const (
+	groupCluster      = "cluster.x-k8s.io"
+	groupControlPlane = "controlplane.cluster.x-k8s.io"
+	groupBootstrap    = "bootstrap.cluster.x-k8s.io"
+)
+
+// renderer is one run.
+type renderer struct {
+	Options
+
+	streams  []*manifest.Stream // one an input
+	objects  []*manifest.Object
+	secrets  secretReader
+	notes    []string
+	problems []error
+	// users are the Clusters that use a bootstrap object.
+	users map[*manifest.Object]*manifest.Object
+	// generated are the Secrets that bootstrap objects refer to, in order.
+	generated []generatedSecret
+}
+
+func newRenderer(o Options) (*renderer, error) {
+	r := &renderer{Options: o, users: map[*manifest.Object]*manifest.Object{}}
+	var problems []error
+	for _, input := range o.Inputs {
+		stream, err := manifest.Parse(input.Name, input.Data)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		r.streams = append(r.streams, stream)
+		r.objects = append(r.objects, stream.Objects()...)
+	}
+	var given []*manifest.Object
+	for _, input := range o.Secrets {
+		stream, err := manifest.Parse(input.Name, input.Data)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		given = append(given, stream.Objects()...)
+	}
+	secrets, err := newSecretReader(r.objects, given, o.Secrets)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	r.secrets = secrets
+	return r, errors.Join(problems...)
+}
+
+// find returns the objects of a kind of a group, in order.
+func (r *renderer) find(kind, group string) []*manifest.Object {
+	var found []*manifest.Object
+	for _, o := range r.objects {
+		if o.Kind() == kind && strings.HasPrefix(o.APIVersion(), group+"/") {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// lookup returns the object of a kind with a name, in the namespace of from, or nil.
+func (r *renderer) lookup(from *manifest.Object, kind, group, name string) *manifest.Object {
+	for _, o := range r.find(kind, group) {
+		if o.Name() == name && o.Namespace() == from.Namespace() {
+			return o
+		}
+	}
+	return nil
+}
+
+func (r *renderer) note(o *manifest.Object, format string, args ...any) {
+	if text := place(o) + ": " + fmt.Sprintf(format, args...); !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
+	}
+}
+
+func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
+	r.problems = append(r.problems, errors.New(place(o)+": "+fmt.Sprintf(format, args...)))
+}
+
+// place names an object with its file and document.
+func place(o *manifest.Object) string {
+	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), name(o))
+}
+
+// name names an object as the controller does.
+func name(o *manifest.Object) string { return o.Kind() + " " + qualified(o.Namespace(), o.Name()) }
+
+// qualified is a name with its namespace, which a manifest may not have.
+func qualified(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// cluster patches the bootstrap objects of one Cluster, or takes out what an earlier run added.
+func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
+	view, unresolved := clusterView(object)
+	members := r.members(object, view)
+	if !r.All && !view.Enabled {
+		for _, m := range members {
+			r.restore(view, m)
+		}
+		return
+	}
+	if view.Topology {
+		r.reject(object, "spec.topology: the Cluster uses a ClusterClass, which this version does not patch; remove label %s from it",
+			contract.LabelEnabled)
+		return
+	}
+	options, err := source.ParseOptions(view.Annotations)
+	if err != nil {
+		r.reject(object, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	r.endpoint(object, &view, &unresolved)
+	c := &clusterRun{renderer: r, object: object, view: view, options: options, unresolved: unresolved}
+	if len(unresolved) > 0 {
+		c.note(object, "%s has unresolved variables; what depends on it is left to a later run, after clusterctl generate cluster",
+			strings.Join(unresolved, ", "))
+	}
+	main := c.resolve(ctx, "")
+	for _, m := range members {
+		c.patch(ctx, m, main)
+	}
+}
+
+// result collects the output after everything went well.
+func (r *renderer) result() (Result, error) {
+	var (
+		result Result
+		joined manifest.Stream
+	)
+	if err := r.writeSecrets(); err != nil {
+		return Result{}, err
+	}
+	for i, stream := range r.streams {
+		after := stream.Bytes()
+		input := r.Inputs[i]
+		result.Diff = append(result.Diff, diff.Unified(input.Name, input.Name+" (rendered)", input.Data, after)...)
+		if err := joined.Append(input.Name, after); err != nil {
+			return Result{}, fmt.Errorf("joining output: %w", err)
+		}
+	}
+	added, err := r.newSecrets()
+	if err != nil {
+		return Result{}, err
+	}
+	if len(added) > 0 {
+		if err := joined.Append("generated Secrets", added); err != nil {
+			return Result{}, fmt.Errorf("joining output: %w", err)
+		}
+		result.Diff = append(result.Diff, diff.Unified("/dev/null", "generated Secrets", nil, added)...)
+	}
+	result.Output = joined.Bytes()
+	result.Notes = r.notes
+	return result, nil
+}
+
+// checkStrays notes patched objects that belong to no Cluster of the input.
+func (r *renderer) checkStrays() {
+	for _, o := range r.objects {
+		location, known := locate(o)
+		if known && r.users[o] == nil && patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
+			r.note(o, "carries the proxy but no Cluster of the input uses it; left as it is")
+		}
+	}
+}
+
+// location is where a bootstrap spec is in an object of a manifest.
+type location struct {
+	path []string
+	keep int // leading elements that stay when the spec is emptied
+}
+
+// locate returns where the bootstrap spec of o is, if o has one.
+func locate(o *manifest.Object) (location, bool) {
+	group, _, _ := strings.Cut(o.APIVersion(), "/")
+	switch {
+	case o.Kind() == "KubeadmControlPlane" && group == groupControlPlane:
+		return location{path: []string{"spec", "kubeadmConfigSpec"}, keep: 1}, true
+	case o.Kind() == "KubeadmConfigTemplate" && group == groupBootstrap:
+		return location{path: []string{"spec", "template", "spec"}, keep: 2}, true
+	case o.Kind() == "KubeadmConfig" && group == groupBootstrap:
+		return location{path: []string{"spec"}, keep: 0}, true
+	}
+	return location{}, false
+}
+
+func specAt(o *manifest.Object, path []string) map[string]any {
+	value := o.Value()
+	for _, key := range path {
+		value, _ = value[key].(map[string]any)
+	}
+	return value
+}
+
+// apply carries out the edits of package patch on o and records the output version; zero takes the record off.
+func apply(o *manifest.Object, at location, edits []patch.Edit, version string) error {
+	var changes []manifest.Edit
+	for _, edit := range edits {
+		change := manifest.Edit{Path: append(slices.Clone(at.path), string(edit.List)), Index: edit.Index, Keep: at.keep}
+		switch edit.Op {
+		case patch.OpAdd:
+			change.Op = manifest.Insert
+		case patch.OpRemove:
+			change.Op = manifest.Remove
+		case patch.OpReplace:
+			change.Op = manifest.Replace
+		}
+		switch {
+		case edit.Op == patch.OpRemove:
+		case edit.List == patch.ListFiles:
+			change.Value = mapping(edit.File.Fields())
+		default:
+			change.Value = edit.Command
+		}
+		changes = append(changes, change)
+	}
+	record := []string{"metadata", "annotations", contract.AnnotationOutputVersion}
+	if version == "" {
+		changes = append(changes, manifest.Edit{Op: manifest.RemoveKey, Path: record, Keep: 1})
+	} else {
+		changes = append(changes, manifest.Edit{Op: manifest.SetScalar, Path: record, Value: version})
+	}
+	return o.Apply(changes)
+}
+
+func mapping(fields []patch.Field) manifest.Map {
+	var m manifest.Map
+	for _, field := range fields {
+		value := field.Value
+		if nested, ok := value.([]patch.Field); ok {
+			value = mapping(nested)
+		}
+		m = append(m, manifest.Field{Name: field.Name, Value: value})
+	}
+	return m
+}

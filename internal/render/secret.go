@@ -1,0 +1,214 @@
+package render
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+
+// secretReader finds proxy Secrets in the input, then in the files given for them.
+type secretReader struct {
+	input, given []*manifest.Object
+	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other.
+	only *manifest.Object
+}
+
+func newSecretReader(objects, given []*manifest.Object, files []Input) (secretReader, error) {
+	isSecret := func(o *manifest.Object) bool { return o.Kind() == "Secret" && o.APIVersion() == "v1" }
+	var r secretReader
+	for _, o := range objects {
+		if isSecret(o) {
+			r.input = append(r.input, o)
+		}
+	}
+	for _, o := range given {
+		if isSecret(o) {
+			r.given = append(r.given, o)
+		}
+	}
+	if len(files) > 0 && len(r.given) == 0 {
+		return r, fmt.Errorf("%s: it holds no Secret; give a manifest of kind Secret with --secret", files[0].Name)
+	}
+	if len(r.given) == 1 {
+		r.only = r.given[0]
+	}
+	return r, nil
+}
+
+// ReadSecret implements source.SecretReader. A Secret without a namespace fits every namespace: the namespace is
+// often set only when manifests are applied.
+func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+	fits := func(o *manifest.Object) bool {
+		return o.Name() == name.Name && (o.Namespace() == name.Namespace || o.Namespace() == "" || name.Namespace == "")
+	}
+	for _, objects := range [][]*manifest.Object{r.input, r.given} {
+		if i := slices.IndexFunc(objects, fits); i >= 0 {
+			return decodeSecret(objects[i], name)
+		}
+	}
+	if r.only != nil && name.Name == contract.DefaultSecretName {
+		return decodeSecret(r.only, types.NamespacedName{Namespace: name.Namespace, Name: r.only.Name()})
+	}
+	return nil, nil //nolint:nilnil // the interface says so
+}
+
+// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
+func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, error) {
+	secret := &source.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: place(o)}
+	var problems []error
+	value := o.Value()
+	for _, key := range sortedKeys(dig(value, "data")) {
+		text, isText := dig(value, "data")[key].(string)
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || !isText {
+			problems = append(problems, &source.InvalidError{Message: fmt.Sprintf("%s: data.%s is not base64; encode it or use stringData", place(o), key)})
+		}
+		secret.Data[key] = data
+	}
+	for _, key := range sortedKeys(dig(value, "stringData")) {
+		text, isText := dig(value, "stringData")[key].(string)
+		if !isText {
+			problems = append(problems, &source.InvalidError{Message: fmt.Sprintf("%s: stringData.%s is not a string; quote it", place(o), key)})
+		}
+		secret.Data[key] = []byte(text)
+	}
+	return secret, errors.Join(problems...)
+}
+
+// originsLimit caps the listing of NO_PROXY origins in a generated Secret, in bytes.
+const originsLimit = 256 << 10
+
+// generatedSecret is a Secret that patched objects refer to.
+type generatedSecret struct {
+	cluster    *manifest.Object
+	view       source.Cluster
+	name       string
+	resolution source.Resolution
+	unresolved []string
+}
+
+// generate remembers a Secret that is needed.
+func (c *clusterRun) generate(name string, resolution source.Resolution) {
+	for _, g := range c.generated {
+		if g.name == name && g.cluster == c.object {
+			return
+		}
+	}
+	c.generated = append(c.generated, generatedSecret{c.object, c.view, name, resolution, c.unresolved})
+}
+
+// writeSecrets checks that the generated Secrets can be made and brings those that the input has up to date. Without
+// IncludeSecrets it only notes their names.
+func (r *renderer) writeSecrets() error {
+	var problems []error
+	for _, g := range r.generated {
+		if !r.IncludeSecrets {
+			r.note(g.cluster, "needs Secret %s; the controller generates it in a management cluster, or print it with --include-secrets",
+				qualified(g.view.Namespace, g.name))
+			continue
+		}
+		if len(g.unresolved) > 0 {
+			problems = append(problems, fmt.Errorf("%s: Secret %s cannot be generated, because %s; run clusterctl generate cluster first",
+				place(g.cluster), g.name, missingNetwork(g.unresolved)))
+			continue
+		}
+		existing := r.lookupSecret(g)
+		if existing == nil {
+			continue
+		}
+		data, err := encodedData(g)
+		if err != nil {
+			return err
+		}
+		if err := updateSecret(existing, data, g); err != nil {
+			return err
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (r *renderer) lookupSecret(g generatedSecret) *manifest.Object {
+	for _, o := range r.secrets.input {
+		if o.Name() == g.name && o.Namespace() == g.view.Namespace {
+			return o
+		}
+	}
+	return nil
+}
+
+// updateSecret sets what differs in a generated Secret of the input.
+func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) error {
+	if o.Labels()[contract.LabelGenerated] != g.view.Name {
+		return fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
+	}
+	var edits []manifest.Edit
+	set := func(current any, path ...string) func(string) {
+		return func(value string) {
+			if current != value {
+				edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: path, Value: value})
+			}
+		}
+	}
+	value := o.Value()
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		set(dig(value, "data")[key], "data", key)(data[key])
+	}
+	annotations := source.SecretAnnotations(g.resolution)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		set(dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
+	}
+	return o.Apply(edits)
+}
+
+func encodedData(g generatedSecret) (map[string]string, error) {
+	data, err := source.SecretData(g.resolution, originsLimit)
+	if err != nil {
+		return nil, err
+	}
+	encoded := map[string]string{}
+	for key, value := range data {
+		encoded[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	return encoded, nil
+}
+
+// newSecrets returns the generated Secrets that the input does not have, as a stream.
+func (r *renderer) newSecrets() ([]byte, error) {
+	var stream []byte
+	if !r.IncludeSecrets {
+		return nil, nil
+	}
+	for _, g := range r.generated {
+		if r.lookupSecret(g) != nil {
+			continue
+		}
+		data, err := encodedData(g)
+		if err != nil {
+			return nil, err
+		}
+		metadata := map[string]any{
+			"name": g.name, "labels": source.SecretLabels(g.view), "annotations": source.SecretAnnotations(g.resolution),
+		}
+		if g.view.Namespace != "" {
+			metadata["namespace"] = g.view.Namespace
+		}
+		text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})
+		if err != nil {
+			return nil, fmt.Errorf("encoding Secret %s: %w", g.name, err)
+		}
+		stream = append(append(stream, "---\n"...), text...)
+	}
+	return stream, nil
+}

@@ -1,0 +1,104 @@
+// Package source resolves what a Cluster asks for: the options in its annotations, the proxy Secret it uses, and
+// the NO_PROXY value that follows from its network. The controller and the offline command share it; they differ
+// only in where Secrets come from.
+package source
+
+import (
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Cluster is what resolving needs to know of a Cluster.
+type Cluster struct {
+	Namespace, Name          string
+	Annotations              map[string]string
+	PodCIDRs, ServiceCIDRs   []string
+	ServiceDomain            string
+	EndpointHost             string
+	InfrastructureKind       string
+	ControlPlaneKind         string
+	ControlPlaneName         string
+	ControlPlaneGroup        string
+	Topology                 bool
+	Enabled, Paused, Deleted bool
+}
+
+// ClusterOf returns the resolving view of a Cluster.
+func ClusterOf(cluster *clusterv1.Cluster) Cluster {
+	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
+	return Cluster{
+		Namespace:          cluster.Namespace,
+		Name:               cluster.Name,
+		Annotations:        cluster.Annotations,
+		PodCIDRs:           cluster.Spec.ClusterNetwork.Pods.CIDRBlocks,
+		ServiceCIDRs:       cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
+		ServiceDomain:      cluster.Spec.ClusterNetwork.ServiceDomain,
+		EndpointHost:       cluster.Spec.ControlPlaneEndpoint.Host,
+		InfrastructureKind: cluster.Spec.InfrastructureRef.Kind,
+		ControlPlaneKind:   cluster.Spec.ControlPlaneRef.Kind,
+		ControlPlaneName:   cluster.Spec.ControlPlaneRef.Name,
+		ControlPlaneGroup:  cluster.Spec.ControlPlaneRef.APIGroup,
+		Topology:           cluster.Spec.Topology.IsDefined(),
+		Enabled:            IsEnabled(cluster.Labels),
+		Paused:             annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused,
+		Deleted:            !cluster.DeletionTimestamp.IsZero(),
+	}
+}
+
+// IsEnabled reports whether labels enable the product.
+func IsEnabled(labels map[string]string) bool {
+	return labels[contract.LabelEnabled] == contract.LabelEnabledValue
+}
+
+// GeneratedSecretName returns the name of the generated Secret of a Cluster, or of one of its pools if the pool has
+// a proxy Secret of its own.
+func GeneratedSecretName(cluster, pool string) string {
+	if pool != "" {
+		cluster += "-" + pool
+	}
+	return cluster + contract.GeneratedSecretSuffix
+}
+
+// SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every
+// NO_PROXY entry in at most originsLimit bytes.
+func SecretData(resolution Resolution, originsLimit int) (map[string][]byte, error) {
+	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
+	if err != nil {
+		return nil, err
+	}
+	data[contract.KeyNoProxyOrigins] = []byte(resolution.NoProxy.Origins(originsLimit))
+	return data, nil
+}
+
+// SecretLabels returns the labels of a generated Secret. The Cluster API label brings it into the caches of the
+// bootstrap provider.
+func SecretLabels(cluster Cluster) map[string]string {
+	return map[string]string{clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name}
+}
+
+// SecretAnnotations returns the annotations of a generated Secret.
+func SecretAnnotations(resolution Resolution) map[string]string {
+	annotations := map[string]string{contract.AnnotationSource: resolution.Secret.Name.String()}
+	if codes := WarningCodes(resolution.Warnings); codes != "" {
+		annotations[contract.AnnotationWarnings] = codes
+	}
+	return annotations
+}
+
+// WarningCodes lists the codes of warnings once each, in order of appearance. An unset endpoint is not among them:
+// it is a state, not something to mend.
+func WarningCodes(warnings []noproxy.Warning) string {
+	var codes []string
+	for _, warning := range warnings {
+		if code := string(warning.Code); warning.Code != noproxy.CodeEndpointUnset && !slices.Contains(codes, code) {
+			codes = append(codes, code)
+		}
+	}
+	return strings.Join(codes, ",")
+}

@@ -1,0 +1,70 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// Options are the choices that annotations of a Cluster make.
+type Options struct {
+	Delivery   string
+	Rollout    string
+	Targets    []contract.Target
+	OmitGroups []noproxy.Group
+}
+
+// ParseOptions reads the annotations of a Cluster. Its error joins an *InvalidError for each unusable annotation.
+func ParseOptions(annotations map[string]string) (Options, error) {
+	var findings []error
+	choose := func(annotation string, values ...string) string {
+		value, found := annotations[annotation]
+		if !found {
+			return values[0]
+		}
+		if !slices.Contains(values, value) {
+			findings = append(findings, &InvalidError{Message: fmt.Sprintf("annotation %s: unknown value %q; use %s",
+				annotation, value, strings.Join(values, " or "))})
+		}
+		return value
+	}
+	options := Options{
+		Delivery: choose(contract.AnnotationDelivery, contract.DeliveryReference, contract.DeliveryInline),
+		Rollout:  choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate),
+		Targets:  contract.Targets(),
+	}
+	if value, found := annotations[contract.AnnotationTargets]; found {
+		targets, err := parseTargets(value)
+		if err != nil {
+			findings = append(findings, err)
+		}
+		options.Targets = targets
+	}
+	if value, found := annotations[contract.AnnotationNoProxyGroups]; found {
+		groups, err := noproxy.ParseOmittedGroups(value)
+		if err != nil {
+			findings = append(findings, &InvalidError{Message: fmt.Sprintf("annotation %s: %v", contract.AnnotationNoProxyGroups, err)})
+		}
+		options.OmitGroups = groups
+	}
+	return options, errors.Join(findings...)
+}
+
+// parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
+func parseTargets(value string) ([]contract.Target, error) {
+	known := contract.Targets()
+	chosen := map[contract.Target]bool{}
+	for position, item := range strings.Split(value, ",") {
+		target := contract.Target(strings.TrimSpace(item))
+		if !slices.Contains(known, target) {
+			return nil, &InvalidError{Message: fmt.Sprintf("annotation %s: entry %d, %q, is not a target; use a list of containerd, kubelet, kubeadm, trust",
+				contract.AnnotationTargets, position+1, target)}
+		}
+		chosen[target] = true
+	}
+	return slices.DeleteFunc(known, func(t contract.Target) bool { return !chosen[t] }), nil
+}

@@ -1,0 +1,201 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+// Secret is what a SecretReader knows of a Secret.
+type Secret struct {
+	Name types.NamespacedName
+	Data map[string][]byte
+	// Watched reports whether a change of the Secret is noticed at once.
+	Watched bool
+	// Where names the Secret for messages if its name alone is not enough, for example with its file.
+	Where string
+}
+
+func (s Secret) where() string {
+	if s.Where != "" {
+		return s.Where
+	}
+	return "Secret " + display(s.Name)
+}
+
+// display is a name with its namespace, which a Secret in a manifest may not have.
+func display(name types.NamespacedName) string {
+	if name.Namespace == "" {
+		return name.Name
+	}
+	return name.String()
+}
+
+// SecretReader reads one Secret. It returns nil, and no error, if the Secret does not exist.
+type SecretReader interface {
+	ReadSecret(ctx context.Context, name types.NamespacedName) (*Secret, error)
+}
+
+// Resolver finds proxy Secrets and composes NO_PROXY.
+type Resolver struct {
+	Secrets SecretReader
+	// Default is the installation-wide Secret. Its zero value means that there is none. It serves Clusters that
+	// have no proxy Secret, and its noProxy is merged into every Cluster's.
+	Default types.NamespacedName
+}
+
+// Resolution is what a Cluster, or one of its pools, gets.
+type Resolution struct {
+	// Secret is the proxy Secret.
+	Secret Secret
+	// Settings are its validated values.
+	Settings proxyconfig.Settings
+	// NoProxy is the composed value with its origins.
+	NoProxy noproxy.Result
+	// Warnings are the findings about the Secret and about NO_PROXY, in this order.
+	Warnings []noproxy.Warning
+	// Complete reports whether the control-plane endpoint is known, or left out by the user.
+	Complete bool
+}
+
+// Candidates returns the names under which the proxy Secret of a Cluster is looked up in the Cluster's namespace,
+// the first one first. override is the value of the pool's annotation, or "".
+func Candidates(cluster Cluster, override string) []types.NamespacedName {
+	in := func(names ...string) []types.NamespacedName {
+		candidates := make([]types.NamespacedName, len(names))
+		for i, name := range names {
+			candidates[i] = types.NamespacedName{Namespace: cluster.Namespace, Name: name}
+		}
+		return candidates
+	}
+	if override != "" {
+		return in(override)
+	}
+	if name := cluster.Annotations[contract.AnnotationSecret]; name != "" {
+		return in(name)
+	}
+	return in(cluster.Name+contract.ClusterSecretSuffix, contract.DefaultSecretName)
+}
+
+// Resolve finds the proxy Secret of a Cluster, or the one that override names for one of its pools, and composes
+// what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
+//
+// It returns a *NotFoundError if no Secret exists, an *InvalidError if something has to be changed by the user,
+// and other errors as they come from the SecretReader.
+func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options, override string) (Resolution, error) {
+	candidates := Candidates(cluster, override)
+	named := len(candidates) == 1
+	var (
+		found        *Secret
+		installation *Secret
+	)
+	for _, name := range candidates {
+		secret, err := r.Secrets.ReadSecret(ctx, name)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading Secret %s: %w", name, err)
+		}
+		if secret != nil {
+			found = secret
+			break
+		}
+	}
+	if r.Default != (types.NamespacedName{}) {
+		secret, err := r.Secrets.ReadSecret(ctx, r.Default)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading Secret %s: %w", r.Default, err)
+		}
+		if secret == nil {
+			return Resolution{}, &NotFoundError{Message: fmt.Sprintf("the installation-wide Secret %s does not exist; create it or start the manager without --default-proxy-secret", r.Default)}
+		}
+		installation = secret
+		if found == nil && !named {
+			found = secret
+		}
+	}
+	if found == nil {
+		return Resolution{}, notFound(candidates)
+	}
+	return r.compose(cluster, options, found, installation)
+}
+
+func notFound(candidates []types.NamespacedName) error {
+	names := make([]string, len(candidates))
+	for i, name := range candidates {
+		names[i] = display(name)
+	}
+	if len(names) == 1 {
+		return &NotFoundError{Message: fmt.Sprintf("Secret %s does not exist; create it or change annotation %s", names[0], contract.AnnotationSecret)}
+	}
+	return &NotFoundError{Message: fmt.Sprintf("neither Secret %s exists; create one of them or name another in annotation %s",
+		strings.Join(names, " nor "), contract.AnnotationSecret)}
+}
+
+func (r Resolver) compose(cluster Cluster, options Options, found, installation *Secret) (Resolution, error) {
+	resolution := Resolution{Secret: *found}
+	settings, err := proxyconfig.Parse(found.Data)
+	if err != nil {
+		return Resolution{}, invalid(found.where()+" ", err)
+	}
+	resolution.Settings = settings
+	resolution.Warnings = append(resolution.Warnings, within(found.where()+" ", settings.Warnings)...)
+
+	layer := func(s *Secret) noproxy.Layer {
+		return noproxy.Layer{Object: s.where(), Key: contract.KeyNoProxy, Text: string(s.Data[contract.KeyNoProxy])}
+	}
+	input := noproxy.Input{
+		PodCIDRs:           cluster.PodCIDRs,
+		ServiceCIDRs:       cluster.ServiceCIDRs,
+		ServiceDomain:      cluster.ServiceDomain,
+		EndpointHost:       cluster.EndpointHost,
+		InfrastructureKind: cluster.InfrastructureKind,
+		OmitGroups:         options.OmitGroups,
+	}
+	if installation != nil {
+		input.Installation = layer(installation)
+	}
+	if installation == nil || installation.Name != found.Name {
+		input.User = layer(found)
+	}
+	result, err := noproxy.Compose(input)
+	if err != nil {
+		return Resolution{}, invalid("", err)
+	}
+	resolution.NoProxy = result
+	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
+	resolution.Complete = cluster.EndpointHost != ""
+	for _, group := range options.OmitGroups {
+		resolution.Complete = resolution.Complete || group == noproxy.GroupEndpoint
+	}
+	return resolution, nil
+}
+
+// within puts the object in front of where a finding is.
+func within(object string, warnings []noproxy.Warning) []noproxy.Warning {
+	placed := make([]noproxy.Warning, len(warnings))
+	for i, warning := range warnings {
+		warning.Where = object + warning.Where
+		placed[i] = warning
+	}
+	return placed
+}
+
+// invalid joins the findings of err into one *InvalidError, each with its object in front.
+func invalid(object string, err error) error {
+	var messages []string
+	for _, finding := range noproxy.Errors(err) {
+		placed := *finding
+		placed.Where = object + placed.Where
+		messages = append(messages, placed.Error())
+	}
+	if len(messages) == 0 {
+		return errors.New(object + err.Error())
+	}
+	return &InvalidError{Message: strings.Join(messages, "; ")}
+}

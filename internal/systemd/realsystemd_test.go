@@ -1,0 +1,149 @@
+package systemd_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/realsystemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+)
+
+func TestEnvironmentDropIn_ReachesAServiceOfSystemd(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible, not secret
+	vars := rudeVars()
+	special := []rune("\\\"'$`%!#;~*&|<>()}[]= 40C3nNabx")
+	for i := range 700 {
+		var value strings.Builder
+		for range random.IntN(40) {
+			if random.IntN(3) == 0 {
+				value.WriteRune(0xa0 + random.Int32N(0x500))
+			}
+			value.WriteRune(special[random.IntN(len(special))])
+		}
+		vars = append(vars, envfile.Var{Name: fmt.Sprintf("RANDOM_%d", i), Value: value.String()})
+	}
+	content, err := systemd.EnvironmentDropIn(vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, v := range vars {
+		want[v.Name] = v.Value
+	}
+	if diff := cmp.Diff(want, readBySystemd(t, content)); diff != "" {
+		t.Errorf("systemd (-want +got):\n%s", diff)
+	}
+	got, err := readLikeSystemd(string(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("model (-want +got):\n%s", diff)
+	}
+}
+
+func TestEnvironmentFileDropIn_ReachesAServiceOfSystemd(t *testing.T) {
+	t.Parallel()
+	const path = "/etc/capi-proxy-patcher/proxy.env"
+	dropIn, err := systemd.EnvironmentFileDropIn(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := envfile.Render([]envfile.Var{{Name: "HTTP_PROXY", Value: "http://p%40ss@proxy:3128"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{systemd.DropInPath("containerd"): dropIn, path: env}
+	if got := realsystemd.Start(t, "containerd", files); got.Environ["HTTP_PROXY"] != "http://p%40ss@proxy:3128" {
+		t.Errorf("environment %v, log:\n%s", got.Environ, got.Log)
+	}
+	delete(files, path)
+	if got := realsystemd.Start(t, "containerd", files); got.Started {
+		t.Error("the service started although its environment file is missing")
+	}
+}
+
+// Which of two drop-ins of one name counts: the claims of IsDropInOf.
+func TestIsDropInOf_FilesOfOneNameHideEachOther(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ path, want string }{
+		"ours hides one of a package":              {"/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf", "ours"},
+		"ours hides one of this boot":              {"/run/systemd/system/kubelet.service.d/http-proxy.conf", "ours"},
+		"ours hides one for all services":          {"/etc/systemd/system/service.d/http-proxy.conf", "ours"},
+		"ours hides one in a higher folder":        {"/etc/systemd/system.control/service.d/http-proxy.conf", "ours"},
+		"one of systemctl set-property hides ours": {"/etc/systemd/system.control/kubelet.service.d/http-proxy.conf", "theirs"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !systemd.IsDropInOf(test.path, "kubelet") {
+				t.Errorf("IsDropInOf(%q) = false", test.path)
+			}
+			got := realsystemd.Start(t, "kubelet", map[string][]byte{
+				systemd.DropInPath("kubelet"): []byte("[Service]\nEnvironment=OURS=x WHOSE=ours\n"),
+				test.path:                     []byte("[Service]\nEnvironment=THEIRS=x WHOSE=theirs\n"),
+			})
+			_, ours := got.Environ["OURS"]
+			_, theirs := got.Environ["THEIRS"]
+			if got.Environ["WHOSE"] != test.want || ours == theirs {
+				t.Errorf("environment %v, log:\n%s", got.Environ, got.Log)
+			}
+		})
+	}
+}
+
+// The model earns its place by agreeing on units that EnvironmentDropIn would
+// never write: random lines of the characters that steer the parser.
+func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("random unit ", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // reproducible, not secret
+			alphabet := []string{`\`, `\\`, `\"`, `"`, `'`, "$", "#", ";", "=", " ", "\t", "%%", "%", "%4", "n", "x41", "101", "s", "é", "{", "u00e9", "[", "A=b"}
+			var unit strings.Builder
+			unit.WriteString("[Service]\n")
+			written := 0
+			for written < 300 {
+				line := "Environment=" + []string{"", `"`}[random.IntN(2)] + fmt.Sprintf("L%d=", written)
+				for range random.IntN(10) {
+					line += alphabet[random.IntN(len(alphabet))]
+				}
+				line += []string{"", `"`, `"`, `'`}[random.IntN(4)]
+				if _, err := readLikeSystemd("[Service]\n" + line + "\n"); errors.Is(err, errUnmodelled) {
+					continue
+				}
+				unit.WriteString(line + "\n\n")
+				written++
+			}
+			want, err := readLikeSystemd(unit.String())
+			if err != nil || len(want) < 60 {
+				t.Fatalf("%d variables, too few to prove anything: %v", len(want), err)
+			}
+			if diff := cmp.Diff(want, readBySystemd(t, []byte(unit.String()))); diff != "" {
+				t.Errorf("(-model +systemd):\n%s", diff)
+			}
+		})
+	}
+}
+
+// readBySystemd returns the variables that a service has because of the
+// drop-in.
+func readBySystemd(t *testing.T, dropIn []byte) map[string]string {
+	t.Helper()
+	got := realsystemd.Start(t, "containerd", map[string][]byte{systemd.DropInPath("containerd"): dropIn})
+	if !got.Started {
+		t.Fatalf("the service did not start:\n%s", got.Log)
+	}
+	for name := range realsystemd.Start(t, "containerd", nil).Environ {
+		delete(got.Environ, name)
+	}
+	return got.Environ
+}

@@ -1,0 +1,249 @@
+package systemd_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestDropInPath(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"containerd", "kubelet"} {
+		want := "/etc/systemd/system/" + unit + ".service.d/http-proxy.conf"
+		if got := systemd.DropInPath(unit); got != want || !systemd.IsDropInOf(got, unit) {
+			t.Errorf("DropInPath(%q) = %s, IsDropInOf %t; want %s, true", unit, got, systemd.IsDropInOf(got, unit), want)
+		}
+	}
+}
+
+func TestIsDropInOf(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, path, unit string
+		want             bool
+	}{
+		{"where kubeadm packages put drop-ins", "/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", true},
+		{"the old name of that folder", "/lib/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", true},
+		{"what an administrator installed", "/usr/local/lib/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", true},
+		{"until the next boot", "/run/systemd/system/containerd.service.d/http-proxy.conf", "containerd", true},
+		{"written by systemctl set-property", "/etc/systemd/system.control/containerd.service.d/http-proxy.conf", "containerd", true},
+		{"of a portable service", "/etc/systemd/system.attached/containerd.service.d/http-proxy.conf", "containerd", true},
+		{"for all services", "/etc/systemd/system/service.d/http-proxy.conf", "containerd", true},
+		{"for all services with a prefix", "/etc/systemd/system/a-b-.service.d/http-proxy.conf", "a-b-c", true},
+		{"for all services with a shorter prefix", "/etc/systemd/system/a-.service.d/http-proxy.conf", "a-b-c", true},
+		{"a path that is not clean", "//etc/systemd/./system/x/../kubelet.service.d//http-proxy.conf", "kubelet", true},
+		{"a prefix without its dash", "/etc/systemd/system/a.service.d/http-proxy.conf", "a-b-c", false},
+		{"a prefix of another service", "/etc/systemd/system/kube-.service.d/http-proxy.conf", "kubelet", false},
+		{"another service", "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "containerd", false},
+		{"another file name", "/etc/systemd/system/kubelet.service.d/10-proxy.conf", "kubelet", false},
+		{"a longer file name", "/etc/systemd/system/kubelet.service.d/20-http-proxy.conf", "kubelet", false},
+		{"not in a drop-in folder", "/etc/systemd/system/http-proxy.conf", "kubelet", false},
+		{"one folder too deep", "/etc/systemd/system/kubelet.service.d/x/http-proxy.conf", "kubelet", false},
+		{"the unit itself", "/etc/systemd/system/kubelet.service", "kubelet", false},
+		{"another type of unit", "/etc/systemd/system/kubelet.socket.d/http-proxy.conf", "kubelet", false},
+		{"units of users", "/etc/systemd/user/kubelet.service.d/http-proxy.conf", "kubelet", false},
+		{"not below systemd", "/opt/etc/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", false},
+		{"a relative path", "etc/systemd/system/kubelet.service.d/http-proxy.conf", "kubelet", false},
+		{"nothing", "", "kubelet", false},
+		{"the root", "/", "kubelet", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := systemd.IsDropInOf(test.path, test.unit); got != test.want {
+				t.Errorf("IsDropInOf(%q, %q) = %t", test.path, test.unit, got)
+			}
+		})
+	}
+}
+
+// The installed systemd knows best where it looks.
+func TestIsDropInOf_KnowsEveryFolderOfSystemd(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "unit-paths", "--system").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := strings.Fields(string(out))
+	if len(folders) < 8 {
+		t.Fatalf("systemd-analyze unit-paths: %q", out)
+	}
+	for _, folder := range folders {
+		if !systemd.IsDropInOf(folder+"/kubelet.service.d/http-proxy.conf", "kubelet") {
+			t.Errorf("%s is not known", folder)
+		}
+	}
+}
+
+func rudeVars() []envfile.Var {
+	values := []string{
+		"", " ", " a ", "http://u:p%40ss@proxy.corp:3128", "%C3%A9", "%%", "%", "100%", "%%40", "%n%N%H", `"`, `'`, `'"'"`, `\`, `\\`, `a\`, `\"`,
+		`\n\t\x41\101\s`, `\q`, "$HOME", "${HOME}", "$$", "`id`", "#", "a #b", ";", "~", "*", "[Service]", "a=b", "=", "{", "}}", `B" "C=D`,
+		"http://[fd00::1]:3128", "прокси.рф", "日本", "\U0001F600", "a,b,.c,10.0.0.0/8,::1",
+		strings.TrimSuffix(strings.Repeat("n.example.com,10.0.0.0/8,", 2000), ","),
+	}
+	vars := make([]envfile.Var, 0, len(values))
+	for i, value := range values {
+		vars = append(vars, envfile.Var{Name: "V" + strings.Repeat("_", i), Value: value})
+	}
+	return vars
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func() ([]byte, error){
+		"environment-file.conf": func() ([]byte, error) {
+			return systemd.EnvironmentFileDropIn("/etc/capi-proxy-patcher/proxy.env")
+		},
+		"environment.conf": func() ([]byte, error) {
+			return systemd.EnvironmentDropIn([]envfile.Var{
+				{Name: "HTTP_PROXY", Value: "http://asdf"},
+				{Name: "https_proxy", Value: `http://us$er:p%40"\'@[fd00::1]:3128`},
+				{Name: "NO_PROXY", Value: "localhost,127.0.0.1,.svc"},
+			})
+		},
+	}
+	for name, render := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := render()
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(golden, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden) //nolint:gosec // a file of this package
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEnvironmentFileDropIn_RefusesAPathThatSystemdWouldRead(t *testing.T) {
+	t.Parallel()
+	const odd = "character other than a letter, digit, slash, dot, underscore or dash at byte 2"
+	tests := map[string][2]string{
+		"nothing":             {"", "not absolute"},
+		"a relative path":     {"proxy.env", "not absolute"},
+		"an optional file":    {"-/etc/proxy.env", "not absolute"},
+		"a final slash":       {"/etc/", "not clean"},
+		"a way out":           {"/etc/../proxy.env", "not clean"},
+		"two slashes":         {"//etc", "not clean"},
+		"the root":            {"/", "not a file"},
+		"a blank":             {"/a b", odd},
+		"a newline":           {"/a\nExecStartPre=/b", odd},
+		"a specifier":         {"/a%n", odd},
+		"a pattern":           {"/a*", odd},
+		"a quote":             {`/a"`, odd},
+		"a backslash":         {`/a\`, odd},
+		"a letter not ASCII":  {"/aé", odd},
+		"invalid UTF-8":       {"/a\xff", odd},
+		"a template of Jinja": {"/a{{b}}", odd},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := systemd.EnvironmentFileDropIn(test[0])
+			if got != nil || err == nil || !strings.HasPrefix(err.Error(), "rendering drop-in with environment file ") || !strings.HasSuffix(err.Error(), ": "+test[1]) {
+				t.Errorf("got %q, %v; want error %s", got, err, test[1])
+			}
+		})
+	}
+}
+
+func TestEnvironmentDropIn_RefusesWhatCannotBeOneLine(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		vars []envfile.Var
+		want string
+	}{
+		"no variable":                  {nil, "no variables"},
+		"a newline and a directive":    {[]envfile.Var{{Name: "A", Value: "secret\nExecStartPre=/x"}}, "variable 1 (A): control character or line separator at byte 6"},
+		"a carriage return":            {[]envfile.Var{{Name: "A", Value: "\r"}}, "variable 1 (A): control character or line separator at byte 0"},
+		"NUL":                          {[]envfile.Var{{Name: "A", Value: "\x00"}}, "variable 1 (A): control character or line separator at byte 0"},
+		"invalid UTF-8":                {[]envfile.Var{{Name: "A", Value: "\xff"}}, "variable 1 (A): invalid UTF-8"},
+		"a Jinja statement":            {[]envfile.Var{{Name: "A", Value: "{%"}}, `variable 1 (A): "{%" at byte 0, which cloud-init reads as a template`},
+		"a value longer than 128 KiB":  {[]envfile.Var{{Name: "A", Value: strings.Repeat("a", 200_000)}}, "variable 1 (A): longer than 131071 bytes"},
+		"a name that is an assignment": {[]envfile.Var{{Name: "A=B"}}, `variable 1 ("A=B"): not a name of ASCII letters, digits and underscores`},
+		"a name that occurs twice":     {[]envfile.Var{{Name: "A"}, {Name: "A"}}, "variable 2 (A): occurs twice"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := systemd.EnvironmentDropIn(test.vars)
+			if got != nil || err == nil || err.Error() != "rendering drop-in with variables: "+test.want {
+				t.Errorf("got %q, %v; want error %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestEnvironmentDropIn_DoesNotModifyItsArgument(t *testing.T) {
+	t.Parallel()
+	vars := rudeVars()
+	before := slices.Clone(vars)
+	first, err := systemd.EnvironmentDropIn(vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := systemd.EnvironmentDropIn(vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, vars) + cmp.Diff(first, second); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzEnvironmentDropIn(f *testing.F) {
+	for _, v := range rudeVars() {
+		if len(v.Value) < 1000 { // the fuzzer is slow on long ones
+			f.Add("HTTP_PROXY", v.Value)
+		}
+	}
+	f.Add("A\nExecStartPre", "x\ny")
+	f.Add("A B", "{%")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		content, err := systemd.EnvironmentDropIn([]envfile.Var{{Name: "FIRST"}, {Name: name, Value: value}, {Name: "LAST", Value: `\`}})
+		if err != nil {
+			printable := !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) && len(value) < 100_000
+			if isEnvName(name) && name != "FIRST" && name != "LAST" && printable && !strings.Contains(value, "{") {
+				t.Fatalf("EnvironmentDropIn(%q, %q): %v", name, value, err)
+			}
+			return
+		}
+		text := string(content)
+		if strings.Count(text, "\n") != 5 || strings.Contains(text, "{{") || strings.Contains(text, "{%") || strings.Contains(text, "{#") {
+			t.Errorf("not five lines free of templates: %q", text)
+		}
+		got, err := readLikeSystemd(text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(map[string]string{"FIRST": "", name: value, "LAST": `\`}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

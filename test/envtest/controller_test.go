@@ -1,0 +1,514 @@
+package envtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// rude is a password with every character that a unit, a shell, YAML or a template could take for its own.
+const rude = `p%4@:/"'$` + "`" + `\ {{x}}{%#&é`
+
+func TestALabelledClusterIsConfiguredChangedAndRestored(t *testing.T) {
+	ns := namespace(t)
+	c := classic{t: t, ns: ns, name: "one"}
+	create(t, c.objects()[1:]...)
+	before := c.snapshot()
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "username": "user", "password": rude})
+	create(t, c.objects()[0])
+
+	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects use the proxy of Secret "+ns+"/one-http-proxy")
+	if got := c.patched(); got != [3]bool{true, true, true} {
+		t.Errorf("patched %v", got)
+	}
+	c.eventuallyHas(`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,installation.example.com,.installation.example.com"`)
+	c.eventuallyHas(`http_proxy="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@proxy.example.com:3128"`)
+
+	controlPlane := c.controlPlane()
+	var paths []string
+	for _, f := range controlPlane.Spec.KubeadmConfigSpec.Files {
+		paths = append(paths, f.Path)
+	}
+	if diff := cmp.Diff([]string{
+		"/etc/motd", "/etc/capi-proxy-patcher/proxy.env", "/etc/systemd/system/containerd.service.d/http-proxy.conf",
+		"/etc/systemd/system/kubelet.service.d/http-proxy.conf", "/etc/capi-proxy-patcher/trusted-ca.pem", "/etc/capi-proxy-patcher/setup.sh",
+	}, paths); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if controlPlane.Annotations[contract.AnnotationOutputVersion] != "1" {
+		t.Errorf("annotations %v lack the output version", controlPlane.Annotations)
+	}
+
+	// Another Secret reaches the generated Secret and no spec.
+	generations := []int64{controlPlane.Generation, c.template().Generation, c.config().Generation}
+	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:8080") })
+	c.eventuallyHas(`HTTPS_PROXY="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@other.example.com:8080"`)
+	if diff := cmp.Diff(generations, []int64{c.controlPlane().Generation, c.template().Generation, c.config().Generation}); diff != "" {
+		t.Errorf("a new Secret changed specs (-want +got):\n%s", diff)
+	}
+	staysQuiet(t, ns)
+
+	// Nothing of the password but in Secrets.
+	text := c.snapshot() + c.condition().Message + shared.logs.String()
+	for _, leak := range []string{rude, "p%254", "p%4@"} {
+		if strings.Contains(text, leak) {
+			t.Errorf("%q is in a spec, the condition or the log", leak)
+		}
+	}
+
+	c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	c.eventuallyReports(noCondition)
+	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+		t.Errorf("after the label is gone (-before +after):\n%s", diff)
+	}
+	if c.generated() != nil {
+		t.Error("the generated Secret is still there")
+	}
+	staysQuiet(t, ns)
+}
+
+func TestClustersSideBySide(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": "http://one.example.com:3128"})
+	proxySecret(t, ns, "http-proxy", map[string]string{"httpProxy": "http://shared.example.com:3128"})
+	proxySecret(t, ns, "chosen", map[string]string{"httpsProxy": "http://chosen.example.com:3128"})
+	one, two := newCluster(t, ns, "one"), newCluster(t, ns, "two")
+	three := newCluster(t, ns, "three", func(o client.Object) {
+		if cluster, ok := o.(*clusterv1.Cluster); ok {
+			cluster.Annotations = map[string]string{contract.AnnotationSecret: "chosen"}
+		}
+	})
+	unlabelled := newCluster(t, ns, "unlabelled", func(o client.Object) {
+		if cluster, ok := o.(*clusterv1.Cluster); ok {
+			cluster.Labels = nil
+		}
+	})
+	before := unlabelled.snapshot()
+
+	one.eventuallyReports(contract.ReasonConfigured)
+	one.eventuallyHas(`HTTP_PROXY="http://one.example.com:3128"`)
+	two.eventuallyReports(contract.ReasonConfigured)
+	two.eventuallyHas(`HTTP_PROXY="http://shared.example.com:3128"`)
+	three.eventuallyReports(contract.ReasonConfigured)
+	three.eventuallyHas(`https_proxy="http://chosen.example.com:3128"`)
+	if strings.Contains(string(three.generated()[contract.KeyProxyEnv]), "HTTP_PROXY") {
+		t.Error("a Secret with only httpsProxy set HTTP_PROXY")
+	}
+	unlabelled.staysAsIs(before)
+}
+
+func TestTheInstallationWideSecretServesWhoHasNone(t *testing.T) {
+	ns := namespace(t)
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured, defaultSecretNamespace+"/"+defaultSecretName)
+	c.eventuallyHas(`HTTP_PROXY="http://installation.example.com:3128"`)
+}
+
+func TestAMissingSecretThatAppearsLater(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"with the label":                      {contract.LabelProxySecret: ""},
+		"without it, noticed at a later sync": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			c := newCluster(t, ns, "one", func(o client.Object) {
+				if cluster, ok := o.(*clusterv1.Cluster); ok {
+					cluster.Annotations = map[string]string{contract.AnnotationSecret: "late"}
+				}
+			})
+			before := c.snapshot()
+			c.eventuallyReports(contract.ReasonSettingsNotFound, "Secret "+ns+"/late does not exist; create it or change annotation capi-proxy-patcher.io/secret")
+			c.staysAsIs(before)
+			create(t, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late", Labels: labels},
+				StringData: map[string]string{"httpProxy": proxyURL},
+			})
+			if labels == nil {
+				c.eventuallyReports(contract.ReasonConfigured, "has no label capi-proxy-patcher.io/proxy, so its changes are noticed only at the next resync")
+			} else {
+				c.eventuallyReports(contract.ReasonConfigured)
+			}
+			c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+		})
+	}
+}
+
+func TestBrokenSettingsAreReportedAndNothingIsWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		data        map[string]string
+		annotations map[string]string
+		want        string
+	}{
+		"a raw slash in the password": {
+			data: map[string]string{"httpProxy": "http://user:s3cr/et@proxy:1"}, want: "key httpProxy: a raw / ? or # in the user or password",
+		},
+		"no proxy URL": {data: map[string]string{"noProxy": "a"}, want: "keys httpProxy and httpsProxy: no proxy URL"},
+		"unknown key":  {data: map[string]string{"httpProxy": proxyURL, "no_proxy": "a"}, want: `key "no_proxy": unknown key (unknown-key); did you mean noProxy?`},
+		"a bad entry":  {data: map[string]string{"httpProxy": proxyURL, "noProxy": "a,10.0.0.0/33"}, want: "noProxy entry 2"},
+		"bad delivery": {annotations: map[string]string{contract.AnnotationDelivery: "inline"}, want: `annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`},
+		"bad targets":  {annotations: map[string]string{contract.AnnotationTargets: "kubelet,docker"}, want: `entry 2, "docker", is not a target`},
+		"bad groups":   {annotations: map[string]string{contract.AnnotationNoProxyGroups: "metadata"}, want: "annotation capi-proxy-patcher.io/no-proxy-groups: "},
+		"credentials inline": {
+			annotations: map[string]string{contract.AnnotationDelivery: "Inline"},
+			data:        map[string]string{"httpProxy": "http://user:s3cr@proxy:1"},
+			want:        "delivery Inline would write the proxy's credentials into the spec",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			if test.data == nil {
+				test.data = map[string]string{"httpProxy": proxyURL}
+			}
+			proxySecret(t, ns, "one-http-proxy", test.data)
+			c := newCluster(t, ns, "one", func(o client.Object) {
+				if cluster, ok := o.(*clusterv1.Cluster); ok {
+					cluster.Annotations = test.annotations
+				}
+			})
+			before := c.snapshot()
+			c.eventuallyReports(contract.ReasonInvalidSettings, test.want)
+			if strings.Contains(c.condition().Message, "s3cr") {
+				t.Errorf("the condition holds the password: %s", c.condition().Message)
+			}
+			c.staysAsIs(before)
+			if c.generated() != nil {
+				t.Error("a generated Secret was written")
+			}
+			staysQuiet(t, ns)
+		})
+	}
+}
+
+func TestAFileOfTheUserIsAConflictThatStaysAlone(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		if controlPlane, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
+			controlPlane.Spec.KubeadmConfigSpec.Files = append(controlPlane.Spec.KubeadmConfigSpec.Files,
+				bootstrapv1.File{Path: "/etc/systemd/system/containerd.service.d/http-proxy.conf", Content: "[Service]"})
+		}
+	})
+	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+"/one: files[1] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf")
+	if got := c.patched(); got != [3]bool{false, true, true} {
+		t.Errorf("patched %v, want all but the control plane", got)
+	}
+	staysQuiet(t, ns)
+
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
+		o.Spec.KubeadmConfigSpec.Files = o.Spec.KubeadmConfigSpec.Files[:1]
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+}
+
+func TestALateEndpointHoldsValuesBack(t *testing.T) {
+	late := func(o client.Object) {
+		if cluster, ok := o.(*clusterv1.Cluster); ok {
+			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+		}
+	}
+	t.Run("Reference: specs are patched, the Secret waits, the endpoint changes no spec", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", late)
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+"/one is not set yet")
+		if got := c.patched(); got != [3]bool{true, true, true} {
+			t.Errorf("patched %v", got)
+		}
+		if c.generated() != nil {
+			t.Error("the generated Secret exists without the endpoint")
+		}
+		before := c.snapshot()
+		c.edit(func(cluster *clusterv1.Cluster) {
+			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+		})
+		c.eventuallyReports(contract.ReasonConfigured)
+		if !strings.Contains(string(c.generated()[contract.KeyProxyEnv]), ",192.0.2.1") {
+			t.Error("the generated Secret lacks the endpoint")
+		}
+		if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+			t.Errorf("the endpoint changed specs:\n%s", diff)
+		}
+	})
+	t.Run("Inline: nothing is patched before it is known", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", late, func(o client.Object) {
+			if cluster, ok := o.(*clusterv1.Cluster); ok {
+				cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
+			}
+		})
+		before := c.snapshot()
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+		c.staysAsIs(before)
+		c.edit(func(cluster *clusterv1.Cluster) {
+			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+		})
+		c.eventuallyReports(contract.ReasonConfigured)
+		for _, spec := range c.specs() {
+			if !strings.Contains(strings.Join(spec.PreKubeadmCommands, "\n"), "export NO_PROXY='localhost,127.0.0.1,10.244.0.0/16,") {
+				t.Errorf("commands %q lack the export", spec.PreKubeadmCommands)
+			}
+		}
+		if c.generated() != nil {
+			t.Error("Inline delivery wrote a generated Secret")
+		}
+		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+		c.eventuallyReports(noCondition)
+		if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+			t.Errorf("after the label is gone (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestARunningControlPlaneIsNotRolled(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	create(t, &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-abc", Labels: map[string]string{
+			clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: "",
+		}},
+		Spec: classic{ns: ns, name: "one"}.machine("KubeadmConfig", "one-abc"),
+	})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	if got := c.patched(); got != [3]bool{false, true, true} {
+		t.Errorf("patched %v, want all but the control plane", got)
+	}
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.patched(); got != [3]bool{true, true, true} {
+		t.Errorf("patched %v", got)
+	}
+
+	// Removal follows the same policy, and keeps the Secret that the control plane still refers to.
+	c.edit(func(cluster *clusterv1.Cluster) {
+		delete(cluster.Annotations, contract.AnnotationRollout)
+		delete(cluster.Labels, contract.LabelEnabled)
+	})
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "loses the current proxy when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
+	if got := c.patched(); got != [3]bool{true, false, false} {
+		t.Errorf("patched %v, want only the control plane", got)
+	}
+	if c.generated() == nil {
+		t.Error("the generated Secret went while the control plane refers to it")
+	}
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
+	})
+	c.eventuallyReports(noCondition)
+	if c.generated() != nil {
+		t.Error("the generated Secret is still there")
+	}
+}
+
+func TestPausedObjectsAreLeftAlone(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch object := o.(type) {
+		case *clusterv1.Cluster:
+			object.Spec.Paused = new(true)
+		case *controlplanev1.KubeadmControlPlane:
+			object.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}
+	})
+	before := c.snapshot()
+	c.staysAsIs(before)
+	staysQuiet(t, ns)
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
+	c.eventuallyReports(contract.ReasonPaused, "KubeadmControlPlane "+ns+"/one is paused and left alone")
+	if got := c.patched(); got != [3]bool{false, true, true} {
+		t.Errorf("patched %v, want all but the control plane", got)
+	}
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
+	c.eventuallyReports(contract.ReasonConfigured)
+}
+
+func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch o.(type) {
+		case *clusterv1.MachineDeployment:
+			o.SetAnnotations(map[string]string{contract.AnnotationSecret: "dmz"})
+		case *clusterv1.MachinePool:
+			o.SetAnnotations(map[string]string{contract.AnnotationSecret: contract.SecretNone})
+		}
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.patched(); got != [3]bool{true, true, false} {
+		t.Errorf("patched %v, want all but the pool without a proxy", got)
+	}
+	if env := string(c.secret("one-one-md-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://dmz.example.com:3128"`) {
+		t.Errorf("the pool's generated Secret holds %q", env)
+	}
+	if got := c.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name; got != "one-one-md-proxy-files" {
+		t.Errorf("the pool's template refers to Secret %s", got)
+	}
+
+	deployment := fetch(t, ns, "one-md", &clusterv1.MachineDeployment{})
+	change(t, deployment, func(o *clusterv1.MachineDeployment) { o.Annotations = nil })
+	eventually(t, "template of the pool", func() string {
+		if got := c.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name; got != "one-proxy-files" {
+			return "it refers to Secret " + got
+		}
+		if c.secret("one-one-md-proxy-files") != nil {
+			return "the pool's generated Secret is still there"
+		}
+		return ""
+	})
+}
+
+func TestWhatCannotBePatchedIsNamed(t *testing.T) {
+	t.Run("a bootstrap object of another provider", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", func(o client.Object) {
+			if pool, ok := o.(*clusterv1.MachineDeployment); ok {
+				pool.Spec.Template.Spec.Bootstrap.ConfigRef.Kind = "RKE2ConfigTemplate"
+			}
+		})
+		c.eventuallyReports(contract.ReasonTemplateNotSupported, "MachineDeployment one-md uses RKE2ConfigTemplate one-md, which cannot be patched")
+		if got := c.patched(); got != [3]bool{true, false, true} {
+			t.Errorf("patched %v", got)
+		}
+	})
+	t.Run("a control plane of another provider: its workers are patched all the same", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", func(o client.Object) {
+			if cluster, ok := o.(*clusterv1.Cluster); ok {
+				cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
+			}
+		})
+		c.eventuallyReports(contract.ReasonConfigured, "KamajiControlPlane "+ns+"/one is not a KubeadmControlPlane and is not patched")
+		if got := c.patched(); got != [3]bool{false, true, true} {
+			t.Errorf("patched %v", got)
+		}
+	})
+	t.Run("a Windows pool", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", func(o client.Object) {
+			if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
+				template.Spec.Template.Spec.Files = []bootstrapv1.File{{Path: "c:/k/azure.json", Content: "{}"}}
+			}
+		})
+		c.eventuallyReports(contract.ReasonConfigured, "KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (a file path with a drive letter, c:/k/azure.json) and left alone")
+		if got := c.patched(); got != [3]bool{true, false, true} {
+			t.Errorf("patched %v", got)
+		}
+	})
+	t.Run("a template that another Cluster uses too", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		other := classic{t: t, ns: ns, name: "other"}
+		deployment := &clusterv1.MachineDeployment{ObjectMeta: other.meta("other-md")}
+		deployment.Spec.ClusterName = "other"
+		deployment.Spec.Selector.MatchLabels = map[string]string{"pool": "other"}
+		deployment.Spec.Template.Spec = other.machine("KubeadmConfigTemplate", "one-md")
+		create(t, deployment)
+		c := newCluster(t, ns, "one")
+		c.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfigTemplate "+ns+"/one-md is also used by MachineDeployment other-md of Cluster other")
+		if got := c.patched(); got != [3]bool{true, false, true} {
+			t.Errorf("patched %v", got)
+		}
+	})
+	t.Run("a Cluster with a topology", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", func(o client.Object) {
+			if cluster, ok := o.(*clusterv1.Cluster); ok {
+				cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick-start"}, Version: "v1.36.3"}
+			}
+		})
+		before := c.snapshot()
+		c.eventuallyReports(contract.ReasonTemplateNotSupported, "the Cluster uses a ClusterClass")
+		c.staysAsIs(before)
+	})
+	t.Run("an object that a topology owns", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", func(o client.Object) {
+			if _, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
+				o.SetLabels(map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""})
+			}
+		})
+		c.eventuallyReports(contract.ReasonTemplateNotSupported, "belongs to a ClusterClass topology")
+		if got := c.patched(); got != [3]bool{true, false, true} {
+			t.Errorf("patched %v", got)
+		}
+	})
+}
+
+func TestASecretOfTheUserIsNotOverwritten(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-proxy-files"}, StringData: map[string]string{"own": "data"}})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-proxy-files exists and was not generated by capi-proxy-patcher")
+	if diff := cmp.Diff(map[string][]byte{"own": []byte("data")}, c.generated()); diff != "" {
+		t.Errorf("the Secret of the user changed:\n%s", diff)
+	}
+}
+
+func TestAnExistingManagedSecretIsRepaired(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	generated := fetch(t, ns, "one-proxy-files", &corev1.Secret{})
+	if len(generated.OwnerReferences) != 1 || generated.OwnerReferences[0].UID != c.cluster().UID {
+		t.Errorf("owner references %v", generated.OwnerReferences)
+	}
+	if generated.Labels[clusterv1.ClusterNameLabel] != "one" {
+		t.Errorf("labels %v", generated.Labels)
+	}
+	change(t, generated, func(s *corev1.Secret) { s.Data[contract.KeyProxyEnv] = []byte("edited") })
+	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+	if err := shared.client.Delete(t.Context(), generated); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+}
+
+func TestAKubeadmConfigThatWaitsIsNudgedOnce(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch object := o.(type) {
+		case *clusterv1.Cluster:
+			object.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+		case *bootstrapv1.KubeadmConfig:
+			object.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
+		}
+	})
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+	staysQuiet(t, ns) // and the Secret is at least a second younger
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+	})
+	eventually(t, "KubeadmConfig that waits", func() string {
+		if c.config().Annotations[contract.AnnotationNudge] == "" {
+			return "it was not nudged"
+		}
+		return ""
+	})
+	generation := c.config().Generation
+	staysQuiet(t, ns)
+	if c.config().Generation != generation {
+		t.Error("the nudge changed the spec")
+	}
+}

@@ -1,0 +1,184 @@
+// Package envtest runs the manager against a real API server and asserts the state of the world: what is in the
+// objects, in the Secrets and in the condition. The manager works through the ServiceAccount of config/rbac.
+package envtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// resync is how often the manager under test looks at everything although nothing changed.
+const resync = 2 * time.Second
+
+// world is what the tests share: one API server, one manager.
+type world struct {
+	client   client.Client // of an administrator: the user
+	config   *rest.Config  // of the manager's ServiceAccount
+	requests *requestLog
+	logs     *safeBuffer
+}
+
+var shared *world
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // there is no test yet to take it from
+	defer cancel()
+	cluster, err := mgmt.Start(ctx, mgmt.Options{})
+	if errors.Is(err, mgmt.ErrNoAssets) {
+		return m.Run() // every test skips and says why
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		cancel()
+		if err := cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	if shared, err = newWorld(ctx, cluster); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	stopped := make(chan struct{})
+	managerCtx, stop := context.WithCancel(ctx)
+	if err := startManager(managerCtx, stopped); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stop()
+		return 1
+	}
+	status := m.Run()
+	stop()
+	<-stopped
+	if status != 0 && os.Getenv("ENVTEST_LOGS") != "" {
+		fmt.Fprintln(os.Stderr, shared.logs.String())
+	}
+	return status
+}
+
+func newWorld(ctx context.Context, cluster *mgmt.Cluster) (*world, error) {
+	scheme, err := controller.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.ApplyKustomize(ctx, "../../config/default"); err != nil {
+		return nil, err
+	}
+	config, err := cluster.ServiceAccountConfig(ctx, "capi-proxy-patcher-system", "capi-proxy-patcher-manager")
+	if err != nil {
+		return nil, err
+	}
+	admin := cluster.Config()
+	admin.QPS = -1
+	user, err := client.New(admin, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{client: user, config: config, requests: &requestLog{}, logs: &safeBuffer{}}
+	config.Wrap(w.requests.wrap)
+	installation := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: defaultSecretNamespace, Name: defaultSecretName, Labels: map[string]string{contract.LabelProxySecret: ""}},
+		StringData: map[string]string{"httpProxy": "http://installation.example.com:3128", "noProxy": "installation.example.com"},
+	}
+	if err := user.Create(ctx, installation); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// startManager starts the manager as the command line does.
+func startManager(ctx context.Context, stopped chan struct{}) error {
+	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(5), textlogger.Output(shared.logs)))
+	ctrl.SetLogger(log)
+	mgr, err := cli.NewManager(ctrl.LoggerInto(ctx, log), shared.config, cli.ManagerOptions{
+		Concurrency: 10, SyncPeriod: resync, QPS: -1, HealthAddr: "0", MetricsAddr: "0", Log: log,
+		DefaultProxySecret: defaultSecretNamespace + "/" + defaultSecretName,
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer close(stopped)
+		if err := mgr.Start(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	return nil
+}
+
+// requestLog records the requests of the manager.
+type requestLog struct {
+	mu       sync.Mutex
+	requests []string
+}
+
+func (l *requestLog) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("watch") == "" {
+			l.mu.Lock()
+			l.requests = append(l.requests, r.Method+" "+r.URL.Path)
+			l.mu.Unlock()
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// in returns the requests so far that have to do with a namespace, events left out: they are sent in the background.
+func (l *requestLog) in(namespace string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []string
+	for _, request := range l.requests {
+		if strings.Contains(request, "/namespaces/"+namespace+"/") && !strings.Contains(request, "/events") {
+			found = append(found, request)
+		}
+	}
+	return found
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// safeBuffer is a buffer that several goroutines may write to.
+type safeBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}

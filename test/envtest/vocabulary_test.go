@@ -1,0 +1,314 @@
+package envtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+const (
+	proxyURL               = "http://proxy.example.com:3128"
+	defaultSecretNamespace = "default"
+	defaultSecretName      = "installation-proxy"
+	noCondition            = "(no condition)"
+	patience               = 20 * time.Second
+)
+
+// namespace makes a namespace of the test's own and returns its name.
+func namespace(t *testing.T) string {
+	t.Helper()
+	if shared == nil {
+		t.Skipf("%s is not set; make test-envtest sets it", mgmt.AssetsVariable)
+	}
+	t.Parallel()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	create(t, ns)
+	return ns.Name
+}
+
+func create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := shared.client.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// fetch reads the object of a name into a new object.
+func fetch[T client.Object](t *testing.T, ns, name string, object T) T {
+	t.Helper()
+	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {
+		t.Fatalf("reading %T %s/%s: %v", object, ns, name, err)
+	}
+	return object
+}
+
+// change edits an object until the API server takes it.
+func change[T client.Object](t *testing.T, object T, edit func(T)) {
+	t.Helper()
+	for {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatalf("reading %T %s: %v", object, object.GetName(), err)
+		}
+		edit(object)
+		err := shared.client.Update(t.Context(), object)
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			t.Fatalf("updating %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// eventually fails if problem does not come to return "" in time.
+func eventually(t *testing.T, what string, problem func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience) //nolint:forbidigo // a test waits in real time
+	for {
+		last := problem()
+		if last == "" {
+			return
+		}
+		if time.Now().After(deadline) { //nolint:forbidigo // as above
+			t.Fatalf("%s: %s", what, last)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// classic is a Cluster with all that clusterctl templates bring.
+type classic struct {
+	t        *testing.T
+	ns, name string
+}
+
+// newCluster creates a labelled classic Cluster with one control plane, one MachineDeployment and one MachinePool.
+// The options change the objects before they are created.
+func newCluster(t *testing.T, ns, name string, options ...func(client.Object)) classic {
+	t.Helper()
+	c := classic{t: t, ns: ns, name: name}
+	for _, object := range c.objects() {
+		for _, option := range options {
+			option(object)
+		}
+		create(t, object)
+	}
+	return c
+}
+
+func ref(group, kind, name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: name}
+}
+
+func (c classic) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: c.ns, Name: name}
+}
+
+func (c classic) objects() []client.Object {
+	cluster := &clusterv1.Cluster{ObjectMeta: c.meta(c.name)}
+	cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.244.0.0/16"}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.name + ".example.com", Port: 6443}
+	cluster.Spec.ControlPlaneRef = ref("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", c.name)
+	cluster.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoCluster", c.name)
+
+	controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: c.meta(c.name)}
+	controlPlane.Spec.Version = "v1.36.3"
+	controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", c.name)
+	controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
+	controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo own"}
+	controlPlane.Spec.KubeadmConfigSpec.PostKubeadmCommands = []string{"echo done"}
+
+	deployment := &clusterv1.MachineDeployment{ObjectMeta: c.meta(c.name + "-md")}
+	deployment.Spec.ClusterName = c.name
+	deployment.Spec.Selector.MatchLabels = map[string]string{"pool": c.name}
+	deployment.Spec.Template.Labels = deployment.Spec.Selector.MatchLabels
+	deployment.Spec.Template.Spec = c.machine("KubeadmConfigTemplate", c.name+"-md")
+
+	// The template has no bootstrap spec: what is added must go without a trace.
+	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta(c.name + "-md")}
+	template.Spec.Template.ObjectMeta.Labels = map[string]string{"own": "label"}
+
+	pool := &clusterv1.MachinePool{ObjectMeta: c.meta(c.name + "-mp")}
+	pool.Spec.ClusterName = c.name
+	pool.Spec.Template.Spec = c.machine("KubeadmConfig", c.name+"-mp")
+
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(c.name + "-mp")}
+	config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
+	return []client.Object{cluster, controlPlane, template, deployment, config, pool}
+}
+
+func (c classic) machine(kind, bootstrap string) clusterv1.MachineSpec {
+	spec := clusterv1.MachineSpec{ClusterName: c.name, InfrastructureRef: ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", c.name)}
+	spec.Bootstrap.ConfigRef = ref("bootstrap.cluster.x-k8s.io", kind, bootstrap)
+	return spec
+}
+
+func (c classic) cluster() *clusterv1.Cluster {
+	return fetch(c.t, c.ns, c.name, &clusterv1.Cluster{})
+}
+
+func (c classic) controlPlane() *controlplanev1.KubeadmControlPlane {
+	return fetch(c.t, c.ns, c.name, &controlplanev1.KubeadmControlPlane{})
+}
+
+func (c classic) template() *bootstrapv1.KubeadmConfigTemplate {
+	return fetch(c.t, c.ns, c.name+"-md", &bootstrapv1.KubeadmConfigTemplate{})
+}
+
+func (c classic) config() *bootstrapv1.KubeadmConfig {
+	return fetch(c.t, c.ns, c.name+"-mp", &bootstrapv1.KubeadmConfig{})
+}
+
+func (c classic) specs() []patch.Spec {
+	return []patch.Spec{
+		patch.SpecOf(&c.controlPlane().Spec.KubeadmConfigSpec), patch.SpecOf(&c.template().Spec.Template.Spec), patch.SpecOf(&c.config().Spec),
+	}
+}
+
+// edit changes the Cluster.
+func (c classic) edit(edit func(*clusterv1.Cluster)) {
+	c.t.Helper()
+	change(c.t, c.cluster(), edit)
+}
+
+func (c classic) condition() metav1.Condition {
+	condition := meta.FindStatusCondition(c.cluster().Status.Conditions, contract.ConditionProxyConfigured)
+	if condition == nil {
+		return metav1.Condition{Reason: noCondition}
+	}
+	return *condition
+}
+
+// eventuallyReports waits until the manager has nothing more to do and the condition has a reason, and its message
+// some parts.
+func (c classic) eventuallyReports(reason string, parts ...string) {
+	c.t.Helper()
+	eventually(c.t, "condition of Cluster "+c.name, func() string {
+		before := len(shared.requests.in(c.ns))
+		condition := c.condition()
+		if condition.Reason != reason {
+			return fmt.Sprintf("reason %s, want %s; message: %s", condition.Reason, reason, condition.Message)
+		}
+		for _, part := range parts {
+			if !strings.Contains(condition.Message, part) {
+				return fmt.Sprintf("message %q lacks %q", condition.Message, part)
+			}
+		}
+		if reason != noCondition && condition.ObservedGeneration != c.cluster().Generation {
+			return "the condition is of an earlier generation"
+		}
+		time.Sleep(300 * time.Millisecond)
+		if c.condition() != condition || len(shared.requests.in(c.ns)) != before {
+			return "the manager is still at work"
+		}
+		return ""
+	})
+}
+
+// secret returns the data of a Secret, or nil.
+func (c classic) secret(name string) map[string][]byte {
+	c.t.Helper()
+	var secret corev1.Secret
+	err := shared.client.Get(c.t.Context(), client.ObjectKey{Namespace: c.ns, Name: name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return secret.Data
+}
+
+func (c classic) generated() map[string][]byte {
+	c.t.Helper()
+	return c.secret(c.name + "-proxy-files")
+}
+
+// eventuallyHas waits for a line in the generated env file.
+func (c classic) eventuallyHas(line string) {
+	c.t.Helper()
+	eventually(c.t, "generated Secret of "+c.name, func() string {
+		env := string(c.generated()[contract.KeyProxyEnv])
+		if !slices.Contains(strings.Split(env, "\n"), line) {
+			return fmt.Sprintf("no line %s in\n%s", line, env)
+		}
+		return ""
+	})
+}
+
+// proxySecret creates a proxy Secret with the label.
+func proxySecret(t *testing.T, ns, name string, data map[string]string) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{contract.LabelProxySecret: ""}},
+		StringData: data,
+	}
+	create(t, secret)
+	return secret
+}
+
+// snapshot is what a user sees of the bootstrap objects: everything but status and bookkeeping of the API server.
+func (c classic) snapshot() string {
+	c.t.Helper()
+	var b strings.Builder
+	for _, object := range []client.Object{c.controlPlane(), c.template(), c.config()} {
+		object.SetManagedFields(nil)
+		object.SetResourceVersion("")
+		object.SetGeneration(0)
+		text, err := json.MarshalIndent(object, "", "  ")
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// patched reports for each bootstrap object whether it carries the proxy: control plane, template, KubeadmConfig.
+func (c classic) patched() [3]bool {
+	var patched [3]bool
+	for i, spec := range c.specs() {
+		patched[i] = patch.IsPatched(spec)
+	}
+	return patched
+}
+
+// staysQuiet fails if the manager sends a request about the namespace during two resyncs.
+func staysQuiet(t *testing.T, ns string) {
+	t.Helper()
+	before := len(shared.requests.in(ns))
+	time.Sleep(2*resync + resync/2)
+	if requests := shared.requests.in(ns)[before:]; len(requests) > 0 {
+		t.Errorf("%d requests over two resyncs: %s", len(requests), strings.Join(requests, ", "))
+	}
+}
+
+// staysAsIs fails if the object changes within a second.
+func (c classic) staysAsIs(before string) {
+	c.t.Helper()
+	for range 10 {
+		time.Sleep(100 * time.Millisecond)
+		if after := c.snapshot(); after != before {
+			c.t.Fatalf("bootstrap objects changed from\n%s\nto\n%s", before, after)
+		}
+	}
+}
