@@ -122,7 +122,7 @@ func startServer(ctx context.Context, dir, binary string, keep bool) (*server, e
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: keep, Setpgid: !keep}
 	cmd.Stderr = os.Stderr
 	if keep { // its own file, because ours may be a pipe that closes
-		log, err := os.Create(filepath.Join(dir, "server.log")) //nolint:gosec // the user names the folder
+		log, err := os.Create(filepath.Join(dir, "server.log"))
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (s *server) stop() error {
 
 // stopKept stops the server of an earlier run.
 func stopKept(dir string) error {
-	text, err := os.ReadFile(pidFile(dir)) //nolint:gosec // the user names the folder
+	text, err := os.ReadFile(pidFile(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		step("nothing is running")
 		return nil

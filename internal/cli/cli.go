@@ -36,7 +36,7 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.sta
 // Main runs the program with args, without the program's name, and returns the exit status: 0 done, 1 bad input or
 // a failure, 2 a wrong command line. Commands document statuses of their own.
 func Main(ctx context.Context, args []string, streams Streams) int {
-	root := newRoot(streams)
+	root := newRoot(streams) //nolint:contextcheck // a command takes its context from cobra
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var (

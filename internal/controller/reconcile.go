@@ -175,8 +175,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	plan, version, err := planFor(*o, options, *resolution, secretName)
 	if err != nil {
 		r.keepReferences(*o)
-		var conflict *patch.ConflictError
-		if errors.As(err, &conflict) {
+		if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
 			r.found.add(contract.ReasonConflictingFile, "%s: %s", o, conflict)
 		} else {
 			r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)

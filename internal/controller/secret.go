@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -175,12 +176,7 @@ func referencedSecrets(spec patch.Spec) []string {
 }
 
 func refersTo(spec patch.Spec, secret string) bool {
-	for _, name := range referencedSecrets(spec) {
-		if name == secret {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(referencedSecrets(spec), secret)
 }
 
 // keepReferences keeps the generated Secrets that o refers to.

@@ -251,6 +251,7 @@ func lookup(n *yaml.Node, key string) *yaml.Node {
 			return value.Alias
 		}
 		return n.Content[at+1]
+	default:
 	}
 	return nil
 }

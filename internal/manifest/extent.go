@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -12,8 +13,7 @@ import (
 // bound returns the first line that cannot belong to what the last frame leads to: that of the next key or item in the
 // document, or the line behind its content.
 func (t *tree) bound(frames []frame) int {
-	for i := len(frames) - 1; i >= 0; i-- {
-		f := frames[i]
+	for _, f := range slices.Backward(frames) {
 		switch {
 		case f.node.Kind == yaml.MappingNode && f.at+2 < len(f.node.Content):
 			return f.node.Content[f.at+2].Line
@@ -95,13 +95,15 @@ func (t *tree) lastBlockLine(n *yaml.Node, column, bound int) int {
 		header = header[at-t.start(n.Line):]
 	}
 	if at := strings.IndexAny(header, "|>"); at >= 0 {
+	indicators:
 		for _, c := range strings.TrimLeft(header[at:], "|>") {
-			if c >= '1' && c <= '9' {
+			switch {
+			case c >= '1' && c <= '9':
 				margin = column + int(c-'0')
-			} else if c == '+' {
+			case c == '+':
 				keep = true
-			} else if c != '-' {
-				break
+			case c != '-':
+				break indicators
 			}
 		}
 	}

@@ -185,8 +185,11 @@ func TestApply(t *testing.T) {
 		{"a replaced item keeps its neighbors", "spec:\n  l:\n  # one\n  - a # c\n\n  # two\n  - b\n", []Edit{
 			{Op: Replace, Path: list, Index: 0, Value: "x\ny"},
 		}, "spec:\n  l:\n  # one\n  - |-\n    x\n    y\n\n  # two\n  - b\n"},
-		{"missing mappings are created", "kind: A\n", []Edit{{Op: Insert, Path: []string{"a", "b", "l"}, Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}}}},
-			"kind: A\na:\n  b:\n    l:\n    - k: 1\n      m: true\n      e: {}\n      o:\n      - s\n      - - 1\n        - t\n"},
+		{
+			"missing mappings are created", "kind: A\n",
+			[]Edit{{Op: Insert, Path: []string{"a", "b", "l"}, Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}}}},
+			"kind: A\na:\n  b:\n    l:\n    - k: 1\n      m: true\n      e: {}\n      o:\n      - s\n      - - 1\n        - t\n",
+		},
 		{"emptied mappings go", "kind: A\na:\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}}}, "kind: A\n"},
 		{"emptied mappings stay as far as they are to be kept", "kind: A\na:  # c\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}, Keep: 1}}, "kind: A\na: {}  # c\n"},
 		{"a kept empty mapping is the same afterward", "kind: A\nspec: {}\n", []Edit{
@@ -208,8 +211,11 @@ func TestApply(t *testing.T) {
 		{"a block scalar at the end without a line break is quoted", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\n  l:\n  - a\n  - \"x\\ny\\n\""},
 		{"deeper comments belong to the item before", "spec:\n  l:\n  - a\n    # of a\n  # of none\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n    # of a\n  - x\n  # of none\n"},
 		{"a flow list is edited on its line", "spec: {l: [ a, \"b]\" ], m: []} # c\n", []Edit{
-			{Op: Insert, Path: list, Index: 2, Value: "x"}, {Op: Remove, Path: list, Index: 0}, {Op: Replace, Path: list, Index: 0, Value: Map{{"k", "v"}}},
-			{Op: Insert, Path: []string{"spec", "m"}, Value: "z"}, {Op: SetScalar, Path: []string{"spec", "n"}, Value: "1"},
+			{Op: Insert, Path: list, Index: 2, Value: "x"},
+			{Op: Remove, Path: list, Index: 0},
+			{Op: Replace, Path: list, Index: 0, Value: Map{{"k", "v"}}},
+			{Op: Insert, Path: []string{"spec", "m"}, Value: "z"},
+			{Op: SetScalar, Path: []string{"spec", "n"}, Value: "1"},
 		}, "spec: {l: [ {\"k\": \"v\"}, \"x\" ], m: [\"z\"], \"n\": \"1\"} # c\n"},
 		{"emptied flow lists go", "spec: {l: [a], m: b, o: [c]}\n", []Edit{{Op: Remove, Path: list}, {Op: Remove, Path: []string{"spec", "o"}}}, "spec: {m: b}\n"},
 		{"an alias becomes a list", "a: &a\n- b\nspec:\n  l: *a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "a: &a\n- b\nspec:\n  l:\n  - x\n  - b\n"},
@@ -298,7 +304,8 @@ func TestScalarsAreReadBack(t *testing.T) {
 				item = Map{{"k", value}}
 			}
 			if err := o.Apply([]Edit{
-				{Op: Insert, Path: []string{"spec", "l"}, Value: value}, {Op: Insert, Path: []string{"spec", "l"}, Index: 2, Value: item},
+				{Op: Insert, Path: []string{"spec", "l"}, Value: value},
+				{Op: Insert, Path: []string{"spec", "l"}, Index: 2, Value: item},
 				{Op: SetScalar, Path: []string{"spec", "s"}, Value: value},
 			}); err != nil {
 				t.Errorf("%d: %q: %v", i, value, err)

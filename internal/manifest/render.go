@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,8 +22,7 @@ type renderer struct {
 func (t *tree) renderer(s site) renderer {
 	r := renderer{step: 2, dash: 2}
 	nodes := []*yaml.Node{s.value}
-	for i := len(s.frames) - 1; i >= 0; i-- {
-		f := s.frames[i]
+	for i, f := range slices.Backward(s.frames) {
 		if i == len(s.frames)-1 && f.node.Kind == yaml.MappingNode {
 			// The list itself comes before its neighbors.
 			nodes = append(nodes, &yaml.Node{Kind: yaml.MappingNode, Content: f.node.Content[f.at : f.at+2]})

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -290,7 +291,7 @@ func (t *tree) spliceItem(e Edit, frames []frame, r renderer) (string, bool) {
 	}
 	first := parents[len(parents)-1].node.Content[parents[len(parents)-1].at].Line + 1
 	if e.Index > 0 {
-		before := append(parents[:len(parents):len(parents)], frame{list, e.Index - 1})
+		before := slices.Concat(parents, []frame{{list, e.Index - 1}})
 		first = t.lastLine(list.Content[e.Index-1], column, t.bound(before)) + 1
 	}
 	for dash > first && isComment(t.line(dash-1)) && indent(t.line(dash-1)) <= column {

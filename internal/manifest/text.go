@@ -25,7 +25,7 @@ func newText(src string) text {
 
 // lineBreak returns the length of the first line of s without and with its line break.
 func lineBreak(s string) (content, full int) {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		switch {
 		case s[i] == '\n':
 			return i, i + 1

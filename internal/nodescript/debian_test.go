@@ -42,7 +42,7 @@ func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 		name, bundle string
 		want         []string
 	}{
-		{"two certificates", "# corporate\r\n" + strings.ReplaceAll(first, "\n", "\r\n") + strings.TrimSuffix(second, "\n"), []string{distribution, first, second}},
+		{"two certificates", "# corporate\n" + first + strings.TrimSuffix(second, "\n"), []string{distribution, first, second}},
 		{"the same once more", first + second, []string{distribution, first, second}},
 		{"only the second", second, []string{distribution, second}},
 		{"none, which keeps what there is", "# none\n", []string{distribution, second}},

@@ -9,20 +9,23 @@
 #                                hold a user or password
 # Exit status: 0 done or nothing to do, 1 failed (a line says why), 2 usage.
 #
+# There is no dollar sign before a brace in it: clusterctl and Flux take that
+# for a variable of theirs.
+#
 # For tests: CAPI_PROXY_PATCHER_ROOT is put before every path,
 # CAPI_PROXY_PATCHER_WAIT is the longest wait for systemd and containerd, in seconds.
 
-root=${CAPI_PROXY_PATCHER_ROOT:-}
+root=$CAPI_PROXY_PATCHER_ROOT
 bundle=$root/etc/capi-proxy-patcher/trusted-ca.pem
-wait=${CAPI_PROXY_PATCHER_WAIT:-60}
-case $wait in 0* | *[!0-9]*) wait=60 ;; esac
+wait=$CAPI_PROXY_PATCHER_WAIT
+case $wait in '' | 0* | *[!0-9]*) wait=60 ;; esac
 probe=5
 [ "$wait" -ge "$probe" ] || probe=$wait
-PATH=${PATH:-/usr/bin:/bin}:$root/usr/local/sbin:$root/usr/sbin:$root/usr/bin:$root/sbin:$root/bin
+[ -n "$PATH" ] || PATH=/usr/bin:/bin
+PATH=$PATH:$root/usr/local/sbin:$root/usr/sbin:$root/usr/bin:$root/sbin:$root/bin
 umask 022
 nl='
 '
-cr=$(printf '\r')
 
 say() { printf 'capi-proxy-patcher: %s\n' "$1"; }
 
@@ -35,8 +38,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 # clock sets now to the seconds since boot, which nothing sets back.
 clock() {
-	read -r now _ </proc/uptime
-	now=${now%%.*}
+	IFS=. read -r now _ </proc/uptime
 }
 
 # bounded SECONDS COMMAND... runs a command for at most SECONDS.
@@ -77,7 +79,6 @@ split() {
 	count=0
 	cert=
 	while IFS= read -r line || [ -n "$line" ]; do
-		line=${line%"$cr"}
 		case $line in
 		'-----BEGIN CERTIFICATE-----'*)
 			[ -z "$cert" ] || return 1
@@ -86,7 +87,7 @@ split() {
 		'-----END CERTIFICATE-----'*)
 			[ -n "$cert" ] || return 1
 			count=$((count + 1))
-			if [ -n "${1:-}" ]; then
+			if [ -n "$1" ]; then
 				{ printf '%s%s\n' "$cert" "$line" >"$1$count.$2"; } 2>/dev/null || die "cannot write $1$count.$2"
 			fi
 			cert=
@@ -134,7 +135,7 @@ detect() {
 	for file in /etc/os-release /usr/lib/os-release; do
 		[ -r "$root$file" ] || continue
 		# shellcheck disable=SC1090 # not known here
-		ids=$(. "$root$file" >/dev/null 2>&1 && printf '%s' "${ID:-} ${ID_LIKE:-}")
+		ids=$(ID='' ID_LIKE='' && . "$root$file" >/dev/null 2>&1 && printf '%s' "$ID $ID_LIKE")
 		for id in $ids; do
 			family "$id" && return
 		done
@@ -149,7 +150,8 @@ detect() {
 	elif has update-ca-certificates; then
 		family debian
 	else
-		die "do not know how to trust certificates on this system (${ids:-no os-release}): use a supported image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
+		[ -n "$ids" ] || ids='no os-release'
+		die "do not know how to trust certificates on this system ($ids): use a supported image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
 	fi
 }
 
@@ -162,19 +164,22 @@ install_ca() {
 		return
 	fi
 	detect
-	has "${update%% *}" || die "${update%% *} not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
+	# shellcheck disable=SC2086 # a command and its argument
+	set -- $update
+	has "$1" || die "$1 not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
 	prefix=$root$dir/capi-proxy-patcher-
 	mkdir -p "$root$dir" 2>/dev/null || die "cannot create $root$dir"
 	split "$prefix" "$ext"
 	# Those of an earlier, longer bundle.
 	for file in "$prefix"*."$ext"; do
-		number=${file#"$prefix"}
-		number=${number%".$ext"}
-		case $number in *[!0-9]*) continue ;; esac
+		case $file in "$prefix"*[!0-9]*."$ext") continue ;; esac
+		number=1
+		while [ "$number" -le "$total" ] && [ "$file" != "$prefix$number.$ext" ]; do
+			number=$((number + 1))
+		done
 		[ "$number" -le "$total" ] || rm -f "$file" 2>/dev/null || die "cannot remove $file"
 	done
-	# shellcheck disable=SC2086 # a command and its argument
-	quiet $update || die "$update does not work here: see the lines above"
+	quiet "$@" || die "$update does not work here: see the lines above"
 	say "trusting $total certificates in $root$dir"
 }
 
@@ -189,8 +194,7 @@ answers() {
 		if has crictl && bounded "$probe" crictl --runtime-endpoint "unix://$socket" info; then
 			return
 		fi
-		# crictl does not answer while the CRI plugin is switched off, which
-		# later commands of the user may change.
+		# It does not answer while the CRI plugin is switched off.
 		if has ctr; then
 			bounded "$probe" ctr --address "$socket" version
 		elif has crictl; then
@@ -206,7 +210,8 @@ restart_containerd() {
 	case $state in
 	active | activating | reloading) ;;
 	*)
-		say "containerd is not running (${state:-unknown}), nothing to restart"
+		[ -n "$state" ] || state=unknown
+		say "containerd is not running ($state), nothing to restart"
 		return
 		;;
 	esac
@@ -221,14 +226,13 @@ restart_containerd() {
 	say "containerd restarted and answers"
 }
 
-# list_credentials looks at names as kubeadm does, in any spelling. An @ is in
-# every URL with a user, and in no entry of NO_PROXY.
+# list_credentials knows names in any spelling, as kubeadm does.
 list_credentials() {
 	env | sed -n -e '/^[Nn][Oo]_[Pp][Rr][Oo][Xx][Yy]=/d' \
 		-e 's/^\(\([A-Za-z_][A-Za-z0-9_]*\)\{0,1\}_[Pp][Rr][Oo][Xx][Yy]\)=.*@.*/\1/p'
 }
 
-case ${1:-} in
+case $1 in
 install-ca) install_ca ;;
 daemon-reload) daemon_reload ;;
 restart-containerd) restart_containerd ;;

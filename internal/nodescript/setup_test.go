@@ -14,7 +14,7 @@ import (
 func TestSetup_FitsIntoABootstrapSpec(t *testing.T) {
 	t.Parallel()
 	script := nodescript.Setup()
-	if len(script) > 7_000 {
+	if len(script) > 7<<10 {
 		t.Errorf("%d bytes; Cluster API allows 10,240 and clouds limit the whole of user-data to 16 KiB", len(script))
 	}
 	if !strings.HasPrefix(script, "#!/bin/sh\n") {
@@ -26,6 +26,11 @@ func TestSetup_FitsIntoABootstrapSpec(t *testing.T) {
 	for _, template := range []string{"{{", "{%", "{#"} {
 		if strings.Contains(script, template) {
 			t.Errorf("contains %s, which cloud-init takes for a template", template)
+		}
+	}
+	for _, variable := range []string{"${", "$$"} {
+		if strings.Contains(script, variable) {
+			t.Errorf("contains %s, which clusterctl and Flux take for a variable", variable)
 		}
 	}
 	if i := strings.IndexFunc(script, func(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }); i >= 0 {
@@ -110,4 +115,21 @@ func TestDaemonReload(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestListCredentials_NamesWhatKubeadmWouldCopy(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(n *node) {
+		t := n.t
+		n.env = append(n.env, "HTTPS_PROXY=http://u:p@h", "all_Proxy=socks5://u@h", "_proxy=u@h", "plain_proxy=http://h", "NO_PROXY=u@h", "PROXY=u@h", "X_PROXY_Y=u@h")
+		want := outcome{Stdout: "HTTPS_PROXY\n_proxy\nall_Proxy\n"}
+		got := n.run("list-credentials")
+		lines := strings.SplitAfter(strings.TrimSuffix(got.Stdout, "\n"), "\n")
+		lines[len(lines)-1] += "\n"
+		slices.Sort(lines)
+		got.Stdout = strings.Join(lines, "")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }

@@ -52,13 +52,13 @@ func runCommands(t *testing.T, shell []string, s proxyconfig.Settings, user ...s
 	script = append(script, r.Post...)
 	script = append(script, "env -0 >"+root+"/after")
 	text := strings.ReplaceAll(strings.Join(script, "\n")+"\n", "/etc/capi-proxy-patcher/", root+"/etc/capi-proxy-patcher/")
-	command := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "-c", text)...) //nolint:gosec // a test of shells
+	command := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "-c", text)...)
 	command.Env = []string{"PATH=" + os.Getenv("PATH")}
 	if output, err := command.CombinedOutput(); err != nil || len(output) > 0 {
 		t.Fatalf("running\n%s: %v\n%s", text, err, output)
 	}
 	read := func(name string) []string {
-		content, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // written above
+		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -243,9 +244,7 @@ func TestEnsurePutsBackWhatIsOutOfPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := parse(t, ownUser)
-			for key, value := range want {
-				d[key] = value
-			}
+			maps.Copy(d, want)
 			var list []any
 			for _, command := range commands {
 				list = append(list, command)

@@ -88,8 +88,8 @@ func tooLong(what string) error {
 // builder makes a recipe of output version 1.
 type builder struct{ Options }
 
-func (b builder) targets(any ...contract.Target) bool {
-	return slices.ContainsFunc(any, func(t contract.Target) bool { return slices.Contains(b.Targets, t) })
+func (b builder) targets(some ...contract.Target) bool {
+	return slices.ContainsFunc(some, func(t contract.Target) bool { return slices.Contains(b.Targets, t) })
 }
 
 func (b builder) recipe() (Recipe, error) {
@@ -206,10 +206,8 @@ func dropIn(inline bool, vars []envfile.Var) (string, error) {
 }
 
 func exportCommands(vars []envfile.Var) ([]string, error) {
-	var (
-		commands []string
-		problems []error
-	)
+	commands := make([]string, 0, len(vars))
+	var problems []error
 	for _, v := range vars {
 		command, err := shellquote.Export(v.Name, v.Value)
 		if err != nil {

@@ -12,8 +12,9 @@ func listOf(value any) []any         { l, _ := value.([]any); return l }
 func stringOf(value any) string      { s, _ := value.(string); return s }
 
 func stringsOf(value any) []string {
-	var texts []string
-	for _, item := range listOf(value) {
+	list := listOf(value)
+	texts := make([]string, 0, len(list))
+	for _, item := range list {
 		texts = append(texts, stringOf(item))
 	}
 	return texts

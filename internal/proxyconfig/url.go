@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 
@@ -91,9 +92,10 @@ func parseURL(text string) (URL, *problem) {
 	}
 
 	const encode = "percent-encode it in the URL, or put the user and the password as they are into the keys username and password"
-	authority, tail := rest, ""
+	authority := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority, tail = rest[:end], rest[end:]
+		tail := rest[end:]
+		authority = rest[:end]
 		if strings.Contains(tail, "@") {
 			return bad("a raw / ? or # in the user or password", encode)
 		}
@@ -193,10 +195,13 @@ func canonicalHost(host string) (canonical, why string) {
 		return address.String(), ""
 	}
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, "."))
+	if err == nil && ascii != host && ascii+"." != host { // not every result of a conversion is a name itself
+		return canonicalHost(ascii)
+	}
 	if err != nil && strings.Contains(host, "_") { // legal in DNS and in use, though not in host names
 		ascii, err = strings.ToLower(strings.TrimSuffix(host, ".")), nil
 	}
-	if err != nil || len(ascii) > 253 {
+	if err != nil || len(ascii) > 253 || !utf8.ValidString(host) {
 		return "", "a host that is not a DNS name"
 	}
 	for label := range strings.SplitSeq(ascii, ".") {

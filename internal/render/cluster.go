@@ -185,8 +185,7 @@ type clusterRun struct {
 func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resolution {
 	resolution, err := source.Resolver{Secrets: c.secrets}.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
-		var missing *source.NotFoundError
-		if errors.As(err, &missing) {
+		if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
 			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)
 		} else {
 			c.reject(c.object, "%s", err)
@@ -263,8 +262,7 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 	}
 	plan, err := patch.Ensure(spec, recipe)
 	field := strings.Join(at.path, ".") + "."
-	var conflict *patch.ConflictError
-	if errors.As(err, &conflict) {
+	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
 		for _, finding := range conflict.Conflicts {
 			c.reject(m.object, "conflict: %s%s", field, finding)
 		}

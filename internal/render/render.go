@@ -295,7 +295,7 @@ func apply(o *manifest.Object, at location, edits []patch.Edit, version string) 
 }
 
 func mapping(fields []patch.Field) manifest.Map {
-	var m manifest.Map
+	m := make(manifest.Map, 0, len(fields))
 	for _, field := range fields {
 		value := field.Value
 		if nested, ok := value.([]patch.Field); ok {

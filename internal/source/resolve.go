@@ -188,8 +188,9 @@ func within(object string, warnings []noproxy.Warning) []noproxy.Warning {
 
 // invalid joins the findings of err into one *InvalidError, each with its object in front.
 func invalid(object string, err error) error {
-	var messages []string
-	for _, finding := range noproxy.Errors(err) {
+	found := noproxy.Errors(err)
+	messages := make([]string, 0, len(found))
+	for _, finding := range found {
 		placed := *finding
 		placed.Where = object + placed.Where
 		messages = append(messages, placed.Error())

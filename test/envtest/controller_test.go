@@ -114,6 +114,7 @@ func TestTheInstallationWideSecretServesWhoHasNone(t *testing.T) {
 }
 
 func TestAMissingSecretThatAppearsLater(t *testing.T) {
+	t.Parallel()
 	for name, labels := range map[string]map[string]string{
 		"with the label":                      {contract.LabelProxySecret: ""},
 		"without it, noticed at a later sync": nil,
@@ -143,6 +144,7 @@ func TestAMissingSecretThatAppearsLater(t *testing.T) {
 }
 
 func TestBrokenSettingsAreReportedAndNothingIsWritten(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		data        map[string]string
 		annotations map[string]string
@@ -210,6 +212,7 @@ func TestAFileOfTheUserIsAConflictThatStaysAlone(t *testing.T) {
 }
 
 func TestALateEndpointHoldsValuesBack(t *testing.T) {
+	t.Parallel()
 	late := func(o client.Object) {
 		if cluster, ok := o.(*clusterv1.Cluster); ok {
 			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
@@ -372,6 +375,7 @@ func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
 }
 
 func TestWhatCannotBePatchedIsNamed(t *testing.T) {
+	t.Parallel()
 	t.Run("a bootstrap object of another provider", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

@@ -362,7 +362,7 @@ func script(t *testing.T, path, body string) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil { //nolint:gosec // the path is in a folder of the test
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -95,7 +95,7 @@ func TestPatchTakesIt(t *testing.T) {
 			if err := os.WriteFile(name, []byte(pair[0]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(patch, "--quiet", "--posix", name)
+			cmd := exec.CommandContext(t.Context(), patch, "--quiet", "--posix", name)
 			cmd.Stdin = strings.NewReader(string(Unified("a", "b", []byte(pair[0]), []byte(pair[1]))))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)

@@ -1,0 +1,366 @@
+package proxyconfig_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+func data(pairs ...string) map[string][]byte {
+	m := map[string][]byte{}
+	for pair := range slices.Chunk(pairs, 2) {
+		m[pair[0]] = []byte(pair[1])
+	}
+	return m
+}
+
+func parse(t *testing.T, pairs ...string) proxyconfig.Settings {
+	t.Helper()
+	s, err := proxyconfig.Parse(data(pairs...))
+	if err != nil {
+		t.Fatalf("Parse: %v", err)
+	}
+	return s
+}
+
+func TestParseAcceptsWhatClientsAgreeOn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		in   string
+		want string
+	}{
+		"host and port":                  {"http://proxy.example.com:3128", "http://proxy.example.com:3128"},
+		"no port":                        {"http://asdf", "http://asdf"},
+		"an https proxy":                 {"https://asdf2:443", "https://asdf2:443"},
+		"upper case":                     {"HTTP://Proxy.Example.COM:3128", "http://proxy.example.com:3128"},
+		"a lone slash is the empty path": {"http://myproxy.server.com:8080/", "http://myproxy.server.com:8080"},
+		"blanks and a line end around":   {"  http://proxy:1\r\n", "http://proxy:1"},
+		"an IPv4 address":                {"http://192.168.52.220:3128", "http://192.168.52.220:3128"},
+		"an IPv6 address":                {"http://[2001:DB8:0:0::1]:3128", "http://[2001:db8::1]:3128"},
+		"an internationalized name":      {"http://Bücher.example:80", "http://xn--bcher-kva.example:80"},
+		"an underscore":                  {"http://proxy_1.example.com:80", "http://proxy_1.example.com:80"},
+		"an absolute name":               {"http://proxy.example.com.:80", "http://proxy.example.com:80"},
+		"a user":                         {"http://user@proxy:1", "http://user@proxy:1"},
+		"a percent-encoded password":     {"http://user:p%40ss%2F%23@proxy:1", "http://user:p%40ss%2F%23@proxy:1"},
+		"sub-delimiters in the password": {"http://user:!$&'()*+,;=:x@proxy:1", "http://user:!$&'()*+,;=:x@proxy:1"},
+		"a leading zero in the port":     {"http://proxy:0080", "http://proxy:80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := parse(t, "httpProxy", test.in)
+			if got := s.HTTPProxy.Reveal(); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+			if s.HTTPSProxy != s.HTTPProxy {
+				t.Error("httpProxy does not serve https")
+			}
+			if _, err := url.Parse(test.want); err != nil {
+				t.Errorf("Go cannot parse it: %v", err)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	const encode = "; percent-encode it in the URL, or put the user and the password as they are into the keys username and password"
+	for name, test := range map[string]struct {
+		data map[string][]byte
+		want []string
+	}{
+		"nothing":                      {data(), []string{"parsing keys httpProxy and httpsProxy: no proxy URL (no-proxy-url); set httpProxy, for example to http://proxy.example.com:3128"}},
+		"only blanks":                  {data("httpProxy", " \n"), []string{"no proxy URL"}},
+		"no scheme":                    {data("httpProxy", "proxy:3128"), []string{"parsing key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front"}},
+		"no scheme but userinfo":       {data("httpProxy", "u:s3cr@proxy:3128"), []string{"the scheme is missing"}},
+		"a scheme of another protocol": {data("httpProxy", "socks5://proxy:1"), []string{"the scheme is unknown"}},
+		"a scheme inside":              {data("httpProxy", "proxy/http://s3cr"), []string{"the scheme is missing"}},
+		"a path":                       {data("httpProxy", "http://proxy:1/s3cr"), []string{"a path, query or fragment (bad-proxy-url); end the URL after the host and port"}},
+		"a query":                      {data("httpProxy", "http://proxy:1?s3cr"), []string{"a path, query or fragment"}},
+		"a fragment":                   {data("httpProxy", "http://proxy:1#s3cr"), []string{"a path, query or fragment"}},
+		"two slashes":                  {data("httpProxy", "http://proxy:1//"), []string{"a path, query or fragment"}},
+		"a raw slash in the password":  {data("httpProxy", "http://u:s3cr/x@proxy:1"), []string{"a raw / ? or # in the user or password (bad-proxy-url)" + encode}},
+		"a raw hash in the password":   {data("httpProxy", "http://u:s3cr#x@proxy:1"), []string{"a raw / ? or # in the user or password"}},
+		"a raw question mark":          {data("httpProxy", "http://u:s3cr?x@proxy:1"), []string{"a raw / ? or # in the user or password"}},
+		"a raw percent sign":           {data("httpProxy", "http://u:s3cr%zz@proxy:1"), []string{"a raw % in the user or password"}},
+		"a percent sign at the end":    {data("httpProxy", "http://u:s3cr%4@proxy:1"), []string{"a raw % in the user or password"}},
+		"a raw blank":                  {data("httpProxy", "http://u:s3 cr@proxy:1"), []string{"a raw blank in the user or password"}},
+		"a raw at sign":                {data("httpProxy", "http://u:s3@cr@proxy:1"), []string{"a raw @ in the user or password"}},
+		"a quote in the password":      {data("httpProxy", `http://u:s3"cr@proxy:1`), []string{"a raw character in the user or password that a URL cannot hold"}},
+		"a brace in the password":      {data("httpProxy", "http://u:{{s3cr@proxy:1"), []string{"a raw character"}},
+		"a letter beyond ASCII":        {data("httpProxy", "http://u:s3cré@proxy:1"), []string{"a raw character"}},
+		"a tab inside":                 {data("httpProxy", "http://u:s3\tcr@proxy:1"), []string{"a control character"}},
+		"a line end inside":            {data("httpProxy", "http://u:s3\ncr@proxy:1"), []string{"a control character"}},
+		"an empty userinfo":            {data("httpProxy", "http://@proxy:1"), []string{"an empty user and password before the @"}},
+		"no host":                      {data("httpProxy", "http://:3128"), []string{"the host is missing"}},
+		"no host after the user":       {data("httpProxy", "http://u:s3cr@"), []string{"the host is missing"}},
+		"a blank in the host":          {data("httpProxy", "http://pro xy:1"), []string{"a host that is not a DNS name"}},
+		"a host that is no address":    {data("httpProxy", "http://10.0.0.300:1"), []string{"an IPv4 address that cannot be parsed"}},
+		"a short address":              {data("httpProxy", "http://10.1:1"), []string{"an IPv4 address that cannot be parsed"}},
+		"IPv6 without brackets":        {data("httpProxy", "http://fd00::1:3128"), []string{"an IPv6 address without brackets"}},
+		"IPv6 with a zone":             {data("httpProxy", "http://[fe80::1%25eth0]:3128"), []string{"an IPv6 address that cannot be parsed"}},
+		"half a bracket":               {data("httpProxy", "http://[fd00::1:3128"), []string{"an IPv6 address without its closing bracket"}},
+		"text after the bracket":       {data("httpProxy", "http://[fd00::1]x:3128"), []string{"text between the IPv6 address and the port"}},
+		"port zero":                    {data("httpProxy", "http://proxy:0"), []string{"a port that is not a number from 1 to 65535"}},
+		"a port too large":             {data("httpProxy", "http://proxy:65536"), []string{"a port that is not a number"}},
+		"a port of letters":            {data("httpProxy", "http://proxy:http"), []string{"a port that is not a number"}},
+		"an empty port":                {data("httpProxy", "http://proxy:"), []string{"a port that is not a number"}},
+		"a label too long":             {data("httpProxy", "http://"+strings.Repeat("a", 64)+".example:1"), []string{"a host that is not a DNS name"}},
+		"userinfo and username":        {data("httpProxy", "http://u:s3cr@proxy:1", "username", "u"), []string{"parsing key httpProxy: the URL has userinfo and the key username is given too (bad-credentials)"}},
+		"a password alone":             {data("httpProxy", "http://proxy:1", "password", "s3cr"), []string{"parsing key password: a password without a username (bad-credentials); add the key username"}},
+		"a colon in the user":          {data("httpProxy", "http://proxy:1", "username", "u:s3cr"), []string{"parsing key username: a user name cannot contain a colon"}},
+		"a line end in the password":   {data("httpProxy", "http://proxy:1", "username", "u", "password", "s3\ncr"), []string{"parsing key password: a control character"}},
+		"an unknown key, nearly known": {data("httpProxy", "http://proxy:1", "trustedCa", "s3cr"), []string{`parsing key "trustedCa": unknown key (unknown-key); did you mean trustedCA?`}},
+		"the name of the variable":     {data("HTTP_PROXY", "http://proxy:1"), []string{`key "HTTP_PROXY": unknown key (unknown-key); did you mean httpProxy?`, "no proxy URL"}},
+		"an unknown key, far from any": {data("httpProxy", "http://proxy:1", "color", "s3cr"), []string{`key "color": unknown key (unknown-key); the keys are httpProxy, httpsProxy, noProxy, trustedCA, username, password`}},
+		"several findings, in one order": {
+			data("zzzzzzzz", "", "aaaaaaaa", "", "httpProxy", "x", "httpsProxy", "y", "password", "s3cr"),
+			[]string{`key "aaaaaaaa"`, `key "zzzzzzzz"`, "key httpProxy", "key httpsProxy", "key password"},
+		},
+		"an empty trustedCA":   {data("httpProxy", "http://proxy:1", "trustedCA", " \n"), []string{"parsing key trustedCA: no certificate (bad-ca); put PEM certificates here or remove the key"}},
+		"trustedCA not PEM":    {data("httpProxy", "http://proxy:1", "trustedCA", "\x30\x82s3cr"), []string{"parsing key trustedCA: not PEM"}},
+		"trustedCA encoded":    {data("httpProxy", "http://proxy:1", "trustedCA", base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\n"))), []string{"base64 of PEM instead of PEM (bad-ca); move the value from stringData to data, or decode it"}},
+		"a private key":        {data("httpProxy", "http://proxy:1", "trustedCA", block("EC PRIVATE KEY", "s3cr")), []string{"block 1 is a private key"}},
+		"a public key":         {data("httpProxy", "http://proxy:1", "trustedCA", block("PUBLIC KEY", "s3cr")), []string{"block 1 is not a certificate"}},
+		"a broken certificate": {data("httpProxy", "http://proxy:1", "trustedCA", block("CERTIFICATE", "s3cr")), []string{"block 1 does not hold a certificate that can be parsed"}},
+		"a cut certificate":    {data("httpProxy", "http://proxy:1", "trustedCA", "-----BEGIN CERTIFICATE-----\nMIIB\n"), []string{"block 1 is cut or damaged PEM"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var first string
+			for i := range 2 {
+				s, err := proxyconfig.Parse(test.data)
+				if err == nil {
+					t.Fatal("no error")
+				}
+				if s.HTTPProxy.IsSet() || s.HTTPSProxy.IsSet() {
+					t.Error("settings beside an error")
+				}
+				rest := err.Error()
+				for _, part := range test.want {
+					_, after, found := strings.Cut(rest, part)
+					if !found {
+						t.Errorf("error %q lacks %q, or has it out of order", err, part)
+					}
+					rest = after
+				}
+				if strings.Contains(err.Error(), "s3") {
+					t.Errorf("error %q holds a value", err)
+				}
+				if i == 1 && first != err.Error() {
+					t.Errorf("error changed from %q to %q", first, err)
+				}
+				first = err.Error()
+			}
+		})
+	}
+}
+
+func TestUserAndPasswordAreEncodedIntoTheURLs(t *testing.T) {
+	t.Parallel()
+	const user, password = `DOM\us er`, "p%4@:/\"'$`\\ {{x}}{%#?&é\U0001F511"
+	s := parse(t, "httpProxy", "http://proxy:1", "httpsProxy", "https://secure:2", "username", user+"\n", "password", password+"\r\n")
+	for _, u := range []proxyconfig.URL{s.HTTPProxy, s.HTTPSProxy} {
+		parsed, err := url.Parse(u.Reveal())
+		if err != nil {
+			t.Fatalf("Go cannot parse it: %v", err)
+		}
+		if got, _ := parsed.User.Password(); got != password || parsed.User.Username() != user {
+			t.Errorf("Go decodes user %q and password %q", parsed.User.Username(), got)
+		}
+	}
+	if s := parse(t, "httpProxy", "http://proxy:1", "username", "only"); s.HTTPProxy.Reveal() != "http://only@proxy:1" {
+		t.Errorf("a user without a password gives %s", s.HTTPProxy.Reveal())
+	}
+}
+
+func TestVarsAreBothSpellingsOfWhatIsSet(t *testing.T) {
+	t.Parallel()
+	both := func(name, value string) []envfile.Var {
+		return []envfile.Var{{Name: strings.ToUpper(name), Value: value}, {Name: strings.ToLower(name), Value: value}}
+	}
+	for name, test := range map[string]struct {
+		settings proxyconfig.Settings
+		noProxy  string
+		want     [][]envfile.Var
+	}{
+		"one proxy for both": {parse(t, "httpProxy", "http://a:1"), "x", [][]envfile.Var{both("http_proxy", "http://a:1"), both("https_proxy", "http://a:1"), both("no_proxy", "x")}},
+		"two proxies":        {parse(t, "httpProxy", "http://a:1", "httpsProxy", "http://b:2"), "x", [][]envfile.Var{both("http_proxy", "http://a:1"), both("https_proxy", "http://b:2"), both("no_proxy", "x")}},
+		"https only":         {parse(t, "httpsProxy", "http://b:2"), "", [][]envfile.Var{both("https_proxy", "http://b:2")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want []envfile.Var
+			for _, pair := range test.want {
+				want = append(want, pair...)
+			}
+			if diff := cmp.Diff(want, test.settings.Vars(test.noProxy)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSettingsPrintNoPassword(t *testing.T) {
+	t.Parallel()
+	s := parse(t, "httpProxy", "http://user:s3cr@proxy:1", "noProxy", "internal.example.com")
+	encoded, err := json.Marshal(map[string]any{"settings": s, "url": s.HTTPProxy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{string(encoded), fmt.Sprint(s.MarshalLog()), s.HTTPProxy.String(), fmt.Sprint(s.Redacted()), s.Redacted().HTTPProxy.Reveal()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		texts = append(texts, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, s.HTTPProxy), fmt.Sprintf(verb, []any{s}), fmt.Sprintf(verb, struct{ S proxyconfig.Settings }{s}))
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "s3cr") || strings.Contains(text, fmt.Sprintf("%x", "s3cr")) {
+			t.Errorf("%q holds the password", text)
+		}
+	}
+	if got := s.HTTPProxy.String(); got != "http://user:xxxxx@proxy:1" {
+		t.Errorf("String is %q", got)
+	}
+}
+
+func TestParseWarns(t *testing.T) {
+	t.Parallel()
+	s := parse(t, "httpProxy", "http://127.0.0.1:3128", "httpsProxy", "http://proxy.example.com")
+	var got []string
+	for _, warning := range s.Warnings {
+		got = append(got, warning.Where+" "+string(warning.Code))
+	}
+	if diff := cmp.Diff([]string{"key httpProxy loopback-proxy", "key httpsProxy proxy-port"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, loopback := range []string{"http://localhost:1", "http://[::1]:1", "http://127.9.9.9:1", "http://[::ffff:127.0.0.1]:1", "http://x.localhost:1"} {
+		if s := parse(t, "httpProxy", loopback); len(s.Warnings) != 1 || s.Warnings[0].Code != noproxy.CodeLoopbackProxy {
+			t.Errorf("%s gives warnings %v", loopback, s.Warnings)
+		}
+	}
+}
+
+func block(kind, content string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)}))
+}
+
+// certificate makes a certificate; edit changes its template.
+func certificate(t *testing.T, edit func(*x509.Certificate)) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	edit(template)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return block("CERTIFICATE", string(der))
+}
+
+func TestTrustedCertificatesAreOneBlockEach(t *testing.T) {
+	t.Parallel()
+	one, two := certificate(t, func(*x509.Certificate) {}), certificate(t, func(*x509.Certificate) {})
+	bundle := "a comment {{ for Jinja }}\r\n" + strings.ReplaceAll(one, "\n", "\r\n") + "\n# another\n" + two + one + strings.TrimSuffix(two, "\n")
+	s := parse(t, "httpProxy", "http://proxy:1", "trustedCA", bundle)
+	var got bytes.Buffer
+	for _, c := range s.TrustedCA {
+		got.Write(c.PEM())
+	}
+	if diff := cmp.Diff(one+two, got.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTrustedCAWarnings(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		edit func(*x509.Certificate)
+		want []string
+	}{
+		"a good one":        {func(*x509.Certificate) {}, nil},
+		"expired":           {func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Hour) }, []string{"ca-expired: the certificate expired on 2026-11-20"}},
+		"about to expire":   {func(c *x509.Certificate) { c.NotAfter = now.Add(29 * 24 * time.Hour) }, []string{"ca-expiring: the certificate expires on 2026-12-20"}},
+		"31 days are fine":  {func(c *x509.Certificate) { c.NotAfter = now.Add(31 * 24 * time.Hour) }, nil},
+		"a leaf with a SAN": {func(c *x509.Certificate) { c.IsCA = false; c.DNSNames = []string{"a.example"} }, []string{"ca-not-ca: the certificate is not a certificate authority, so it is trusted only for itself"}},
+		"a leaf without": {func(c *x509.Certificate) { c.IsCA = false }, []string{
+			"ca-not-ca: the certificate is not a certificate authority, so it is trusted only for itself",
+			"ca-no-san: the certificate has no subject alternative name, which Go programs refuse",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := parse(t, "httpProxy", "http://proxy:1", "trustedCA", certificate(t, func(*x509.Certificate) {})+certificate(t, test.edit))
+			var got []string
+			for _, warning := range s.TrustedCAWarnings(now) {
+				if warning.Where != "key trustedCA certificate 2" {
+					t.Errorf("warning of %s", warning.Where)
+				}
+				got = append(got, string(warning.Code)+": "+warning.Message)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzParse holds that what is accepted is read by Go as it is meant, and that an error is one of the known kind and
+// does not hold the password.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"http://u:p%40@proxy:1", "https://[::1]:2/", "proxy", "http://a@b@c", "http://xn--a:1", "http://\u00ad:1", "http://1.2.3.4.:1"} {
+		f.Add(seed, "user", "password")
+	}
+	f.Add("http://proxy:1", "ü:", "\x00")
+	f.Fuzz(func(t *testing.T, text, user, password string) {
+		s, err := proxyconfig.Parse(data("httpProxy", text, "username", user, "password", password))
+		if err != nil {
+			if _, ok := errors.AsType[*noproxy.Error](err); !ok {
+				t.Errorf("error %v of another kind", err)
+			}
+			return
+		}
+		parsed, err := url.Parse(s.HTTPProxy.Reveal())
+		if err != nil {
+			t.Fatalf("accepted %q, which Go cannot parse: %v", text, err)
+		}
+		if parsed.Path != "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.Hostname() == "" {
+			t.Errorf("accepted %q, which Go reads as %q", text, parsed.Redacted())
+		}
+		if _, err := envfile.Render(s.Vars("localhost")); err != nil {
+			t.Errorf("accepted %q, which no env file holds: %v", text, err)
+		}
+		again, err := proxyconfig.Parse(data("httpProxy", s.HTTPProxy.Reveal()))
+		if err != nil || again.HTTPProxy != s.HTTPProxy {
+			t.Errorf("accepted %q, but not its own result %q: %v", text, s.HTTPProxy.Reveal(), err)
+		}
+		want := strings.TrimRight(password, "\r\n")
+		if got, _ := parsed.User.Password(); user != "" && strings.TrimRight(user, "\r\n") != "" && got != want {
+			t.Errorf("Go decodes the password as %q, want %q", got, want)
+		}
+	})
+}

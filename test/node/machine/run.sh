@@ -1,0 +1,101 @@
+# Boots a folder with systemd-nspawn so that the machine can neither see nor touch what runs outside of it.
+#
+#   unshare --mount --propagation private sh run.sh FOLDER
+#
+# FOLDER holds:
+#   lower           the root file system, or a link to it; it is not written to
+#   upper, work     what the machine changes; kept for its next boot
+#   seed            copied over the root before the first boot, modes included
+#   remove          paths to remove before the first boot, one per line
+#   containerd      becomes /var/lib/containerd: its snapshotter cannot work on top of an overlay
+#   ignition        if there, a program that applies FOLDER/config.ign before the first boot
+#   name            the name of the machine's cgroups
+#   log             what is printed here and on the console
+#
+# Standard input is a lifeline: when it is closed, the machine is killed.
+#
+# A system manager moves and kills all processes of the cgroup that it finds itself in, and a first process takes
+# everything with it when it ends. So this makes a child cgroup in every hierarchy, enters all of them, and there starts a
+# second stage in cgroup, PID, network and mount namespaces of its own, where the child cgroup is all there is.
+# Everything that is mounted and started goes with these namespaces.
+set -eu
+folder=$1
+root=/run/root
+
+prepare() {
+	(cd "$folder/seed" && tar -cf - .) | tar -xpf - -C "$root"
+	while IFS= read -r path; do
+		rm -rf "${root:?}$path"
+	done <"$folder/remove"
+	if [ -x "$folder/ignition" ]; then
+		IGNITION_CONFIG_FILE=$folder/config.ign "$folder/ignition" -oem file -stage files -root "$root" \
+			-log-to-stdout -config-cache "$folder/config.cache"
+	fi
+}
+
+if [ "${2:-}" = inner ]; then
+	ip link set lo up
+	# The machine gets the unified hierarchy, whatever the host has beside it.
+	mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	mkdir "$root"
+	mount -t overlay -o "lowerdir=$(readlink -f "$folder/lower"),upperdir=$folder/upper,workdir=$folder/work" overlay "$root"
+	if [ ! -e "$folder/prepared" ]; then
+		prepare
+		: >"$folder/prepared"
+	fi
+	# Without a name service of the host and without writing to its kernel: /proc/sys and /sys stay read-only.
+	env -i PATH="$PATH" LANG=C SYSTEMD_SECCOMP=0 \
+		systemd-nspawn --quiet --directory="$root" --machine=node --register=no --keep-unit --boot --kill-signal=SIGRTMIN+3 \
+		--link-journal=no --resolv-conf=off --timezone=off --console=pipe \
+		--bind="$folder/containerd:/var/lib/containerd" </dev/null
+	exit
+fi
+
+exec >>"$folder/log" 2>&1
+mount -t tmpfs -o mode=0755 tmpfs /run
+name=$(cat "$folder/name")
+cgroups=
+remove_cgroups() {
+	for cgroup in $cgroups; do
+		tries=0
+		# Empty as soon as the last process of the namespace has been reaped.
+		until find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || [ ! -d "$cgroup" ] || [ $tries -ge 50 ]; do
+			tries=$((tries + 1))
+			sleep 0.1
+		done
+	done
+}
+trap remove_cgroups EXIT
+while IFS=: read -r id controllers path; do
+	hierarchy=/run/cgroup.$id
+	mkdir "$hierarchy"
+	case $controllers in
+	'') mount -t cgroup2 cgroup2 "$hierarchy" ;;
+	name=*) mount -t cgroup -o "none,$controllers" cgroup "$hierarchy" ;;
+	*) mount -t cgroup -o "$controllers" cgroup "$hierarchy" ;;
+	esac
+	cgroup=${hierarchy}${path%/}/$name
+	mkdir "$cgroup"
+	cgroups="$cgroups $cgroup"
+	case ,$controllers, in
+	*,cpuset,*) # It starts without any.
+		cat "$cgroup/../cpuset.cpus" >"$cgroup/cpuset.cpus"
+		cat "$cgroup/../cpuset.mems" >"$cgroup/cpuset.mems"
+		;;
+	esac
+done </proc/self/cgroup
+
+# shellcheck disable=SC2086 # a list
+sh -c 'script=$1 folder=$2
+	shift 2
+	for cgroup; do echo $$ >"$cgroup/cgroup.procs"; done
+	exec unshare --cgroup --pid --net --fork --kill-child --mount --mount-proc --propagation private sh "$script" "$folder" inner' \
+	sh "$0" "$folder" $cgroups 3<&- </dev/null &
+child=$!
+exec 3<&0
+(cat <&3 >/dev/null && kill -KILL "$child") 2>/dev/null &
+lifeline=$!
+status=0
+wait "$child" || status=$?
+kill "$lifeline" 2>/dev/null || true
+exit $status
