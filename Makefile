@@ -37,8 +37,12 @@ help: ## Print this list.
 all: generate test build ## Generate, lint, test and build.
 
 .PHONY: build
-build: ## Build bin/capi-proxy-patcher.
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+build: ## Build bin/capi-proxy-patcher, a static binary.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+
+.PHONY: image
+image: build ## Build the container image IMAGE (capi-proxy-patcher:dev) with docker.
+	docker build -t $(or $(IMAGE),capi-proxy-patcher:dev) .
 
 .PHONY: generate
 generate: ## Write config/rbac/role.yaml from the markers in internal/controller.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
 )
@@ -195,6 +196,32 @@ func TestSeveralInputsAreOneStream(t *testing.T) {
 	}
 	if !bytes.Contains(got.Diff, []byte("+++ nodes.yaml (rendered)")) || bytes.Contains(got.Diff, []byte("+++ cluster.yaml")) {
 		t.Errorf("the diff is not by file:\n%s", got.Diff)
+	}
+}
+
+func TestATemplateMayBeFilledInBeforeOrAfter(t *testing.T) {
+	t.Parallel()
+	fill := func(text []byte) []byte {
+		filled, err := yamlprocessor.NewSimpleProcessor().Process(text, func(name string) (string, error) {
+			return map[string]string{"CLUSTER_NAME": "prod", "KUBERNETES_VERSION": "v1.36.3"}[name], nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filled
+	}
+	options := input(t, "testdata/v1beta1")
+	template, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Inputs[0].Data = fill(options.Inputs[0].Data)
+	filled, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(filled.Output), string(fill(template.Output))); diff != "" {
+		t.Errorf("clusterctl changed what was added (-filled in before +after):\n%s", diff)
 	}
 }
 

@@ -1,0 +1,231 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// secrets are those of a test, by namespace/name; reads records which were asked for.
+type secrets struct {
+	data  map[string]map[string]string
+	fail  string
+	reads []string
+}
+
+func (s *secrets) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+	s.reads = append(s.reads, name.String())
+	if name.String() == s.fail {
+		return nil, errors.New("connection refused")
+	}
+	data, found := s.data[name.String()]
+	if !found {
+		return nil, nil //nolint:nilnil // the interface says so
+	}
+	secret := &source.Secret{Name: name, Data: map[string][]byte{}, Watched: true}
+	for key, value := range data {
+		secret.Data[key] = []byte(value)
+	}
+	return secret, nil
+}
+
+func proxy(name string) map[string]string {
+	return map[string]string{"httpProxy": "http://" + name + ".example.com:3128"}
+}
+
+func TestResolveFindsTheSecretThatIsNearest(t *testing.T) {
+	t.Parallel()
+	all := map[string]map[string]string{
+		"team/one-http-proxy": proxy("own"), "team/http-proxy": proxy("namespace"), "team/chosen": proxy("chosen"), "team/pool": proxy("pool"),
+		"system/default": proxy("installation"), "other/http-proxy": proxy("foreign"),
+	}
+	only := func(names ...string) map[string]map[string]string {
+		some := map[string]map[string]string{}
+		for _, name := range names {
+			some[name] = all[name]
+		}
+		return some
+	}
+	system := types.NamespacedName{Namespace: "system", Name: "default"}
+	for name, test := range map[string]struct {
+		data                 map[string]map[string]string
+		annotation, override string
+		fallback             types.NamespacedName
+		want                 string
+		reads                []string
+	}{
+		"the pool's":          {all, "chosen", "pool", system, "pool", []string{"team/pool", "system/default"}},
+		"the one it names":    {all, "chosen", "", types.NamespacedName{}, "chosen", []string{"team/chosen"}},
+		"its own":             {all, "", "", types.NamespacedName{}, "own", []string{"team/one-http-proxy"}},
+		"the namespace's":     {only("team/http-proxy", "other/http-proxy"), "", "", types.NamespacedName{}, "namespace", []string{"team/one-http-proxy", "team/http-proxy"}},
+		"the installation's":  {only("system/default", "other/http-proxy"), "", "", system, "installation", []string{"team/one-http-proxy", "team/http-proxy", "system/default"}},
+		"its own before that": {only("team/one-http-proxy", "system/default"), "", "", system, "own", []string{"team/one-http-proxy", "system/default"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := &secrets{data: test.data}
+			cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", Annotations: map[string]string{contract.AnnotationSecret: test.annotation}}
+			got, err := source.Resolver{Secrets: reader, Default: test.fallback}.Resolve(t.Context(), cluster, source.Options{}, test.override)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "http://" + test.want + ".example.com:3128"; got.Settings.HTTPProxy.Reveal() != want {
+				t.Errorf("got %s, want %s", got.Settings.HTTPProxy, want)
+			}
+			if diff := cmp.Diff(test.reads, reader.reads); diff != "" {
+				t.Errorf("Secrets read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResolveMergesTheInstallationsEntriesInFrontOfTheClusters(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{
+		"team/http-proxy": {"httpProxy": "http://p:1", "noProxy": "cluster.example.com shared.example.com"},
+		"system/default":  {"httpProxy": "http://q:1", "noProxy": "installation.example.com,shared.example.com"},
+	}}
+	resolver := source.Resolver{Secrets: reader, Default: types.NamespacedName{Namespace: "system", Name: "default"}}
+	cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	got, err := resolver.Resolve(t.Context(), cluster, source.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = ",cp.example.com,installation.example.com,.installation.example.com,shared.example.com,.shared.example.com,cluster.example.com,.cluster.example.com"
+	if !strings.HasSuffix(got.NoProxy.Value, want) {
+		t.Errorf("NO_PROXY %s does not end with %s", got.NoProxy.Value, want)
+	}
+	origins := got.NoProxy.Origins(1 << 16)
+	for _, origin := range []string{"Secret system/default key noProxy entry 1", "Secret team/http-proxy key noProxy entry 1"} {
+		if !strings.Contains(origins, origin) {
+			t.Errorf("origins lack %q:\n%s", origin, origins)
+		}
+	}
+}
+
+func TestResolveTellsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	cluster := source.Cluster{Namespace: "team", Name: "one"}
+	named := cluster
+	named.Annotations = map[string]string{contract.AnnotationSecret: "chosen"}
+	for name, test := range map[string]struct {
+		resolver source.Resolver
+		cluster  source.Cluster
+		want     string
+	}{
+		"no candidate": {
+			source.Resolver{Secrets: &secrets{}}, cluster,
+			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret",
+		},
+		"the named one, whatever else there is": {
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}}, named,
+			"Secret team/chosen does not exist; create it or change annotation capi-proxy-patcher.io/secret",
+		},
+		"the installation's": {
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}}, cluster,
+			"the installation-wide Secret system/default does not exist; create it or start the manager without --default-proxy-secret",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := test.resolver.Resolve(t.Context(), test.cluster, source.Options{}, "")
+			if _, ok := errors.AsType[*source.NotFoundError](err); !ok || err.Error() != test.want {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+	_, err := source.Resolver{Secrets: &secrets{fail: "team/http-proxy"}}.Resolve(t.Context(), cluster, source.Options{}, "")
+	if err == nil || err.Error() != "reading Secret team/http-proxy: connection refused" {
+		t.Errorf("a failing read gives %v", err)
+	}
+}
+
+func TestResolveNamesEveryFindingWithItsSecret(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://u:s3cr/et@p:1", "httpsProxy": "p"}}}
+	_, err := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, "")
+	invalid, ok := errors.AsType[*source.InvalidError](err)
+	if !ok {
+		t.Fatalf("error %v", err)
+	}
+	for _, part := range []string{"parsing Secret team/http-proxy key httpProxy: ", "; parsing Secret team/http-proxy key httpsProxy: "} {
+		if !strings.Contains(invalid.Message, part) {
+			t.Errorf("%q lacks %q", invalid.Message, part)
+		}
+	}
+	if strings.Contains(invalid.Message, "s3cr") {
+		t.Errorf("%q holds the password", invalid.Message)
+	}
+}
+
+func TestCompleteMeansThatTheEndpointIsKnownOrUnwanted(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}
+	for name, test := range map[string]struct {
+		host   string
+		omit   []noproxy.Group
+		expect bool
+	}{
+		"known":    {"cp.example.com", nil, true},
+		"unknown":  {"", nil, false},
+		"unwanted": {"", []noproxy.Group{noproxy.GroupEndpoint}, true},
+	} {
+		got, err := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one", EndpointHost: test.host}, source.Options{OmitGroups: test.omit}, "")
+		if err != nil || got.Complete != test.expect {
+			t.Errorf("%s: complete %t, error %v", name, got.Complete, err)
+		}
+	}
+}
+
+func TestParseOptions(t *testing.T) {
+	t.Parallel()
+	got, err := source.ParseOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := source.Options{Delivery: "Reference", Rollout: "OnNextRollout", Targets: contract.Targets()}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	got, err = source.ParseOptions(map[string]string{
+		contract.AnnotationDelivery: "Inline", contract.AnnotationRollout: "Immediate",
+		contract.AnnotationTargets: " trust , containerd,trust", contract.AnnotationNoProxyGroups: "-metadata",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = source.Options{
+		Delivery: "Inline", Rollout: "Immediate",
+		Targets: []contract.Target{contract.TargetContainerd, contract.TargetTrust}, OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for annotation, test := range map[string]struct{ value, want string }{
+		contract.AnnotationDelivery:      {"", `annotation capi-proxy-patcher.io/delivery: unknown value ""; use Reference or Inline`},
+		contract.AnnotationRollout:       {"now", `annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate`},
+		contract.AnnotationTargets:       {"kubelet,", `annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust`},
+		contract.AnnotationNoProxyGroups: {"metadata", "annotation capi-proxy-patcher.io/no-proxy-groups: "},
+	} {
+		_, err := source.ParseOptions(map[string]string{annotation: test.value})
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s=%q gives %v, want %s", annotation, test.value, err, test.want)
+		}
+	}
+}
+
+func TestWarningCodesAreListedOnce(t *testing.T) {
+	t.Parallel()
+	got := source.WarningCodes([]noproxy.Warning{{Code: "b"}, {Code: noproxy.CodeEndpointUnset}, {Code: "a"}, {Code: "b"}})
+	if got != "b,a" {
+		t.Errorf("got %q", got)
+	}
+}
