@@ -122,7 +122,7 @@ func startServer(ctx context.Context, dir, binary string, keep bool) (*server, e
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: keep, Setpgid: !keep}
 	cmd.Stderr = os.Stderr
 	if keep { // its own file, because ours may be a pipe that closes
-		log, err := os.Create(filepath.Join(dir, "server.log"))
+		log, err := os.Create(filepath.Join(dir, "server.log")) //nolint:gosec // the user names the folder
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ func reference(t *testing.T) string {
 func TestEveryFlagIsInTheReference(t *testing.T) {
 	t.Parallel()
 	text := reference(t)
-	for _, cmd := range newRoot(Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}).Commands() { //nolint:contextcheck // nothing runs
+	for _, cmd := range newRoot(Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}).Commands() {
 		if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
 			continue
 		}

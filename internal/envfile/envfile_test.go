@@ -63,7 +63,7 @@ func TestRender_Golden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			want, err := os.ReadFile(golden) //nolint:gosec // a file of this package
+			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func isPlain(value string) bool {
 func source(t *testing.T, shell []string, file string, stdin ...byte) map[string]string {
 	t.Helper()
 	argv := slices.Concat(shell, []string{"-c", `set -a; . "$1" || exit 1; set +a; exec /usr/bin/env -0`, "sh", file})
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...) //nolint:gosec // running a shell is the test
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = []string{}
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stderr bytes.Buffer

@@ -113,7 +113,7 @@ func numericOddity(destination string) bool {
 
 func readMatrix(t *testing.T, path string) []row {
 	t.Helper()
-	f, err := os.Open(path) //nolint:gosec // the table of the test, or the one the developer names
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

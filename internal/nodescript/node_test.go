@@ -85,7 +85,7 @@ func (n *node) tool(name string) {
 func (n *node) stub(name, body string) {
 	n.t.Helper()
 	n.write("stubs/"+name, "#!/bin/sh\necho \""+name+" $*\" >>\"$CALLS\"\n"+body+"\n")
-	if err := os.Chmod(filepath.Join(n.root, "stubs", name), 0o700); err != nil { //nolint:gosec // a command
+	if err := os.Chmod(filepath.Join(n.root, "stubs", name), 0o700); err != nil { //nolint:gosec // a command has to be executable
 		n.t.Fatal(err)
 	}
 }
@@ -103,7 +103,7 @@ func (n *node) write(path, content string) {
 
 func (n *node) read(path string) string {
 	n.t.Helper()
-	content, err := os.ReadFile(filepath.Join(n.root, path)) //nolint:gosec // a path of this test
+	content, err := os.ReadFile(filepath.Join(n.root, path))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func (n *node) run(args ...string) outcome {
 func (n *node) start(args ...string) (wait func() outcome) {
 	n.t.Helper()
 	argv := slices.Concat(n.shell, []string{filepath.Join(n.root, nodescript.Path)}, args)
-	cmd := exec.CommandContext(n.t.Context(), argv[0], argv[1:]...) //nolint:gosec // running a shell is the test
+	cmd := exec.CommandContext(n.t.Context(), argv[0], argv[1:]...)
 	cmd.Env = n.env
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer

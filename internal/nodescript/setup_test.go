@@ -77,7 +77,7 @@ func TestSetup_EndsTheBootstrapOnlyWhenItFails(t *testing.T) {
 				n := newNode(t, "sh")
 				n.stub("systemctl", map[bool]string{true: "exit 0", false: "exit 1"}[works])
 				n.tool("sh")
-				cmd := exec.CommandContext(t.Context(), caller[0], slices.Concat(caller[1:], //nolint:gosec // running a shell is the test
+				cmd := exec.CommandContext(t.Context(), caller[0], slices.Concat(caller[1:],
 					[]string{"sh " + n.root + nodescript.Path + " daemon-reload || exit 1\necho next"})...)
 				cmd.Env = n.env
 				out, err := cmd.Output()

@@ -120,7 +120,7 @@ func TestComposerCases(t *testing.T) {
 	if path == "" {
 		path = "testdata/composer-cases.yaml"
 	}
-	text, err := os.ReadFile(path) //nolint:gosec // the file of the test, or the one the developer names
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

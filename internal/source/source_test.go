@@ -122,15 +122,18 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 		want     string
 	}{
 		"no candidate": {
-			source.Resolver{Secrets: &secrets{}}, cluster,
+			source.Resolver{Secrets: &secrets{}},
+			cluster,
 			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret",
 		},
 		"the named one, whatever else there is": {
-			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}}, named,
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}},
+			named,
 			"Secret team/chosen does not exist; create it or change annotation capi-proxy-patcher.io/secret",
 		},
 		"the installation's": {
-			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}}, cluster,
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}},
+			cluster,
 			"the installation-wide Secret system/default does not exist; create it or start the manager without --default-proxy-secret",
 		},
 	} {

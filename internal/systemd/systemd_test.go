@@ -130,7 +130,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			want, err := os.ReadFile(golden) //nolint:gosec // a file of this package
+			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}
