@@ -131,3 +131,12 @@ type Warning struct {
 	// Fix says what to write instead. It may be empty.
 	Fix string
 }
+
+// String returns the warning in one line, with its code first.
+func (w Warning) String() string {
+	text := string(w.Code) + ": " + w.Where + ": " + w.Message
+	if w.Fix != "" {
+		text += "; " + w.Fix
+	}
+	return text
+}

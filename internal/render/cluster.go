@@ -193,7 +193,7 @@ func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resol
 		return nil
 	}
 	for _, warning := range resolution.Warnings {
-		c.note(c.object, "%s: %s: %s; %s", warning.Code, warning.Where, warning.Message, warning.Fix)
+		c.note(c.object, "%s", warning)
 	}
 	return &resolution
 }
