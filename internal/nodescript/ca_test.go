@@ -236,7 +236,7 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 	}{
 		"an unknown system": {
 			func(n *node) { n.write("etc/os-release", "ID=nixos\n"); n.write(bundlePath, fakeCert("a")) },
-			"do not know how to trust certificates on this system (nixos ): use a supported image, or " + trust, false,
+			"do not know how to trust certificates on this system (nixos): use a supported image, or " + trust, false,
 		},
 		"a system without a name": {
 			func(n *node) { n.write(bundlePath, fakeCert("a")) },

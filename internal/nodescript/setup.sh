@@ -134,8 +134,8 @@ family() {
 detect() {
 	for file in /etc/os-release /usr/lib/os-release; do
 		[ -r "$root$file" ] || continue
-		# shellcheck disable=SC1090 # not known here
-		ids=$(ID='' ID_LIKE='' && . "$root$file" >/dev/null 2>&1 && printf '%s' "$ID $ID_LIKE")
+		# shellcheck disable=SC1090,SC2086 # not known here; words
+		ids=$(ID='' ID_LIKE='' && . "$root$file" >/dev/null 2>&1 && set -- $ID $ID_LIKE && printf '%s' "$*")
 		for id in $ids; do
 			family "$id" && return
 		done

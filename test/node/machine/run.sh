@@ -1,6 +1,8 @@
 # Boots a folder with systemd-nspawn so that the machine can neither see nor touch what runs outside of it.
 #
-#   unshare --mount --propagation private sh run.sh FOLDER
+#   unshare --mount --propagation private sh run.sh FOLDER boot|attempt
+#
+# An attempt makes the namespaces, cgroups and mounts, and boots nothing.
 #
 # FOLDER holds:
 #   lower           the root file system, or a link to it; it is not written to
@@ -19,11 +21,11 @@
 # second stage in cgroup, PID, network and mount namespaces of its own, where the child cgroup is all there is.
 # Everything that is mounted and started goes with these namespaces.
 set -eu
-folder=$1
+folder=$1 verb=$2
 root=/run/root
 
 prepare() {
-	(cd "$folder/seed" && tar -cf - .) | tar -xpf - -C "$root"
+	(cd "$folder/seed" && tar -cf - .) | tar --keep-directory-symlink -xpf - -C "$root"
 	while IFS= read -r path; do
 		rm -rf "${root:?}$path"
 	done <"$folder/remove"
@@ -33,12 +35,16 @@ prepare() {
 	fi
 }
 
-if [ "${2:-}" = inner ]; then
+if [ "${3:-}" = inner ]; then
 	ip link set lo up
 	# The machine gets the unified hierarchy, whatever the host has beside it.
 	mount -t cgroup2 cgroup2 /sys/fs/cgroup
-	mkdir "$root"
-	mount -t overlay -o "lowerdir=$(readlink -f "$folder/lower"),upperdir=$folder/upper,workdir=$folder/work" overlay "$root"
+	# Under names without a comma or colon, which mean something in options.
+	mkdir "$root" /run/folder /run/lower
+	mount --bind "$folder" /run/folder
+	mount --bind "$folder/lower" /run/lower
+	mount -t overlay -o lowerdir=/run/lower,upperdir=/run/folder/upper,workdir=/run/folder/work overlay "$root"
+	[ "$verb" = boot ] || exit 0
 	if [ ! -e "$folder/prepared" ]; then
 		prepare
 		: >"$folder/prepared"
@@ -47,7 +53,7 @@ if [ "${2:-}" = inner ]; then
 	env -i PATH="$PATH" LANG=C SYSTEMD_SECCOMP=0 \
 		systemd-nspawn --quiet --directory="$root" --machine=node --register=no --keep-unit --boot --kill-signal=SIGRTMIN+3 \
 		--link-journal=no --resolv-conf=off --timezone=off --console=pipe \
-		--bind="$folder/containerd:/var/lib/containerd" </dev/null
+		--bind=/run/folder/containerd:/var/lib/containerd </dev/null
 	exit
 fi
 
@@ -55,11 +61,12 @@ exec >>"$folder/log" 2>&1
 mount -t tmpfs -o mode=0755 tmpfs /run
 name=$(cat "$folder/name")
 cgroups=
+# shellcheck disable=SC2317 # called by trap
 remove_cgroups() {
 	for cgroup in $cgroups; do
 		tries=0
 		# Empty as soon as the last process of the namespace has been reaped.
-		until find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || [ ! -d "$cgroup" ] || [ $tries -ge 50 ]; do
+		until find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || [ ! -d "$cgroup" ] || [ "$tries" -ge 50 ]; do
 			tries=$((tries + 1))
 			sleep 0.1
 		done
@@ -86,11 +93,11 @@ while IFS=: read -r id controllers path; do
 done </proc/self/cgroup
 
 # shellcheck disable=SC2086 # a list
-sh -c 'script=$1 folder=$2
-	shift 2
+sh -c 'script=$1 folder=$2 verb=$3
+	shift 3
 	for cgroup; do echo $$ >"$cgroup/cgroup.procs"; done
-	exec unshare --cgroup --pid --net --fork --kill-child --mount --mount-proc --propagation private sh "$script" "$folder" inner' \
-	sh "$0" "$folder" $cgroups 3<&- </dev/null &
+	exec unshare --cgroup --pid --net --fork --kill-child --mount --mount-proc --propagation private sh "$script" "$folder" "$verb" inner' \
+	sh "$0" "$folder" "$verb" $cgroups 3<&- </dev/null &
 child=$!
 exec 3<&0
 (cat <&3 >/dev/null && kill -KILL "$child") 2>/dev/null &

@@ -1,0 +1,147 @@
+//go:build node
+
+package node_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+const (
+	clusterConfiguration = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration"
+	initConfiguration    = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration"
+	auditPolicy          = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
+	ownCommand           = `printf '%s' "the user's \"own\" 100% \$HOME" >/var/lib/node-test/own`
+	ownResult            = `the user's "own" 100% $HOME`
+)
+
+// userSpec is what the user has in the spec before the product comes. more are commands before the one that records
+// what the user's commands see.
+func userSpec(more []string) *bootstrapv1.KubeadmConfigSpec {
+	return &bootstrapv1.KubeadmConfigSpec{
+		Files: []bootstrapv1.File{{
+			Path: "/etc/kubernetes/audit.yaml", Owner: "root:root", Permissions: "0600", Content: auditPolicy,
+		}},
+		PreKubeadmCommands:  append(append([]string{}, more...), ownCommand, "(umask 077; env -0 >/var/lib/node-test/pre.env)"),
+		PostKubeadmCommands: []string{"(umask 077; env -0 >/var/lib/node-test/post.env)"},
+	}
+}
+
+// composeNoProxy returns the value for a Cluster that is like many.
+func composeNoProxy(t *testing.T, settings proxyconfig.Settings) string {
+	t.Helper()
+	result, err := noproxy.Compose(noproxy.Input{
+		PodCIDRs: []string{"10.244.0.0/16", "fd00:10:244::/56"}, ServiceCIDRs: []string{"10.96.0.0/12", "fd00:10:96::/112"},
+		EndpointHost: "api.test.example.com", User: noproxy.Layer{Text: settings.NoProxy},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Value
+}
+
+// patched returns spec with the edits of Ensure and, if removed is set, of a Remove after it, carried out as a JSON
+// patch the way the controller does.
+func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Recipe, removed bool) *bootstrapv1.KubeadmConfigSpec {
+	t.Helper()
+	plan, err := patch.Ensure(patch.SpecOf(spec), recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Edits) == 0 || len(plan.Warnings) > 0 {
+		t.Fatalf("%d edits, warnings %q", len(plan.Edits), plan.Warnings)
+	}
+	spec = apply(t, spec, plan.Edits)
+	if removed {
+		return apply(t, spec, patch.Remove(patch.SpecOf(spec)))
+	}
+	return spec
+}
+
+func apply(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, edits []patch.Edit) *bootstrapv1.KubeadmConfigSpec {
+	t.Helper()
+	at := patch.Location{Parents: []string{"/spec"}, Others: true}
+	operations, err := json.Marshal(patch.Operations(at, patch.SpecOf(spec), edits))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := json.Marshal(bootstrapv1.KubeadmConfig{Spec: *spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := decoded.Apply(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config bootstrapv1.KubeadmConfig
+	if err := json.Unmarshal(after, &config); err != nil {
+		t.Fatal(err)
+	}
+	return &config.Spec
+}
+
+// userData renders spec with the bootstrap provider's own packages, after it has read what the spec refers to, as the
+// provider does: secret is the data of the one Secret.
+func userData(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, secret map[string][]byte, asIgnition bool) []byte {
+	t.Helper()
+	base := cloudinit.BaseUserData{PreKubeadmCommands: spec.PreKubeadmCommands, PostKubeadmCommands: spec.PostKubeadmCommands}
+	for _, file := range spec.Files {
+		if from := file.ContentFrom.Secret; from.Name != "" {
+			content, found := secret[from.Key]
+			if from.Name != generatedSecret || !found {
+				t.Fatalf("%s refers to key %s of Secret %s, which does not exist", file.Path, from.Key, from.Name)
+			}
+			file.ContentFrom, file.Content = bootstrapv1.FileSource{}, string(content)
+		}
+		base.AdditionalFiles = append(base.AdditionalFiles, file)
+	}
+	input := &cloudinit.ControlPlaneInput{
+		BaseUserData: base, ClusterConfiguration: clusterConfiguration, InitConfiguration: initConfiguration,
+	}
+	if !asIgnition {
+		data, err := cloudinit.NewInitControlPlane(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	data, warnings, err := ignition.NewInitControlPlane(&ignition.ControlPlaneInput{ControlPlaneInput: input})
+	if err != nil || warnings != "" {
+		t.Fatal(err, warnings)
+	}
+	return data
+}
+
+// variables are the six variables with both spellings, by name.
+func variables(httpProxy, httpsProxy, noProxy string) map[string]string {
+	values := map[string]string{}
+	for name, value := range map[string]string{"HTTP_PROXY": httpProxy, "HTTPS_PROXY": httpsProxy, "NO_PROXY": noProxy} {
+		values[name], values[strings.ToLower(name)] = value, value
+	}
+	return values
+}
+
+// proxyVariables are those of environ that kubeadm would copy: the ones that end in _proxy, in any spelling.
+func proxyVariables(environ map[string]string) map[string]string {
+	found := map[string]string{}
+	for name, value := range environ {
+		if strings.HasSuffix(strings.ToLower(name), "_proxy") {
+			found[name] = value
+		}
+	}
+	return found
+}

@@ -1,0 +1,239 @@
+//go:build node
+
+// Package node_test boots real nodes from bootstrap data that the product has patched: Debian with systemd, cloud-init and
+// containerd, in namespaces of its own, and the same with Ignition. Cluster API's own packages render the bootstrap data.
+//
+// Only kubeadm and kubelet are stand-ins: the first records what it is given and starts the second, a systemd unit that
+// does nothing.
+package node_test
+
+import (
+	_ "embed"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"
+)
+
+var (
+	//go:embed testdata/kubeadm
+	kubeadmProgram []byte
+	//go:embed testdata/kubelet.service
+	kubeletUnit []byte
+	//go:embed testdata/10-kubeadm.conf
+	kubeletDropIn []byte
+)
+
+// bootLimit is how long a node may take to boot and to bootstrap.
+const bootLimit = 90 * time.Second
+
+func TestNode(t *testing.T) {
+	results := &report{}
+	t.Cleanup(func() { results.write(t) })
+	results.step(t, total)
+	host := hostState(t)
+
+	programs := t.TempDir()
+	var root, program, probe string
+	if !t.Run("what nodes are made of", func(t *testing.T) {
+		results.step(t, "root file system, ignition, probe")
+		machine.Require(t)
+		root, program, probe = rootfs.Dir(t), rootfs.Ignition(t), buildProbe(t, programs)
+	}) || root == "" || program == "" {
+		return
+	}
+	authorities := newCertificates(t)
+	t.Run("a machine that is cut off in the middle of its boot leaves nothing on the host", func(t *testing.T) {
+		results.step(t, "a machine cut off in the middle of its boot")
+		m := machine.New(t, machine.Config{Root: root})
+		m.Start(t)
+		if remains := remains(t); len(remains) == 0 {
+			t.Error("Remains does not see a machine that runs")
+		}
+		m.Kill(t)
+		if remains := remains(t); len(remains) > 0 {
+			t.Errorf("left: %s", remains)
+		}
+	})
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			results.step(t, s.name)
+			run(t, s, environment{root: root, program: program, probe: probe, certificates: authorities, report: results})
+		})
+	}
+	t.Run("nothing is left on the host", func(t *testing.T) {
+		if remains := remains(t); len(remains) > 0 {
+			t.Errorf("left: %s", remains)
+		}
+		if now := hostState(t); now != host {
+			t.Errorf("before:\n%s\nafter:\n%s", host, now)
+		}
+	})
+}
+
+// environment is what all nodes are made of.
+type environment struct {
+	root, program, probe string
+	certificates         certificates
+	report               *report
+}
+
+// node is a machine that has been told to bootstrap, and what is expected of it.
+type node struct {
+	*machine.Machine
+	scenario
+	values map[string]string // of all six variables
+	report *report
+}
+
+// saw notes in the report what a test has seen, unless it failed.
+func (n *node) saw(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if !t.Failed() {
+		n.report.saw(n.name, format, args...)
+	}
+}
+
+// run boots one node and checks it.
+func run(t *testing.T, s scenario, e environment) {
+	t.Helper()
+	n := &node{scenario: s, report: e.report}
+	data := n.bootstrapData(t, e.certificates)
+	config := machine.Config{Root: e.root, Remove: s.remove, Files: n.rootFiles(t, e)}
+	if s.ignition {
+		config.IgnitionProgram, config.IgnitionConfig = e.program, data
+	} else {
+		config.Files["/var/lib/cloud/seed/nocloud/user-data"] = machine.File{Mode: 0o600, Content: data}
+	}
+	n.Machine = machine.New(t, config)
+	n.Start(t)
+	n.waitForBootstrap(t)
+	if s.stops == "" {
+		succeeded(t, n)
+	} else {
+		stopped(t, n)
+	}
+	common(t, n)
+	for _, c := range s.checks {
+		c(t, n)
+	}
+	n.Stop(t)
+}
+
+// bootstrapData returns what the bootstrap provider would hand to the machine, and sets the values that are expected there.
+func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
+	t.Helper()
+	secret := map[string][]byte{contract.KeyTrustedCA: authorities.authorities}
+	for key, value := range n.secret {
+		secret[key] = []byte(value)
+	}
+	settings, err := proxyconfig.Parse(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noProxy := composeNoProxy(t, settings)
+	n.values = variables(n.httpProxy, n.httpProxy, noProxy)
+	options := patch.Options{
+		Delivery: n.delivery, Targets: n.targets, SecretName: generatedSecret, Settings: settings, NoProxy: noProxy,
+	}
+	if options.Delivery == "" {
+		options.Delivery = contract.DeliveryReference
+	}
+	if options.Targets == nil {
+		options.Targets = contract.Targets()
+	}
+	recipe, err := patch.NewRecipe(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	generated, err := patch.SecretData(settings, noProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return userData(t, patched(t, userSpec(n.commands), recipe, n.removed), generated, n.ignition)
+}
+
+// rootFiles are the files that a node image would have and those of the test.
+func (n *node) rootFiles(t *testing.T, e environment) map[string]machine.File {
+	t.Helper()
+	probe, err := os.ReadFile(e.probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]machine.File{
+		"/usr/bin/kubeadm":                                            {Mode: 0o755, Content: kubeadmProgram},
+		"/usr/lib/systemd/system/kubelet.service":                     {Mode: 0o644, Content: kubeletUnit},
+		"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf":   {Mode: 0o644, Content: kubeletDropIn},
+		"/etc/systemd/system/multi-user.target.wants/kubelet.service": {Link: "/lib/systemd/system/kubelet.service"},
+		"/usr/local/bin/probe":                                        {Mode: 0o755, Content: probe},
+		"/usr/share/node-test/server.pem":                             {Mode: 0o644, Content: e.certificates.server},
+		"/usr/share/node-test/server.key":                             {Mode: 0o600, Content: e.certificates.key},
+		"/var/lib/node-test":                                          {Mode: fs.ModeDir | 0o700},
+		"/var/lib/cloud/seed/nocloud/meta-data":                       {Mode: 0o644, Content: []byte("instance-id: i-1\nlocal-hostname: node\n")},
+	}
+	if n.ignition {
+		files["/etc/cloud/cloud-init.disabled"] = machine.File{Mode: 0o644}
+		// Makes systemd enable units by preset, as at the first boot of a Flatcar image.
+		files["/etc/machine-id"] = machine.File{Mode: 0o444, Content: []byte("uninitialized\n")}
+		// So that the restart can be counted: containerd has been started by then.
+		files["/etc/systemd/system/kubeadm.service.d/after.conf"] = machine.File{Mode: 0o644, Content: []byte("[Unit]\nAfter=containerd.service\n")}
+	}
+	maps.Copy(files, n.files)
+	return files
+}
+
+// waitForBootstrap waits until the bootstrap has ended, well or not.
+func (n *node) waitForBootstrap(t *testing.T) {
+	t.Helper()
+	if n.ignition {
+		n.WaitFor(t, bootLimit, "sh", "-c", `[ "$(systemctl show -p ExecMainExitTimestampMonotonic --value kubeadm)" -gt 0 ]`)
+		return
+	}
+	n.WaitFor(t, bootLimit, "test", "-e", "/run/cloud-init/result.json")
+}
+
+// buildProbe builds the program in probe/, linked statically, and returns its path.
+func buildProbe(t *testing.T, folder string) string {
+	t.Helper()
+	path := filepath.Join(folder, "probe")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=node", "-trimpath", "-o", path, "./probe")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the probe: %v\n%s", err, out)
+	}
+	return path
+}
+
+func remains(t *testing.T) []string {
+	t.Helper()
+	found, err := machine.Remains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// hostState is what a system manager that got out of its machine would change: the cgroups of the first process and of
+// this one.
+func hostState(t *testing.T) string {
+	t.Helper()
+	var state strings.Builder
+	for _, path := range []string{"/proc/1/cgroup", "/proc/self/cgroup"} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state.Write(content)
+	}
+	return state.String()
+}

@@ -1,0 +1,68 @@
+//go:build node
+
+// Package rootfs provides what a test node is made of: the root file system
+// of a Debian 12 with systemd, cloud-init and containerd, and the program that
+// applies Ignition configs. Both are made by scripts in hack/ and kept in the
+// user's cache, so that only the first run pays for them.
+package rootfs
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// cannot is the exit status by which a script says that this machine lacks
+// something that it cannot get (EX_TEMPFAIL of sysexits.h).
+const cannot = 75
+
+// Dir returns the folder of the root file system. It must not be written to.
+// Dir skips the test, with the reason, where a node cannot be booted.
+func Dir(t *testing.T) string {
+	t.Helper()
+	return script(t, "node-rootfs.sh")
+}
+
+// Ignition returns the path of Flatcar's ignition program. It skips the test,
+// with the reason, where that cannot be built.
+func Ignition(t *testing.T) string {
+	t.Helper()
+	return script(t, "node-ignition.sh")
+}
+
+// script runs a script of hack/ and returns the path that it prints.
+func script(t *testing.T, name string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), filepath.Join(repository(t), "hack", name)) //nolint:gosec // a script of this repository
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == cannot {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		t.Skip(lines[len(lines)-1])
+	}
+	if err != nil {
+		t.Fatalf("running hack/%s: %v\n%s", name, err, &stderr)
+	}
+	return strings.TrimSpace(stdout.String())
+}
+
+// repository returns the folder of go.mod, which is above that of a test.
+func repository(t *testing.T) string {
+	t.Helper()
+	folder, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; filepath.Dir(folder) != folder; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+	}
+	t.Fatal("no go.mod above the folder of the test")
+	return ""
+}
