@@ -11,7 +11,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -s -w -X $(MODULE)/internal/version.release=$(VERSION)
 
 TOOL := go tool -modfile=go.tools.mod
-GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role paths=./internal/controller/...
+GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/controller/... paths=./internal/webhook/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
 UNIT_PACKAGES = $$(go list ./... | grep -v '/test/')
@@ -45,8 +45,8 @@ image: build ## Build the container image IMAGE (capi-proxy-patcher:dev) with do
 	docker build -t $(or $(IMAGE),capi-proxy-patcher:dev) .
 
 .PHONY: generate
-generate: ## Write config/rbac/role.yaml from the markers in internal/controller.
-	$(GENERATE) output:rbac:dir=config/rbac
+generate: ## Write config/rbac/role.yaml and config/webhook/manifests.yaml from the markers in internal/.
+	$(GENERATE) output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 
 .PHONY: manifests
 manifests: ## Write out/components.yaml, everything that an installation needs.
@@ -95,8 +95,9 @@ verify-modules: ## Check that go.mod and go.sum are tidy.
 .PHONY: verify-gen
 verify-gen: ## Check that make generate changes nothing.
 	@rm -rf out/generated; mkdir -p out/generated
-	$(GENERATE) output:rbac:dir=out/generated
+	$(GENERATE) output:rbac:dir=out/generated output:webhook:dir=out/generated
 	diff -u config/rbac/role.yaml out/generated/role.yaml
+	diff -u config/webhook/manifests.yaml out/generated/manifests.yaml
 
 .PHONY: verify-golden
 verify-golden: ## Check that changed golden files come with a line in CHANGELOG.md.
@@ -120,6 +121,14 @@ test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on $(ENVTEST_PACKAGES) | $(SUMMARY)
+
+.PHONY: test-node
+test-node: ## Boot real nodes with systemd, cloud-init and Ignition. Needs root and Linux; says so where it cannot run.
+	@mkdir -p out; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
+	@for script in hack/node-rootfs.sh hack/node-ignition.sh; do $$script >/dev/null || true; done
+	@status=0; $(WITHOUT_PROXY) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
+	go test -tags node -json -count=1 -timeout 20m ./test/node/... | $(SUMMARY) || status=$$?; \
+	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
 .PHONY: test-summary
 test-summary: # Prints the sum of the tests that the last make test ran.

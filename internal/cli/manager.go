@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,9 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
 // ManagerOptions are the options of the manager.
@@ -45,11 +49,21 @@ type ManagerOptions struct {
 	Burst int
 	// HealthAddr and MetricsAddr are listening addresses; "0" switches one off.
 	HealthAddr, MetricsAddr string
+	// WebhookPort is where the webhooks listen; 0 switches them off.
+	WebhookPort int
+	// WebhookBindAddress is the address at which they do; empty means all.
+	WebhookBindAddress string
+	// WebhookCertDir is the folder with tls.crt and tls.key of the webhooks, which are read again when they change.
+	// Empty switches the webhooks off.
+	WebhookCertDir string
 	// Log receives the manager's logs.
 	Log logr.Logger
 	// Verbosity is the log level, 0 to 5.
 	Verbosity int
 }
+
+// webhooks reports whether the options switch the webhooks on.
+func (o ManagerOptions) webhooks() bool { return o.WebhookPort != 0 && o.WebhookCertDir != "" }
 
 func newManager(streams Streams) *cobra.Command {
 	var o ManagerOptions
@@ -71,6 +85,9 @@ func newManager(streams Streams) *cobra.Command {
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "requests at once to the API server")
 	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 is off")
 	f.StringVar(&o.MetricsAddr, "metrics-addr", "0", "address of /metrics; 0 is off")
+	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 is off")
+	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address at which the webhooks listen; default is all")
+	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhooks; without it there are none")
 	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd
 }
@@ -113,7 +130,7 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := manager.New(config, manager.Options{
+	options := manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
 		Logger:                        o.Log,
@@ -123,7 +140,11 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 		LeaderElectionID:              contract.Domain,
 		LeaderElectionNamespace:       o.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
-	})
+	}
+	if o.webhooks() {
+		options.WebhookServer = webhookServer(o)
+	}
+	mgr, err := manager.New(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("setting up manager: %w", err)
 	}
@@ -151,7 +172,7 @@ func cachesSynced(c cache.Cache) healthz.Checker {
 	}
 }
 
-// addController adds the controller and its cache of proxy Secrets to mgr.
+// addController adds the controller, its cache of proxy Secrets and the webhooks to mgr.
 func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, defaultSecret types.NamespacedName) error {
 	secretOptions, err := controller.ProxySecretCacheOptions(o.Namespace, defaultSecret.Namespace, mgr.GetScheme())
 	if err != nil {
@@ -168,6 +189,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 		Client:        mgr.GetClient(),
 		Live:          mgr.GetAPIReader(),
 		ProxySecrets:  proxySecrets,
+		Admission:     o.webhooks(),
 		Recorder:      mgr.GetEventRecorder(contract.Name),
 		Now:           time.Now, //nolint:forbidigo // the clock enters here
 		DefaultSecret: defaultSecret,
@@ -176,7 +198,36 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
+	if !o.webhooks() {
+		return nil
+	}
+	server := mgr.GetWebhookServer()
+	hooks := &webhook.Webhook{
+		Cached:        mgr.GetCache(),
+		Live:          mgr.GetAPIReader(),
+		Secrets:       source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
+		DefaultSecret: defaultSecret,
+		Now:           time.Now, //nolint:forbidigo // the clock enters here
+	}
+	if err := hooks.Register(server); err != nil {
+		return fmt.Errorf("setting up webhooks: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+		return fmt.Errorf("adding ready check: %w", err)
+	}
 	return nil
+}
+
+// webhookServer returns the server of the webhooks. It speaks HTTP/1.1 only: the API server needs no more, and HTTP/2
+// lets one connection ask for work without end.
+func webhookServer(o ManagerOptions) ctrlwebhook.Server {
+	return ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			config.MinVersion = tls.VersionTLS12
+			config.NextProtos = []string{"http/1.1"}
+		}},
+	})
 }
 
 func parseSecretName(text string) (types.NamespacedName, error) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	}
 	result, err := render.Render(cmd.Context(), render.Options{
 		Inputs: inputs, Secrets: secrets, All: o.all, IncludeSecrets: o.includeSecrets,
+		Now: time.Now, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
 		return err

@@ -19,21 +19,16 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// The indexes of the cache.
+// The indexes of the cache that nobody else uses.
 const (
-	// indexControlPlane finds Clusters by the name of their KubeadmControlPlane.
-	indexControlPlane = "spec.controlPlaneRef.name"
 	// indexCluster finds MachineDeployments and MachinePools by their Cluster.
 	indexCluster = "spec.clusterName"
-	// indexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
-	indexBootstrap = "spec.template.spec.bootstrap.configRef.name"
 	// indexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them.
 	indexSecret = "proxySecret"
-	// indexLabel finds KubeadmConfigs, Machines and generated Secrets by the Cluster that a label names.
-	indexLabel = "clusterLabel"
 )
 
 // NewScheme returns the scheme of the kinds that the controller reads and writes.
@@ -154,9 +149,9 @@ func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		field  string
 		values client.IndexerFunc
 	}{
-		{&clusterv1.Cluster{}, indexControlPlane, func(object client.Object) []string {
+		{&clusterv1.Cluster{}, plan.IndexControlPlane, func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)
-			if !ok || cluster.Spec.ControlPlaneRef.Kind != kindControlPlane {
+			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
 				return nil
 			}
 			return []string{cluster.Spec.ControlPlaneRef.Name}
@@ -172,15 +167,15 @@ func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return names
 		}},
-		{&clusterv1.MachineDeployment{}, indexCluster, poolIndex(func(p pool) string { return p.cluster })},
-		{&clusterv1.MachinePool{}, indexCluster, poolIndex(func(p pool) string { return p.cluster })},
-		{&clusterv1.MachineDeployment{}, indexBootstrap, poolIndex(func(p pool) string { return p.bootstrap.Name })},
-		{&clusterv1.MachinePool{}, indexBootstrap, poolIndex(func(p pool) string { return p.bootstrap.Name })},
-		{&clusterv1.MachineDeployment{}, indexSecret, poolIndex(func(p pool) string { return p.override })},
-		{&clusterv1.MachinePool{}, indexSecret, poolIndex(func(p pool) string { return p.override })},
-		{&bootstrapv1.KubeadmConfig{}, indexLabel, labelIndex(clusterv1.ClusterNameLabel)},
-		{&corev1.Secret{}, indexLabel, labelIndex(contract.LabelGenerated)},
-		{machineMetadata(), indexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&clusterv1.MachineDeployment{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&clusterv1.MachinePool{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&clusterv1.MachineDeployment{}, plan.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachinePool{}, plan.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachineDeployment{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&clusterv1.MachinePool{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&bootstrapv1.KubeadmConfig{}, plan.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&corev1.Secret{}, plan.IndexLabel, labelIndex(contract.LabelGenerated)},
+		{machineMetadata(), plan.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
@@ -205,9 +200,9 @@ func labelIndex(label string) client.IndexerFunc {
 	}
 }
 
-func poolIndex(value func(pool) string) client.IndexerFunc {
+func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
 	return func(object client.Object) []string {
-		if v := value(poolOf(object)); v != "" {
+		if v := value(plan.PoolOf(object)); v != "" {
 			return []string{v}
 		}
 		return nil

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -46,6 +47,9 @@ type Controller struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
+	// Admission reports that webhooks run as well. A running control plane is then brought up to date in the request
+	// that rolls it.
+	Admission bool
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Now is the clock.
@@ -115,7 +119,7 @@ func clusterOfPool(_ context.Context, object client.Object) []reconcile.Request 
 func (c *Controller) clustersOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
 	var clusters clusterv1.ClusterList
 	if err := c.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{indexControlPlane: object.GetName()}); err != nil {
+		client.MatchingFields{plan.IndexControlPlane: object.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of KubeadmControlPlane")
 		return nil
 	}
@@ -131,7 +135,7 @@ func (c *Controller) clustersOfControlPlane(ctx context.Context, object client.O
 func (c *Controller) clustersOfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
 	var pools clusterv1.MachineDeploymentList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{indexBootstrap: object.GetName()}); err != nil {
+		client.MatchingFields{plan.IndexBootstrap: object.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
 		return nil
 	}
@@ -148,7 +152,7 @@ func (c *Controller) clustersOfConfig(ctx context.Context, object client.Object)
 	requests := clusterOfLabel(ctx, object)
 	var pools clusterv1.MachinePoolList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{indexBootstrap: object.GetName()}); err != nil {
+		client.MatchingFields{plan.IndexBootstrap: object.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
 		return requests
 	}

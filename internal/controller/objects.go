@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,14 +17,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-)
-
-// Kinds of bootstrap objects.
-const (
-	kindControlPlane = "KubeadmControlPlane"
-	kindTemplate     = "KubeadmConfigTemplate"
-	kindConfig       = "KubeadmConfig"
 )
 
 // bootstrapObject is an object with a bootstrap spec that belongs to a Cluster.
@@ -33,34 +28,15 @@ type bootstrapObject struct {
 	spec     patch.Spec
 	location patch.Location
 	// pools that use the object; none for a control plane.
-	pools []pool
+	pools []plan.Pool
 	// running reports that a change of the object replaces Machines of a control plane, or comes too late for
 	// the bootstrap data of a MachinePool.
 	running bool
+	// rollout is when the user has all Machines of a control plane replaced, or the zero time.
+	rollout time.Time
 }
 
 func (o bootstrapObject) String() string { return o.kind + " " + klog.KObj(o.object).String() }
-
-// pool is what matters of a MachineDeployment or MachinePool.
-type pool struct {
-	kind, name, cluster string
-	bootstrap           clusterv1.ContractVersionedObjectReference
-	// override is the value of contract.AnnotationSecret.
-	override string
-}
-
-func (p pool) String() string { return p.kind + " " + p.name }
-
-func poolOf(object client.Object) pool {
-	p := pool{name: object.GetName(), override: object.GetAnnotations()[contract.AnnotationSecret]}
-	switch o := object.(type) {
-	case *clusterv1.MachineDeployment:
-		p.kind, p.cluster, p.bootstrap = "MachineDeployment", o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
-	case *clusterv1.MachinePool:
-		p.kind, p.cluster, p.bootstrap = "MachinePool", o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
-	}
-	return p
-}
 
 // collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
 // What is missing or cannot be patched is a finding.
@@ -70,24 +46,26 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 		found   findings
 	)
 	switch {
-	case cluster.ControlPlaneKind == kindControlPlane:
+	case cluster.ControlPlaneKind == plan.KindControlPlane:
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		exists, err := c.get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
 		if err != nil {
 			return nil, nil, err
 		}
 		if !exists {
-			found.add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", kindControlPlane, cluster.Namespace, cluster.ControlPlaneName)
+			found.add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", plan.KindControlPlane, cluster.Namespace, cluster.ControlPlaneName)
 			break
 		}
-		running, err := c.hasControlPlaneMachines(ctx, cluster)
+		created, err := c.controlPlaneMachines(ctx, cluster)
 		if err != nil {
 			return nil, nil, err
 		}
-		objects = append(objects, newObject(controlPlane, kindControlPlane, &controlPlane.Spec.KubeadmConfigSpec,
-			running || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0))
+		object := newObject(controlPlane, plan.KindControlPlane, &controlPlane.Spec.KubeadmConfigSpec,
+			len(created) > 0 || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0)
+		object.rollout = rolloutOf(controlPlane.Spec.Rollout.After, created)
+		objects = append(objects, object)
 	case cluster.ControlPlaneKind != "":
-		found.note("%s %s/%s is not a %s and is not patched", cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, kindControlPlane)
+		found.note("%s %s/%s is not a %s and is not patched", cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
 	}
 
 	pools, err := c.pools(ctx, cluster)
@@ -96,16 +74,16 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 	}
 	for _, p := range pools {
 		switch {
-		case p.bootstrap.Name == "":
+		case p.Bootstrap.Name == "":
 			found.note("%s brings its own bootstrap data and is not patched", p)
 			continue
-		case p.kind == "MachineDeployment" && p.bootstrap.Kind != kindTemplate, p.kind == "MachinePool" && p.bootstrap.Kind != kindConfig:
+		case p.Kind == "MachineDeployment" && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == "MachinePool" && p.Bootstrap.Kind != plan.KindConfig:
 			found.add(contract.ReasonTemplateNotSupported, "%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
-				p, p.bootstrap.Kind, p.bootstrap.Name)
+				p, p.Bootstrap.Kind, p.Bootstrap.Name)
 			continue
 		}
 		if known := slices.IndexFunc(objects, func(o bootstrapObject) bool {
-			return o.kind == p.bootstrap.Kind && o.object.GetName() == p.bootstrap.Name
+			return o.kind == p.Bootstrap.Kind && o.object.GetName() == p.Bootstrap.Name
 		}); known >= 0 {
 			objects[known].pools = append(objects[known].pools, p)
 			continue
@@ -115,41 +93,36 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 			return nil, nil, err
 		}
 		if object == nil {
-			found.add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", p.bootstrap.Kind, cluster.Namespace, p.bootstrap.Name)
+			found.add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", p.Bootstrap.Kind, cluster.Namespace, p.Bootstrap.Name)
 			continue
 		}
-		object.pools = []pool{p}
+		object.pools = []plan.Pool{p}
 		objects = append(objects, *object)
 	}
 	return objects, found, nil
 }
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
-func (c *Controller) bootstrapOf(ctx context.Context, namespace string, p pool) (*bootstrapObject, error) {
-	if p.bootstrap.Kind == kindTemplate {
+func (c *Controller) bootstrapOf(ctx context.Context, namespace string, p plan.Pool) (*bootstrapObject, error) {
+	if p.Bootstrap.Kind == plan.KindTemplate {
 		template := &bootstrapv1.KubeadmConfigTemplate{}
-		exists, err := c.get(ctx, namespace, p.bootstrap.Name, template)
+		exists, err := c.get(ctx, namespace, p.Bootstrap.Name, template)
 		if err != nil || !exists {
 			return nil, err
 		}
-		object := newObject(template, kindTemplate, &template.Spec.Template.Spec, false)
+		object := newObject(template, plan.KindTemplate, &template.Spec.Template.Spec, false)
 		return &object, nil
 	}
 	config := &bootstrapv1.KubeadmConfig{}
-	exists, err := c.get(ctx, namespace, p.bootstrap.Name, config)
+	exists, err := c.get(ctx, namespace, p.Bootstrap.Name, config)
 	if err != nil || !exists {
 		return nil, err
 	}
-	object := newObject(config, kindConfig, &config.Spec, config.Status.DataSecretName != "")
+	object := newObject(config, plan.KindConfig, &config.Spec, config.Status.DataSecretName != "")
 	return &object, nil
 }
 
 func newObject(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec, running bool) bootstrapObject {
-	parents := map[string][]string{
-		kindControlPlane: {"/spec", "/spec/kubeadmConfigSpec"},
-		kindTemplate:     {"/spec", "/spec/template", "/spec/template/spec"},
-		kindConfig:       {"/spec"},
-	}[kind]
 	missing := 0
 	if reflect.DeepEqual(*spec, bootstrapv1.KubeadmConfigSpec{}) {
 		missing = 1
@@ -160,18 +133,18 @@ func newObject(object client.Object, kind string, spec *bootstrapv1.KubeadmConfi
 		object:   object,
 		kind:     kind,
 		spec:     patch.SpecOf(spec),
-		location: patch.Location{Parents: parents, Missing: missing, Others: !reflect.DeepEqual(others, bootstrapv1.KubeadmConfigSpec{})},
+		location: patch.Location{Parents: plan.Parents(kind), Missing: missing, Others: !reflect.DeepEqual(others, bootstrapv1.KubeadmConfigSpec{})},
 		running:  running,
 	}
 }
 
 // pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
-func (c *Controller) pools(ctx context.Context, cluster proxysource.Cluster) ([]pool, error) {
+func (c *Controller) pools(ctx context.Context, cluster proxysource.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{indexCluster: cluster.Name}}
 	var (
 		deployments  clusterv1.MachineDeploymentList
 		machinePools clusterv1.MachinePoolList
-		pools        []pool
+		pools        []plan.Pool
 	)
 	if err := c.Client.List(ctx, &deployments, in...); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments: %w", err)
@@ -180,50 +153,64 @@ func (c *Controller) pools(ctx context.Context, cluster proxysource.Cluster) ([]
 		return nil, fmt.Errorf("listing MachinePools: %w", err)
 	}
 	for i := range deployments.Items {
-		pools = append(pools, poolOf(&deployments.Items[i]))
+		pools = append(pools, plan.PoolOf(&deployments.Items[i]))
 	}
 	for i := range machinePools.Items {
-		pools = append(pools, poolOf(&machinePools.Items[i]))
+		pools = append(pools, plan.PoolOf(&machinePools.Items[i]))
 	}
-	slices.SortStableFunc(pools, func(a, b pool) int {
-		if a.kind != b.kind {
-			return compare(a.kind, b.kind)
+	slices.SortStableFunc(pools, func(a, b plan.Pool) int {
+		if a.Kind != b.Kind {
+			return compare(a.Kind, b.Kind)
 		}
-		return compare(a.name, b.name)
+		return compare(a.Name, b.Name)
 	})
 	return pools, nil
 }
 
-func (c *Controller) hasControlPlaneMachines(ctx context.Context, cluster proxysource.Cluster) (bool, error) {
+// controlPlaneMachines returns when the Machines of the control plane were created.
+func (c *Controller) controlPlaneMachines(ctx context.Context, cluster proxysource.Cluster) ([]time.Time, error) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	err := c.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{indexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+		client.MatchingFields{plan.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	if err != nil {
-		return false, fmt.Errorf("listing control-plane Machines: %w", err)
+		return nil, fmt.Errorf("listing control-plane Machines: %w", err)
 	}
-	return len(machines.Items) > 0, nil
+	var created []time.Time
+	for i := range machines.Items {
+		created = append(created, machines.Items[i].CreationTimestamp.Time)
+	}
+	return created, nil
+}
+
+// rolloutOf returns the time at which spec.rollout.after replaces all Machines of a control plane, or the zero time if
+// it is not set or some of them have been replaced for it already.
+func rolloutOf(after metav1.Time, created []time.Time) time.Time {
+	if slices.ContainsFunc(created, func(t time.Time) bool { return !t.Before(after.Time) }) {
+		return time.Time{}
+	}
+	return after.Time
 }
 
 // foreignUser returns a pool of another Cluster that uses the template too, or nil.
-func (c *Controller) foreignUser(ctx context.Context, cluster proxysource.Cluster, o bootstrapObject) (*pool, error) {
-	if o.kind != kindTemplate {
+func (c *Controller) foreignUser(ctx context.Context, cluster proxysource.Cluster, o bootstrapObject) (*plan.Pool, error) {
+	if o.kind != plan.KindTemplate {
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
 	var deployments clusterv1.MachineDeploymentList
-	if err := c.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingFields{indexBootstrap: o.object.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexBootstrap: o.object.GetName()}); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
 	}
-	var others []pool
+	var others []plan.Pool
 	for i := range deployments.Items {
-		if p := poolOf(&deployments.Items[i]); p.cluster != cluster.Name && p.bootstrap.Kind == kindTemplate {
+		if p := plan.PoolOf(&deployments.Items[i]); p.Cluster != cluster.Name && p.Bootstrap.Kind == plan.KindTemplate {
 			others = append(others, p)
 		}
 	}
 	if len(others) == 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	first := slices.MinFunc(others, func(a, b pool) int { return compare(a.name, b.name) })
+	first := slices.MinFunc(others, func(a, b plan.Pool) int { return compare(a.Name, b.Name) })
 	return &first, nil
 }
 

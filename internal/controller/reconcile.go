@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -22,7 +23,10 @@ import (
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := proxysource.ClusterOf(cluster)
 	reported := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
-	if view.Deleted || view.Paused || !view.Enabled && !reported {
+	if view.Deleted {
+		return ctrl.Result{}, c.releaseDeleted(ctx, view)
+	}
+	if view.Paused || !view.Enabled && !reported {
 		return ctrl.Result{}, nil
 	}
 	r := &reconciliation{Controller: c, cluster: cluster, view: view}
@@ -43,7 +47,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 		_, statusErr := c.setCondition(ctx, cluster, internal.condition(""))
 		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(statusErr))
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: r.later}, nil
 }
 
 // reconciliation is one pass over one Cluster.
@@ -55,6 +59,8 @@ type reconciliation struct {
 	found   findings
 	// needed are the names of generated Secrets that a bootstrap object refers to.
 	needed map[string]bool
+	// later is after which time the Cluster has to be looked at again, or zero.
+	later time.Duration
 }
 
 // enable configures the Cluster and reports.
@@ -108,12 +114,17 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	if err := r.cleanSecrets(ctx); err != nil {
 		return "", err
 	}
+	r.reportHeld(objects)
 	return r.summary(objects, main), nil
 }
 
 // resolve finds the settings of the Cluster or of a pool. It returns nil when a finding explains why there are none.
 func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override string) (*proxysource.Resolution, error) {
-	resolver := proxysource.Resolver{Secrets: r.Controller, Default: r.DefaultSecret}
+	resolver := proxysource.Resolver{
+		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live},
+		Default: r.DefaultSecret,
+		Now:     r.Now,
+	}
 	resolution, err := resolver.Resolve(ctx, r.view, options, override)
 	var (
 		invalid *proxysource.InvalidError
@@ -149,30 +160,34 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 
 // configureObject brings one bootstrap object to its recipe.
 func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
-	if stop, err := r.leaveAlone(ctx, *o); stop || err != nil {
-		r.keepReferences(*o)
+	view, err := r.planned(ctx, *o)
+	if err != nil {
 		return err
 	}
-	override := ""
-	if len(o.pools) > 0 {
-		override = o.pools[0].override
+	if finding := plan.LeaveAlone(view); finding != nil {
+		r.found.add(finding.Reason, "%s", finding.Message)
+		r.keepReferences(*o)
+		return nil
 	}
+	if !o.object.GetDeletionTimestamp().IsZero() && plan.IsHeld(view.Annotations) {
+		r.keepReferences(*o)
+		return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
+	}
+	override := view.Override()
 	if override == contract.SecretNone {
 		return r.write(ctx, o, patch.Remove(o.spec), 0, options)
 	}
-	resolution, secretName := main, proxysource.GeneratedSecretName(r.view.Name, "")
+	resolution, secretName := main, view.GeneratedSecret(r.view.Name)
 	if override != "" {
-		var err error
 		if resolution, err = r.resolve(ctx, options, override); err != nil {
 			return err
 		}
-		secretName = proxysource.GeneratedSecretName(r.view.Name, o.pools[0].name)
 	}
 	if resolution == nil {
 		r.keepReferences(*o)
 		return nil
 	}
-	plan, version, err := planFor(*o, options, *resolution, secretName)
+	brought, version, err := r.bring(*o, options, *resolution, secretName)
 	if err != nil {
 		r.keepReferences(*o)
 		if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
@@ -182,12 +197,12 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		}
 		return nil
 	}
-	for _, warning := range plan.Warnings {
+	for _, warning := range brought.Warnings {
 		r.found.note("%s: %s", o, warning)
 	}
 	if options.Delivery == contract.DeliveryInline && !resolution.Complete {
 		r.keepReferences(*o)
-		return nil // the finding about the endpoint says it
+		return r.hold(ctx, o) // the finding about the endpoint says why
 	}
 	if options.Delivery == contract.DeliveryReference {
 		r.needed[secretName] = true
@@ -195,57 +210,40 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 			return err
 		}
 	}
-	return r.write(ctx, o, plan.Edits, version, options)
+	return r.write(ctx, o, brought.Edits, version, options)
 }
 
-// planFor returns the edits that o needs, made by the output version that o has.
-func planFor(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, int, error) {
-	version := patch.OutputVersion
-	if recorded, err := strconv.Atoi(o.object.GetAnnotations()[contract.AnnotationOutputVersion]); err == nil && patch.IsPatched(o.spec) {
-		version = recorded
+// bring returns the edits that o needs, made by the output version that o has, or by the newest if the user replaces
+// the Machines anyway.
+func (r *reconciliation) bring(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, int, error) {
+	version := plan.Version(o.object.GetAnnotations(), o.spec)
+	if r.rollsNow(o) {
+		version = patch.OutputVersion
 	}
-	recipe, err := patch.NewRecipe(patch.Options{
-		Version: version, Delivery: options.Delivery, Targets: options.Targets, SecretName: secretName,
-		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
-	})
+	recipe, err := plan.Recipe(options, version, resolution, secretName)
 	if err != nil {
 		return patch.Plan{}, 0, err
 	}
-	plan, err := patch.Ensure(o.spec, recipe)
-	return plan, version, err
+	brought, err := patch.Ensure(o.spec, recipe)
+	return brought, version, err
 }
 
-// leaveAlone reports whether o is not to be written at all, and adds the finding that says why.
-func (r *reconciliation) leaveAlone(ctx context.Context, o bootstrapObject) (bool, error) {
-	if _, owned := o.object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]; owned {
-		r.found.add(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", o)
-		return true, nil
-	}
-	if _, paused := o.object.GetAnnotations()[clusterv1.PausedAnnotation]; paused {
-		r.found.add(contract.ReasonPaused, "%s is paused and left alone", o)
-		return true, nil
-	}
-	if evidence := patch.WindowsEvidence(o.spec); evidence != "" {
-		r.found.note("%s is for Windows nodes (%s) and left alone", o, evidence)
-		return true, nil
-	}
-	for _, p := range o.pools {
-		if p.override != o.pools[0].override {
-			r.found.add(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
-				o.pools[0], p, o)
-			return true, nil
-		}
-	}
+// rollsNow reports whether the time has come at which the user has all Machines of a control plane replaced, and none
+// has been yet.
+func (r *reconciliation) rollsNow(o bootstrapObject) bool {
+	return o.running && !o.rollout.IsZero() && !o.rollout.After(r.Now())
+}
+
+// planned is the view of o on which it is decided.
+func (r *reconciliation) planned(ctx context.Context, o bootstrapObject) (plan.Object, error) {
 	foreign, err := r.foreignUser(ctx, r.view, o)
 	if err != nil {
-		return true, err
+		return plan.Object{}, err
 	}
-	if foreign != nil {
-		r.found.add(contract.ReasonSharedTemplate, "%s is also used by %s of Cluster %s; give each Cluster a template of its own",
-			o, foreign, foreign.cluster)
-		return true, nil
-	}
-	return false, nil
+	return plan.Object{
+		Name: o.String(), Labels: o.object.GetLabels(), Annotations: o.object.GetAnnotations(),
+		Spec: o.spec, Pools: o.pools, Foreign: foreign,
+	}, nil
 }
 
 // summary is the message of a configured Cluster.
@@ -286,13 +284,11 @@ func (r *reconciliation) disable(ctx context.Context) error {
 
 // restoreObject removes our entries from o.
 func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
-	_, owned := o.object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]
-	_, paused := o.object.GetAnnotations()[clusterv1.PausedAnnotation]
 	edits := patch.Remove(o.spec)
-	if owned || len(edits) == 0 {
+	if plan.IsTopologyOwned(o.object.GetLabels()) || len(edits) == 0 && !plan.IsHeld(o.object.GetAnnotations()) {
 		return nil
 	}
-	if paused {
+	if plan.IsPausedByUser(o.object.GetAnnotations()) {
 		r.found.add(contract.ReasonPaused, "%s is paused and keeps the proxy until it is not", o)
 		r.keepReferences(*o)
 		return nil

@@ -19,26 +19,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
-
-// ReadSecret implements source.SecretReader: labelled Secrets come from their cache, others from the API server,
-// one by name and never a list.
-func (c *Controller) ReadSecret(ctx context.Context, name types.NamespacedName) (*proxysource.Secret, error) {
-	secret := &corev1.Secret{}
-	err := c.ProxySecrets.Get(ctx, name, secret)
-	watched := err == nil
-	if apierrors.IsNotFound(err) {
-		err = c.Live.Get(ctx, name, secret)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // the interface says so
-	case err != nil:
-		return nil, err
-	}
-	return &proxysource.Secret{Name: name, Data: secret.Data, Watched: watched}, nil
-}
 
 // originsLimit caps the listing of NO_PROXY origins in a generated Secret, in bytes. A Secret holds 1 MiB.
 const originsLimit = 256 << 10
@@ -141,7 +124,7 @@ func sameSecret(current, desired *corev1.Secret) bool {
 // comes back only after a back-off that grows to minutes.
 func (r *reconciliation) nudge(ctx context.Context, secret *corev1.Secret) error {
 	var configs bootstrapv1.KubeadmConfigList
-	if err := r.Client.List(ctx, &configs, client.InNamespace(r.view.Namespace), client.MatchingFields{indexLabel: r.view.Name}); err != nil {
+	if err := r.Client.List(ctx, &configs, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name}); err != nil {
 		return fmt.Errorf("listing KubeadmConfigs: %w", err)
 	}
 	for i := range configs.Items {
@@ -157,7 +140,7 @@ func (r *reconciliation) nudge(ctx context.Context, secret *corev1.Secret) error
 			config.Annotations = map[string]string{}
 		}
 		config.Annotations[contract.AnnotationNudge] = string(secret.UID)
-		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", kindConfig, klog.KObj(config))
+		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig, klog.KObj(config))
 		if err := r.Client.Patch(ctx, config, client.MergeFrom(before), client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("nudging KubeadmConfig %s: %w", klog.KObj(config), err)
 		}
@@ -189,14 +172,14 @@ func (r *reconciliation) keepReferences(o bootstrapObject) {
 // cleanSecrets deletes the generated Secrets of the Cluster that no bootstrap object refers to.
 func (r *reconciliation) cleanSecrets(ctx context.Context) error {
 	var secrets corev1.SecretList
-	if err := r.Client.List(ctx, &secrets, client.InNamespace(r.view.Namespace), client.MatchingFields{indexLabel: r.view.Name}); err != nil {
+	if err := r.Client.List(ctx, &secrets, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name}); err != nil {
 		return fmt.Errorf("listing generated Secrets: %w", err)
 	}
 	if len(secrets.Items) == 0 {
 		return nil
 	}
 	var configs bootstrapv1.KubeadmConfigList
-	if err := r.Client.List(ctx, &configs, client.InNamespace(r.view.Namespace), client.MatchingFields{indexLabel: r.view.Name}); err != nil {
+	if err := r.Client.List(ctx, &configs, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name}); err != nil {
 		return fmt.Errorf("listing KubeadmConfigs: %w", err)
 	}
 	for i := range configs.Items {

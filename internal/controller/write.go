@@ -5,30 +5,35 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // write carries out edits on o, or adds the finding that they wait for a rollout. version is the output version to
 // record; zero takes the record off.
 func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []patch.Edit, version int, options proxysource.Options) error {
+	held := plan.IsHeld(o.object.GetAnnotations())
+	if len(edits) > 0 && o.running && !r.rollsNow(*o) && (o.kind == plan.KindConfig || options.Rollout != contract.RolloutImmediate) {
+		r.reportWaiting(*o, version)
+		r.waitForRollout(*o)
+		edits = nil
+	}
 	if len(edits) == 0 {
 		r.keepReferences(*o)
-		return nil
-	}
-	if o.running && (o.kind == kindConfig || options.Rollout != contract.RolloutImmediate) {
-		r.keepReferences(*o)
-		r.reportWaiting(*o, version)
+		if held {
+			return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
+		}
 		return nil
 	}
 	data, err := json.Marshal(operations(*o, edits, version))
@@ -58,12 +63,23 @@ func (r *reconciliation) reportWaiting(o bootstrapObject, version int) {
 	if version == 0 {
 		reason, verb = contract.ReasonRemovalWaiting, "loses"
 	}
-	if o.kind == kindConfig {
+	if o.kind == plan.KindConfig {
 		r.found.note("%s has its bootstrap data already, which stays as it is; a new KubeadmConfig %s the current proxy", o, verb)
 		return
 	}
-	r.found.add(reason, "%s has Machines, which a change would replace; it %s the current proxy when annotation %s of the Cluster is %s",
-		o, verb, contract.AnnotationRollout, contract.RolloutImmediate)
+	when := "when"
+	if r.Admission {
+		when = "with its next rollout, or now when"
+	}
+	r.found.add(reason, "%s has Machines, which a change would replace; it %s the current proxy %s annotation %s of the Cluster is %s",
+		o, verb, when, contract.AnnotationRollout, contract.RolloutImmediate)
+}
+
+// waitForRollout brings the Cluster back when the user has the Machines of a control plane replaced.
+func (r *reconciliation) waitForRollout(o bootstrapObject) {
+	if left := o.rollout.Sub(r.Now()); !o.rollout.IsZero() && left > 0 {
+		r.later = left
+	}
 }
 
 // operations is the JSON patch of edits on o. It fails on the API server if o has changed since it was read, and
@@ -75,22 +91,14 @@ func operations(o bootstrapObject, edits []patch.Edit, version int) []patch.Oper
 	}
 	ops = append(ops, patch.Operations(o.location, o.spec, edits)...)
 
-	annotations := o.object.GetAnnotations()
-	path := "/metadata/annotations/" + strings.ReplaceAll(contract.AnnotationOutputVersion, "/", "~1")
-	_, recorded := annotations[contract.AnnotationOutputVersion]
-	switch {
-	case version == 0 && recorded:
-		ops = append(ops, patch.Operation{Op: "remove", Path: path})
-	case version == 0:
-	case annotations == nil:
-		ops = append(ops, patch.Operation{
-			Op: "add", Path: "/metadata/annotations",
-			Value: map[string]string{contract.AnnotationOutputVersion: strconv.Itoa(version)},
-		})
-	default:
-		ops = append(ops, patch.Operation{Op: "add", Path: path, Value: strconv.Itoa(version)})
+	want := map[string]string{contract.AnnotationOutputVersion: ""}
+	if version != 0 {
+		want[contract.AnnotationOutputVersion] = strconv.Itoa(version)
 	}
-	return ops
+	if plan.IsHeld(o.object.GetAnnotations()) {
+		want[clusterv1.PausedAnnotation] = ""
+	}
+	return append(ops, plan.AnnotationOperations(o.object.GetAnnotations(), want)...)
 }
 
 // specOf returns the bootstrap spec of an object.

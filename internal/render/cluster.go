@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,10 +56,19 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 		Topology:      topology,
 		Enabled:       source.IsEnabled(o.Labels()),
 	}
+	view.EndpointPort = port(dig(spec, "controlPlaneEndpoint"))
 	view.InfrastructureKind, _ = dig(spec, "infrastructureRef")["kind"].(string)
 	view.ControlPlaneKind, _ = dig(spec, "controlPlaneRef")["kind"].(string)
 	view.ControlPlaneName, _ = dig(spec, "controlPlaneRef")["name"].(string)
 	return view, unresolved
+}
+
+// port returns the port of an endpoint, 0 if there is none or it is a variable still.
+func port(endpoint map[string]any) int32 {
+	if n, ok := endpoint["port"].(int64); ok && 0 < n && n <= math.MaxUint16 {
+		return int32(n)
+	}
+	return 0
 }
 
 // dig returns the mapping at a path, nil if there is none.
@@ -81,12 +91,13 @@ func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unres
 		if o.Kind() != view.InfrastructureKind || o.Name() != refName || o.Namespace() != object.Namespace() || refName == "" {
 			continue
 		}
-		host, _ := dig(o.Value(), "spec", "controlPlaneEndpoint")["host"].(string)
+		endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
+		host, _ := endpoint["host"].(string)
 		if strings.Contains(host, "${") {
 			*unresolved = append(*unresolved, fmt.Sprintf("spec.controlPlaneEndpoint.host of %s", name(o)))
 			return
 		}
-		view.EndpointHost = host
+		view.EndpointHost, view.EndpointPort = host, port(endpoint)
 	}
 }
 
@@ -183,7 +194,7 @@ type clusterRun struct {
 
 // resolve finds the settings of the Cluster or of a pool. It returns nil when a problem has been recorded.
 func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resolution {
-	resolution, err := source.Resolver{Secrets: c.secrets}.Resolve(ctx, c.view, c.options, override)
+	resolution, err := source.Resolver{Secrets: c.secrets, Now: c.Now}.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
 		if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
 			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
@@ -33,6 +34,8 @@ type Options struct {
 	All bool
 	// IncludeSecrets adds the generated Secrets to the output.
 	IncludeSecrets bool
+	// Now is the clock by which trusted certificates expire. Without it nobody is warned of them.
+	Now func() time.Time
 }
 
 // Result is the outcome of Render.

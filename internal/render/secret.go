@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -73,18 +74,25 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, 
 		text, isText := dig(value, "data")[key].(string)
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || !isText {
-			problems = append(problems, &source.InvalidError{Message: fmt.Sprintf("%s: data.%s is not base64; encode it or use stringData", place(o), key)})
+			problems = append(problems, badEncoding(o, "data."+key, "is not base64", "encode it or use stringData"))
 		}
 		secret.Data[key] = data
 	}
 	for _, key := range sortedKeys(dig(value, "stringData")) {
 		text, isText := dig(value, "stringData")[key].(string)
 		if !isText {
-			problems = append(problems, &source.InvalidError{Message: fmt.Sprintf("%s: stringData.%s is not a string; quote it", place(o), key)})
+			problems = append(problems, badEncoding(o, "stringData."+key, "is not a string", "quote it"))
 		}
 		secret.Data[key] = []byte(text)
 	}
 	return secret, errors.Join(problems...)
+}
+
+func badEncoding(o *manifest.Object, key, why, fix string) *source.InvalidError {
+	return &source.InvalidError{
+		Message:  place(o) + ": " + key + " " + why + "; " + fix,
+		Findings: []*noproxy.Error{{Code: source.CodeBadEncoding, Where: place(o) + " " + key, Why: "the value " + why, Fix: fix}},
+	}
 }
 
 // originsLimit caps the listing of NO_PROXY origins in a generated Secret, in bytes.

@@ -21,6 +21,7 @@ type Cluster struct {
 	PodCIDRs, ServiceCIDRs   []string
 	ServiceDomain            string
 	EndpointHost             string
+	EndpointPort             int32 // 0 while unknown
 	InfrastructureKind       string
 	ControlPlaneKind         string
 	ControlPlaneName         string
@@ -40,6 +41,7 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 		ServiceCIDRs:       cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
 		ServiceDomain:      cluster.Spec.ClusterNetwork.ServiceDomain,
 		EndpointHost:       cluster.Spec.ControlPlaneEndpoint.Host,
+		EndpointPort:       cluster.Spec.ControlPlaneEndpoint.Port,
 		InfrastructureKind: cluster.Spec.InfrastructureRef.Kind,
 		ControlPlaneKind:   cluster.Spec.ControlPlaneRef.Kind,
 		ControlPlaneName:   cluster.Spec.ControlPlaneRef.Name,
@@ -48,6 +50,18 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 		Enabled:            IsEnabled(cluster.Labels),
 		Paused:             annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused,
 		Deleted:            !cluster.DeletionTimestamp.IsZero(),
+	}
+}
+
+// NoProxyInput returns what NO_PROXY of a Cluster is composed from, without the lists that somebody wrote.
+func NoProxyInput(cluster Cluster, options Options) noproxy.Input {
+	return noproxy.Input{
+		PodCIDRs:           cluster.PodCIDRs,
+		ServiceCIDRs:       cluster.ServiceCIDRs,
+		ServiceDomain:      cluster.ServiceDomain,
+		EndpointHost:       cluster.EndpointHost,
+		InfrastructureKind: cluster.InfrastructureKind,
+		OmitGroups:         options.OmitGroups,
 	}
 }
 

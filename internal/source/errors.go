@@ -1,10 +1,35 @@
 package source
 
+import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+
+// Codes of findings about a Cluster, beside those of the packages noproxy and proxyconfig.
+const (
+	// CodeBadAnnotation rejects an annotation whose value is unknown.
+	CodeBadAnnotation noproxy.Code = "bad-annotation"
+	// CodeBadEncoding rejects a value of a Secret manifest that is not base64 or not a string.
+	CodeBadEncoding noproxy.Code = "bad-encoding"
+	// CodeSecretNotFound rejects a Cluster or pool whose proxy Secret is missing.
+	CodeSecretNotFound noproxy.Code = "secret-not-found"
+)
+
 // InvalidError says that the user must change something before the Cluster can be configured. Its text holds no
 // secret and is the same on every try.
-type InvalidError struct{ Message string }
+type InvalidError struct {
+	Message string
+	// Findings are what Message tells, one by one, for programs.
+	Findings []*noproxy.Error
+}
 
 func (e *InvalidError) Error() string { return e.Message }
+
+// Unwrap returns the findings, so that noproxy.Errors finds them.
+func (e *InvalidError) Unwrap() []error {
+	errs := make([]error, len(e.Findings))
+	for i, finding := range e.Findings {
+		errs[i] = finding
+	}
+	return errs
+}
 
 // NotFoundError says that a Secret is missing.
 type NotFoundError struct{ Message string }

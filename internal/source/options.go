@@ -27,8 +27,7 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 			return values[0]
 		}
 		if !slices.Contains(values, value) {
-			findings = append(findings, &InvalidError{Message: fmt.Sprintf("annotation %s: unknown value %q; use %s",
-				annotation, value, strings.Join(values, " or "))})
+			findings = append(findings, badAnnotation(annotation, fmt.Sprintf("unknown value %q", value), "use "+strings.Join(values, " or ")))
 		}
 		return value
 	}
@@ -47,7 +46,7 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 	if value, found := annotations[contract.AnnotationNoProxyGroups]; found {
 		groups, err := noproxy.ParseOmittedGroups(value)
 		if err != nil {
-			findings = append(findings, &InvalidError{Message: fmt.Sprintf("annotation %s: %v", contract.AnnotationNoProxyGroups, err)})
+			findings = append(findings, badAnnotation(contract.AnnotationNoProxyGroups, err.Error(), ""))
 		}
 		options.OmitGroups = groups
 	}
@@ -61,10 +60,22 @@ func parseTargets(value string) ([]contract.Target, error) {
 	for position, item := range strings.Split(value, ",") {
 		target := contract.Target(strings.TrimSpace(item))
 		if !slices.Contains(known, target) {
-			return nil, &InvalidError{Message: fmt.Sprintf("annotation %s: entry %d, %q, is not a target; use a list of containerd, kubelet, kubeadm, trust",
-				contract.AnnotationTargets, position+1, target)}
+			return nil, badAnnotation(contract.AnnotationTargets, fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
+				"use a list of containerd, kubelet, kubeadm, trust")
 		}
 		chosen[target] = true
 	}
 	return slices.DeleteFunc(known, func(t contract.Target) bool { return !chosen[t] }), nil
+}
+
+// badAnnotation says why an annotation is unusable and, unless fix is empty, what to write instead.
+func badAnnotation(annotation, why, fix string) *InvalidError {
+	e := &InvalidError{
+		Message:  "annotation " + annotation + ": " + why,
+		Findings: []*noproxy.Error{{Code: CodeBadAnnotation, Where: "annotation " + annotation, Why: why, Fix: fix}},
+	}
+	if fix != "" {
+		e.Message += "; " + fix
+	}
+	return e
 }

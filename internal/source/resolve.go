@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -49,6 +50,10 @@ type Resolver struct {
 	// Default is the installation-wide Secret. Its zero value means that there is none. It serves Clusters that
 	// have no proxy Secret, and its noProxy is merged into every Cluster's.
 	Default types.NamespacedName
+	// Profile says who reads NO_PROXY; its zero value is what nodes get.
+	Profile noproxy.Profile
+	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
+	Now func() time.Time
 }
 
 // Resolution is what a Cluster, or one of its pools, gets.
@@ -146,17 +151,15 @@ func (r Resolver) compose(cluster Cluster, options Options, found, installation 
 	resolution.Settings = settings
 	resolution.Warnings = append(resolution.Warnings, within(found.where()+" ", settings.Warnings)...)
 
+	if r.Now != nil {
+		resolution.Warnings = append(resolution.Warnings, within(found.where()+" ", settings.TrustedCAWarnings(r.Now()))...)
+	}
+
 	layer := func(s *Secret) noproxy.Layer {
 		return noproxy.Layer{Object: s.where(), Key: contract.KeyNoProxy, Text: string(s.Data[contract.KeyNoProxy])}
 	}
-	input := noproxy.Input{
-		PodCIDRs:           cluster.PodCIDRs,
-		ServiceCIDRs:       cluster.ServiceCIDRs,
-		ServiceDomain:      cluster.ServiceDomain,
-		EndpointHost:       cluster.EndpointHost,
-		InfrastructureKind: cluster.InfrastructureKind,
-		OmitGroups:         options.OmitGroups,
-	}
+	input := NoProxyInput(cluster, options)
+	input.Profile = r.Profile
 	if installation != nil {
 		input.Installation = layer(installation)
 	}
@@ -190,13 +193,14 @@ func within(object string, warnings []noproxy.Warning) []noproxy.Warning {
 func invalid(object string, err error) error {
 	found := noproxy.Errors(err)
 	messages := make([]string, 0, len(found))
-	for _, finding := range found {
+	for i, finding := range found {
 		placed := *finding
 		placed.Where = object + placed.Where
 		messages = append(messages, placed.Error())
+		found[i] = &placed
 	}
 	if len(messages) == 0 {
 		return errors.New(object + err.Error())
 	}
-	return &InvalidError{Message: strings.Join(messages, "; ")}
+	return &InvalidError{Message: strings.Join(messages, "; "), Findings: found}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -232,3 +233,35 @@ func TestWarningCodesAreListedOnce(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestResolveWarnsOfCertificatesByTheClock(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://p:1", "trustedCA": shortLived}}}
+	cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	for at, want := range map[string]string{"2026-12-01": "", "2027-01-05": "ca-expiring", "2027-02-01": "ca-expired"} {
+		now, err := time.Parse(time.DateOnly, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := source.Resolver{Secrets: reader, Now: func() time.Time { return now }}.Resolve(t.Context(), cluster, source.Options{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if codes := strings.TrimPrefix(strings.ReplaceAll(source.WarningCodes(got.Warnings), "defaults-used", ""), ","); strings.Trim(codes, ",") != want {
+			t.Errorf("on %s: warnings %q, want %q", at, codes, want)
+		}
+	}
+}
+
+// shortLived is an authority made for these tests, good until 2027-01-20.
+const shortLived = `-----BEGIN CERTIFICATE-----
+MIIBXjCCAQWgAwIBAgIBATAKBggqhkjOPQQDAjAfMR0wGwYDVQQDExRUZXN0IHBy
+b3h5IGF1dGhvcml0eTAeFw0yNjAxMDEwMDAwMDBaFw0yNzAxMjAwMDAwMDBaMB8x
+HTAbBgNVBAMTFFRlc3QgcHJveHkgYXV0aG9yaXR5MFkwEwYHKoZIzj0CAQYIKoZI
+zj0DAQcDQgAERmz801UMN1vKy4yRKdYJnLwgE1uF+sF38rFJhw1oY/euNiH708Lm
+Loh5B4e/JVpW8+vEvDCjhipTfw64MiRWKaMyMDAwDwYDVR0TAQH/BAUwAwEB/zAd
+BgNVHQ4EFgQU7jJnFLKEjR0tEO7JhJBXu+H8/sUwCgYIKoZIzj0EAwIDRwAwRAIg
+cBoTC0PyziXexa3qsMlMdxj1o/r8282YlTeWItWabKYCIB3LddBIOXiozq9VUIdA
+aKo9M/rCjj5MSy4eQH+24S1+
+-----END CERTIFICATE-----
+`

@@ -241,7 +241,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 			t.Errorf("the endpoint changed specs:\n%s", diff)
 		}
 	})
-	t.Run("Inline: nothing is patched before it is known", func(t *testing.T) {
+	t.Run("Inline: nothing is patched before it is known, and the control plane is held back", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 		c := newCluster(t, ns, "one", late, func(o client.Object) {
@@ -249,9 +249,15 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 				cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
 			}
 		})
-		before := c.snapshot()
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
-		c.staysAsIs(before)
+		before := c.specs()
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is held back by annotation cluster.x-k8s.io/paused")
+		if got := c.controlPlane().Annotations[clusterv1.PausedAnnotation]; got != contract.PausedForEndpoint {
+			t.Errorf("the control plane has annotation %q and may create a Machine", got)
+		}
+		c.staysAsIs(c.snapshot())
+		if diff := cmp.Diff(before, c.specs()); diff != "" {
+			t.Errorf("specs changed before the endpoint was known:\n%s", diff)
+		}
 		c.edit(func(cluster *clusterv1.Cluster) {
 			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
 		})
@@ -264,9 +270,12 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 		if c.generated() != nil {
 			t.Error("Inline delivery wrote a generated Secret")
 		}
+		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "" || controlPlane.Generation != 2 {
+			t.Errorf("annotations %v, generation %d; want no hold, and one change", controlPlane.Annotations, controlPlane.Generation)
+		}
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
 		c.eventuallyReports(noCondition)
-		if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+		if diff := cmp.Diff(before, c.specs()); diff != "" {
 			t.Errorf("after the label is gone (-before +after):\n%s", diff)
 		}
 	})
@@ -299,7 +308,7 @@ func TestARunningControlPlaneIsNotRolled(t *testing.T) {
 		delete(cluster.Annotations, contract.AnnotationRollout)
 		delete(cluster.Labels, contract.LabelEnabled)
 	})
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "loses the current proxy when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "loses the current proxy with its next rollout, or now when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
 	if got := c.patched(); got != [3]bool{true, false, false} {
 		t.Errorf("patched %v, want only the control plane", got)
 	}

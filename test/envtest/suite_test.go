@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,9 @@ type world struct {
 	config   *rest.Config  // of the manager's ServiceAccount
 	requests *requestLog
 	logs     *safeBuffer
+	webhooks *mgmt.Webhooks
+	// kubeconfig is a file of the administrator's, for kubectl.
+	kubeconfig string
 }
 
 var shared *world
@@ -67,6 +71,11 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer func() {
+		if err := errors.Join(shared.webhooks.Close(), os.Remove(shared.kubeconfig)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
 	stopped := make(chan struct{})
 	managerCtx, stop := context.WithCancel(ctx)
 	if err := startManager(managerCtx, stopped); err != nil {
@@ -74,7 +83,12 @@ func run(m *testing.M) int {
 		stop()
 		return 1
 	}
-	status := m.Run()
+	status := 1
+	if err := installWebhooks(ctx, cluster); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		status = m.Run()
+	}
 	stop()
 	<-stopped
 	if status != 0 && os.Getenv("ENVTEST_LOGS") != "" {
@@ -110,7 +124,11 @@ func newWorld(ctx context.Context, cluster *mgmt.Cluster) (*world, error) {
 	if err := user.Create(ctx, installation); err != nil {
 		return nil, err
 	}
-	return w, nil
+	if w.webhooks, err = mgmt.PrepareWebhooks("testdata/webhooks"); err != nil {
+		return nil, err
+	}
+	w.kubeconfig = filepath.Join(os.TempDir(), fmt.Sprintf("capi-proxy-patcher-envtest-%d", os.Getpid()))
+	return w, mgmt.WriteKubeconfig(w.kubeconfig, cluster.Config())
 }
 
 // startManager starts the manager as the command line does.
@@ -120,6 +138,7 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 	mgr, err := cli.NewManager(ctrl.LoggerInto(ctx, log), shared.config, cli.ManagerOptions{
 		Concurrency: 10, SyncPeriod: resync, QPS: -1, HealthAddr: "0", MetricsAddr: "0", Log: log,
 		DefaultProxySecret: defaultSecretNamespace + "/" + defaultSecretName,
+		WebhookBindAddress: shared.webhooks.Host, WebhookPort: shared.webhooks.Port, WebhookCertDir: shared.webhooks.CertDir,
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 const FieldOwner = client.FieldOwner("capi-proxy-patcher-test")
 
 // ApplyKustomize builds a kustomization as kubectl apply -k does and applies every object, Namespaces first, with
-// server-side apply. It does not wait for anything, and stops at the first object that the API server refuses.
+// server-side apply, except certificates and webhook configurations, which need Pods. It does not wait for anything, and stops at the first object that the API server refuses.
 func (c *Cluster) ApplyKustomize(ctx context.Context, dir string) error {
 	objects, err := Kustomize(dir)
 	if err != nil {
@@ -25,6 +25,9 @@ func (c *Cluster) ApplyKustomize(ctx context.Context, dir string) error {
 		return fmt.Errorf("applying %s: %w", dir, err)
 	}
 	for _, object := range objects {
+		if needsPods(object) {
+			continue
+		}
 		// Apply writes the answer of the server into its argument, so the name is taken before.
 		name := fmt.Sprintf("%s %s", object.GetKind(), client.ObjectKeyFromObject(object))
 		if err := applier.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), FieldOwner, client.ForceOwnership); err != nil {

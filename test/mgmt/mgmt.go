@@ -3,7 +3,8 @@
 // stand-in infrastructure provider.
 //
 // No controller runs in it and no node: a Deployment is stored and nothing more, a deleted Namespace stays Terminating,
-// owned objects are not garbage collected, and there is no admission webhook of Cluster API.
+// owned objects are not garbage collected, and there is no admission webhook of Cluster API. Those of this product can be
+// installed with PrepareWebhooks and Install.
 package mgmt
 
 import (

@@ -1,0 +1,67 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// hold keeps Cluster API from creating the first Machine of a control plane, which Inline delivery cannot give a
+// complete NO_PROXY yet. The webhook does it at admission; this is for when it was away.
+func (r *reconciliation) hold(ctx context.Context, o *bootstrapObject) error {
+	if o.kind != plan.KindControlPlane || o.running || plan.IsHeld(o.object.GetAnnotations()) || !o.object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint})
+}
+
+// reportHeld says which objects wait because this product told them to.
+func (r *reconciliation) reportHeld(objects []bootstrapObject) {
+	for _, o := range objects {
+		if plan.IsHeld(o.object.GetAnnotations()) {
+			r.found.note("%s is held back by annotation %s until delivery %s can write the whole NO_PROXY",
+				o, clusterv1.PausedAnnotation, contract.DeliveryInline)
+		}
+	}
+}
+
+// releaseDeleted lets Cluster API delete a control plane that is held back.
+func (c *Controller) releaseDeleted(ctx context.Context, cluster proxysource.Cluster) error {
+	if cluster.ControlPlaneKind != plan.KindControlPlane {
+		return nil
+	}
+	controlPlane := &controlplanev1.KubeadmControlPlane{}
+	exists, err := c.get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
+	if err != nil || !exists || !plan.IsHeld(controlPlane.Annotations) {
+		return err
+	}
+	return c.annotate(ctx, controlPlane, map[string]string{clusterv1.PausedAnnotation: ""})
+}
+
+// annotate gives annotations of an object their values and takes those with an empty value away.
+func (c *Controller) annotate(ctx context.Context, object client.Object, want map[string]string) error {
+	operations := append([]patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: object.GetResourceVersion()}},
+		plan.AnnotationOperations(object.GetAnnotations(), want)...)
+	data, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encoding annotations of %s: %w", klog.KObj(object), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Annotating bootstrap object", "object", klog.KObj(object))
+	err = c.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("annotating %s: %w", klog.KObj(object), err)
+	}
+	return nil
+}

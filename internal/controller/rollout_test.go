@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestARolloutOfTheUserIsWaitedForAndUsedOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	at := now.Add
+	for name, test := range map[string]struct {
+		after   time.Time
+		created []time.Time
+		rolls   bool
+		later   time.Duration
+	}{
+		"none":                              {created: []time.Time{at(-time.Hour)}},
+		"in an hour":                        {after: at(time.Hour), created: []time.Time{at(-time.Hour)}, later: time.Hour},
+		"now":                               {after: now, created: []time.Time{at(-time.Hour)}, rolls: true},
+		"past, and not begun":               {after: at(-time.Minute), created: []time.Time{at(-time.Hour), at(-2 * time.Hour)}, rolls: true},
+		"past, and one Machine is replaced": {after: at(-time.Minute), created: []time.Time{at(-time.Hour), at(-time.Second)}},
+		"past, and done":                    {after: at(-time.Hour), created: []time.Time{at(-time.Minute)}},
+	} {
+		r := &reconciliation{Controller: &Controller{Now: func() time.Time { return now }}}
+		o := bootstrapObject{running: true, rollout: rolloutOf(metav1.NewTime(test.after), test.created)}
+		if got := r.rollsNow(o); got != test.rolls {
+			t.Errorf("%s: rolls %v, want %v", name, got, test.rolls)
+		}
+		if r.waitForRollout(o); r.later != test.later {
+			t.Errorf("%s: looked at again after %v, want %v", name, r.later, test.later)
+		}
+	}
+}

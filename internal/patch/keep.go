@@ -1,0 +1,158 @@
+package patch
+
+import (
+	"path"
+	"slices"
+)
+
+// Keep returns the edits that give asked the managed entries of stored, and no others. It serves a write that does
+// not know of them, such as a manifest that is applied again, or that must not change them.
+//
+// Where the user's own entries of a list are as many as before, the managed ones come back to where they were, so
+// that a write which changes nothing else changes nothing at all. Where they are not, the managed ones are put where
+// Ensure puts them. A file of the user at the path of a managed one takes its place.
+func Keep(stored, asked Spec) []Edit {
+	var edits []Edit
+	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
+		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
+			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(f.Path)
+		})
+	})
+	if countFiles(files) == countFiles(asked.Files) {
+		edits = append(edits, restoreFiles(files, asked.Files)...)
+	} else {
+		edits = append(edits, ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !IsManagedFile(f) }))...)
+	}
+	for _, list := range []struct {
+		name          List
+		stored, asked []string
+	}{
+		{ListPre, stored.PreKubeadmCommands, asked.PreKubeadmCommands},
+		{ListPost, stored.PostKubeadmCommands, asked.PostKubeadmCommands},
+	} {
+		own := len(list.stored) - countManaged(list.stored)
+		if own == len(list.asked)-countManaged(list.asked) {
+			edits = append(edits, restoreCommands(list.name, list.stored, list.asked)...)
+			continue
+		}
+		first, last := split(list.stored)
+		edits = append(edits, ensureCommands(list.name, list.asked, first, last)...)
+	}
+	return edits
+}
+
+// countFiles counts the files of the user.
+func countFiles(files []File) int {
+	count := 0
+	for _, f := range files {
+		if !IsManagedFile(f) {
+			count++
+		}
+	}
+	return count
+}
+
+// restoreFiles puts the managed files of stored at their places in asked, which has as many files of the user.
+func restoreFiles(stored, asked []File) []Edit {
+	same := len(stored) == len(asked)
+	for i := 0; same && i < len(stored); i++ {
+		managed := IsManagedFile(stored[i])
+		same = managed == IsManagedFile(asked[i]) && (!managed || stored[i] == asked[i])
+	}
+	if same {
+		return nil
+	}
+	edits := ensureFiles(asked, nil)
+	for i, f := range stored {
+		if IsManagedFile(f) {
+			edits = append(edits, Edit{List: ListFiles, Op: OpAdd, Index: i, File: f})
+		}
+	}
+	return edits
+}
+
+// restoreCommands is restoreFiles for commands.
+func restoreCommands(list List, stored, asked []string) []Edit {
+	same := len(stored) == len(asked)
+	for i := 0; same && i < len(stored); i++ {
+		managed := isManagedCommand(stored[i])
+		same = managed == isManagedCommand(asked[i]) && (!managed || stored[i] == asked[i])
+	}
+	if same {
+		return nil
+	}
+	edits := ensureCommands(list, asked, nil, nil)
+	for i, command := range stored {
+		if isManagedCommand(command) {
+			edits = append(edits, Edit{List: list, Op: OpAdd, Index: i, Command: command})
+		}
+	}
+	return edits
+}
+
+// split tells the managed commands that stand before those of the user from the one that stands after them.
+func split(commands []string) (first, last []string) {
+	for _, command := range commands {
+		switch {
+		case !isManagedCommand(command):
+		case command == commandHideCredentials:
+			last = append(last, command)
+		default:
+			first = append(first, command)
+		}
+	}
+	return first, last
+}
+
+// Apply returns spec with edits carried out. It does not modify spec.
+func Apply(spec Spec, edits []Edit) Spec {
+	spec.Files = slices.Clone(spec.Files)
+	spec.PreKubeadmCommands = slices.Clone(spec.PreKubeadmCommands)
+	spec.PostKubeadmCommands = slices.Clone(spec.PostKubeadmCommands)
+	for _, edit := range edits {
+		switch edit.List {
+		case ListFiles:
+			spec.Files = applyEdit(spec.Files, edit, edit.File)
+		case ListPre:
+			spec.PreKubeadmCommands = applyEdit(spec.PreKubeadmCommands, edit, edit.Command)
+		case ListPost:
+			spec.PostKubeadmCommands = applyEdit(spec.PostKubeadmCommands, edit, edit.Command)
+		}
+	}
+	return spec
+}
+
+func applyEdit[T any](list []T, edit Edit, entry T) []T {
+	switch edit.Op {
+	case OpAdd:
+		return slices.Insert(list, edit.Index, entry)
+	case OpRemove:
+		return slices.Delete(list, edit.Index, edit.Index+1)
+	case OpReplace:
+		list[edit.Index] = entry
+	}
+	return list
+}
+
+// Own returns object, a bootstrap spec that was decoded from JSON, without managed entries, as a copy that shares
+// what it does not change. Two writes differ in more than managed entries if what Own returns differs.
+func Own(object map[string]any) map[string]any {
+	own := make(map[string]any, len(object))
+	for key, value := range object {
+		switch List(key) {
+		case ListFiles:
+			value = withoutManaged(listOf(value), func(item any) bool { return IsManagedFile(fileOfMap(mapOf(item))) })
+		case ListPre, ListPost:
+			value = withoutManaged(listOf(value), func(item any) bool { return isManagedCommand(stringOf(item)) })
+		}
+		if list, isList := value.([]any); isList && len(list) == 0 {
+			continue // an empty list is no list
+		}
+		own[key] = value
+	}
+	return own
+}
+
+func withoutManaged(list []any, managed func(any) bool) []any {
+	return slices.DeleteFunc(slices.Clone(list), managed)
+}

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// IsHeld reports whether annotations are of an object that this product holds back: Cluster API does not reconcile it
+// as long as it carries the annotation, whatever the value.
+func IsHeld(annotations map[string]string) bool {
+	return annotations[clusterv1.PausedAnnotation] == contract.PausedForEndpoint
+}
+
+// IsPausedByUser reports whether annotations are of an object that somebody else has paused.
+func IsPausedByUser(annotations map[string]string) bool {
+	_, paused := annotations[clusterv1.PausedAnnotation]
+	return paused && !IsHeld(annotations)
+}
+
+// AnnotationOperations returns the JSON patch that gives the keys of want their values in an object that has the
+// annotations current. The empty value takes a key away. Keys that want does not name are not touched.
+func AnnotationOperations(current, want map[string]string) []patch.Operation {
+	const root = "/metadata/annotations"
+	var operations []patch.Operation
+	exists := current != nil
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		value, found := current[key]
+		path := root + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+		switch {
+		case want[key] == "" && found:
+			operations = append(operations, patch.Operation{Op: "remove", Path: path})
+		case want[key] == "" || found && value == want[key]:
+		case !exists:
+			exists = true
+			operations = append(operations, patch.Operation{Op: "add", Path: root, Value: map[string]string{key: want[key]}})
+		default:
+			operations = append(operations, patch.Operation{Op: "add", Path: path, Value: want[key]})
+		}
+	}
+	return operations
+}

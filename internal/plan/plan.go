@@ -1,0 +1,144 @@
+// Package plan holds the decisions about one bootstrap object that the controller and the webhooks share: whether it
+// may be touched, which recipe it gets, by which output version, and what happens in a write that is being admitted.
+// Reading and writing objects is left to its callers.
+package plan
+
+import (
+	"fmt"
+	"strconv"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Kinds of bootstrap objects.
+const (
+	KindControlPlane = "KubeadmControlPlane"
+	KindTemplate     = "KubeadmConfigTemplate"
+	KindConfig       = "KubeadmConfig"
+)
+
+// The indexes of the cache that lookups of the controller and of the webhooks use.
+const (
+	// IndexControlPlane finds Clusters by the name of their KubeadmControlPlane.
+	IndexControlPlane = "spec.controlPlaneRef.name"
+	// IndexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
+	IndexBootstrap = "spec.template.spec.bootstrap.configRef.name"
+	// IndexLabel finds KubeadmConfigs, Machines and generated Secrets by the Cluster that a label names.
+	IndexLabel = "clusterLabel"
+)
+
+// Pool is what matters of a MachineDeployment or MachinePool.
+type Pool struct {
+	Kind, Name, Cluster string
+	// Bootstrap is its bootstrap object: a KubeadmConfigTemplate or, for a MachinePool, a KubeadmConfig.
+	Bootstrap clusterv1.ContractVersionedObjectReference
+	// Override is the value of contract.AnnotationSecret.
+	Override string
+}
+
+func (p Pool) String() string { return p.Kind + " " + p.Name }
+
+// PoolOf returns what matters of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
+func PoolOf(object client.Object) Pool {
+	p := Pool{Name: object.GetName(), Override: object.GetAnnotations()[contract.AnnotationSecret]}
+	switch o := object.(type) {
+	case *clusterv1.MachineDeployment:
+		p.Kind, p.Cluster, p.Bootstrap = "MachineDeployment", o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
+	case *clusterv1.MachinePool:
+		p.Kind, p.Cluster, p.Bootstrap = "MachinePool", o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
+	}
+	return p
+}
+
+// Object is what decisions need to know of a bootstrap object.
+type Object struct {
+	// Name is how messages call the object: kind, namespace and name.
+	Name                string
+	Labels, Annotations map[string]string
+	Spec                patch.Spec
+	// Pools of the Cluster that use the object; none for a control plane.
+	Pools []Pool
+	// Foreign is a pool of another Cluster that uses the object too, or nil.
+	Foreign *Pool
+}
+
+// Override returns the proxy Secret that the pools of o name, contract.SecretNone, or "" for the Cluster's.
+func (o Object) Override() string {
+	if len(o.Pools) == 0 {
+		return ""
+	}
+	return o.Pools[0].Override
+}
+
+// GeneratedSecret returns the name of the generated Secret that o refers to in Reference delivery.
+func (o Object) GeneratedSecret(cluster string) string {
+	if o.Override() == "" {
+		return source.GeneratedSecretName(cluster, "")
+	}
+	return source.GeneratedSecretName(cluster, o.Pools[0].Name)
+}
+
+// Finding says why an object is not as the label of its Cluster asks.
+type Finding struct {
+	// Reason is a reason of contract.ConditionProxyConfigured, or "" for a finding that does not stop the condition
+	// from being True.
+	Reason  string
+	Message string
+}
+
+// LeaveAlone returns why o is not to be written, or nil.
+func LeaveAlone(o Object) *Finding {
+	find := func(reason, format string, args ...any) *Finding {
+		return &Finding{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	if IsTopologyOwned(o.Labels) {
+		return find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", o.Name)
+	}
+	if IsPausedByUser(o.Annotations) {
+		return find(contract.ReasonPaused, "%s is paused and left alone", o.Name)
+	}
+	if evidence := patch.WindowsEvidence(o.Spec); evidence != "" {
+		return find("", "%s is for Windows nodes (%s) and left alone", o.Name, evidence)
+	}
+	for _, p := range o.Pools {
+		if p.Override != o.Pools[0].Override {
+			return find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
+				o.Pools[0], p, o.Name)
+		}
+	}
+	if o.Foreign != nil {
+		return find(contract.ReasonSharedTemplate, "%s is also used by %s of Cluster %s; give each Cluster a template of its own",
+			o.Name, o.Foreign, o.Foreign.Cluster)
+	}
+	return nil
+}
+
+// IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. A write of anybody else
+// to such an object is undone, or rotates templates, at once.
+func IsTopologyOwned(labels map[string]string) bool {
+	_, owned := labels[clusterv1.ClusterTopologyOwnedLabel]
+	return owned
+}
+
+// Version returns the output version by which spec is to be made: the one that is recorded in annotations if spec is
+// patched, so that an upgrade of this program changes no object, else the newest.
+func Version(annotations map[string]string, spec patch.Spec) int {
+	if recorded, err := strconv.Atoi(annotations[contract.AnnotationOutputVersion]); err == nil && patch.IsPatched(spec) {
+		return recorded
+	}
+	return patch.OutputVersion
+}
+
+// Recipe returns the recipe by an output version. resolution is used by Inline delivery only, secretName by Reference
+// delivery only. Its errors are for the user, as those of patch.NewRecipe are.
+func Recipe(options source.Options, version int, resolution source.Resolution, secretName string) (patch.Recipe, error) {
+	return patch.NewRecipe(patch.Options{
+		Version: version, Delivery: options.Delivery, Targets: options.Targets, SecretName: secretName,
+		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
+	})
+}

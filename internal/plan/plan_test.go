@@ -1,0 +1,261 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+func reference(t *testing.T) patch.Recipe {
+	t.Helper()
+	recipe, err := plan.Recipe(source.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets()}, patch.OutputVersion, source.Resolution{}, "one-proxy-files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recipe
+}
+
+func ensured(t *testing.T, spec patch.Spec) patch.Spec {
+	t.Helper()
+	brought, err := patch.Ensure(spec, reference(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patch.Apply(spec, brought.Edits)
+}
+
+func own() patch.Spec {
+	return patch.Spec{
+		Files:               []patch.File{{Path: "/etc/motd", Content: "hello"}},
+		PreKubeadmCommands:  []string{"echo own"},
+		PostKubeadmCommands: []string{"echo done"},
+	}
+}
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestRolls(t *testing.T) {
+	t.Parallel()
+	const stored = `
+spec:
+  version: v1.36.3
+  replicas: 3
+  machineTemplate:
+    metadata: {labels: {a: b}}
+    spec:
+      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DemoMachineTemplate, name: one}
+      deletion: {nodeDrainTimeoutSeconds: 10}
+  rollout: {after: "2026-01-01T00:00:00Z"}
+  kubeadmConfigSpec:
+    clusterConfiguration: {dns: {imageTag: a}, imageRepository: example.com}
+    initConfiguration: {nodeRegistration: {name: a}}
+    joinConfiguration: {nodeRegistration: {name: a}, discovery: {tlsBootstrapToken: a}, timeouts: {controlPlaneComponentHealthCheckSeconds: 1, tlsBootstrapSeconds: 1}}
+    files: [{path: /etc/motd, content: hello, append: true}]
+    preKubeadmCommands: [echo own]
+`
+	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		change string // a merge patch
+		want   bool
+	}{
+		"nothing":                              {`{}`, false},
+		"the version":                          {`{"spec":{"version":"v1.37.0"}}`, true},
+		"another infrastructure template":      {`{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"name":"two"}}}}}`, true},
+		"labels of Machines change in place":   {`{"spec":{"machineTemplate":{"metadata":{"labels":{"a":"c"}}}}}`, false},
+		"timeouts of Machines change in place": {`{"spec":{"machineTemplate":{"spec":{"deletion":{"nodeDrainTimeoutSeconds":20}}}}}`, false},
+		"replicas":                             {`{"spec":{"replicas":5}}`, false},
+		"an annotation":                        {`{"metadata":{"annotations":{"a":"b"}}}`, false},
+		"a file of the user":                   {`{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/motd","content":"new","append":true}]}}}`, true},
+		"a field of a file that decisions do not look at": {`{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/motd","content":"hello","append":false}]}}}`, true},
+		"a command of the user":                           {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["echo own","echo new"]}}}`, true},
+		"an empty list that was not there":                {`{"spec":{"kubeadmConfigSpec":{"postKubeadmCommands":[]}}}`, false},
+		"a managed command":                               {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["export HTTP_PROXY='http://p:1' # capi-proxy-patcher","echo own"]}}}`, false},
+		"a managed file": {`{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/motd","content":"hello","append":true},
+			{"path":"/etc/capi-proxy-patcher/proxy.env","contentFrom":{"secret":{"name":"x","key":"proxy.env"}}}]}}}`, false},
+		"cluster configuration":                 {`{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"new"}}}}`, true},
+		"DNS is updated in place":               {`{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"b"}}}}}`, false},
+		"the node registration":                 {`{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"nodeRegistration":{"name":"b"}}}}}`, true},
+		"discovery":                             {`{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"tlsBootstrapToken":"b"}}}}}`, false},
+		"the health check timeout":              {`{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":2}}}}}`, false},
+		"another timeout":                       {`{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"timeouts":{"tlsBootstrapSeconds":2}}}}}`, true},
+		"init beside join":                      {`{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"name":"b"}}}}}`, false},
+		"init without join":                     {`{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null,"initConfiguration":{"nodeRegistration":{"name":"b"}}}}}`, true},
+		"a rollout now":                         {`{"spec":{"rollout":{"after":"2026-06-01T00:00:00Z"}}}`, true},
+		"a rollout a second from now":           {`{"spec":{"rollout":{"after":"2026-06-01T00:00:01Z"}}}`, false},
+		"a rollout at a time that is not one":   {`{"spec":{"rollout":{"after":"soon"}}}`, false},
+		"a rollout that is taken back":          {`{"spec":{"rollout":null}}`, false},
+		"bootstrap configuration that is taken": {`{"spec":{"kubeadmConfigSpec":null}}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := object(t, stored)
+			text, err := json.Marshal(before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err = jsonpatch.MergePatch(text, []byte(test.change)); err != nil {
+				t.Fatal(err)
+			}
+			after := object(t, string(text))
+			if got := plan.Rolls(before, after, now); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+			if diff := cmp.Diff(object(t, stored), before); diff != "" {
+				t.Errorf("the argument was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestVersionIsTheRecordedOneOfWhatIsPatched(t *testing.T) {
+	t.Parallel()
+	patched := ensured(t, own())
+	for name, test := range map[string]struct {
+		recorded string
+		spec     patch.Spec
+		want     int
+	}{
+		"patched by an older program":      {"0", patched, 0},
+		"patched by a newer program":       {"7", patched, 7},
+		"patched, and no record":           {"", patched, patch.OutputVersion},
+		"patched, and a record of rubbish": {"v1", patched, patch.OutputVersion},
+		"not patched":                      {"7", own(), patch.OutputVersion},
+	} {
+		if got := plan.Version(map[string]string{contract.AnnotationOutputVersion: test.recorded}, test.spec); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+	_, err := plan.Recipe(source.Options{Delivery: contract.DeliveryReference}, 7, source.Resolution{}, "x")
+	if err == nil || err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {
+		t.Errorf("got %v, want to be asked for version 7", err)
+	}
+}
+
+func TestAnnotationOperations(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		current, want, after map[string]string
+		operations           int
+	}{
+		"the first annotations of an object":     {nil, map[string]string{"a/b": "1", "c": "2"}, map[string]string{"a/b": "1", "c": "2"}, 2},
+		"one more":                               {map[string]string{"x": "y"}, map[string]string{"a/b": "1"}, map[string]string{"a/b": "1", "x": "y"}, 1},
+		"another value":                          {map[string]string{"a/b": "0"}, map[string]string{"a/b": "1"}, map[string]string{"a/b": "1"}, 1},
+		"the same value":                         {map[string]string{"a/b": "1"}, map[string]string{"a/b": "1"}, map[string]string{"a/b": "1"}, 0},
+		"one less":                               {map[string]string{"a/b": "1", "x": "y"}, map[string]string{"a/b": ""}, map[string]string{"x": "y"}, 1},
+		"one less that is not there":             {nil, map[string]string{"a/b": ""}, nil, 0},
+		"keys that a JSON pointer has to escape": {map[string]string{"x": "y"}, map[string]string{"a~/b": "1"}, map[string]string{"a~/b": "1", "x": "y"}, 1},
+	} {
+		operations := plan.AnnotationOperations(test.current, test.want)
+		if len(operations) != test.operations {
+			t.Errorf("%s: operations %v, want %d", name, operations, test.operations)
+		}
+		var o struct {
+			Metadata struct {
+				Annotations map[string]string `json:"annotations,omitempty"`
+			} `json:"metadata"`
+		}
+		o.Metadata.Annotations = test.current
+		document, _ := json.Marshal(o)
+		if len(operations) > 0 {
+			text, _ := json.Marshal(operations)
+			decoded, err := jsonpatch.DecodePatch(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if document, err = decoded.Apply(document); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		o.Metadata.Annotations = nil
+		if err := json.Unmarshal(document, &o); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.after, o.Metadata.Annotations); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestAHoldIsTakenForAPauseOfTheUserNever(t *testing.T) {
+	t.Parallel()
+	for value, held := range map[string]bool{contract.PausedForEndpoint: true, "": false, "true": false} {
+		annotations := map[string]string{clusterv1.PausedAnnotation: value}
+		if plan.IsHeld(annotations) != held || plan.IsPausedByUser(annotations) == held {
+			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsHeld(annotations), plan.IsPausedByUser(annotations))
+		}
+	}
+	if plan.IsHeld(nil) || plan.IsPausedByUser(nil) {
+		t.Error("an object without annotations is not paused")
+	}
+}
+
+func TestBringOfWhatIsThereChangesNothing(t *testing.T) {
+	t.Parallel()
+	stored := ensured(t, own())
+	moved := stored
+	moved.Files = append(append([]patch.File{}, stored.Files[1:]...), stored.Files[0])
+	for name, before := range map[string]patch.Spec{"in our order": stored, "in an order of the user's": moved} {
+		for what, asked := range map[string]patch.Spec{"the stored object": before, "the unpatched manifest": own()} {
+			brought, err := plan.Bring(before, asked, reference(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, patch.Apply(asked, brought.Edits)); diff != "" {
+				t.Errorf("%s, %s (-stored +got):\n%s", name, what, diff)
+			}
+		}
+	}
+}
+
+func TestBringKeepsWhatIsThereOnAConflict(t *testing.T) {
+	t.Parallel()
+	asked := own()
+	asked.Files = append(asked.Files, patch.File{Path: contract.PathSetup, Content: "mine"})
+	brought, err := plan.Bring(ensured(t, own()), asked, reference(t))
+	if err == nil {
+		t.Fatal("no conflict")
+	}
+	got := patch.Apply(asked, brought.Edits)
+	for _, f := range got.Files {
+		if f.Path == contract.PathSetup && f.Content != "mine" {
+			t.Errorf("a managed file came back beside that of the user: %v", got.Files)
+		}
+	}
+	if !patch.IsPatched(got) {
+		t.Error("the other managed entries are gone")
+	}
+}
+
+func TestLocateFindsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]patch.Location{
+		`{}`:                                {Missing: 3},
+		`{"spec":{}}`:                       {Missing: 2},
+		`{"spec":{"template":{"spec":{}}}}`: {},
+		`{"spec":{"template":{"spec":{"files":[],"format":"ignition"}}}}`: {Others: true},
+		`{"spec":[1]}`: {Missing: 3},
+	} {
+		_, at := plan.Locate(plan.KindTemplate, object(t, text))
+		want.Parents = plan.Parents(plan.KindTemplate)
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}

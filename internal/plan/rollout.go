@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Rolls reports whether a write that turns the KubeadmControlPlane stored into asked, both decoded from JSON, replaces
+// the Machines of the control plane for a reason of the user's. It follows what Cluster API v1.14 compares in UpToDate
+// (controlplane/kubeadm/pkg/filters.go): the version, the infrastructure template, the bootstrap configuration without
+// what it passes over there, and rollout.after when that time has come.
+//
+// In doubt it says no: a rollout that is missed comes again, one that nobody asked for is an incident.
+func Rolls(stored, asked map[string]any, now time.Time) bool {
+	before, after := child(stored, "spec"), child(asked, "spec")
+	if !reflect.DeepEqual(before["version"], after["version"]) ||
+		!reflect.DeepEqual(reference(before), reference(after)) ||
+		!reflect.DeepEqual(compared(before), compared(after)) {
+		return true
+	}
+	text, _ := child(after, "rollout")["after"].(string)
+	if text == "" || text == child(before, "rollout")["after"] {
+		return false
+	}
+	due, err := time.Parse(time.RFC3339, text)
+	return err == nil && !due.After(now)
+}
+
+// reference is the infrastructure template of a control plane. Labels, annotations and timeouts of the Machines are
+// changed in place.
+func reference(spec map[string]any) map[string]any {
+	return child(spec, "machineTemplate", "spec", "infrastructureRef")
+}
+
+// compared is what of a control plane's bootstrap configuration makes Machines outdated.
+func compared(spec map[string]any) map[string]any {
+	config := patch.Own(child(spec, "kubeadmConfigSpec"))
+	config["clusterConfiguration"] = without(child(config, "clusterConfiguration"), "controlPlaneEndpoint", "dns")
+	join := child(config, "joinConfiguration")
+	if len(join) > 0 {
+		// The first Machine is compared as if it had joined.
+		delete(config, "initConfiguration")
+	}
+	config["joinConfiguration"] = without(join, "discovery")
+	for _, key := range []string{"initConfiguration", "joinConfiguration"} {
+		part := child(config, key)
+		if timeouts := child(part, "timeouts"); timeouts != nil {
+			part = without(part, "timeouts")
+			part["timeouts"] = without(timeouts, "controlPlaneComponentHealthCheckSeconds")
+			config[key] = part
+		}
+	}
+	return config
+}
+
+// child returns the mapping at a path, nil if there is none.
+func child(value map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		value, _ = value[key].(map[string]any)
+	}
+	return value
+}
+
+// without returns a copy of value without some keys. It is never nil.
+func without(value map[string]any, keys ...string) map[string]any {
+	rest := make(map[string]any, len(value))
+	maps.Copy(rest, value)
+	for _, key := range keys {
+		delete(rest, key)
+	}
+	return rest
+}

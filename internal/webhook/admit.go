@@ -1,0 +1,222 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// admit answers a request.
+func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.AdmissionRequest) (answer, error) {
+	if isOurs(request) {
+		return answer{}, nil
+	}
+	object, err := decode(kind, request)
+	if err != nil {
+		return answer{}, err
+	}
+	switch {
+	case object.asked.GetDeletionTimestamp() != nil, plan.IsTopologyOwned(object.asked.GetLabels()):
+		return answer{}, nil
+	case kind == plan.KindConfig && (object.ofControlPlane() || object.created && patch.IsPatched(object.spec)):
+		return answer{}, nil // a KubeadmConfig that is cloned from a patched template is as it should be
+	case kind == plan.KindConfig && !object.created && (hasOwner(object, "Machine") || hasOwner(object, "MachineSet")):
+		return answer{}, nil // Cluster API is at work on it
+	}
+	found, err := w.owner(ctx, object)
+	if err != nil || found.cluster == nil {
+		return answer{}, err
+	}
+	a := admission{Webhook: w, write: object, found: found, view: source.ClusterOf(found.cluster)}
+	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
+	if a.view.Topology || !a.view.Enabled && !reported {
+		return answer{}, nil // never ours, or not any more
+	}
+	result, err := a.decide(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	return a.answer(ctx, result), nil
+}
+
+// admission is one write to an object of a Cluster that is enabled, or was and still has our condition.
+type admission struct {
+	*Webhook
+	write
+
+	found owner
+	view  source.Cluster
+}
+
+// outcome is what becomes of the object.
+type outcome struct {
+	patch.Plan
+
+	// version is the output version to record; zero keeps the record of the stored object.
+	version int
+	// hold and release say what becomes of the annotation that holds a control plane back. With neither it stays as it
+	// is in the stored object.
+	hold, release bool
+	warnings      []string
+}
+
+// keep leaves the managed entries as they are in the stored object. finding tells the user why, if it is not empty.
+func (a admission) keep(finding string) outcome {
+	o := outcome{Plan: plan.Keep(a.before, a.spec)}
+	if finding != "" {
+		o.warnings = []string{contract.Name + ": " + finding}
+	}
+	return o
+}
+
+// decide says what becomes of the object.
+func (a admission) decide(ctx context.Context) (outcome, error) {
+	object := plan.Object{
+		Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
+		Spec: a.spec, Pools: a.found.pools, Foreign: a.found.foreign,
+	}
+	if a.view.Paused || a.view.Deleted {
+		return a.keep(""), nil
+	}
+	if finding := plan.LeaveAlone(object); finding != nil {
+		if finding.Reason == contract.ReasonPaused {
+			return a.keep(""), nil // whoever paused it knows
+		}
+		return a.keep(finding.Message), nil
+	}
+	if a.kind == plan.KindTemplate && len(a.found.pools) == 0 {
+		return a.keep(""), nil // nobody uses it, or not yet, so its proxy Secret is not known
+	}
+	options, err := source.ParseOptions(a.view.Annotations)
+	if err != nil {
+		if a.view.Enabled {
+			return a.keep(strings.ReplaceAll(err.Error(), "\n", "; ")), nil
+		}
+		options = source.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+	}
+	rolls := a.kind == plan.KindControlPlane && !a.created && plan.Rolls(a.stored.Object, a.asked.Object, a.Now())
+	free := a.kind == plan.KindControlPlane && (rolls || options.Rollout == contract.RolloutImmediate)
+	if !free && (a.hasData() || a.replicas() > 0) {
+		return a.keep(""), nil
+	}
+	goal, err := a.goal(ctx, object, options, rolls)
+	if err != nil || free || a.kind != plan.KindControlPlane || !a.changes(goal) {
+		return goal, err
+	}
+	running, err := a.hasMachines(ctx, a.found.cluster)
+	if err != nil {
+		return outcome{}, err
+	}
+	if running {
+		return a.keep(""), nil
+	}
+	return goal, nil
+}
+
+// changes reports whether goal makes the object another one than the stored.
+func (a admission) changes(goal outcome) bool {
+	if goal.hold || goal.release && plan.IsHeld(a.asked.GetAnnotations()) {
+		return true
+	}
+	kept := patch.Apply(a.spec, patch.Keep(a.before, a.spec))
+	return len(patch.Keep(patch.Apply(a.spec, goal.Edits), kept)) > 0
+}
+
+// goal is what becomes of the object if no running Machine stands against it.
+func (a admission) goal(ctx context.Context, object plan.Object, options source.Options, rolls bool) (outcome, error) {
+	if !a.view.Enabled || object.Override() == contract.SecretNone {
+		for _, f := range a.before.Files {
+			if !a.view.Enabled && patch.IsManagedFile(f) && f.ContentFrom.Name != "" && !strings.HasPrefix(f.ContentFrom.Name, a.view.Name+"-") {
+				return a.keep(""), nil // a shared template that another Cluster had patched
+			}
+		}
+		return outcome{Plan: plan.Take(a.spec), release: true}, nil
+	}
+	var resolution source.Resolution
+	if options.Delivery == contract.DeliveryInline {
+		var err error
+		resolution, err = source.Resolver{Secrets: a.Secrets, Default: a.DefaultSecret}.Resolve(ctx, a.view, options, object.Override())
+		if err != nil {
+			return a.unusable(err)
+		}
+		if !resolution.Complete {
+			kept := a.keep("")
+			kept.hold = a.kind == plan.KindControlPlane
+			return kept, nil
+		}
+	}
+	version := plan.Version(a.stored.GetAnnotations(), a.before)
+	if rolls {
+		version = patch.OutputVersion
+	}
+	recipe, err := plan.Recipe(options, version, resolution, object.GeneratedSecret(a.view.Name))
+	if err != nil {
+		return a.refused(err), nil
+	}
+	brought, err := plan.Bring(a.before, a.spec, recipe)
+	if err != nil {
+		return a.refused(err), nil
+	}
+	result := outcome{Plan: brought, version: version, release: true}
+	for _, warning := range brought.Warnings {
+		result.warnings = append(result.warnings, contract.Name+": "+a.String()+": "+warning)
+	}
+	return result, nil
+}
+
+// refused keeps the object as it is when its recipe cannot be made, or stands in the user's way.
+func (a admission) refused(err error) outcome { return a.keep(a.String() + ": " + err.Error()) }
+
+// unusable keeps the object as it is when there are no settings to write into it.
+func (a admission) unusable(err error) (outcome, error) {
+	if invalid, ok := errors.AsType[*source.InvalidError](err); ok {
+		return a.keep(invalid.Message), nil
+	}
+	if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
+		return a.keep(missing.Message), nil
+	}
+	return outcome{}, err
+}
+
+// answer turns an outcome into a JSON patch.
+func (a admission) answer(ctx context.Context, o outcome) answer {
+	want := map[string]string{}
+	record := a.stored.GetAnnotations()[contract.AnnotationOutputVersion]
+	if o.version != 0 {
+		record = strconv.Itoa(o.version)
+	}
+	patched := patch.IsPatched(patch.Apply(a.spec, o.Edits))
+	switch {
+	case !patched:
+		want[contract.AnnotationOutputVersion] = ""
+	case record != "":
+		want[contract.AnnotationOutputVersion] = record
+	}
+	held := plan.IsHeld(a.asked.GetAnnotations())
+	switch {
+	case o.hold:
+		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
+	case o.release && held:
+		want[clusterv1.PausedAnnotation] = ""
+	case !o.release && plan.IsHeld(a.stored.GetAnnotations()) && !plan.IsPausedByUser(a.asked.GetAnnotations()):
+		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
+	}
+	operations := append(patch.Operations(a.at, a.spec, o.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
+	if len(operations) > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(o.Edits), "hold", o.hold)
+	} else if len(o.warnings) > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Admitting unchanged", "warnings", len(o.warnings))
+	}
+	return answer{operations: operations, warnings: o.warnings}
+}

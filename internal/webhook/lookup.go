@@ -1,0 +1,257 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// owner is whose a bootstrap object is.
+type owner struct {
+	// cluster is nil if it is not known yet, or nobody's.
+	cluster *clusterv1.Cluster
+	// pools of the Cluster that use the object.
+	pools []plan.Pool
+	// foreign is a pool of another Cluster that uses it too, or nil.
+	foreign *plan.Pool
+}
+
+// owner finds the Cluster of the object. It may be milliseconds old: what the cache does not have is read live.
+func (w *Webhook) owner(ctx context.Context, object write) (owner, error) {
+	switch object.kind {
+	case plan.KindControlPlane:
+		cluster, err := w.clusterOfControlPlane(ctx, object)
+		return owner{cluster: cluster}, err
+	case plan.KindTemplate:
+		return w.ownerOfTemplate(ctx, object)
+	default:
+		return w.ownerOfConfig(ctx, object)
+	}
+}
+
+// clusterOfControlPlane finds the Cluster that refers to a KubeadmControlPlane. Its own label and owner reference
+// appear only after Cluster API has seen it, and do not count if the Cluster refers to another one.
+func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clusterv1.Cluster, error) {
+	if object.name == "" {
+		return nil, nil //nolint:nilnil // nobody refers to an object without a name
+	}
+	refers := func(cluster *clusterv1.Cluster) bool {
+		ref := cluster.Spec.ControlPlaneRef
+		return ref.Kind == plan.KindControlPlane && ref.Name == object.name
+	}
+	if name := clusterName(object); name != "" {
+		cluster, err := w.cluster(ctx, object.namespace, name)
+		if err != nil || cluster == nil || refers(cluster) {
+			return cluster, err
+		}
+	}
+	var clusters clusterv1.ClusterList
+	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace), client.MatchingFields{plan.IndexControlPlane: object.name})
+	if err != nil || len(clusters.Items) == 0 {
+		// A Cluster that the cache does not know yet is new, and a new one matters only with the label.
+		err = w.Live.List(ctx, &clusters, client.InNamespace(object.namespace),
+			client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing Clusters: %w", err)
+	}
+	if i := slices.IndexFunc(clusters.Items, func(c clusterv1.Cluster) bool { return refers(&c) }); i >= 0 {
+		return &clusters.Items[i], nil
+	}
+	return nil, nil //nolint:nilnil // the Cluster does not exist yet
+}
+
+// ownerOfTemplate finds the pools that refer to a KubeadmConfigTemplate and their Cluster, else the Cluster that owns
+// it.
+func (w *Webhook) ownerOfTemplate(ctx context.Context, object write) (owner, error) {
+	pools, err := w.pools(ctx, object, &clusterv1.MachineDeploymentList{})
+	if err != nil {
+		return owner{}, err
+	}
+	return w.ownerByPools(ctx, object, pools)
+}
+
+// ownerOfConfig finds the pool and the Cluster of a KubeadmConfig: of a MachinePool that refers to it, or those that
+// Cluster API has written on the KubeadmConfig of a Machine.
+func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error) {
+	labels := object.asked.GetLabels()
+	deployment, name := labels[clusterv1.MachineDeploymentNameLabel], labels[clusterv1.ClusterNameLabel]
+	if deployment == "" && !hasOwner(object, "Machine") && !hasOwner(object, "MachineSet") {
+		pools, err := w.pools(ctx, object, &clusterv1.MachinePoolList{})
+		if err != nil || len(pools) > 0 {
+			if err != nil {
+				return owner{}, err
+			}
+			return w.ownerByPools(ctx, object, pools)
+		}
+	}
+	if name == "" {
+		return owner{}, nil
+	}
+	cluster, err := w.cluster(ctx, object.namespace, name)
+	if err != nil || deployment == "" {
+		return owner{cluster: cluster}, err
+	}
+	md := &clusterv1.MachineDeployment{}
+	exists, err := w.get(ctx, client.ObjectKey{Namespace: object.namespace, Name: deployment}, md)
+	if err != nil {
+		return owner{}, err
+	}
+	found := owner{cluster: cluster}
+	if exists {
+		found.pools = []plan.Pool{plan.PoolOf(md)}
+	}
+	return found, nil
+}
+
+// ownerByPools finds the Cluster of pools. Pools of a second one are foreign to the first labelled one by name.
+func (w *Webhook) ownerByPools(ctx context.Context, object write, pools []plan.Pool) (owner, error) {
+	var found owner
+	for _, name := range clusterNames(pools, clusterName(object)) {
+		cluster, err := w.cluster(ctx, object.namespace, name)
+		if err != nil {
+			return owner{}, err
+		}
+		if cluster != nil && (found.cluster == nil || !isEnabled(found.cluster) && isEnabled(cluster)) {
+			found.cluster = cluster
+		}
+	}
+	if found.cluster == nil {
+		return owner{}, nil
+	}
+	for _, p := range pools {
+		switch {
+		case p.Cluster == found.cluster.Name:
+			found.pools = append(found.pools, p)
+		case found.foreign == nil:
+			found.foreign = &p
+		}
+	}
+	return found, nil
+}
+
+func isEnabled(cluster *clusterv1.Cluster) bool {
+	return cluster.Labels[contract.LabelEnabled] == contract.LabelEnabledValue
+}
+
+// clusterNames returns the names of the Clusters of pools in order, or else fallback.
+func clusterNames(pools []plan.Pool, fallback string) []string {
+	names := make([]string, 0, len(pools))
+	for _, p := range pools {
+		names = append(names, p.Cluster)
+	}
+	if len(names) == 0 && fallback != "" {
+		return []string{fallback}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// pools returns the pools of a kind that refer to the object, by name.
+func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectList) ([]plan.Pool, error) {
+	if object.name == "" {
+		return nil, nil
+	}
+	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace), client.MatchingFields{plan.IndexBootstrap: object.name})
+	pools := poolsOf(list, object)
+	if err != nil || len(pools) == 0 {
+		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace)); err != nil {
+			return nil, fmt.Errorf("listing pools: %w", err)
+		}
+		pools = poolsOf(list, object)
+	}
+	slices.SortFunc(pools, func(a, b plan.Pool) int { return strings.Compare(a.Name, b.Name) })
+	return pools, nil
+}
+
+// poolsOf returns those of list that refer to the object.
+func poolsOf(list client.ObjectList, object write) []plan.Pool {
+	var pools []plan.Pool
+	add := func(p plan.Pool) {
+		if p.Bootstrap.Kind == object.kind && p.Bootstrap.Name == object.name {
+			pools = append(pools, p)
+		}
+	}
+	switch typed := list.(type) {
+	case *clusterv1.MachineDeploymentList:
+		for i := range typed.Items {
+			add(plan.PoolOf(&typed.Items[i]))
+		}
+	case *clusterv1.MachinePoolList:
+		for i := range typed.Items {
+			add(plan.PoolOf(&typed.Items[i]))
+		}
+	}
+	return pools
+}
+
+// clusterName is the Cluster that the label or an owner reference of the object names, or "".
+func clusterName(object write) string {
+	if name := object.asked.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
+		return name
+	}
+	for _, reference := range object.asked.GetOwnerReferences() {
+		if reference.Kind == "Cluster" && strings.HasPrefix(reference.APIVersion, clusterv1.GroupVersion.Group+"/") {
+			return reference.Name
+		}
+	}
+	return ""
+}
+
+func hasOwner(object write, kind string) bool {
+	return slices.ContainsFunc(object.asked.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == kind })
+}
+
+// cluster returns a Cluster, nil if there is none.
+func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	exists, err := w.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return cluster, nil
+}
+
+// get reads an object from the cache, or live if it is not there, and reports whether it exists.
+func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := w.Cached.Get(ctx, key, object)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(4).Info("Reading live what the cache does not have", "object", key)
+		err = w.Live.Get(ctx, key, object)
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return true, nil
+}
+
+// hasMachines reports whether a control plane has Machines. Only a live answer may say that it has none, because then
+// it is changed, and the first Machine may be younger than what the cache knows.
+func (w *Webhook) hasMachines(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	in := client.InNamespace(cluster.Namespace)
+	err := w.Cached.List(ctx, list, in, client.MatchingFields{plan.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	if err == nil && len(list.Items) > 0 {
+		return true, nil
+	}
+	err = w.Live.List(ctx, list, in, client.Limit(1),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	if err != nil {
+		return false, fmt.Errorf("listing control-plane Machines: %w", err)
+	}
+	return len(list.Items) > 0, nil
+}

@@ -1,0 +1,93 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// write is a write to a bootstrap object that is being admitted.
+type write struct {
+	kind            string
+	namespace, name string
+	// created reports whether the write creates the object.
+	created bool
+	// asked is the object that the request asks for, stored the one before it. On creation they are the same: what an
+	// object brings along, from a backup or from an earlier call of the webhook, is as good as stored.
+	asked, stored *unstructured.Unstructured
+	spec, before  patch.Spec
+	at            patch.Location
+}
+
+func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
+
+// decode reads a request. Objects stay as they are in JSON, so that fields which this program does not know survive.
+func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
+	w := write{
+		kind: kind, namespace: request.Namespace, name: request.Name,
+		created: request.Operation == admissionv1.Create,
+		asked:   &unstructured.Unstructured{}, stored: &unstructured.Unstructured{},
+	}
+	if err := json.Unmarshal(request.Object.Raw, &w.asked.Object); err != nil {
+		return write{}, fmt.Errorf("decoding object of request: %w", err)
+	}
+	if w.created {
+		w.stored = w.asked
+	} else if err := json.Unmarshal(request.OldObject.Raw, &w.stored.Object); err != nil {
+		return write{}, fmt.Errorf("decoding old object of request: %w", err)
+	}
+	var spec map[string]any
+	spec, w.at = plan.Locate(kind, w.asked.Object)
+	w.spec = patch.SpecOfMap(spec)
+	spec, _ = plan.Locate(kind, w.stored.Object)
+	w.before = patch.SpecOfMap(spec)
+	return w, nil
+}
+
+// isOurs reports whether the write comes from the controller, which knows what it does. Everybody may call themselves
+// so, and then only goes without the help of the webhook.
+func isOurs(request *admissionv1.AdmissionRequest) bool {
+	var options metav1.PatchOptions // its fieldManager is that of all kinds of options
+	return json.Unmarshal(request.Options.Raw, &options) == nil && options.FieldManager == contract.Name
+}
+
+// ofControlPlane reports whether a KubeadmConfig is of a control-plane Machine. KubeadmControlPlane compares it with
+// its own bootstrap configuration and would replace the Machine.
+func (w write) ofControlPlane() bool {
+	if _, labelled := w.asked.GetLabels()[clusterv1.MachineControlPlaneLabel]; labelled {
+		return true
+	}
+	for _, owner := range w.asked.GetOwnerReferences() {
+		if owner.Kind == plan.KindControlPlane {
+			return true
+		}
+	}
+	return false
+}
+
+// hasData reports whether bootstrap data has been made of a KubeadmConfig.
+func (w write) hasData() bool {
+	name, _, _ := unstructured.NestedString(w.stored.Object, "status", "dataSecretName")
+	return !w.created && name != ""
+}
+
+// replicas is the number of Machines that the status of a control plane counts.
+func (w write) replicas() int64 {
+	if w.created {
+		return 0
+	}
+	count, found, _ := unstructured.NestedInt64(w.stored.Object, "status", "replicas")
+	if !found {
+		number, _, _ := unstructured.NestedFloat64(w.stored.Object, "status", "replicas")
+		return int64(number)
+	}
+	return count
+}

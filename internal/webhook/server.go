@@ -1,0 +1,114 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+const (
+	// maxRequest is the largest request that is read, in bytes. etcd takes objects of 1.5 MiB, and an update holds the
+	// object twice.
+	maxRequest = 4 << 20
+	// maxTime is how long a request may take: less than the 5 s after which the API server stops to wait.
+	maxTime = 4 * time.Second
+)
+
+// answer is what the webhook has to say about a write.
+type answer struct {
+	operations []patch.Operation
+	// warnings are shown to the user by kubectl.
+	warnings []string
+}
+
+// handler serves admission requests for one kind.
+//
+// A request that cannot be answered gets an HTTP error and not an answer that denies it: what then happens to the write
+// is said by the failurePolicy of the webhook configuration, which applies to errors only.
+type handler struct {
+	webhook *Webhook
+	kind    string
+}
+
+// ServeHTTP answers one AdmissionReview.
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), maxTime)
+	defer cancel()
+	log := ctrl.LoggerFrom(ctx).WithName("webhook").WithValues("kind", h.kind)
+
+	review, status, err := readReview(w, r)
+	if err != nil {
+		log.V(2).Info("Refusing request", "reason", err.Error())
+		http.Error(w, err.Error(), status)
+		return
+	}
+	log = log.WithValues("namespace", review.Request.Namespace, "name", review.Request.Name)
+	result, err := h.webhook.admit(ctrl.LoggerInto(ctx, log), h.kind, review.Request)
+	if err != nil {
+		log.Error(err, "Answering admission request")
+		http.Error(w, "please check the logs of the manager for errors", http.StatusInternalServerError)
+		return
+	}
+	text, err := encode(review.Request, result)
+	if err != nil {
+		log.Error(err, "Encoding admission response")
+		http.Error(w, "please check the logs of the manager for errors", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(text); err != nil {
+		log.V(2).Info("Writing admission response", "reason", err.Error())
+	}
+}
+
+// readReview reads an AdmissionReview of version v1. On an error it returns an HTTP status.
+func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, int, error) {
+	if r.Method != http.MethodPost {
+		return nil, http.StatusMethodNotAllowed, errors.New("method must be POST")
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, http.StatusUnsupportedMediaType, errors.New("content type must be application/json")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d bytes", tooLarge.Limit)
+		}
+		return nil, http.StatusBadRequest, errors.New("request cannot be read")
+	}
+	review := &admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(body, review); err != nil {
+		return nil, http.StatusBadRequest, errors.New("request is not an AdmissionReview")
+	}
+	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" || review.Request == nil {
+		return nil, http.StatusBadRequest, errors.New("request is not an AdmissionReview of " + admissionv1.SchemeGroupVersion.String())
+	}
+	return review, http.StatusOK, nil
+}
+
+// encode writes the answer to request, which always allows the write.
+func encode(request *admissionv1.AdmissionRequest, result answer) ([]byte, error) {
+	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: result.warnings}
+	if len(result.operations) > 0 {
+		operations, err := json.Marshal(result.operations)
+		if err != nil {
+			return nil, fmt.Errorf("encoding JSON patch: %w", err)
+		}
+		response.Patch, response.PatchType = operations, new(admissionv1.PatchTypeJSONPatch)
+	}
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	})
+}

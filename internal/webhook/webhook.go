@@ -1,0 +1,69 @@
+// Package webhook puts the proxy into bootstrap objects while they are admitted, so that no write of them, and no
+// Machine that is made from them, comes before it. It decides by packages plan, patch and source, as the controller
+// does, which stays behind it for what admission could not see.
+//
+// The webhooks have no side effects, never deny a write, and are a function of the stored object, of the user's part of
+// the new one and of the Cluster: called again on their own answer they change nothing.
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// +kubebuilder:webhook:path=/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=create;update,versions=v1beta2,name=kubeadmcontrolplane.capi-proxy-patcher.io
+// +kubebuilder:webhook:path=/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigtemplates,verbs=create;update,versions=v1beta2,name=kubeadmconfigtemplate.capi-proxy-patcher.io
+// +kubebuilder:webhook:path=/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfig,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs,verbs=create;update,versions=v1beta2,name=kubeadmconfig.capi-proxy-patcher.io
+
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools;machines,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
+// Webhook answers admission requests for bootstrap objects.
+type Webhook struct {
+	// Cached reads from the manager's cache, by the indexes of package plan. What it does not find, or cannot tell, is
+	// read from Live.
+	Cached client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+	// Secrets reads proxy Secrets, for Inline delivery only.
+	Secrets source.SecretReader
+	// DefaultSecret is the installation-wide proxy Secret, or the zero value.
+	DefaultSecret types.NamespacedName
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Server is where handlers are registered by path.
+type Server interface {
+	Register(path string, handler http.Handler)
+}
+
+// Register registers the webhooks at server.
+func (w *Webhook) Register(server Server) error {
+	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Now == nil {
+		return errors.New("webhook: Cached, Live, Secrets and Now are required")
+	}
+	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig} {
+		server.Register(Path(kind), handler{webhook: w, kind: kind})
+	}
+	return nil
+}
+
+// Path returns the path under which the webhook for a kind is served.
+func Path(kind string) string {
+	switch kind {
+	case plan.KindControlPlane:
+		return "/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane"
+	case plan.KindTemplate:
+		return "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate"
+	default:
+		return "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfig"
+	}
+}

@@ -1,0 +1,636 @@
+package envtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// admitted makes the API server call webhooks for a namespace, by a value of webhookLabel.
+func admitted(t *testing.T, name, webhooks string) string {
+	t.Helper()
+	change(t, fetch(t, "", name, &corev1.Namespace{}), func(ns *corev1.Namespace) { ns.Labels[webhookLabel] = webhooks })
+	// The API server selects by namespace from a cache: wait until it knows.
+	if webhooks == webhooksDown {
+		return name
+	}
+	probe := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}}}
+	probe.Spec.ControlPlaneRef = ref("controlplane.cluster.x-k8s.io", plan.KindControlPlane, "probe")
+	probe.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoCluster", "probe")
+	create(t, probe)
+	eventually(t, "webhooks of namespace "+name, func() string {
+		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe"}}
+		controlPlane.Spec.Version = "v1.36.3"
+		controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", "probe")
+		if err := shared.client.Create(t.Context(), controlPlane, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) {
+			return "they are not called"
+		}
+		return ""
+	})
+	if err := shared.client.Delete(t.Context(), probe); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// kubectl runs kubectl as the user and returns what it prints.
+func kubectl(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), //nolint:gosec // the folder is what make test-envtest says
+		filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"), append([]string{"--kubeconfig", shared.kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// mustKubectl fails the test if kubectl does.
+func mustKubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, err := kubectl(t, stdin, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// manifest writes objects as a user keeps them in git.
+func manifest(t *testing.T, objects ...client.Object) string {
+	t.Helper()
+	var b strings.Builder
+	for _, object := range objects {
+		kinds, _, err := shared.client.Scheme().ObjectKinds(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		fields["apiVersion"], fields["kind"] = kinds[0].GroupVersion().String(), kinds[0].Kind
+		delete(fields, "status")
+		document, err := yaml.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("---\n")
+		b.Write(document)
+	}
+	return b.String()
+}
+
+// runControlPlane creates a control-plane Machine, so that a change of the control plane would replace it.
+func (c classic) runControlPlane() {
+	c.t.Helper()
+	create(c.t, &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: map[string]string{
+			clusterv1.ClusterNameLabel: c.name, clusterv1.MachineControlPlaneLabel: "",
+		}},
+		Spec: c.machine("KubeadmConfig", c.name+"-0"),
+	})
+}
+
+// generations are those of the control plane, the template and the KubeadmConfig.
+func (c classic) generations() [3]int64 {
+	c.t.Helper()
+	return [3]int64{c.controlPlane().Generation, c.template().Generation, c.config().Generation}
+}
+
+// strip takes our entries out of a control plane, as a manifest without them does.
+func strip(o *controlplanev1.KubeadmControlPlane) {
+	o.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
+	o.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo own"}
+	o.Spec.KubeadmConfigSpec.PostKubeadmCommands = []string{"echo done"}
+}
+
+func hasProxy(o *controlplanev1.KubeadmControlPlane) bool {
+	return patch.IsPatched(patch.SpecOf(&o.Spec.KubeadmConfigSpec))
+}
+
+func TestObjectsOfOneApplyArePatchedAsTheyAreCreated(t *testing.T) {
+	t.Parallel()
+	orders := [][]int{{0, 1, 3, 2, 5, 4}} // Cluster, control plane, then each pool before its bootstrap object
+	for range 3 {
+		orders = append(orders, rand.Perm(6)) //nolint:gosec // an order, not a secret
+	}
+	for _, order := range orders {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			ns := admitted(t, namespace(t), webhooksLive)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := classic{t: t, ns: ns, name: "one"}
+			all := c.objects()
+			var objects []client.Object
+			for _, i := range order {
+				objects = append(objects, all[i])
+			}
+			mustKubectl(t, manifest(t, objects...), "apply", "-f", "-")
+
+			c.eventuallyReports(contract.ReasonConfigured)
+			if got := c.patched(); got != [3]bool{true, true, true} {
+				t.Errorf("patched %v", got)
+			}
+			came := func(i int) int { return slices.Index(order, i) }
+			want := [3]int64{2, 2, 2} // patched by the controller, later
+			for i, known := range [3]bool{
+				came(0) < came(1), came(0) < came(2) && came(3) < came(2), came(0) < came(4) && came(5) < came(4),
+			} {
+				if known {
+					want[i] = 1
+				}
+			}
+			if diff := cmp.Diff(want, c.generations()); diff != "" {
+				t.Errorf("generations (-want +got):\n%s", diff)
+			}
+			for _, object := range []client.Object{c.controlPlane(), c.template(), c.config()} {
+				if got := object.GetAnnotations()[contract.AnnotationOutputVersion]; got != "1" {
+					t.Errorf("%T has output version %q", object, got)
+				}
+			}
+		})
+	}
+}
+
+func TestApplyingAnUnpatchedManifestAgainChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"client-side": nil,
+		"server-side": {"--server-side", "--force-conflicts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := admitted(t, namespace(t), webhooksLive)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := classic{t: t, ns: ns, name: "one"}
+			text := manifest(t, c.objects()...) // the template comes before its pool: the controller patches it
+			apply := append([]string{"apply", "-f", "-"}, flags...)
+			mustKubectl(t, text, apply...)
+			c.eventuallyReports(contract.ReasonConfigured)
+			mustKubectl(t, text, apply...) // now everything is known
+			for _, running := range []bool{false, true} {
+				if running {
+					c.runControlPlane()
+				}
+				before, generations := c.snapshot(), c.generations()
+				for range 2 {
+					mustKubectl(t, text, apply...)
+				}
+				if diff := cmp.Diff(generations, c.generations()); diff != "" {
+					t.Errorf("running %v: generations (-before +after):\n%s", running, diff)
+				}
+				if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+					t.Errorf("running %v: objects (-before +after):\n%s", running, diff)
+				}
+				if out, err := kubectl(t, text, append([]string{"diff", "-f", "-"}, flags...)...); err != nil || out != "" {
+					t.Errorf("running %v: kubectl diff: %v\n%s", running, err, out)
+				}
+			}
+			if got := c.patched(); got != [3]bool{true, true, true} {
+				t.Errorf("patched %v", got)
+			}
+		})
+	}
+}
+
+func TestADryRunShowsThePatchAndStoresNothing(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	c := classic{t: t, ns: ns, name: "one"}
+	objects := c.objects()
+	create(t, objects[0])
+	out := mustKubectl(t, manifest(t, objects[1]), "apply", "--dry-run=server", "-o", "yaml", "-f", "-")
+	for _, part := range []string{contract.PathProxyEnv, contract.AnnotationOutputVersion + `: "1"`} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the dry run lacks %s:\n%s", part, out)
+		}
+	}
+	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "one"}, &controlplanev1.KubeadmControlPlane{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want nothing stored", err)
+	}
+}
+
+func TestARunningControlPlaneIsPatchedInTheRequestThatRollsIt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edit  func(*controlplanev1.KubeadmControlPlane)
+		rolls bool
+	}{
+		"version": {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" }, true},
+		"infrastructure template": {func(o *controlplanev1.KubeadmControlPlane) {
+			o.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "new"
+		}, true},
+		"bootstrap configuration": {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.KubeadmConfigSpec.Files[0].Content = "new" }, true},
+		"rollout.after":           {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = metav1.Now() }, true},
+		"rollout.after of next year": {func(o *controlplanev1.KubeadmControlPlane) {
+			o.Spec.Rollout.After = metav1.NewTime(metav1.Now().AddDate(1, 0, 0))
+		}, false},
+		"an annotation": {func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = map[string]string{"own": "note"} }, false},
+		"replicas":      {func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Replicas = new(int32(3)) }, false},
+		"labels of Machines": {func(o *controlplanev1.KubeadmControlPlane) {
+			o.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"own": "label"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := admitted(t, namespace(t), webhooksLive)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := classic{t: t, ns: ns, name: "one"}
+			c.runControlPlane()
+			for _, object := range c.objects() {
+				create(t, object)
+			}
+			c.eventuallyReports(contract.ReasonWaitingForRollout, "it gets the current proxy with its next rollout, or now when annotation")
+			change(t, c.controlPlane(), test.edit)
+			if got := hasProxy(c.controlPlane()); got != test.rolls {
+				t.Fatalf("patched %v, want %v", got, test.rolls)
+			}
+			if !test.rolls {
+				c.eventuallyReports(contract.ReasonWaitingForRollout)
+				return
+			}
+			c.eventuallyReports(contract.ReasonConfigured)
+			if got := c.controlPlane().Generation; got != 2 {
+				t.Errorf("generation %d, want 2: one change, the user's", got)
+			}
+		})
+	}
+}
+
+func TestARolloutOfTheUserInTheFutureBringsTheProxy(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := classic{t: t, ns: ns, name: "one"}
+	c.runControlPlane()
+	for _, object := range c.objects() {
+		create(t, object)
+	}
+	c.eventuallyReports(contract.ReasonWaitingForRollout)
+	due := time.Now().Add(4 * time.Second).Truncate(time.Second) //nolint:forbidigo // a test lives in real time
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Rollout.After = metav1.NewTime(due) })
+	if hasProxy(c.controlPlane()) {
+		t.Error("patched before the user's time")
+	}
+	c.eventuallyReports(contract.ReasonConfigured)
+	if time.Now().Before(due) { //nolint:forbidigo // as above
+		t.Error("patched before the user's time")
+	}
+}
+
+func TestWhoTakesEntriesOutOfARunningControlPlaneGetsThemBack(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.runControlPlane()
+	before, generation := c.snapshot(), c.controlPlane().Generation
+	for name, edit := range map[string]func(*controlplanev1.KubeadmControlPlane){
+		"all":             strip,
+		"and the version": func(o *controlplanev1.KubeadmControlPlane) { strip(o); o.Annotations = nil },
+		"the files": func(o *controlplanev1.KubeadmControlPlane) {
+			o.Spec.KubeadmConfigSpec.Files = o.Spec.KubeadmConfigSpec.Files[:1]
+		},
+		"the order": func(o *controlplanev1.KubeadmControlPlane) {
+			slices.Reverse(o.Spec.KubeadmConfigSpec.Files)
+			slices.Reverse(o.Spec.KubeadmConfigSpec.PreKubeadmCommands)
+		},
+	} {
+		change(t, c.controlPlane(), edit)
+		if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", name, diff)
+		}
+	}
+	if got := c.controlPlane().Generation; got != generation {
+		t.Errorf("generation %d, want %d", got, generation)
+	}
+}
+
+func TestARunningControlPlaneLosesTheProxyInTheRequestThatRollsIt(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.runControlPlane()
+	c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "it loses the current proxy with its next rollout")
+
+	generation := c.controlPlane().Generation
+	change(t, c.controlPlane(), strip)
+	if c.controlPlane().Generation != generation || !hasProxy(c.controlPlane()) {
+		t.Error("a manifest without the entries rolled the control plane")
+	}
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
+	controlPlane := c.controlPlane()
+	if hasProxy(controlPlane) || controlPlane.Annotations[contract.AnnotationOutputVersion] != "" || controlPlane.Generation != generation+1 {
+		t.Errorf("patched %v, annotations %v, generation %d", hasProxy(controlPlane), controlPlane.Annotations, controlPlane.Generation)
+	}
+	c.eventuallyReports(noCondition)
+	if c.generated() != nil {
+		t.Error("the generated Secret is still there")
+	}
+}
+
+func TestTheOutputVersionOfAnObjectIsKeptUntilItRolls(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.runControlPlane()
+	// As a newer version of the product would leave it.
+	raw := fmt.Sprintf(`{"metadata":{"annotations":{%q:"7"}}}`, contract.AnnotationOutputVersion)
+	if err := shared.client.Patch(t.Context(), c.controlPlane(), client.RawPatch("application/merge-patch+json", []byte(raw)), client.FieldOwner(contract.Name)); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyReports(contract.ReasonInvalidSettings, "output version 7 is not known to this version of capi-proxy-patcher")
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { strip(o); o.Annotations = nil })
+	if controlPlane := c.controlPlane(); controlPlane.Annotations[contract.AnnotationOutputVersion] != "7" || !hasProxy(controlPlane) {
+		t.Errorf("annotations %v, patched %v", controlPlane.Annotations, hasProxy(controlPlane))
+	}
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
+	if got := c.controlPlane().Annotations[contract.AnnotationOutputVersion]; got != "1" {
+		t.Errorf("output version %q after a rollout, want the newest", got)
+	}
+	c.eventuallyReports(contract.ReasonConfigured)
+}
+
+func TestKubeadmConfigsAsClusterAPICreatesThem(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	c := classic{t: t, ns: ns, name: "one"}
+	for _, object := range c.objects() {
+		switch object.(type) {
+		case *clusterv1.Cluster, *clusterv1.MachineDeployment:
+			create(t, object)
+		}
+	}
+	none := &clusterv1.MachineDeployment{ObjectMeta: c.meta("none")}
+	none.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
+	none.Spec.ClusterName = "one"
+	none.Spec.Selector.MatchLabels = map[string]string{"pool": "none"}
+	none.Spec.Template.Labels = none.Spec.Selector.MatchLabels
+	none.Spec.Template.Spec = c.machine("KubeadmConfigTemplate", "none")
+	create(t, none)
+	owned := []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "set", UID: "1"}}
+	for name, test := range map[string]struct {
+		labels  map[string]string
+		owners  []metav1.OwnerReference
+		patched bool
+	}{
+		"worker":     {map[string]string{clusterv1.MachineDeploymentNameLabel: "one-md"}, owned, true},
+		"bare":       {nil, []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "1"}}, true},
+		"none":       {map[string]string{clusterv1.MachineDeploymentNameLabel: "none"}, owned, false},
+		"topology":   {map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}, owned, false},
+		"controller": {map[string]string{clusterv1.MachineControlPlaneLabel: ""}, nil, false},
+		"owner": {nil, []metav1.OwnerReference{{
+			APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Name: "one", UID: "1",
+		}}, false},
+	} {
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
+		config.Labels, config.OwnerReferences = map[string]string{clusterv1.ClusterNameLabel: "one"}, test.owners
+		maps.Copy(config.Labels, test.labels)
+		create(t, config)
+		if got := patch.IsPatched(patch.SpecOf(&config.Spec)); got != test.patched {
+			t.Errorf("%s: patched %v, want %v", name, got, test.patched)
+		}
+	}
+}
+
+func TestObjectsOfATopologyAreLeftAlone(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch o.(type) {
+		case *controlplanev1.KubeadmControlPlane, *bootstrapv1.KubeadmConfigTemplate:
+			o.SetLabels(map[string]string{clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterNameLabel: "one"})
+		}
+	})
+	if hasProxy(c.controlPlane()) || patch.IsPatched(patch.SpecOf(&c.template().Spec.Template.Spec)) {
+		t.Error("an object of a topology was patched")
+	}
+}
+
+func TestUsersAreWarnedOfWhatStandsInTheWay(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	c := classic{t: t, ns: ns, name: "one"}
+	objects := c.objects()
+	create(t, objects[0])
+	controlPlane, ok := objects[1].(*controlplanev1.KubeadmControlPlane)
+	if !ok {
+		t.Fatalf("%T", objects[1])
+	}
+	controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
+	out := mustKubectl(t, manifest(t, controlPlane), "apply", "-f", "-")
+	want := "Warning: capi-proxy-patcher: KubeadmControlPlane " + ns + "/one: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf"
+	if !strings.Contains(out, want) {
+		t.Errorf("kubectl printed %q, want %q", out, want)
+	}
+	if hasProxy(c.controlPlane()) {
+		t.Error("patched in spite of the conflict")
+	}
+}
+
+func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
+	t.Parallel()
+	inline := func(o client.Object) {
+		if cluster, ok := o.(*clusterv1.Cluster); ok {
+			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+			cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
+		}
+	}
+	start := func(t *testing.T, ns string, options ...func(client.Object)) classic {
+		t.Helper()
+		admitted(t, ns, webhooksLive)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", append(options, inline)...)
+		if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) && len(options) == 0 {
+			t.Fatalf("annotations %v at creation", controlPlane.Annotations)
+		}
+		return c
+	}
+	released := func(t *testing.T, c classic) {
+		t.Helper()
+		eventually(t, "control plane", func() string {
+			if plan.IsHeld(c.controlPlane().Annotations) {
+				return "it is held back"
+			}
+			return ""
+		})
+	}
+	t.Run("the endpoint comes: one change, with all of NO_PROXY", func(t *testing.T) {
+		c := start(t, namespace(t))
+		mustKubectl(t, manifest(t, c.objects()[1]), "apply", "--server-side", "--force-conflicts", "-f", "-")
+		change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
+		if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) || controlPlane.Generation != 1 {
+			t.Fatalf("annotations %v, generation %d after applying again", controlPlane.Annotations, controlPlane.Generation)
+		}
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is held back by annotation cluster.x-k8s.io/paused")
+		earlier := len(shared.requests.in(c.ns))
+		c.edit(func(cluster *clusterv1.Cluster) {
+			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+		})
+		// Whenever it is not held, it is complete.
+		eventually(t, "control plane", func() string {
+			controlPlane := c.controlPlane()
+			complete := strings.Contains(strings.Join(controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands, "\n"), ",192.0.2.1")
+			if plan.IsHeld(controlPlane.Annotations) == complete {
+				t.Fatalf("held %v, complete %v", !complete, complete)
+			}
+			if !complete {
+				return "it is held back"
+			}
+			return ""
+		})
+		c.eventuallyReports(contract.ReasonConfigured)
+		if got := c.controlPlane().Generation; got != 2 {
+			t.Errorf("generation %d, want 2: the endpoint is one change", got)
+		}
+		writes := slices.DeleteFunc(shared.requests.in(c.ns)[earlier:], func(request string) bool {
+			return !strings.HasPrefix(request, "PATCH ") || !strings.Contains(request, "/kubeadmcontrolplanes/")
+		})
+		if len(writes) != 1 {
+			t.Errorf("the control plane was completed and released by %d writes, want 1: %v", len(writes), writes)
+		}
+	})
+	t.Run("a pause of the user's stays", func(t *testing.T) {
+		c := start(t, namespace(t), func(o client.Object) {
+			if _, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
+				o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: "true"})
+			}
+		})
+		c.edit(func(cluster *clusterv1.Cluster) {
+			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+		})
+		c.eventuallyReports(contract.ReasonPaused)
+		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "true" || hasProxy(controlPlane) {
+			t.Errorf("annotations %v", controlPlane.Annotations)
+		}
+	})
+	t.Run("the label goes", func(t *testing.T) {
+		c := start(t, namespace(t))
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+		released(t, c)
+		c.eventuallyReports(noCondition)
+	})
+	t.Run("Reference delivery needs no endpoint", func(t *testing.T) {
+		c := start(t, namespace(t))
+		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Annotations, contract.AnnotationDelivery) })
+		released(t, c)
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+		if !hasProxy(c.controlPlane()) {
+			t.Error("released without the proxy")
+		}
+	})
+	for name, victim := range map[string]func(classic) client.Object{
+		"the Cluster is deleted":       func(c classic) client.Object { return c.cluster() },
+		"the control plane is deleted": func(c classic) client.Object { return c.controlPlane() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, namespace(t), func(o client.Object) { o.SetFinalizers([]string{"example.com/stay"}) })
+			c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+			if err := shared.client.Delete(t.Context(), victim(c)); err != nil {
+				t.Fatal(err)
+			}
+			released(t, c)
+		})
+	}
+}
+
+func TestWhileTheWebhookIsDownTheControllerPatches(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksDown)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := classic{t: t, ns: ns, name: "one"}
+	for _, object := range c.objects() {
+		create(t, object)
+		if o, ok := object.(*controlplanev1.KubeadmControlPlane); ok && hasProxy(o) {
+			t.Error("patched at admission, although nobody answers")
+		}
+	}
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.patched(); got != [3]bool{true, true, true} {
+		t.Errorf("patched %v", got)
+	}
+}
+
+func TestALargeObjectIsPatched(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		if controlPlane, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
+			for i := range 130 {
+				controlPlane.Spec.KubeadmConfigSpec.Files = append(controlPlane.Spec.KubeadmConfigSpec.Files, bootstrapv1.File{
+					Path: fmt.Sprintf("/opt/file-%d", i), Content: strings.Repeat("x", 9000),
+				})
+			}
+		}
+	})
+	if !hasProxy(c.controlPlane()) {
+		t.Fatal("not patched at creation")
+	}
+	generation := c.controlPlane().Generation
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
+		o.Spec.KubeadmConfigSpec.Files = slices.DeleteFunc(o.Spec.KubeadmConfigSpec.Files, func(f bootstrapv1.File) bool {
+			return strings.Contains(f.Path, "http-proxy.conf")
+		})
+	})
+	if controlPlane := c.controlPlane(); controlPlane.Generation != generation {
+		t.Errorf("generation %d, want %d", controlPlane.Generation, generation)
+	}
+}
+
+func TestAnotherWebhookThatChangesTheObjectAfterwards(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksTwo)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := classic{t: t, ns: ns, name: "one"}
+	text := manifest(t, c.objects()...)
+	mustKubectl(t, text, "apply", "-f", "-")
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.runControlPlane()
+	count := func() (other, managed int) {
+		for _, f := range patch.SpecOf(&c.controlPlane().Spec.KubeadmConfigSpec).Files {
+			switch {
+			case f.Path == secondFile:
+				other++
+			case patch.IsManagedFile(f):
+				managed++
+			}
+		}
+		return other, managed
+	}
+	if other, managed := count(); other != 1 || managed != 5 {
+		t.Fatalf("%d files of the other webhook and %d managed ones, want 1 and 5", other, managed)
+	}
+	before, generation := c.snapshot(), c.controlPlane().Generation
+	mustKubectl(t, text, "apply", "-f", "-")
+	if diff := cmp.Diff(before, c.snapshot()); diff != "" || c.controlPlane().Generation != generation {
+		t.Errorf("applying again (-before +after):\n%s", diff)
+	}
+	if out, err := kubectl(t, text, "diff", "-f", "-"); err != nil || out != "" {
+		t.Errorf("kubectl diff: %v\n%s", err, out)
+	}
+}
