@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// exitProxied says that a client of --fail-on does not reach a destination of the Cluster directly.
+const exitProxied = 3
+
+// defaultClients are what runs on nodes (containerd, kubelet and kubeadm are Go programs) and in common images.
+const defaultClients = "go,curl@7.88.1,curl@8.14.1,wget,busybox,urllib,requests,httpx,ruby,node-fetch,node-http"
+
+type explainOptions struct {
+	files, secrets                          []string
+	context, kubeconfig, namespace, cluster string
+	pool, defaultSecret, profile            string
+	noProxy                                 string
+	hasNoProxy                              bool
+	clients, failOn                         []string
+	output                                  string
+	noColor                                 bool
+}
+
+func newExplain(streams Streams) *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain [DESTINATION...]",
+		Short: "Say which clients reach a destination directly, and why",
+		Long: `Says for each destination and each client whether the request goes direct or through the proxy, and which entry of
+NO_PROXY decides. A destination is a URL, a host, host:port or an address; without a scheme it is https, and http
+for port 80. Without any, the important ones of the Cluster are taken.
+
+The list is that of a Cluster in manifests (-f), of a Cluster in a management cluster (--cluster, --context), or
+one that is given (--no-proxy). Nothing is resolved or dialed except the API server of the management cluster.
+
+Exit status: 0 done, 1 bad input, 2 wrong usage, 3 a client of --fail-on does not reach a destination of the
+Cluster directly.`,
+		Example: `  capi-proxy-patcher explain -f cluster.yaml --secret proxy-secret.yaml
+  capi-proxy-patcher explain --context mgmt --namespace team-a --cluster prod registry.corp.example.com 10.96.0.1
+  capi-proxy-patcher explain --no-proxy '.svc,10.0.0.0/8' --client go,curl@7.88.1 https://10.1.2.3
+  capi-proxy-patcher explain -f clusters/ --cluster prod --fail-on go,requests`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.hasNoProxy = cmd.Flags().Changed("no-proxy")
+			return runExplain(cmd.Context(), o, args, streams)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig; default is the current one")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; default is $KUBECONFIG, then ~/.kube/config")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; default is that of the context, or any in manifests")
+	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster; may be left out if there is one only")
+	f.StringVar(&o.pool, "pool", "", "MachineDeployment or MachinePool with a proxy Secret of its own")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
+	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService), "service, which is what nodes get, or shell, for values that other programs read")
+	f.StringVar(&o.noProxy, "no-proxy", "", "explain this value; a Cluster then only gives destinations")
+	f.StringSliceVar(&o.clients, "client", strings.Split(defaultClients, ","), "clients, each as name or name@version")
+	f.StringSliceVar(&o.failOn, "fail-on", nil, "clients that must reach every destination of the Cluster directly, else the exit status is 3")
+	f.StringVarP(&o.output, "output", "o", "table", "table, json or yaml")
+	f.BoolVar(&o.noColor, "no-color", false, "no color on a terminal; the variable NO_COLOR does the same")
+	return cmd
+}
+
+// check returns what is wrong with the flags and arguments themselves.
+func (o explainOptions) check(args []string) error {
+	live := o.context != "" || o.kubeconfig != ""
+	switch {
+	case !slices.Contains([]string{"table", "json", "yaml"}, o.output):
+		return fmt.Errorf("explain: unknown output %q; use table, json or yaml", o.output)
+	case o.profile != string(noproxy.ProfileService) && o.profile != string(noproxy.ProfileShell):
+		return fmt.Errorf("explain: unknown profile %q; use %s or %s", o.profile, noproxy.ProfileService, noproxy.ProfileShell)
+	case len(o.files) > 0 && live:
+		return errors.New("explain: -f reads manifests, --context and --kubeconfig a management cluster; use one of them")
+	case len(o.files) == 0 && !o.live() && !o.hasNoProxy:
+		return errors.New("explain: no list; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE")
+	case len(o.files) == 0 && len(o.secrets) > 0:
+		return errors.New("explain: --secret goes with -f; a management cluster has the Secret")
+	case len(o.files) == 0 && !o.live() && len(args) == 0:
+		return errors.New("explain: no destination; give a URL, a host, host:port or an address, or a Cluster")
+	case o.hasNoProxy && o.pool != "":
+		return errors.New("explain: --pool chooses a Secret and --no-proxy replaces it; use one of them")
+	}
+	return nil
+}
+
+// live reports whether a management cluster is asked.
+func (o explainOptions) live() bool {
+	return len(o.files) == 0 && (o.context != "" || o.kubeconfig != "" || o.cluster != "" || o.namespace != "" || o.pool != "")
+}
+
+func runExplain(ctx context.Context, o explainOptions, args []string, streams Streams) error {
+	if err := o.check(args); err != nil {
+		return usageError{err}
+	}
+	in := explain.Input{NoProxy: o.noProxy}
+	var err error
+	if in.Clients, err = lookupClients(o.clients); err != nil {
+		return usageError{err}
+	}
+	if in.FailOn, err = lookupClients(o.failOn); err != nil {
+		return usageError{err}
+	}
+	if len(in.Clients)+len(in.FailOn) == 0 {
+		return usageError{errors.New("explain: --client is empty; name at least one")}
+	}
+	if _, err := (explain.Cluster{}).Choose(args); err != nil {
+		return usageError{fmt.Errorf("explain: %w", err)}
+	}
+	network, err := o.resolve(ctx, &in, streams)
+	if err != nil {
+		return err
+	}
+	if in.Destinations, err = network.Choose(args); err != nil {
+		return fmt.Errorf("explain: %w", err)
+	}
+	report, err := explain.Explain(in)
+	if err != nil {
+		return fmt.Errorf("explain: %w", err)
+	}
+	return o.print(report, streams)
+}
+
+func lookupClients(specs []string) ([]match.Client, error) {
+	var clients []match.Client
+	for _, spec := range specs {
+		c, err := match.Lookup(strings.TrimSpace(spec))
+		if err != nil {
+			return nil, fmt.Errorf("explain: %w", err)
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
+}
+
+// print writes the report and returns the exit status as an error.
+func (o explainOptions) print(report explain.Report, streams Streams) error {
+	var (
+		text []byte
+		err  error
+	)
+	switch o.output {
+	case "json":
+		text, err = json.MarshalIndent(report, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(report)
+	default:
+		text = []byte(report.Text(!o.noColor && colorful(streams.Out)))
+	}
+	if err != nil {
+		return fmt.Errorf("encoding output: %w", err)
+	}
+	if _, err := streams.Out.Write(text); err != nil {
+		return fmt.Errorf("writing output: %w", err)
+	}
+	for _, f := range report.Failures {
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: explain: %s: %s by %s, but it belongs to the Cluster\n", f.Destination, passive(f.Verdict), f.Client)
+	}
+	if len(report.Failures) > 0 {
+		return statusError{exitProxied}
+	}
+	return nil
+}
+
+// passive puts a verdict in front of "by".
+func passive(v match.Verdict) string {
+	if v == match.Refuses {
+		return "refused"
+	}
+	return string(v)
+}
+
+// colorful reports whether a stream is a terminal whose user has not switched colors off (https://no-color.org).
+func colorful(out any) bool {
+	f, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,201 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// golden compares with a file below testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	}
+}
+
+const (
+	explainCluster = "testdata/explain/cluster.yaml"
+	explainSecrets = "testdata/explain/secrets.yaml"
+)
+
+func TestExplainIsGolden(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"cluster.txt":      {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod"},
+		"cluster.json":     {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--client", "go,curl@7.88.1,wget,busybox", "-o", "json"},
+		"dual-stack.txt":   {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "team-a/dual"},
+		"shell.txt":        {"-f", explainCluster, "-f", explainSecrets, "--cluster", "dual", "--profile", "shell", "--client", "httpx,go"},
+		"pool.txt":         {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "edge", "edge.example.net", "db.example.org:5432"},
+		"installation.txt": {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--default-proxy-secret", "system/default", "--client", "go", "installation.example.net"},
+		"given.txt":        {"--no-proxy", "localhost,10.*,*.corp.example.com,[fd00::1],fd00::/8,10.0.0.0/8:8080,foo.com:8080", "https://u:s3cr@a.corp.example.com:8443/x", "10.1.2.3", "fd00::1"},
+		"against.txt":      {"-f", explainCluster, "--cluster", "prod", "--no-proxy", "localhost,cluster.local,10.0.0.0/8", "--client", "go,requests,wget"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, stdout, stderr := run(t, "", append([]string{"explain"}, args...)...)
+			if status != 0 {
+				t.Fatalf("exit status %d, standard error %s", status, stderr)
+			}
+			golden(t, "explain/"+name, stdout)
+			if strings.Contains(stdout+stderr, "s3cr") || strings.Contains(stdout, "\x1b") {
+				t.Error("a credential, or color in what is no terminal")
+			}
+		})
+	}
+}
+
+func TestExplainPrintsTheSameAsJSONAndYAML(t *testing.T) {
+	t.Parallel()
+	args := []string{"explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual", "-o"}
+	_, asJSON, _ := run(t, "", append(args, "json")...)
+	_, asYAML, _ := run(t, "", append(args, "yaml")...)
+	converted, err := yaml.YAMLToJSON([]byte(asYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal([]byte(asJSON), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(converted, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-json +yaml):\n%s", diff)
+	}
+}
+
+func TestExplainReadsStandardInput(t *testing.T) {
+	t.Parallel()
+	manifests := clusterManifest + "---\n" + secretManifest
+	status, stdout, stderr := run(t, manifests, "explain", "-f", "-", "--client", "go", "cp.example.com:6443")
+	if status != 0 || stderr != "" || !strings.Contains(stdout, "cp.example.com (spec.controlPlaneEndpoint.host)") || !strings.Contains(stdout, "Secret http-proxy") {
+		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
+	}
+	if strings.Contains(stdout, "s3cr") {
+		t.Error("a credential in the output")
+	}
+	template := strings.Replace(manifests, "host: cp.example.com", `host: "${HOST}"`, 1)
+	status, stdout, stderr = run(t, template, "explain", "-f", "-", "--client", "go")
+	if status != 0 || !strings.Contains(stderr, "spec.controlPlaneEndpoint.host has unresolved variables and is left out") || strings.Contains(stdout, "control plane endpoint\n") {
+		t.Errorf("a template: exit status %d, standard error %s, output\n%s", status, stderr, stdout)
+	}
+}
+
+// TestExplainGatesAPipeline is the contract of --fail-on.
+func TestExplainGatesAPipeline(t *testing.T) {
+	t.Parallel()
+	files := []string{"explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod"}
+	for name, test := range map[string]struct {
+		args   []string
+		status int
+		stderr string
+	}{
+		"a client that reaches the Cluster":           {append(files, "--fail-on", "go,requests"), 0, ""},
+		"one that does not read networks":             {append(files, "--fail-on", "go,wget"), 3, "10.244.0.17: proxied by wget@1.25.0, but it belongs to the Cluster"},
+		"one that reads no list":                      {append(files, "--fail-on", "busybox"), 3, "kubernetes.default.svc: proxied by busybox-wget@1.37.0"},
+		"the counter-check does not count":            {[]string{"explain", "--no-proxy", "localhost", "--fail-on", "go", "https://registry.example.com"}, 0, ""},
+		"a given destination of the Cluster":          {append(files, "--fail-on", "wget", "10.244.7.7"), 3, "10.244.7.7: proxied by wget@1.25.0"},
+		"a given destination that is not":             {append(files, "--fail-on", "wget", "203.0.113.7", "example.net"), 0, ""},
+		"a given list that lacks the Service network": {[]string{"explain", "-f", explainCluster, "--cluster", "prod", "--no-proxy", ".svc", "--fail-on", "go", "10.96.4.4"}, 3, "10.96.4.4: proxied by go-httpproxy@x/net-0.62.0"},
+		"a list that a client refuses":                {[]string{"explain", "--no-proxy", "fd00::/8,10.96.0.1", "--fail-on", "httpx", "10.96.0.1"}, 3, "10.96.0.1: refused by python-httpx@0.28.1"},
+		"metadata without a Cluster":                  {[]string{"explain", "--no-proxy", "localhost", "--fail-on", "go", "http://169.254.169.254/latest"}, 3, "http://169.254.169.254: proxied"},
+		"only clients that are not named fail":        {append(files, "--client", "wget,busybox", "--fail-on", "go"), 0, ""},
+		"a pool with a list of its own":               {append(files, "--pool", "edge", "--fail-on", "go"), 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, output := range []string{"table", "json", "yaml"} {
+				status, stdout, stderr := run(t, "", append(test.args, "-o", output)...)
+				if status != test.status || !strings.Contains(stderr, test.stderr) || test.status == 0 && stderr != "" {
+					t.Errorf("%s: exit status %d, want %d; standard error %s, want %q in it", output, status, test.status, stderr, test.stderr)
+				}
+				if stdout == "" {
+					t.Errorf("%s: no report", output)
+				}
+			}
+		})
+	}
+}
+
+func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
+	t.Parallel()
+	broken := folder(t, map[string]string{
+		"network.yaml":    strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {pods: {cidrBlocks: [s3cr/99]}}", 1),
+		"annotation.yaml": strings.Replace(clusterManifest, "metadata: {", `metadata: {annotations: {capi-proxy-patcher.io/no-proxy-groups: metadata}, `, 1),
+		"secret.yaml":     strings.Replace(secretManifest, "proxy.example.com:3128", "u:s3cr/et@proxy.example.com", 1),
+		"only.yaml":       clusterManifest,
+		"none.yaml":       controlPlaneManifest,
+	})
+	for name, test := range map[string]struct {
+		args   []string
+		status int
+		stderr string
+	}{
+		"nothing":               {nil, 2, "no list; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE"},
+		"only a destination":    {[]string{"example.com"}, 2, "no list"},
+		"no destination":        {[]string{"--no-proxy", "a"}, 2, "no destination; give a URL, a host, host:port or an address, or a Cluster"},
+		"a bad destination":     {[]string{"--no-proxy", "a", "b", "ftp://user:s3cr@b"}, 2, "destination 2: the scheme is neither http nor https"},
+		"an unknown client":     {[]string{"--no-proxy", "a", "--client", "curl,powersh", "b"}, 2, `looking up client "powersh": unknown, know axios, busybox-wget, curl`},
+		"an unknown failing":    {[]string{"--no-proxy", "a", "--fail-on", "powersh", "b"}, 2, `looking up client "powersh": unknown`},
+		"a version too old":     {[]string{"--no-proxy", "a", "--client", "curl@7.1", "b"}, 2, `version "7.1" is older than every known one`},
+		"no client":             {[]string{"--no-proxy", "a", "--client=", "b"}, 2, "client"},
+		"an unknown output":     {[]string{"--no-proxy", "a", "-o", "xml", "b"}, 2, `unknown output "xml"; use table, json or yaml`},
+		"an unknown profile":    {[]string{"--no-proxy", "a", "--profile", "pods", "b"}, 2, `unknown profile "pods"; use service or shell`},
+		"two places":            {[]string{"-f", explainCluster, "--context", "mgmt"}, 2, "-f reads manifests, --context and --kubeconfig a management cluster; use one of them"},
+		"a Secret alone":        {[]string{"--no-proxy", "a", "--secret", explainSecrets, "b"}, 2, "--secret goes with -f"},
+		"a pool and a list":     {[]string{"-f", explainCluster, "--cluster", "prod", "--pool", "edge", "--no-proxy", "a"}, 2, "--pool chooses a Secret and --no-proxy replaces it"},
+		"a bad Secret name":     {[]string{"-f", broken + "/only.yaml", "--default-proxy-secret", "x"}, 2, `--default-proxy-secret "x": write namespace/name`},
+		"several Clusters":      {[]string{"-f", explainCluster}, 1, "several Clusters; choose one with --cluster: team-a/prod, team-a/dual"},
+		"an unknown Cluster":    {[]string{"-f", explainCluster, "--cluster", "prd"}, 1, "no Cluster prd, there is team-a/prod, team-a/dual"},
+		"another namespace":     {[]string{"-f", explainCluster, "-n", "team-b"}, 1, "no Cluster in namespace team-b, there is team-a/prod, team-a/dual"},
+		"no Cluster":            {[]string{"-f", broken + "/none.yaml"}, 1, "no Cluster in the input"},
+		"an unknown pool":       {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "x"}, 1, "Cluster team-a/prod has no pool x in the input, there is edge, direct"},
+		"a pool without proxy":  {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "direct"}, 1, "pool direct uses no proxy (annotation capi-proxy-patcher.io/secret: none); there is nothing to explain"},
+		"no Secret":             {[]string{"-f", explainCluster, "--cluster", "prod"}, 1, "neither Secret team-a/prod-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; it must be in the input or in a file given with --secret"},
+		"a broken network":      {[]string{"-f", broken + "/network.yaml", "--no-proxy", "a"}, 1, "Cluster c: parsing spec.clusterNetwork.pods.cidrBlocks[0]: the value is not a network (bad-cidr)"},
+		"a broken annotation":   {[]string{"-f", broken + "/annotation.yaml"}, 1, "Cluster c: annotation capi-proxy-patcher.io/no-proxy-groups: "},
+		"a broken Secret":       {[]string{"-f", broken + "/only.yaml", "--secret", broken + "/secret.yaml"}, 1, "key httpProxy: a raw / ? or # in the user or password"},
+		"a file that is not":    {[]string{"-f", broken + "/x.yaml"}, 1, "x.yaml: no such file or directory"},
+		"no kubeconfig":         {[]string{"--kubeconfig", broken + "/x", "--cluster", "c"}, 1, "reading kubeconfig"},
+		"an unknown kubeconfig": {[]string{"--kubeconfig", broken + "/x", "--context", "mgmt"}, 1, "reading kubeconfig"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, stdout, stderr := run(t, "", append([]string{"explain"}, test.args...)...)
+			if status != test.status || !strings.Contains(stderr, test.stderr) || stdout != "" {
+				t.Errorf("exit status %d, want %d; output %q; standard error\n%s\nwant in it\n%s", status, test.status, stdout, stderr, test.stderr)
+			}
+			if strings.Contains(stderr, "s3cr") {
+				t.Errorf("a value in %s", stderr)
+			}
+		})
+	}
+}
+
+func TestExplainNotesAClusterWithoutTheLabel(t *testing.T) {
+	t.Parallel()
+	_, _, stderr := run(t, "", "explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual", "--client", "go")
+	if want := "Cluster team-a/dual: it has no label capi-proxy-patcher.io/enabled=true; this is what it would get\n"; stderr != want {
+		t.Errorf("standard error %q, want %q", stderr, want)
+	}
+}

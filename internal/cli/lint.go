@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lint"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+type lintOptions struct {
+	files, secrets []string
+	defaultSecret  string
+	output         string
+	strict         bool
+}
+
+func newLint(streams Streams) *cobra.Command {
+	var o lintOptions
+	cmd := &cobra.Command{
+		Use:   "lint -f FILE...",
+		Short: "Check proxy Secrets and labelled Clusters in manifests",
+		Long: `Reports everything that would be rejected or that works differently from what it looks like: in the proxy Secrets
+that Clusters use, in Secrets with the label capi-proxy-patcher.io/proxy or with keys of a proxy Secret, and in the
+annotations, the network and NO_PROXY of each Cluster with the label capi-proxy-patcher.io/enabled=true.
+
+A finding names file, line, object, key and entry, and never shows a value of a Secret.
+
+Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or input that cannot be read, 2 wrong usage.`,
+		Example: `  capi-proxy-patcher lint -f clusters/ -f proxy-secret.yaml
+  capi-proxy-patcher lint -f - -o sarif --strict < cluster.yaml > lint.sarif`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now() //nolint:forbidigo // the clock enters here
+			return runLint(cmd.Context(), o, now, streams)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 on warnings, too")
+	f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+	return cmd
+}
+
+func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams) error {
+	defaultSecret, err := parseSecretName(o.defaultSecret)
+	switch {
+	case len(o.files) == 0:
+		return usageError{errors.New("lint: no input; use -f FILE, or -f - for standard input")}
+	case !slices.Contains([]string{"text", "json", "sarif"}, o.output):
+		return usageError{fmt.Errorf("lint: unknown output %q; use text, json or sarif", o.output)}
+	case err != nil:
+		return usageError{err}
+	}
+	inputs, err := readInputs(o.files, streams.In)
+	if err != nil {
+		return err
+	}
+	secrets, err := readInputs(o.secrets, streams.In)
+	if err != nil {
+		return err
+	}
+	report, err := lint.Run(ctx, lint.Options{Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, Now: now})
+	if err != nil {
+		return err
+	}
+	var text []byte
+	switch o.output {
+	case "json":
+		text, err = json.MarshalIndent(report, "", "  ")
+		text = append(text, '\n')
+	case "sarif":
+		text, err = report.SARIF(version.String())
+	default:
+		text = []byte(report.Text())
+	}
+	if err != nil {
+		return fmt.Errorf("encoding output: %w", err)
+	}
+	if _, err := streams.Out.Write(text); err != nil {
+		return fmt.Errorf("writing output: %w", err)
+	}
+	if report.Summary.Clusters+report.Summary.Secrets == 0 {
+		_, _ = fmt.Fprintf(streams.Err, "lint: the input has neither a Cluster with label %s nor a proxy Secret\n", contract.LabelEnabled)
+	}
+	if report.Summary.Rejections > 0 || o.strict && report.Summary.Warnings > 0 {
+		return statusError{exitInput}
+	}
+	return nil
+}

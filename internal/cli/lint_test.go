@@ -1,0 +1,199 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const lintInput = "testdata/lint/in.yaml"
+
+func TestLintIsGolden(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"want.txt": nil, "want.json": {"-o", "json"}, "want.sarif": {"-o", "sarif"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 2 { // the same bytes each time
+				status, stdout, stderr := run(t, "", append([]string{"lint", "-f", lintInput}, args...)...)
+				if status != 1 || stderr != "" {
+					t.Errorf("exit status %d, standard error %s", status, stderr)
+				}
+				golden(t, "lint/"+name, regexp.MustCompile(`("version": )"[^2][^"]*"`).ReplaceAllString(stdout, `$1"of the program"`))
+				if strings.Contains(stdout, "s3cr") {
+					t.Error("a value of a Secret in the output")
+				}
+			}
+		})
+	}
+}
+
+// TestLintPointsAtTheLine checks every line of the golden output against the text of the input.
+func TestLintPointsAtTheLine(t *testing.T) {
+	t.Parallel()
+	_, stdout, _ := run(t, "", "lint", "-f", lintInput)
+	for where, line := range map[string]int{
+		"annotation capi-proxy-patcher.io/rollout":     9,
+		"spec.clusterNetwork.services.cidrBlocks[1]":   18,
+		`Secret team-a/http-proxy key "HTTPProxy"`:     33,
+		"Secret team-a/http-proxy key httpProxy":       32,
+		"Secret team-a/http-proxy key noProxy entry 3": 36,
+		"Secret team-a/http-proxy key noProxy entry 5": 37,
+		"Secret team-a/base64 data.noProxy":            49,
+		`Secret labelled key "proxy"`:                  56,
+		"Secret warned key noProxy entry 1":            69,
+		"Cluster ${NAMESPACE}/template":                71,
+		"MachineDeployment team-a/edge":                80,
+	} {
+		want := fmt.Sprintf("%s:%d: ", lintInput, line)
+		found := false
+		for text := range strings.Lines(stdout) {
+			found = found || strings.HasPrefix(text, want) && strings.Contains(text, where+":")
+		}
+		if !found {
+			t.Errorf("no line begins with %s and names %s:\n%s", want, where, stdout)
+		}
+	}
+}
+
+func TestLintExitStatus(t *testing.T) {
+	t.Parallel()
+	clean := strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}", 1) + "---\n" + secretManifest
+	for name, test := range map[string]struct {
+		stdin, args string
+		status      int
+		stdout      string
+		stderr      string
+	}{
+		"nothing to say":           {clean, "-f -", 0, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 1 proxy Secret\n", ""},
+		"nothing to say, strictly": {clean, "-f - --strict", 0, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 1 proxy Secret\n", ""},
+		"only a note, strictly":    {strings.Replace(clean, "controlPlaneEndpoint: {host: cp.example.com, port: 6443}", "paused: false", 1), "-f - --strict", 0, "note: Cluster c spec.controlPlaneEndpoint.host: the control plane endpoint is not known yet (endpoint-unset)", ""},
+		"a warning":                {clusterManifest + "---\n" + secretManifest, "-f -", 0, "warning: Cluster c spec.clusterNetwork.serviceDomain: the field is empty", ""},
+		"a warning, strictly":      {clusterManifest + "---\n" + secretManifest, "-f - --strict", 1, "0 rejections, 2 warnings", ""},
+		"a rejection":              {clean + ", noProxy: a:b}", "-f -", 1, "", "did not find expected"},
+		"a Secret that is missing": {clusterManifest, "-f -", 1, "rejection: Cluster c: neither Secret c-http-proxy nor http-proxy exists", ""},
+		"a Secret of another file": {strings.TrimSuffix(clean, "---\n"+secretManifest), "-f - --secret DIR/secret.yaml", 0, "DIR/secret.yaml:4: warning: Secret chosen-freely key httpProxy: the proxy has no port", ""},
+		"a default Secret":         {clean, "-f - --default-proxy-secret system/none", 1, "rejection: Cluster c: the installation-wide Secret system/none does not exist", ""},
+		"nothing at all":           {controlPlaneManifest, "-f -", 0, "0 rejections", "the input has neither a Cluster with label capi-proxy-patcher.io/enabled nor a proxy Secret"},
+		"no input":                 {"", "", 2, "", "lint: no input; use -f FILE, or -f - for standard input"},
+		"an argument":              {"", "x.yaml", 2, "", `takes no arguments, got "x.yaml"`},
+		"an unknown output":        {"", "-f - -o xml", 2, "", `unknown output "xml"; use text, json or sarif`},
+		"a bad Secret name":        {"", "-f - --default-proxy-secret x", 2, "", "write namespace/name"},
+		"a broken file":            {"a: [", "-f -", 1, "", "standard input: document 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := folder(t, map[string]string{"secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: chosen-freely}\nstringData: {httpProxy: \"http://proxy.example.com\"}\n"})
+			args := append([]string{"lint"}, strings.Fields(strings.ReplaceAll(test.args, "DIR", dir))...)
+			status, stdout, stderr := run(t, test.stdin, args...)
+			if status != test.status || !strings.Contains(stdout, strings.ReplaceAll(test.stdout, "DIR", dir)) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
+				t.Errorf("exit status %d, want %d; standard error %q, want %q; output\n%s\nwant in it\n%s", status, test.status, stderr, test.stderr, stdout, test.stdout)
+			}
+		})
+	}
+}
+
+func TestLintLooksAtEverySecretThatAClusterUses(t *testing.T) {
+	t.Parallel()
+	const pool = `---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: edge, annotations: {capi-proxy-patcher.io/secret: edge-proxy}}
+spec: {clusterName: c}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: edge-proxy}
+stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
+`
+	status, stdout, _ := run(t, clusterManifest+"---\n"+secretManifest+pool, "lint", "-f", "-")
+	if want := `standard input:21: rejection: Secret edge-proxy key "HTTP_PROXY": unknown key (unknown-key)`; status != 1 || !strings.Contains(stdout, want) {
+		t.Errorf("exit status %d, output\n%s\nwant in it\n%s", status, stdout, want)
+	}
+	if want := "in 1 labelled Cluster and 2 proxy Secrets\n"; !strings.HasSuffix(stdout, want) {
+		t.Errorf("output\n%s\ndoes not end with\n%s", stdout, want)
+	}
+	if n := strings.Count(stdout, "defaults-used"); n != 2 {
+		t.Errorf("the network of the Cluster is reported %d times instead of 2", n)
+	}
+}
+
+// TestSARIFIsWhatCodeReviewToolsNeed checks what the schema of SARIF 2.1.0 requires of the parts that are used.
+func TestSARIFIsWhatCodeReviewToolsNeed(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"with blank.yaml": secretManifest + "  # \n" + strings.Replace("---\n"+secretManifest, "http-proxy", "b", 1)})
+	for name, args := range map[string][]string{
+		"findings":   {"-f", lintInput},
+		"nothing":    {"-f", dir + "/with blank.yaml"},
+		"a relative": {"-f", lintInput, "-f", dir + "/with blank.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, stdout, _ := run(t, "", append([]string{"lint", "-o", "sarif"}, args...)...)
+			var log struct {
+				Schema  string `json:"$schema"`
+				Version string `json:"version"`
+				Runs    []struct {
+					Tool struct {
+						Driver struct {
+							Name  string `json:"name"`
+							Rules []struct {
+								ID string `json:"id"`
+							} `json:"rules"`
+						} `json:"driver"`
+					} `json:"tool"`
+					Results []struct {
+						RuleID    string `json:"ruleId"`
+						RuleIndex int    `json:"ruleIndex"`
+						Level     string `json:"level"`
+						Message   struct {
+							Text string `json:"text"`
+						} `json:"message"`
+						Locations []struct {
+							Physical struct {
+								Artifact struct {
+									URI string `json:"uri"`
+								} `json:"artifactLocation"`
+								Region struct {
+									StartLine int `json:"startLine"`
+								} `json:"region"`
+							} `json:"physicalLocation"`
+						} `json:"locations"`
+					} `json:"results"`
+				} `json:"runs"`
+			}
+			if err := json.Unmarshal([]byte(stdout), &log); err != nil {
+				t.Fatal(err)
+			}
+			if log.Version != "2.1.0" || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name != "capi-proxy-patcher" || log.Runs[0].Results == nil || log.Runs[0].Tool.Driver.Rules == nil {
+				t.Fatalf("%+v", log)
+			}
+			for _, r := range log.Runs[0].Results {
+				if log.Runs[0].Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Message.Text == "" || len(r.Locations) != 1 {
+					t.Errorf("%+v", r)
+				}
+				if r.Level != "error" && r.Level != "warning" && r.Level != "note" {
+					t.Errorf("level %s", r.Level)
+				}
+				if at := r.Locations[0].Physical; at.Region.StartLine < 1 || strings.Contains(at.Artifact.URI, " ") || at.Artifact.URI == "" {
+					t.Errorf("%+v", at)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkLint(b *testing.B) {
+	hosts := make([]string, 4000)
+	for i := range hosts {
+		hosts[i] = fmt.Sprintf("    host%d.example.com:8443", i)
+	}
+	input := clusterManifest + "---\n" + strings.Replace(secretManifest, "stringData: {", "stringData:\n  noProxy: |\n"+strings.Join(hosts, "\n")+"\n  ", 1)
+	input = strings.NewReplacer(`httpProxy: "`, `httpProxy: "`, ", username: u, password: s3cr}", "").Replace(input)
+	for b.Loop() {
+		if status, stdout, stderr := run(b, input, "lint", "-f", "-", "-o", "json"); status != 0 || strings.Count(stdout, "port-entry") != 4000 {
+			b.Fatal(status, stderr)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy Secret by name, and
+// lists the Clusters of the namespace only if no name is given or none has it.
+func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return target{}, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	if o.namespace == "" {
+		if o.namespace, _, err = loader.Namespace(); err != nil {
+			return target{}, fmt.Errorf("reading kubeconfig: %w", err)
+		}
+	}
+	api, err := newReader(config)
+	if err != nil {
+		return target{}, err
+	}
+	cluster, err := o.getCluster(ctx, api)
+	if err != nil {
+		return target{}, err
+	}
+	t := target{cluster: source.ClusterOf(cluster), secrets: source.ClusterSecrets{Watched: api, Live: api}}
+	if o.pool != "" {
+		t.override, err = o.getPool(ctx, api, cluster.Name)
+	}
+	return t, err
+}
+
+// newReader returns a client without a cache. It knows its few kinds by itself and asks for no discovery.
+func newReader(config *rest.Config) (client.Reader, error) {
+	scheme, err := controller.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Cluster", "MachineDeployment", "MachinePool"} {
+		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{}
+	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("setting up client: %w", err)
+	}
+	return reader, nil
+}
+
+func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*clusterv1.Cluster, error) {
+	if o.cluster != "" {
+		cluster := &clusterv1.Cluster{}
+		err := api.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, cluster)
+		if !apierrors.IsNotFound(err) {
+			return cluster, reading(err, "Cluster", o.namespace, o.cluster)
+		}
+	}
+	var clusters clusterv1.ClusterList
+	if err := api.List(ctx, &clusters, client.InNamespace(o.namespace)); err != nil {
+		return nil, fmt.Errorf("listing Clusters in namespace %s: %w", o.namespace, err)
+	}
+	names := make([]string, len(clusters.Items))
+	for i, c := range clusters.Items {
+		names[i] = qualifiedName(c.Namespace, c.Name)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("explain: no Cluster in namespace %s; choose another with --namespace", o.namespace)
+	}
+	i, err := o.choose(names)
+	if err != nil {
+		return nil, err
+	}
+	return &clusters.Items[i], nil
+}
+
+// getPool returns the Secret that a pool names.
+func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster string) (string, error) {
+	key := client.ObjectKey{Namespace: o.namespace, Name: o.pool}
+	deployment := &clusterv1.MachineDeployment{}
+	err := api.Get(ctx, key, deployment)
+	if err == nil && deployment.Spec.ClusterName == cluster {
+		return deployment.Annotations[contract.AnnotationSecret], nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return "", reading(err, "MachineDeployment", o.namespace, o.pool)
+	}
+	pool := &clusterv1.MachinePool{}
+	err = api.Get(ctx, key, pool)
+	switch {
+	case err == nil && pool.Spec.ClusterName == cluster:
+		return pool.Annotations[contract.AnnotationSecret], nil
+	case client.IgnoreNotFound(err) != nil:
+		return "", reading(err, "MachinePool", o.namespace, o.pool)
+	}
+	return "", fmt.Errorf("explain: Cluster %s has neither a MachineDeployment nor a MachinePool %s", qualifiedName(o.namespace, cluster), o.pool)
+}
+
+func reading(err error, kind, namespace, name string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("reading %s %s/%s: %w", kind, namespace, name, err)
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// target is the Cluster that is explained, from whatever place.
+type target struct {
+	cluster source.Cluster
+	secrets source.SecretReader
+	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
+	override   string
+	unresolved []string
+}
+
+// resolve completes in with the list of the chosen Cluster, and returns what belongs to that Cluster.
+func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams Streams) (explain.Cluster, error) {
+	if len(o.files) == 0 && !o.live() {
+		return explain.NewCluster(noproxy.Input{}, 0)
+	}
+	find := o.fromManifests
+	if o.live() {
+		find = o.fromAPI
+	}
+	t, err := find(ctx, streams)
+	if err != nil {
+		return explain.Cluster{}, err
+	}
+	name := "Cluster " + qualifiedName(t.cluster.Namespace, t.cluster.Name)
+	note := func(format string, args ...any) {
+		_, _ = fmt.Fprintf(streams.Err, "%s: %s\n", name, fmt.Sprintf(format, args...))
+	}
+	options, err := source.ParseOptions(t.cluster.Annotations)
+	if err != nil {
+		return explain.Cluster{}, fmt.Errorf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	network, err := explain.NewCluster(source.NoProxyInput(t.cluster, source.Options{}), t.cluster.EndpointPort)
+	if err != nil {
+		return explain.Cluster{}, fmt.Errorf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	in.Cluster, in.Pool = qualifiedName(t.cluster.Namespace, t.cluster.Name), o.pool
+	if len(t.unresolved) > 0 {
+		note("%s has unresolved variables and is left out", strings.Join(t.unresolved, ", "))
+	}
+	if o.hasNoProxy {
+		return network, nil
+	}
+	if t.override == contract.SecretNone {
+		return network, fmt.Errorf("%s: pool %s uses no proxy (annotation %s: %s); there is nothing to explain", name, o.pool, contract.AnnotationSecret, contract.SecretNone)
+	}
+	if !t.cluster.Enabled {
+		note("it has no label %s=%s; this is what it would get", contract.LabelEnabled, contract.LabelEnabledValue)
+	}
+	defaultSecret, err := parseSecretName(o.defaultSecret)
+	if err != nil {
+		return network, usageError{err}
+	}
+	resolver := source.Resolver{Secrets: withoutFiles{t.secrets}, Default: defaultSecret, Profile: noproxy.Profile(o.profile)}
+	resolution, err := resolver.Resolve(ctx, t.cluster, options, t.override)
+	if err != nil {
+		hint := ""
+		if _, missing := errors.AsType[*source.NotFoundError](err); missing && !o.live() {
+			hint = "; it must be in the input or in a file given with --secret"
+		}
+		return network, fmt.Errorf("%s: %w%s", name, err, hint)
+	}
+	in.NoProxy, in.Entries, in.Warnings = resolution.NoProxy.Value, resolution.NoProxy.Entries, resolution.Warnings
+	in.Secret, in.Profile = "Secret "+qualifiedName(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
+	return network, nil
+}
+
+// withoutFiles names Secrets as a management cluster does, without the files of manifests.
+type withoutFiles struct{ source.SecretReader }
+
+// ReadSecret implements source.SecretReader.
+func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName) (*source.Secret, error) {
+	secret, err := w.SecretReader.ReadSecret(ctx, name)
+	if secret != nil {
+		secret.Where = ""
+	}
+	return secret, err
+}
+
+// fromManifests finds the Cluster in files.
+func (o explainOptions) fromManifests(_ context.Context, streams Streams) (target, error) {
+	inputs, err := readInputs(o.files, streams.In)
+	if err != nil {
+		return target{}, err
+	}
+	secrets, err := readInputs(o.secrets, streams.In)
+	if err != nil {
+		return target{}, err
+	}
+	manifests, err := render.ReadManifests(inputs, secrets)
+	if err != nil {
+		return target{}, err
+	}
+	clusters := manifests.Clusters()
+	names := make([]string, len(clusters))
+	for i, c := range clusters {
+		names[i] = qualifiedName(c.View.Namespace, c.View.Name)
+	}
+	i, err := o.choose(names)
+	if err != nil {
+		return target{}, err
+	}
+	t := target{cluster: clusters[i].View, secrets: manifests.Secrets(), unresolved: clusters[i].Unresolved}
+	if o.pool == "" {
+		return t, nil
+	}
+	pools := make([]string, len(clusters[i].Pools))
+	for n, pool := range clusters[i].Pools {
+		if pools[n] = pool.Object.Name(); pools[n] == o.pool {
+			t.override = pool.Secret
+			return t, nil
+		}
+	}
+	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input, %s", names[i], o.pool, listed(pools))
+}
+
+// choose returns the index of the Cluster that the flags mean. A name may have its namespace in front.
+func (o explainOptions) choose(names []string) (int, error) {
+	found := -1
+	for i, n := range names {
+		namespace, name, qualified := strings.Cut(n, "/")
+		if !qualified {
+			namespace, name = "", n
+		}
+		if o.cluster != "" && o.cluster != name && o.cluster != n || o.namespace != "" && namespace != "" && o.namespace != namespace {
+			continue
+		}
+		if found >= 0 {
+			return 0, fmt.Errorf("explain: several Clusters; choose one with --cluster: %s", strings.Join(names, ", "))
+		}
+		found = i
+	}
+	switch {
+	case found >= 0:
+		return found, nil
+	case o.cluster != "":
+		return 0, fmt.Errorf("explain: no Cluster %s, %s", qualifiedName(o.namespace, o.cluster), listed(names))
+	case o.namespace != "":
+		return 0, fmt.Errorf("explain: no Cluster in namespace %s, %s", o.namespace, listed(names))
+	}
+	return 0, errors.New("explain: no Cluster in the input")
+}
+
+// listed says what there is.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "there is none"
+	}
+	return "there is " + strings.Join(names, ", ")
+}
+
+// qualifiedName is a name with its namespace, which a manifest may not have.
+func qualifiedName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}

@@ -1,0 +1,137 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// counterCheck is a destination that no Cluster has. A list that takes it off the proxy is too wide.
+const counterCheck = "https://registry.example.com"
+
+// defaultPort is the port of a control plane endpoint that does not say one.
+const defaultPort = 6443
+
+// Cluster knows what belongs to a Cluster, independent of the groups and entries that were chosen for its list.
+type Cluster struct {
+	entries []noproxy.Entry
+	domain  string
+	port    int32
+}
+
+// NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists, omitted groups and profile of in have no
+// influence. The zero Input stands for a Cluster with the defaults of kubeadm. endpointPort 0 means 6443.
+// The error is the one of noproxy.Compose.
+func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
+	in.OmitGroups, in.Profile = nil, noproxy.ProfileService
+	in.Infrastructure, in.Installation, in.User = nil, noproxy.Layer{}, noproxy.Layer{}
+	composed, err := noproxy.Compose(in)
+	if err != nil {
+		return Cluster{}, err
+	}
+	if endpointPort == 0 {
+		endpointPort = defaultPort
+	}
+	c := Cluster{entries: composed.Entries, port: endpointPort}
+	for _, e := range c.entries {
+		if e.Group == noproxy.GroupServiceDomain && e.Value != ".svc" && c.domain == "" {
+			c.domain = strings.TrimPrefix(e.Value, ".")
+		}
+	}
+	return c, nil
+}
+
+// Destinations returns the important destinations of the Cluster in a fixed order: the API Service by address and by its names, DNS,
+// an address of a Pod, the control plane endpoint and the metadata service of the cloud, each where the Cluster has one, and last a
+// counter-check that should go to the proxy.
+func (c Cluster) Destinations() []Destination {
+	var out []Destination
+	add := func(d Destination) { out = append(out, d) }
+	c.each(noproxy.GroupServiceAddresses, "API Service", func(v string) { add(at("https", v, 0, "API Service address")) })
+	const name = "API Service name"
+	for _, host := range []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"} {
+		add(at("https", host, 0, name))
+	}
+	add(at("https", "kubernetes.default.svc."+c.domain, 0, name))
+	add(at("https", "kubernetes.default.svc."+c.domain+".", 0, "absolute API Service name"))
+	c.each(noproxy.GroupServiceAddresses, "DNS Service", func(v string) { add(at("http", v, 0, "DNS Service address")) })
+	families := map[bool]bool{}
+	c.each(noproxy.GroupPods, "", func(v string) {
+		if p, err := netip.ParsePrefix(v); err == nil && !families[p.Addr().Is4()] {
+			families[p.Addr().Is4()] = true
+			add(at("http", podAddress(p).String(), 0, "a Pod address"))
+		}
+	})
+	c.each(noproxy.GroupEndpoint, "", func(v string) { add(at("https", v, c.port, "control plane endpoint")) })
+	c.each(noproxy.GroupMetadata, "", func(v string) { add(at("http", v, 0, "metadata service")) })
+	return append(out, Destination{Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied", CounterCheck: true})
+}
+
+// each calls f for the values of a group whose origin begins with a text.
+func (c Cluster) each(g noproxy.Group, origin string, f func(value string)) {
+	for _, e := range c.entries {
+		if e.Group == g && strings.HasPrefix(e.Origin, origin) {
+			f(e.Value)
+		}
+	}
+}
+
+// podAddress returns an address from the middle of the first /24 or /120 of a network, or its last one if it is smaller.
+func podAddress(p netip.Prefix) netip.Addr {
+	a := p.Addr()
+	for range 17 {
+		if next := a.Next(); next.IsValid() && p.Contains(next) {
+			a = next
+		}
+	}
+	return a
+}
+
+// Contains reports whether a destination belongs to the Cluster: it is on a loopback interface, in a Pod or Service network, below the
+// Service domain or .svc, a short name of the API Service, the control plane endpoint or the metadata service.
+func (c Cluster) Contains(d Destination) bool {
+	host := strings.ToLower(d.host())
+	address, err := netip.ParseAddr(host)
+	address = address.Unmap()
+	if err == nil && address.IsLoopback() || strings.TrimSuffix(host, ".") == "localhost" {
+		return true
+	}
+	for _, e := range c.entries {
+		if p, parseErr := netip.ParsePrefix(e.Value); parseErr == nil {
+			if err == nil && p.Contains(address) {
+				return true
+			}
+			continue
+		}
+		switch {
+		case err == nil && address.String() == e.Value:
+			return true
+		case strings.HasPrefix(e.Value, ".") && strings.HasSuffix(strings.TrimSuffix(host, "."), strings.TrimSuffix(e.Value, ".")):
+			return true
+		case strings.TrimSuffix(host, ".") == e.Value:
+			return true
+		}
+	}
+	// The link-local addresses at which clouds serve metadata, whatever the infrastructure.
+	return err == nil && (address == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || address.String() == "fd00:ec2::254")
+}
+
+// Choose returns the given destinations, or those of the Cluster if there are none. The error names the position of a destination
+// that is none, counted from 1.
+func (c Cluster) Choose(texts []string) ([]Destination, error) {
+	if len(texts) == 0 {
+		return c.Destinations(), nil
+	}
+	out := make([]Destination, len(texts))
+	for i, text := range texts {
+		d, err := ParseDestination(text)
+		if err != nil {
+			return nil, fmt.Errorf("destination %d: %w", i+1, err)
+		}
+		d.InCluster = c.Contains(d)
+		out[i] = d
+	}
+	return out, nil
+}

@@ -1,0 +1,83 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// Level says how much a finding matters.
+type Level string
+
+const (
+	// Rejection keeps a Cluster from being configured.
+	Rejection Level = "rejection"
+	// Warning is worth a change.
+	Warning Level = "warning"
+	// Note is a state that changes by itself.
+	Note Level = "note"
+)
+
+// Finding is one thing that was found. Its JSON is an interface: field names do not change.
+type Finding struct {
+	Level Level `json:"level"`
+	// Code is one of noproxy.Codes, or a further one of packages proxyconfig and source.
+	Code noproxy.Code `json:"code"`
+	// File is the name of the input; Document is counted from 1 in it, and so is Line.
+	File     string `json:"file"`
+	Document int    `json:"document"`
+	Line     int    `json:"line"`
+	// Object is the object, for example "Secret team-a/http-proxy".
+	Object string `json:"object"`
+	// Where is the place in the object, for example "key noProxy entry 3", empty for the object as a whole.
+	Where string `json:"where"`
+	// Message says what is the case.
+	Message string `json:"message"`
+	// Fix says what to write instead. It may be empty.
+	Fix string `json:"fix,omitempty"`
+
+	order int // of the object in the input
+}
+
+// Report is the outcome. Its JSON is an interface: field names do not change.
+type Report struct {
+	// Findings are in the order of the objects in the input.
+	Findings []Finding `json:"findings"`
+	Summary  Summary   `json:"summary"`
+}
+
+// Summary counts the findings, and what was looked at.
+type Summary struct {
+	Rejections int `json:"rejections"`
+	Warnings   int `json:"warnings"`
+	Notes      int `json:"notes"`
+	Clusters   int `json:"clusters"`
+	Secrets    int `json:"secrets"`
+}
+
+// Text prints one finding a line, with the fix below it, and the counts.
+func (r Report) Text() string {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		where := f.Object
+		if f.Where != "" {
+			where += " " + f.Where
+		}
+		_, _ = fmt.Fprintf(&b, "%s:%d: %s: %s: %s (%s)\n", f.File, f.Line, f.Level, where, f.Message, f.Code)
+		if f.Fix != "" {
+			_, _ = fmt.Fprintf(&b, "    fix: %s\n", f.Fix)
+		}
+	}
+	s := r.Summary
+	_, _ = fmt.Fprintf(&b, "%s, %s, %s in %s and %s\n", plural(s.Rejections, "rejection"), plural(s.Warnings, "warning"), plural(s.Notes, "note"),
+		plural(s.Clusters, "labelled Cluster"), plural(s.Secrets, "proxy Secret"))
+	return b.String()
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
