@@ -63,7 +63,7 @@ Cluster directly.`,
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; default is the current one")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; default is $KUBECONFIG, then ~/.kube/config")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; default is that of the context, or any in manifests")
-	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster; may be left out if there is one only")
+	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster, also as namespace/name; may be left out if there is one only")
 	f.StringVar(&o.pool, "pool", "", "MachineDeployment or MachinePool with a proxy Secret of its own")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService), "service, which is what nodes get, or shell, for values that other programs read")

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,9 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return target{}, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
+		o.namespace, o.cluster = namespace, name
 	}
 	if o.namespace == "" {
 		if o.namespace, _, err = loader.Namespace(); err != nil {

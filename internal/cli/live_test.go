@@ -169,6 +169,16 @@ func TestExplainOfAManagementClusterSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	a := live(t)
 	kubeconfig := a.kubeconfig(t)
+	t.Cleanup(func() { // when all of them are done
+		for _, asked := range a.asked {
+			if !strings.HasPrefix(asked, "GET ") {
+				t.Errorf("asked %s", asked)
+			}
+		}
+		if len(a.asked) < 20 {
+			t.Errorf("asked only %q", a.asked)
+		}
+	})
 	for name, test := range map[string]struct {
 		args   string
 		status int
@@ -178,6 +188,7 @@ func TestExplainOfAManagementClusterSaysWhatIsWrong(t *testing.T) {
 		"that of a MachinePool":       {"--cluster prod --pool big edge.example.org", 0, "Secret team-a/edge-proxy"},
 		"the installation's entries":  {"--cluster prod --default-proxy-secret system/default installation.example.org", 0, "Secret system/default key noProxy entry 1"},
 		"a list of one's own":         {"--cluster prod --no-proxy 172.20.0.0/16 --fail-on go 172.20.0.9", 0, "172.20.0.0/16 (entry 1)"},
+		"a name with its namespace":   {"--namespace other --cluster team-a/prod cp.example.org", 0, "Cluster team-a/prod"},
 		"a gate":                      {"--cluster prod --fail-on go", 3, "169.254.169.254: proxied by go-httpproxy@x/net-0.62.0"},
 		"a pool without proxy":        {"--cluster prod --pool direct", 1, "pool direct uses no proxy"},
 		"a pool of another Cluster":   {"--cluster prod --pool other", 1, "Cluster team-a/prod has neither a MachineDeployment nor a MachinePool other"},
@@ -203,10 +214,5 @@ func TestExplainOfAManagementClusterSaysWhatIsWrong(t *testing.T) {
 				t.Error("a credential in the output")
 			}
 		})
-	}
-	for _, asked := range a.asked {
-		if !strings.HasPrefix(asked, "GET ") {
-			t.Errorf("asked %s", asked)
-		}
 	}
 }

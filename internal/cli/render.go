@@ -16,6 +16,7 @@ import (
 
 type renderOptions struct {
 	files, secrets      []string
+	defaultSecret       string
 	all, includeSecrets bool
 	output              string
 }
@@ -38,6 +39,7 @@ Exit status: 0 done, 1 bad input (nothing is written), 2 wrong usage.`,
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
 	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
 	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
@@ -51,6 +53,10 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	case o.output != "yaml" && o.output != "diff":
 		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
 	}
+	defaultSecret, err := parseSecretName(o.defaultSecret)
+	if err != nil {
+		return usageError{err}
+	}
 	inputs, err := readInputs(o.files, streams.In)
 	if err != nil {
 		return err
@@ -60,7 +66,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return err
 	}
 	result, err := render.Render(cmd.Context(), render.Options{
-		Inputs: inputs, Secrets: secrets, All: o.all, IncludeSecrets: o.includeSecrets,
+		Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, All: o.all, IncludeSecrets: o.includeSecrets,
 		Now: time.Now, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {

@@ -92,6 +92,16 @@ func TestRenderPrintsADiff(t *testing.T) {
 	}
 }
 
+func TestRenderMergesTheInstallationWideSecret(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"default.yaml": strings.ReplaceAll(secretManifest, "{name: http-proxy}", "{name: installation, namespace: system}") + "  \n"})
+	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+"/default.yaml",
+		"--default-proxy-secret", "system/installation", "--include-secrets")
+	if status != 0 || !strings.Contains(stdout, "capi-proxy-patcher.io/source: system/installation") {
+		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
+	}
+}
+
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"bad.yaml": "a: [", "empty.txt": ""})

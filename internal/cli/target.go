@@ -102,7 +102,11 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	if err != nil {
 		return target{}, err
 	}
-	manifests, err := render.ReadManifests(inputs, secrets)
+	installation, err := parseSecretName(o.defaultSecret)
+	if err != nil {
+		return target{}, usageError{err}
+	}
+	manifests, err := render.ReadManifests(inputs, secrets, installation)
 	if err != nil {
 		return target{}, err
 	}

@@ -38,7 +38,7 @@ type Options struct {
 // Run looks at the proxy Secrets that labelled Clusters use, at Secrets that look like one (render.IsProxySecret), and at the annotations,
 // network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be read.
 func Run(ctx context.Context, o Options) (Report, error) {
-	manifests, err := render.ReadManifests(o.Inputs, o.Secrets)
+	manifests, err := render.ReadManifests(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
 		return Report{}, err
 	}

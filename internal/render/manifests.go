@@ -35,9 +35,10 @@ type Pool struct {
 	Secret string
 }
 
-// ReadManifests parses inputs, and secrets like Options.Secrets. Its error joins all findings, each with its file.
-func ReadManifests(inputs, secrets []Input) (*Manifests, error) {
-	r, err := newRenderer(Options{Inputs: inputs, Secrets: secrets})
+// ReadManifests parses inputs, and secrets like Options.Secrets; installation is Options.DefaultSecret. Its error joins
+// all findings, each with its file.
+func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (*Manifests, error) {
+	r, err := newRenderer(Options{Inputs: inputs, Secrets: secrets, DefaultSecret: installation})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 
 func manifests(t *testing.T, text string, secrets ...render.Input) *render.Manifests {
 	t.Helper()
-	m, err := render.ReadManifests([]render.Input{{Name: "in.yaml", Data: []byte(text)}}, secrets)
+	m, err := render.ReadManifests([]render.Input{{Name: "in.yaml", Data: []byte(text)}}, secrets, types.NamespacedName{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestManifestsFindAndDecodeSecrets(t *testing.T) {
 
 func TestReadManifestsReportsEveryFile(t *testing.T) {
 	t.Parallel()
-	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("- 1")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}})
+	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("- 1")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
 	if err == nil {
 		t.Fatal("no error")
 	}

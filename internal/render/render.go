@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest/diff"
@@ -30,6 +32,8 @@ type Options struct {
 	Inputs []Input
 	// Secrets are further files with proxy Secrets, which are not part of the output.
 	Secrets []Input
+	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
+	DefaultSecret types.NamespacedName
 	// All patches every Cluster, whether it has the label or not.
 	All bool
 	// IncludeSecrets adds the generated Secrets to the output.
@@ -109,7 +113,7 @@ func newRenderer(o Options) (*renderer, error) {
 		}
 		given = append(given, stream.Objects()...)
 	}
-	secrets, err := newSecretReader(r.objects, given, o.Secrets)
+	secrets, err := newSecretReader(r.objects, given, o.Secrets, o.DefaultSecret)
 	if err != nil {
 		problems = append(problems, err)
 	}

@@ -22,11 +22,12 @@ func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) 
 // secretReader finds proxy Secrets in the input, then in the files given for them.
 type secretReader struct {
 	input, given []*manifest.Object
-	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other.
+	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other. The
+	// installation-wide one does so by itself.
 	only *manifest.Object
 }
 
-func newSecretReader(objects, given []*manifest.Object, files []Input) (secretReader, error) {
+func newSecretReader(objects, given []*manifest.Object, files []Input, installation types.NamespacedName) (secretReader, error) {
 	isSecret := func(o *manifest.Object) bool { return o.Kind() == "Secret" && o.APIVersion() == "v1" }
 	var r secretReader
 	for _, o := range objects {
@@ -42,7 +43,7 @@ func newSecretReader(objects, given []*manifest.Object, files []Input) (secretRe
 	if len(files) > 0 && len(r.given) == 0 {
 		return r, fmt.Errorf("%s: it holds no Secret; give a manifest of kind Secret with --secret", files[0].Name)
 	}
-	if len(r.given) == 1 {
+	if len(r.given) == 1 && (r.given[0].Name() != installation.Name || r.given[0].Namespace() != installation.Namespace) {
 		r.only = r.given[0]
 	}
 	return r, nil

@@ -98,7 +98,7 @@ func SecretLabels(cluster Cluster) map[string]string {
 
 // SecretAnnotations returns the annotations of a generated Secret.
 func SecretAnnotations(resolution Resolution) map[string]string {
-	annotations := map[string]string{contract.AnnotationSource: resolution.Secret.Name.String()}
+	annotations := map[string]string{contract.AnnotationSource: display(resolution.Secret.Name)}
 	if codes := WarningCodes(resolution.Warnings); codes != "" {
 		annotations[contract.AnnotationWarnings] = codes
 	}
