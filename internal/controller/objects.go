@@ -102,6 +102,39 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 	return objects, found, nil
 }
 
+// late returns the KubeadmConfigs of worker Machines whose bootstrap data is still to be made. Almost all of them were
+// cloned from a patched template, or were patched at admission; those that were not are patched while it is time.
+// Those of control-plane Machines are never touched: KubeadmControlPlane compares them with its own configuration.
+func (c *Controller) late(ctx context.Context, cluster proxysource.Cluster) ([]bootstrapObject, error) {
+	var configs bootstrapv1.KubeadmConfigList
+	if err := c.Client.List(ctx, &configs, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
+	}
+	var objects []bootstrapObject
+	for i := range configs.Items {
+		config := &configs.Items[i]
+		owner := metav1.GetControllerOf(config)
+		_, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]
+		if controlPlane || owner == nil || owner.Kind != "Machine" && owner.Kind != "MachineSet" || config.Status.DataSecretName != "" {
+			continue
+		}
+		object := newObject(config, plan.KindConfig, &config.Spec, false)
+		if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+			deployment := &clusterv1.MachineDeployment{}
+			exists, err := c.get(ctx, cluster.Namespace, name, deployment)
+			if err != nil {
+				return nil, err
+			}
+			if !exists {
+				continue // its pool is going, and its proxy Secret is not known
+			}
+			object.pools = []plan.Pool{plan.PoolOf(deployment)}
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
 func (c *Controller) bootstrapOf(ctx context.Context, namespace string, p plan.Pool) (*bootstrapObject, error) {
 	if p.Bootstrap.Kind == plan.KindTemplate {

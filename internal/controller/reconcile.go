@@ -111,6 +111,9 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	if err := r.configureLate(ctx, options, main); err != nil {
+		return "", err
+	}
 	if err := r.cleanSecrets(ctx); err != nil {
 		return "", err
 	}
@@ -213,6 +216,22 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	return r.write(ctx, o, brought.Edits, version, options)
 }
 
+// configureLate patches what missed admission. What is to be said about it has been said about its template.
+func (r *reconciliation) configureLate(ctx context.Context, options proxysource.Options, main *proxysource.Resolution) error {
+	objects, err := r.late(ctx, r.view)
+	if err != nil {
+		return err
+	}
+	said := r.found
+	for i := range objects {
+		if err := r.configureObject(ctx, &objects[i], options, main); err != nil {
+			return err
+		}
+	}
+	r.found = said
+	return nil
+}
+
 // bring returns the edits that o needs, made by the output version that o has, or by the newest if the user replaces
 // the Machines anyway.
 func (r *reconciliation) bring(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, int, error) {
@@ -266,6 +285,11 @@ func (r *reconciliation) disable(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		late, err := r.late(ctx, r.view)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, late...)
 		for i := range objects {
 			if err := r.restoreObject(ctx, &objects[i], options); err != nil {
 				return err

@@ -179,8 +179,11 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		return
 	}
 	if view.Topology {
-		r.reject(object, "spec.topology: the Cluster uses a ClusterClass, which this version does not patch; remove label %s from it",
-			contract.LabelEnabled)
+		fix := "remove label " + contract.LabelEnabled + " from it"
+		if !view.Enabled {
+			fix = "leave out --all, or take the Cluster out of the input"
+		}
+		r.reject(object, "spec.topology: the Cluster uses a ClusterClass, which this version does not patch; %s", fix)
 		return
 	}
 	options, err := source.ParseOptions(view.Annotations)

@@ -525,3 +525,55 @@ func TestAKubeadmConfigThatWaitsIsNudgedOnce(t *testing.T) {
 		t.Error("the nudge changed the spec")
 	}
 }
+
+func TestAKubeadmConfigThatMissedAdmissionIsPatchedInTime(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		if cluster, ok := o.(*clusterv1.Cluster); ok {
+			cluster.Labels = nil
+		}
+	})
+	config := func(name, owner string, labels map[string]string) *bootstrapv1.KubeadmConfig {
+		object := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
+		object.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
+		for key, value := range labels {
+			object.Labels[key] = value
+		}
+		object.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: owner, Name: name, UID: "1", Controller: new(true),
+		}}
+		object.Spec.JoinConfiguration.NodeRegistration.Name = "own"
+		create(t, object)
+		return object
+	}
+	waiting := config("waiting", "Machine", map[string]string{clusterv1.MachineDeploymentNameLabel: "one-md"})
+	done := config("done", "Machine", map[string]string{clusterv1.MachineDeploymentNameLabel: "one-md"})
+	controlPlane := config("control-plane", "Machine", map[string]string{clusterv1.MachineControlPlaneLabel: ""})
+	done.Status.DataSecretName = "done"
+	if err := shared.client.Status().Update(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	generations := []int64{done.Generation, controlPlane.Generation}
+
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	})
+	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects")
+	patched := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{})
+	if got := patched.Spec.Files; len(got) == 0 || got[0].ContentFrom.Secret.Name != "one-proxy-files" {
+		t.Errorf("the KubeadmConfig that waits has files %v", got)
+	}
+	if diff := cmp.Diff(generations, []int64{
+		fetch(t, ns, "done", &bootstrapv1.KubeadmConfig{}).Generation, fetch(t, ns, "control-plane", &bootstrapv1.KubeadmConfig{}).Generation,
+	}); diff != "" {
+		t.Errorf("one with bootstrap data, or one of the control plane, was written (-want +got):\n%s", diff)
+	}
+	staysQuiet(t, ns)
+
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
+	c.eventuallyReports(noCondition)
+	if got := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec; len(got.Files) > 0 || got.JoinConfiguration.NodeRegistration.Name != waiting.Spec.JoinConfiguration.NodeRegistration.Name {
+		t.Errorf("after the label is gone the spec is %v", got)
+	}
+}
