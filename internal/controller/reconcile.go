@@ -59,6 +59,8 @@ type reconciliation struct {
 	found   findings
 	// needed are the names of generated Secrets that a bootstrap object refers to.
 	needed map[string]bool
+	// ensured are the names of generated Secrets that this pass has seen to.
+	ensured map[string]bool
 	// later is after which time the Cluster has to be looked at again, or zero.
 	later time.Duration
 }
@@ -208,7 +210,6 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		return r.hold(ctx, o) // the finding about the endpoint says why
 	}
 	if options.Delivery == contract.DeliveryReference {
-		r.needed[secretName] = true
 		if err := r.ensureSecret(ctx, secretName, *resolution); err != nil {
 			return err
 		}

@@ -29,6 +29,14 @@ const originsLimit = 256 << 10
 // ensureSecret writes the generated Secret if its content differs. It is not created before the settings are
 // complete, so that no bootstrap data is made of incomplete ones.
 func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
+	r.needed[name] = true
+	if r.ensured[name] {
+		return nil // for another object of this pass; the cache may not show it yet
+	}
+	if r.ensured == nil {
+		r.ensured = map[string]bool{}
+	}
+	r.ensured[name] = true
 	current := &corev1.Secret{}
 	exists, err := r.get(ctx, r.view.Namespace, name, current)
 	if err != nil {

@@ -1,6 +1,7 @@
 package envtest
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -345,6 +346,13 @@ func TestPausedObjectsAreLeftAlone(t *testing.T) {
 	}
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
 	c.eventuallyReports(contract.ReasonConfigured)
+
+	// A paused object goes on referring to the generated Secret, which goes on following its sources.
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
+		o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
+	change(t, fetch(t, ns, "one-http-proxy", &corev1.Secret{}), func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:1") })
+	c.eventuallyHas(`HTTP_PROXY="http://other.example.com:1"`)
 }
 
 func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
@@ -537,9 +545,7 @@ func TestAKubeadmConfigThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	config := func(name, owner string, labels map[string]string) *bootstrapv1.KubeadmConfig {
 		object := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
 		object.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
-		for key, value := range labels {
-			object.Labels[key] = value
-		}
+		maps.Copy(object.Labels, labels)
 		object.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: owner, Name: name, UID: "1", Controller: new(true),
 		}}
