@@ -61,11 +61,7 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 	case err != nil:
 		return usageError{err}
 	}
-	inputs, err := readInputs(o.files, streams.In)
-	if err != nil {
-		return err
-	}
-	secrets, err := readInputs(o.secrets, streams.In)
+	inputs, secrets, err := readManifests(o.files, o.secrets, streams.In)
 	if err != nil {
 		return err
 	}

@@ -57,11 +57,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	inputs, err := readInputs(o.files, streams.In)
-	if err != nil {
-		return err
-	}
-	secrets, err := readInputs(o.secrets, streams.In)
+	inputs, secrets, err := readManifests(o.files, o.secrets, streams.In)
 	if err != nil {
 		return err
 	}
@@ -83,6 +79,15 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	return nil
+}
+
+// readManifests reads the manifests that a command is about, and the files with Secrets beside them.
+func readManifests(files, secrets []string, stdin io.Reader) (manifests, beside []render.Input, err error) {
+	if manifests, err = readInputs(files, stdin); err != nil {
+		return nil, nil, err
+	}
+	beside, err = readInputs(secrets, stdin)
+	return manifests, beside, err
 }
 
 // readInputs reads files, the manifests of folders in the order of their names, and standard input.

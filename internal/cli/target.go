@@ -94,11 +94,7 @@ func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName)
 
 // fromManifests finds the Cluster in files.
 func (o explainOptions) fromManifests(_ context.Context, streams Streams) (target, error) {
-	inputs, err := readInputs(o.files, streams.In)
-	if err != nil {
-		return target{}, err
-	}
-	secrets, err := readInputs(o.secrets, streams.In)
+	inputs, secrets, err := readManifests(o.files, o.secrets, streams.In)
 	if err != nil {
 		return target{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -217,7 +218,7 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		return
 	}
 	c.users[m.object] = c.object
-	if _, owned := m.object.Labels()["topology.cluster.x-k8s.io/owned"]; owned {
+	if plan.IsTopologyOwned(m.object.Labels()) {
 		c.note(m.object, "belongs to a ClusterClass topology and is left alone")
 		return
 	}
@@ -259,19 +260,13 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 			contract.DeliveryInline, missingNetwork(c.unresolved), contract.DeliveryReference)
 		return
 	}
-	version := patch.OutputVersion
-	if recorded, err := strconv.Atoi(m.object.Annotations()[contract.AnnotationOutputVersion]); err == nil && patch.IsPatched(spec) {
-		version = recorded
-	}
-	recipe, err := patch.NewRecipe(patch.Options{
-		Version: version, Delivery: c.options.Delivery, Targets: c.options.Targets, SecretName: secretName,
-		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
-	})
+	version := plan.Version(m.object.Annotations(), spec)
+	recipe, err := plan.Recipe(c.options, version, resolution, secretName)
 	if err != nil {
 		c.reject(m.object, "%s", err)
 		return
 	}
-	plan, err := patch.Ensure(spec, recipe)
+	ensured, err := patch.Ensure(spec, recipe)
 	field := strings.Join(at.path, ".") + "."
 	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
 		for _, finding := range conflict.Conflicts {
@@ -279,11 +274,11 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 		}
 		return
 	}
-	for _, warning := range plan.Warnings {
+	for _, warning := range ensured.Warnings {
 		c.note(m.object, "warning: %s%s", field, warning)
 	}
-	if len(plan.Edits) > 0 {
-		if err := apply(m.object, at, plan.Edits, strconv.Itoa(version)); err != nil {
+	if len(ensured.Edits) > 0 {
+		if err := apply(m.object, at, ensured.Edits, strconv.Itoa(version)); err != nil {
 			c.problems = append(c.problems, err)
 			return
 		}

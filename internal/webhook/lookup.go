@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // owner is whose a bootstrap object is.
@@ -122,7 +123,7 @@ func (w *Webhook) ownerByPools(ctx context.Context, object write, pools []plan.P
 		if err != nil {
 			return owner{}, err
 		}
-		if cluster != nil && (found.cluster == nil || !isEnabled(found.cluster) && isEnabled(cluster)) {
+		if cluster != nil && (found.cluster == nil || !source.IsEnabled(found.cluster.Labels) && source.IsEnabled(cluster.Labels)) {
 			found.cluster = cluster
 		}
 	}
@@ -138,10 +139,6 @@ func (w *Webhook) ownerByPools(ctx context.Context, object write, pools []plan.P
 		}
 	}
 	return found, nil
-}
-
-func isEnabled(cluster *clusterv1.Cluster) bool {
-	return cluster.Labels[contract.LabelEnabled] == contract.LabelEnabledValue
 }
 
 // clusterNames returns the names of the Clusters of pools in order, or else fallback.
