@@ -28,7 +28,7 @@ func TestPurePackagesStayPure(t *testing.T) {
 		"manifest": {"net/http", "os/exec"},
 	}
 	for _, name := range []string{
-		"contract", "envfile", "explain", "manifest", "match", "nodescript", "noproxy", "patch", "proxyconfig", "shellquote", "systemd",
+		"contract", "envfile", "explain", "jsonread", "manifest", "match", "nodescript", "noproxy", "patch", "proxyconfig", "shellquote", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

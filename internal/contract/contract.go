@@ -35,12 +35,46 @@ const (
 	AnnotationRollout = Domain + "/rollout"
 	// AnnotationTargets lists what on a node is configured, separated by commas: any subset of Targets.
 	AnnotationTargets = Domain + "/targets"
+	// AnnotationAdopt, with the value AdoptValue, has files of the user at managed paths taken over. Their originals are
+	// kept in the generated Secret and come back when the label goes.
+	AnnotationAdopt = Domain + "/adopt"
 	// AnnotationNoProxyGroups lists NO_PROXY groups to leave out, each with a leading minus.
 	AnnotationNoProxyGroups = Domain + "/no-proxy-groups"
 )
 
+// The variable of a ClusterClass that declares the product's patch. Its value is an object; every field is optional.
+const (
+	// VariableName is the name of the variable in spec.topology.variables of a Cluster and in overrides of its pools.
+	VariableName = "capiProxyPatcher"
+	// VariableSecretName names the proxy Secret, as AnnotationSecret does. In the override of a pool it may be SecretNone.
+	VariableSecretName = "secretName"
+	// VariableDelivery chooses how values reach a node, as AnnotationDelivery does.
+	VariableDelivery = "delivery"
+	// VariableTargets is the array of what on a node is configured, as AnnotationTargets is.
+	VariableTargets = "targets"
+	// VariableNoProxy is an array of further NO_PROXY entries of the Cluster.
+	VariableNoProxy = "noProxy"
+)
+
+// Names of the handlers that serve Cluster API's runtime hooks. A ClusterClass refers to them as HANDLER.EXTENSIONCONFIG.
+const (
+	HandlerGeneratePatches     = "generate-patches"
+	HandlerValidateTopology    = "validate-topology"
+	HandlerDiscoverVariables   = "discover-variables"
+	HandlerBeforeClusterCreate = "before-cluster-create"
+)
+
 // Annotations written by the product.
 const (
+	// AnnotationTopologyHold on a Cluster with a ClusterClass keeps the templates of objects that run a Kubernetes version
+	// with or without the proxy, whatever the label says by now. Its value is HoldEnabled or HoldDisabled, an at sign and
+	// that version. Written by the webhook when LabelEnabled changes on a Cluster that runs, read by the topology hook, and
+	// taken away when no object runs that version any more, when the label changes back, or for RolloutImmediate.
+	AnnotationTopologyHold = Domain + "/topology-hold"
+	// AnnotationSettingsHash on a Cluster with a ClusterClass and DeliveryInline is the SHA-256, in hex, of the values that
+	// its templates get. A change of it has the topology controller ask the hook again, which it would not do for a changed
+	// Secret. Written by the product and taken away by it with the label or for another delivery.
+	AnnotationSettingsHash = Domain + "/settings-hash"
 	// AnnotationOutputVersion on a patched object records the output version of what was added to it.
 	// It goes when our entries go.
 	AnnotationOutputVersion = Domain + "/output-version"
@@ -49,6 +83,10 @@ const (
 	AnnotationNudge = Domain + "/nudge"
 	// AnnotationWarnings on a generated Secret lists the codes of NO_PROXY warnings, separated by commas.
 	AnnotationWarnings = Domain + "/warnings"
+	// AnnotationChangedAt on a generated Secret is when a value that nodes read last changed, in RFC 3339. It is absent
+	// as long as the values are those that the Secret was created with. Machines whose bootstrap data is not younger are
+	// behind.
+	AnnotationChangedAt = Domain + "/changed-at"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
 )
@@ -63,6 +101,12 @@ const (
 	RolloutOnNextRollout = "OnNextRollout"
 	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
 	RolloutImmediate = "Immediate"
+	// AdoptValue is the only value of AnnotationAdopt that adopts.
+	AdoptValue = "true"
+	// HoldEnabled begins an AnnotationTopologyHold that keeps templates with the proxy.
+	HoldEnabled = "enabled"
+	// HoldDisabled begins an AnnotationTopologyHold that keeps templates without the proxy.
+	HoldDisabled = "disabled"
 	// SecretNone on a pool means that the pool uses no proxy.
 	SecretNone = "none"
 	// DefaultSecretName is the proxy Secret of a namespace, used when a Cluster neither names one nor has one
@@ -125,6 +169,11 @@ const (
 	KeyTrustedCABundle = "trusted-ca.pem"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"
+	// KeyContentHash is the SHA-256 of what nodes read, as it was last rendered, in hex; no node reads it. It tells a
+	// change of the values from the repair of a Secret that somebody edited.
+	KeyContentHash = "content-sha256"
+	// KeyAdoptedFiles holds files of the user that managed files have taken the place of, in JSON; no node reads it.
+	KeyAdoptedFiles = "adopted-files.json"
 )
 
 // Paths on a node.
@@ -145,6 +194,9 @@ const ConditionProxyConfigured = Domain + "/ProxyConfigured"
 const (
 	// ReasonConfigured surfaces when every bootstrap object of the Cluster carries the proxy.
 	ReasonConfigured = "Configured"
+	// ReasonConfiguring surfaces while delivery Inline patches the first bootstrap object of a Cluster: it tells a process
+	// that comes after a crash that there may be something to take out.
+	ReasonConfiguring = "Configuring"
 	// ReasonSettingsNotFound surfaces when no proxy Secret exists for the Cluster.
 	ReasonSettingsNotFound = "SettingsNotFound"
 	// ReasonInvalidSettings surfaces when the proxy Secret, an annotation of the Cluster or the Cluster's
@@ -152,6 +204,8 @@ const (
 	ReasonInvalidSettings = "InvalidSettings"
 	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user's at a managed path.
 	ReasonConflictingFile = "ConflictingFile"
+	// ReasonContested surfaces when somebody else undoes what is written to a bootstrap object again and again.
+	ReasonContested = "Contested"
 	// ReasonTemplateNotSupported surfaces when a bootstrap object is of a kind that cannot be patched.
 	ReasonTemplateNotSupported = "TemplateNotSupported"
 	// ReasonSharedTemplate surfaces when pools that need different settings share one bootstrap template.
@@ -177,6 +231,9 @@ const (
 	EventSettingsInjected = "ProxySettingsInjected"
 	// EventSettingsRemoved is emitted on the Cluster when entries were removed from a bootstrap object.
 	EventSettingsRemoved = "ProxySettingsRemoved"
+	// EventRolloutStarted is emitted on the Cluster when Machines that are behind are replaced because the Cluster asks
+	// for RolloutImmediate.
+	EventRolloutStarted = "ProxyRolloutStarted"
 	// EventInvalidSettings is emitted on the Cluster when its settings turn unusable.
 	EventInvalidSettings = "InvalidProxySettings"
 )

@@ -20,7 +20,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // The indexes of the cache that nobody else uses.
@@ -156,23 +155,15 @@ func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			}
 			return []string{cluster.Spec.ControlPlaneRef.Name}
 		}},
-		{&clusterv1.Cluster{}, indexSecret, func(object client.Object) []string {
-			cluster, ok := object.(*clusterv1.Cluster)
-			if !ok {
-				return nil
-			}
-			var names []string
-			for _, name := range proxysource.Candidates(proxysource.ClusterOf(cluster), "") {
-				names = append(names, name.Name)
-			}
-			return names
-		}},
+		{&clusterv1.Cluster{}, indexSecret, secretNames},
+		{&bootstrapv1.KubeadmConfigTemplate{}, indexTopology, topologyOf},
 		{&clusterv1.MachineDeployment{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{&clusterv1.MachinePool{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{&clusterv1.MachineDeployment{}, plan.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
 		{&clusterv1.MachinePool{}, plan.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
 		{&clusterv1.MachineDeployment{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&clusterv1.MachinePool{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&bootstrapv1.KubeadmConfigTemplate{}, indexPatchedFor, patchedFor},
 		{&bootstrapv1.KubeadmConfig{}, plan.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 		{&corev1.Secret{}, plan.IndexLabel, labelIndex(contract.LabelGenerated)},
 		{machineMetadata(), plan.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,8 +35,10 @@ const Name = "cluster-proxy"
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=patch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;kubeadmconfigtemplates,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -47,6 +50,8 @@ type Controller struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
+	// Infrastructure tells Windows pools by their machine templates.
+	Infrastructure *proxysource.Infrastructure
 	// Admission reports that webhooks run as well. A running control plane is then brought up to date in the request
 	// that rolls it.
 	Admission bool
@@ -58,16 +63,23 @@ type Controller struct {
 	DefaultSecret types.NamespacedName
 	// Concurrency is how many Clusters are reconciled at once. Zero means 10: more gains nothing on a small API server.
 	Concurrency int
+
+	contests contests
+	// told are the reasons of the last events about unusable settings, by the UID of the Cluster.
+	told     sync.Map
+	absences *proxysource.Absences
+	made     madeTimes
 }
 
 // SetupWithManager registers the controller, its watches and its indexes.
 func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if c.Client == nil || c.Live == nil || c.ProxySecrets == nil || c.Recorder == nil || c.Now == nil {
-		return errors.New("controller: Client, Live, ProxySecrets, Recorder and Now are required")
+	if c.Client == nil || c.Live == nil || c.ProxySecrets == nil || c.Infrastructure == nil || c.Recorder == nil || c.Now == nil {
+		return errors.New("controller: Client, Live, ProxySecrets, Infrastructure, Recorder and Now are required")
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 10
 	}
+	c.absences = &proxysource.Absences{Now: c.Now}
 	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -77,7 +89,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Named(Name).
 		For(&clusterv1.Cluster{}).
 		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfControlPlane), changed).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(clusterOfPool), changed).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfPool), changed).
 		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOfPool), changed).
 		Watches(&bootstrapv1.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfTemplate), changed).
 		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfConfig), changed).
@@ -130,8 +142,8 @@ func (c *Controller) clustersOfControlPlane(ctx context.Context, object client.O
 	return requests
 }
 
-// clustersOfTemplate finds the Clusters by the pools that refer to the template: a KubeadmConfigTemplate has no
-// label, and an owner reference only after Cluster API has seen it.
+// clustersOfTemplate finds the Clusters by the pools that refer to the template, and those that it was patched for: a
+// KubeadmConfigTemplate has no label, and an owner reference only after Cluster API has seen it.
 func (c *Controller) clustersOfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
 	var pools clusterv1.MachineDeploymentList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
@@ -139,7 +151,10 @@ func (c *Controller) clustersOfTemplate(ctx context.Context, object client.Objec
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
 		return nil
 	}
-	var requests []reconcile.Request
+	requests := c.clustersPatchedFor(ctx, object)
+	if plan.IsTopologyOwned(object.GetLabels()) {
+		requests = append(requests, clusterOfLabel(ctx, object)...) // no pool may use it any more
+	}
 	for i := range pools.Items {
 		requests = append(requests, requestFor(pools.Items[i].Namespace, pools.Items[i].Spec.ClusterName)...)
 	}

@@ -58,7 +58,7 @@ func (c *Controller) annotate(ctx context.Context, object client.Object, want ma
 	if err != nil {
 		return fmt.Errorf("encoding annotations of %s: %w", klog.KObj(object), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Annotating bootstrap object", "object", klog.KObj(object))
+	ctrl.LoggerFrom(ctx).Info("Annotating object", "object", klog.KObj(object))
 	err = c.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("annotating %s: %w", klog.KObj(object), err)

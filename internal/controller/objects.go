@@ -34,9 +34,15 @@ type bootstrapObject struct {
 	running bool
 	// rollout is when the user has all Machines of a control plane replaced, or the zero time.
 	rollout time.Time
+	// recipe is what the object is to have, nil if that is not known. generated is the Secret that it refers to.
+	recipe    *patch.Recipe
+	generated string
 }
 
 func (o bootstrapObject) String() string { return o.kind + " " + klog.KObj(o.object).String() }
+
+// key names the object among those of its Cluster.
+func (o bootstrapObject) key() string { return plan.OriginalsKey(o.kind, o.object.GetName()) }
 
 // collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
 // What is missing or cannot be patched is a finding.
@@ -77,7 +83,7 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 		case p.Bootstrap.Name == "":
 			found.note("%s brings its own bootstrap data and is not patched", p)
 			continue
-		case p.Kind == "MachineDeployment" && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == "MachinePool" && p.Bootstrap.Kind != plan.KindConfig:
+		case p.Kind == plan.KindDeployment && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == plan.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
 			found.add(contract.ReasonTemplateNotSupported, "%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
 				p, p.Bootstrap.Kind, p.Bootstrap.Name)
 			continue
@@ -105,23 +111,23 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 // late returns the KubeadmConfigs of worker Machines whose bootstrap data is still to be made. Almost all of them were
 // cloned from a patched template, or were patched at admission; those that were not are patched while it is time.
 // Those of control-plane Machines are never touched: KubeadmControlPlane compares them with its own configuration.
-func (c *Controller) late(ctx context.Context, cluster proxysource.Cluster) ([]bootstrapObject, error) {
-	var configs bootstrapv1.KubeadmConfigList
-	if err := c.Client.List(ctx, &configs, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name}); err != nil {
-		return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
+func (r *reconciliation) late(ctx context.Context) ([]bootstrapObject, error) {
+	configs, err := r.configs(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var objects []bootstrapObject
-	for i := range configs.Items {
-		config := &configs.Items[i]
-		owner := metav1.GetControllerOf(config)
+	for i := range configs {
+		config := &configs[i]
 		_, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]
-		if controlPlane || owner == nil || owner.Kind != "Machine" && owner.Kind != "MachineSet" || config.Status.DataSecretName != "" {
+		if controlPlane || !isOfMachine(config) || config.Status.DataSecretName != "" {
 			continue
 		}
+		config = config.DeepCopy()
 		object := newObject(config, plan.KindConfig, &config.Spec, false)
 		if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
 			deployment := &clusterv1.MachineDeployment{}
-			exists, err := c.get(ctx, cluster.Namespace, name, deployment)
+			exists, err := r.get(ctx, r.view.Namespace, name, deployment)
 			if err != nil {
 				return nil, err
 			}
@@ -133,6 +139,26 @@ func (c *Controller) late(ctx context.Context, cluster proxysource.Cluster) ([]b
 		objects = append(objects, object)
 	}
 	return objects, nil
+}
+
+// isOfMachine reports whether a KubeadmConfig is that of a Machine, which Cluster API has made and deletes with it.
+func isOfMachine(object client.Object) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && (owner.Kind == "Machine" || owner.Kind == "MachineSet")
+}
+
+// configs returns the KubeadmConfigs of the Cluster as they were when the pass first asked. They are those of the cache
+// itself: whoever changes one copies it first.
+func (r *reconciliation) configs(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
+	if r.listed == nil {
+		var list bootstrapv1.KubeadmConfigList
+		if err := r.Client.List(ctx, &list, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
+		}
+		r.listed = &list
+	}
+	return r.listed.Items, nil
 }
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.

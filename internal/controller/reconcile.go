@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,17 +20,25 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // Reconcile brings one Cluster to what its label, annotations and proxy Secret ask for.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := proxysource.ClusterOf(cluster)
 	reported := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
+	_, held := topology.HoldOf(cluster.Annotations)
 	if view.Deleted {
+		c.told.Delete(cluster.UID)
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
 	}
-	if view.Paused || !view.Enabled && !reported {
+	if view.Paused {
 		return ctrl.Result{}, nil
+	}
+	if !view.Enabled && !reported && !held {
+		if left, err := c.leftOver(ctx, view); err != nil || !left {
+			return ctrl.Result{}, err
+		}
 	}
 	r := &reconciliation{Controller: c, cluster: cluster, view: view}
 	var err error
@@ -40,6 +51,12 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 		// Somebody wrote in between. The cache brings their write, and this Cluster back into the queue.
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
 		return ctrl.Result{}, nil
+	}
+	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
+		var found findings
+		found.add(contract.ReasonInvalidSettings, "%s", invalid.Message)
+		_, err = c.setCondition(ctx, cluster, found.condition(""))
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if err != nil {
 		var internal findings
@@ -59,8 +76,16 @@ type reconciliation struct {
 	found   findings
 	// needed are the names of generated Secrets that a bootstrap object refers to.
 	needed map[string]bool
-	// ensured are the names of generated Secrets that this pass has seen to.
-	ensured map[string]bool
+	// ensured are the generated Secrets that this pass has seen to, with the proxy Secret that each is made of.
+	ensured map[string]types.NamespacedName
+	// adopted is the Cluster's generated Secret if this pass has written originals into it, else nil.
+	adopted *corev1.Secret
+	// listed are the KubeadmConfigs of the Cluster, nil until they are asked for.
+	listed *bootstrapv1.KubeadmConfigList
+	// topology is what the pass knows about the topology of an enabled Cluster, nil if it has none.
+	topology *topologyPass
+	// announced is that the pass has left a condition before its first patch.
+	announced bool
 	// later is after which time the Cluster has to be looked at again, or zero.
 	later time.Duration
 }
@@ -77,7 +102,12 @@ func (r *reconciliation) enable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if transition && (condition.Reason == contract.ReasonInvalidSettings || condition.Reason == contract.ReasonSettingsNotFound) {
+	if condition.Reason != contract.ReasonInvalidSettings && condition.Reason != contract.ReasonSettingsNotFound {
+		r.told.Delete(r.cluster.UID)
+		return nil
+	}
+	// A cache that is behind shows the old condition once more, and the transition with it.
+	if before, told := r.told.Swap(r.cluster.UID, condition.Reason); transition && (!told || before != condition.Reason) {
 		r.eventInvalid(r.cluster, condition.Message)
 	}
 	return nil
@@ -86,12 +116,7 @@ func (r *reconciliation) enable(ctx context.Context) error {
 // configure carries out what can be carried out, collects findings about the rest, and returns the message for a
 // Cluster without any.
 func (r *reconciliation) configure(ctx context.Context) (string, error) {
-	if r.view.Topology {
-		r.found.add(contract.ReasonTemplateNotSupported,
-			"the Cluster uses a ClusterClass, which this version does not patch; label Clusters without spec.topology, or patch the ClusterClass")
-		return "", nil
-	}
-	options, err := proxysource.ParseOptions(r.view.Annotations)
+	options, err := r.options()
 	if err != nil {
 		r.found.add(contract.ReasonInvalidSettings, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return "", nil
@@ -108,6 +133,9 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	if main != nil {
 		r.reportSecret(*main)
 	}
+	if err := r.topologySecrets(ctx, objects, options, main); err != nil {
+		return "", err
+	}
 	for i := range objects {
 		if err := r.configureObject(ctx, &objects[i], options, main); err != nil {
 			return "", err
@@ -116,17 +144,29 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	if err := r.configureLate(ctx, options, main); err != nil {
 		return "", err
 	}
-	if err := r.cleanSecrets(ctx); err != nil {
+	if err := r.followUp(ctx, objects, options, true); err != nil {
+		return "", err
+	}
+	if err := r.tidy(ctx, objects, options); err != nil {
+		return "", err
+	}
+	if err := r.settleTopology(ctx, objects, found); err != nil {
+		return "", err
+	}
+	if err := r.cleanSecrets(ctx, objects); err != nil {
 		return "", err
 	}
 	r.reportHeld(objects)
+	if err := r.reportAdopted(ctx, objects); err != nil {
+		return "", err
+	}
 	return r.summary(objects, main), nil
 }
 
 // resolve finds the settings of the Cluster or of a pool. It returns nil when a finding explains why there are none.
 func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override string) (*proxysource.Resolution, error) {
 	resolver := proxysource.Resolver{
-		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live},
+		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.absences},
 		Default: r.DefaultSecret,
 		Now:     r.Now,
 	}
@@ -165,6 +205,13 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 
 // configureObject brings one bootstrap object to its recipe.
 func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
+	if r.topology != nil && plan.IsTopologyOwned(o.object.GetLabels()) {
+		if isOfMachine(o.object) {
+			return r.configureCopy(ctx, o, options)
+		}
+		r.inspect(o, options)
+		return nil
+	}
 	view, err := r.planned(ctx, *o)
 	if err != nil {
 		return err
@@ -180,7 +227,12 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	}
 	override := view.Override()
 	if override == contract.SecretNone {
-		return r.write(ctx, o, patch.Remove(o.spec), 0, options)
+		o.recipe = &patch.Recipe{}
+		edits, err := r.take(ctx, *o)
+		if err != nil {
+			return err
+		}
+		return r.write(ctx, o, edits, 0, options)
 	}
 	resolution, secretName := main, view.GeneratedSecret(r.view.Name)
 	if override != "" {
@@ -192,14 +244,21 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		r.keepReferences(*o)
 		return nil
 	}
-	brought, version, err := r.bring(*o, options, *resolution, secretName)
+	brought, recipe, err := r.bring(*o, options, *resolution, secretName)
+	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
+		var adopted bool
+		if brought, adopted, err = r.adopt(ctx, *o, recipe, options); err != nil {
+			return err
+		}
+		if !adopted {
+			r.keepReferences(*o)
+			r.reportConflict(*o, conflict, options)
+			return nil
+		}
+	}
 	if err != nil {
 		r.keepReferences(*o)
-		if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
-			r.found.add(contract.ReasonConflictingFile, "%s: %s", o, conflict)
-		} else {
-			r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)
-		}
+		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)
 		return nil
 	}
 	for _, warning := range brought.Warnings {
@@ -209,17 +268,61 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		r.keepReferences(*o)
 		return r.hold(ctx, o) // the finding about the endpoint says why
 	}
+	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
+		return err
+	}
 	if options.Delivery == contract.DeliveryReference {
+		if other, taken := r.ensured[secretName]; taken && other != resolution.Secret.Name {
+			r.found.add(contract.ReasonSharedTemplate, "%s needs generated Secret %s, which a pool of the same name has with another proxy Secret; rename one of the pools",
+				o, secretName)
+			r.keepReferences(*o)
+			return nil
+		}
 		if err := r.ensureSecret(ctx, secretName, *resolution); err != nil {
 			return err
 		}
 	}
-	return r.write(ctx, o, brought.Edits, version, options)
+	o.recipe, o.generated = &recipe, secretName
+	return r.write(ctx, o, brought.Edits, recipe.Version, options)
+}
+
+// readyForPatch reports whether nothing about the pools of an object that is not patched yet speaks against it: Windows
+// nodes by their machine template, or a template that does not exist yet.
+func (r *reconciliation) readyForPatch(ctx context.Context, o bootstrapObject) (bool, error) {
+	if patch.IsPatched(o.spec) {
+		return true, nil
+	}
+	for _, pool := range o.pools {
+		evidence, exists, err := r.Infrastructure.Windows(ctx, r.view.Namespace, pool.Infrastructure)
+		switch {
+		case err != nil:
+			return false, err
+		case evidence != "":
+			r.found.note("%s", plan.Windows(o.String(), evidence).Message)
+			return false, nil
+		case !exists && !isOfMachine(o.object): // what a Machine is made of existed, if only for a moment
+			r.found.add(contract.ReasonWaitingForObjects, "%s %s/%s of %s does not exist yet; it tells whether nodes run Windows",
+				pool.Infrastructure.Kind, r.view.Namespace, pool.Infrastructure.Name, pool)
+			r.lookAgain(infrastructureDelay)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// infrastructureDelay is when to look again for an infrastructure template, which nobody watches.
+const infrastructureDelay = 5 * time.Second
+
+// lookAgain brings the Cluster back after a time, or earlier.
+func (r *reconciliation) lookAgain(after time.Duration) {
+	if r.later == 0 || after < r.later {
+		r.later = after
+	}
 }
 
 // configureLate patches what missed admission. What is to be said about it has been said about its template.
 func (r *reconciliation) configureLate(ctx context.Context, options proxysource.Options, main *proxysource.Resolution) error {
-	objects, err := r.late(ctx, r.view)
+	objects, err := r.late(ctx)
 	if err != nil {
 		return err
 	}
@@ -233,19 +336,19 @@ func (r *reconciliation) configureLate(ctx context.Context, options proxysource.
 	return nil
 }
 
-// bring returns the edits that o needs, made by the output version that o has, or by the newest if the user replaces
+// bring returns the edits that o needs and the recipe they come from, made by the output version that o has, or by the newest if the user replaces
 // the Machines anyway.
-func (r *reconciliation) bring(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, int, error) {
+func (r *reconciliation) bring(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, patch.Recipe, error) {
 	version := plan.Version(o.object.GetAnnotations(), o.spec)
 	if r.rollsNow(o) {
 		version = patch.OutputVersion
 	}
 	recipe, err := plan.Recipe(options, version, resolution, secretName)
 	if err != nil {
-		return patch.Plan{}, 0, err
+		return patch.Plan{}, patch.Recipe{}, err
 	}
 	brought, err := patch.Ensure(o.spec, recipe)
-	return brought, version, err
+	return brought, recipe, err
 }
 
 // rollsNow reports whether the time has come at which the user has all Machines of a control plane replaced, and none
@@ -276,28 +379,40 @@ func (r *reconciliation) summary(objects []bootstrapObject, main *proxysource.Re
 
 // disable takes everything out again. The condition goes last.
 func (r *reconciliation) disable(ctx context.Context) error {
+	r.told.Delete(r.cluster.UID)
 	r.needed = map[string]bool{}
 	options, err := proxysource.ParseOptions(r.view.Annotations)
 	if err != nil {
 		options = proxysource.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
 	}
-	if !r.view.Topology {
-		objects, _, err := r.collect(ctx, r.view)
-		if err != nil {
+	objects, found, err := r.collect(ctx, r.view)
+	if err != nil {
+		return err
+	}
+	late, err := r.late(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range objects {
+		if err := r.restoreObject(ctx, &objects[i], options); err != nil {
 			return err
-		}
-		late, err := r.late(ctx, r.view)
-		if err != nil {
-			return err
-		}
-		objects = append(objects, late...)
-		for i := range objects {
-			if err := r.restoreObject(ctx, &objects[i], options); err != nil {
-				return err
-			}
 		}
 	}
-	if err := r.cleanSecrets(ctx); err != nil {
+	for i := range late {
+		if err := r.restoreObject(ctx, &late[i], options); err != nil {
+			return err
+		}
+	}
+	if err := r.followUp(ctx, objects, options, false); err != nil {
+		return err
+	}
+	if err := r.tidy(ctx, objects, options); err != nil {
+		return err
+	}
+	if err := r.settleTopology(ctx, objects, found); err != nil {
+		return err
+	}
+	if err := r.cleanSecrets(ctx, objects); err != nil {
 		return err
 	}
 	if len(r.found) > 0 {
@@ -309,8 +424,18 @@ func (r *reconciliation) disable(ctx context.Context) error {
 
 // restoreObject removes our entries from o.
 func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
-	edits := patch.Remove(o.spec)
-	if plan.IsTopologyOwned(o.object.GetLabels()) || len(edits) == 0 && !plan.IsHeld(o.object.GetAnnotations()) {
+	if plan.IsTopologyOwned(o.object.GetLabels()) {
+		if r.view.Topology {
+			r.restoreOwned(*o)
+		}
+		return nil
+	}
+	edits, err := r.take(ctx, *o)
+	if err != nil {
+		return err
+	}
+	if len(edits) == 0 && !plan.IsHeld(o.object.GetAnnotations()) {
+		o.recipe = &patch.Recipe{}
 		return nil
 	}
 	if plan.IsPausedByUser(o.object.GetAnnotations()) {
@@ -323,5 +448,6 @@ func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, 
 			return nil
 		}
 	}
+	o.recipe = &patch.Recipe{}
 	return r.write(ctx, o, edits, 0, options)
 }

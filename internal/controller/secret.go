@@ -1,18 +1,21 @@
 package controller
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,17 +33,20 @@ const originsLimit = 256 << 10
 // complete, so that no bootstrap data is made of incomplete ones.
 func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
 	r.needed[name] = true
-	if r.ensured[name] {
+	if _, done := r.ensured[name]; done {
 		return nil // for another object of this pass; the cache may not show it yet
 	}
 	if r.ensured == nil {
-		r.ensured = map[string]bool{}
+		r.ensured = map[string]types.NamespacedName{}
 	}
-	r.ensured[name] = true
+	r.ensured[name] = resolution.Secret.Name
 	current := &corev1.Secret{}
 	exists, err := r.get(ctx, r.view.Namespace, name, current)
 	if err != nil {
 		return err
+	}
+	if r.adopted != nil && r.adopted.Name == name {
+		current, exists = r.adopted, true // this pass has written it
 	}
 	if !resolution.Complete {
 		return nil
@@ -48,6 +54,9 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 	desired, err := r.generatedSecret(name, resolution)
 	if err != nil {
 		return err
+	}
+	if originals := current.Data[contract.KeyAdoptedFiles]; originals != nil {
+		desired.Data[contract.KeyAdoptedFiles] = originals
 	}
 	switch {
 	case !exists:
@@ -65,6 +74,9 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 			current.Labels[contract.LabelGenerated])
 		return nil
 	case !sameSecret(current, desired):
+		if contentChanged(current, desired) {
+			desired.Annotations[contract.AnnotationChangedAt] = r.now()
+		}
 		ctrl.LoggerFrom(ctx).Info("Updating generated Secret", "Secret", klog.KObj(desired))
 		desired.ResourceVersion = current.ResourceVersion
 		if err := r.Client.Update(ctx, desired); err != nil {
@@ -94,18 +106,24 @@ func (r *reconciliation) generatedSecret(name string, resolution proxysource.Res
 	if err != nil {
 		return nil, err
 	}
+	data[contract.KeyContentHash] = contentHash(data)
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.view.Namespace, Name: name,
-			Labels:      proxysource.SecretLabels(r.view),
-			Annotations: proxysource.SecretAnnotations(resolution),
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: r.cluster.Name, UID: r.cluster.UID,
-			}},
+			Labels:          proxysource.SecretLabels(r.view),
+			Annotations:     proxysource.SecretAnnotations(resolution),
+			OwnerReferences: r.ownerReferences(),
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: data,
 	}, nil
+}
+
+// ownerReferences are those of every generated Secret.
+func (r *reconciliation) ownerReferences() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: r.cluster.Name, UID: r.cluster.UID,
+	}}
 }
 
 // sameSecret reports whether current has what desired sets. Labels and annotations of others are left in peace.
@@ -128,26 +146,50 @@ func sameSecret(current, desired *corev1.Secret) bool {
 		maps.Equal(current.Labels, desired.Labels) && maps.Equal(current.Annotations, desired.Annotations)
 }
 
+// contentChanged reports whether Machines whose bootstrap data was made of current are behind desired. Whoever edited
+// current by hand has changed nothing: it is what was rendered that counts.
+func contentChanged(current, desired *corev1.Secret) bool {
+	if hash, known := current.Data[contract.KeyContentHash]; known {
+		return !bytes.Equal(hash, desired.Data[contract.KeyContentHash])
+	}
+	return !bytes.Equal(contentHash(current.Data), contentHash(desired.Data))
+}
+
+// contentHash is the hash of the keys of a generated Secret that nodes read. It is kept among the data, because it is
+// made of a password.
+func contentHash(data map[string][]byte) []byte {
+	hash := sha256.New()
+	for _, key := range []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle} {
+		sum := sha256.Sum256(data[key])
+		hash.Write(sum[:])
+	}
+	return []byte(hex.EncodeToString(hash.Sum(nil)))
+}
+
 // nudge makes the bootstrap provider look again at KubeadmConfigs that have waited for the Secret: by itself it
 // comes back only after a back-off that grows to minutes.
 func (r *reconciliation) nudge(ctx context.Context, secret *corev1.Secret) error {
-	var configs bootstrapv1.KubeadmConfigList
-	if err := r.Client.List(ctx, &configs, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name}); err != nil {
-		return fmt.Errorf("listing KubeadmConfigs: %w", err)
+	configs, err := r.configs(ctx)
+	if err != nil {
+		return err
 	}
-	for i := range configs.Items {
-		config := &configs.Items[i]
+	since, token := secret.CreationTimestamp.Time, string(secret.UID)
+	if changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt]); err == nil {
+		since, token = changed, token+"/"+secret.Annotations[contract.AnnotationChangedAt]
+	}
+	for i := range configs {
+		config := &configs[i]
 		waits := config.Status.DataSecretName == "" && config.DeletionTimestamp.IsZero() &&
-			config.CreationTimestamp.Before(&secret.CreationTimestamp) &&
-			config.Annotations[contract.AnnotationNudge] != string(secret.UID)
+			!config.CreationTimestamp.After(since) && config.Annotations[contract.AnnotationNudge] != token
 		if !waits || !refersTo(patch.SpecOf(&config.Spec), secret.Name) {
 			continue
 		}
-		before := config.DeepCopy()
+		before := config
+		config = config.DeepCopy()
 		if config.Annotations == nil {
 			config.Annotations = map[string]string{}
 		}
-		config.Annotations[contract.AnnotationNudge] = string(secret.UID)
+		config.Annotations[contract.AnnotationNudge] = token
 		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig, klog.KObj(config))
 		if err := r.Client.Patch(ctx, config, client.MergeFrom(before), client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("nudging KubeadmConfig %s: %w", klog.KObj(config), err)
@@ -177,28 +219,43 @@ func (r *reconciliation) keepReferences(o bootstrapObject) {
 	}
 }
 
-// cleanSecrets deletes the generated Secrets of the Cluster that no bootstrap object refers to.
-func (r *reconciliation) cleanSecrets(ctx context.Context) error {
+// leftOver reports whether a Cluster that is done with has a Secret of this controller: one that the cache did not show yet
+// when the Cluster was disabled, or that a process made with its last breath. What render has made belongs to its user.
+func (c *Controller) leftOver(ctx context.Context, cluster proxysource.Cluster) (bool, error) {
 	var secrets corev1.SecretList
-	if err := r.Client.List(ctx, &secrets, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name}); err != nil {
-		return fmt.Errorf("listing generated Secrets: %w", err)
+	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing generated Secrets: %w", err)
 	}
-	if len(secrets.Items) == 0 {
-		return nil
+	return slices.ContainsFunc(secrets.Items, func(s corev1.Secret) bool {
+		_, written := s.Data[contract.KeyContentHash]
+		_, adopted := s.Data[contract.KeyAdoptedFiles]
+		return written || adopted
+	}), nil
+}
+
+// cleanSecrets deletes the generated Secrets of the Cluster that no bootstrap object refers to.
+func (r *reconciliation) cleanSecrets(ctx context.Context, objects []bootstrapObject) error {
+	if err := r.keepAdopted(ctx, objects); err != nil {
+		return err
 	}
-	var configs bootstrapv1.KubeadmConfigList
-	if err := r.Client.List(ctx, &configs, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name}); err != nil {
-		return fmt.Errorf("listing KubeadmConfigs: %w", err)
+	secrets, err := r.generated(ctx)
+	if err != nil || len(secrets) == 0 {
+		return err
 	}
-	for i := range configs.Items {
-		if configs.Items[i].Status.DataSecretName == "" { // its bootstrap data is still to be made
-			for _, name := range referencedSecrets(patch.SpecOf(&configs.Items[i].Spec)) {
+	configs, err := r.configs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range configs {
+		if configs[i].Status.DataSecretName == "" { // its bootstrap data is still to be made
+			for _, name := range referencedSecrets(patch.SpecOf(&configs[i].Spec)) {
 				r.needed[name] = true
 			}
 		}
 	}
-	for i := range secrets.Items {
-		secret := &secrets.Items[i]
+	for i := range secrets {
+		secret := &secrets[i]
 		if r.needed[secret.Name] {
 			continue
 		}

@@ -64,8 +64,9 @@ func (f findings) condition(configured string) metav1.Condition {
 func ranking() []string {
 	return []string{
 		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonConflictingFile,
-		contract.ReasonSharedTemplate, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
+		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
 		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
+		contract.ReasonConfiguring,
 	}
 }
 
@@ -79,7 +80,7 @@ func rank(reason string) int {
 // statusOf is Unknown while something is expected to come by itself, and False when it is not.
 func statusOf(reason string) metav1.ConditionStatus {
 	switch reason {
-	case contract.ReasonInternalError, contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
+	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
 		return metav1.ConditionUnknown
 	}
 	return metav1.ConditionFalse

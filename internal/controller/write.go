@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -24,9 +25,12 @@ import (
 // record; zero takes the record off.
 func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []patch.Edit, version int, options proxysource.Options) error {
 	held := plan.IsHeld(o.object.GetAnnotations())
-	if len(edits) > 0 && o.running && !r.rollsNow(*o) && (o.kind == plan.KindConfig || options.Rollout != contract.RolloutImmediate) {
+	if len(edits) > 0 && r.waits(*o, options) {
 		r.reportWaiting(*o, version)
 		r.waitForRollout(*o)
+		edits = nil
+	}
+	if r.contested(*o, edits) {
 		edits = nil
 	}
 	if len(edits) == 0 {
@@ -40,7 +44,10 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 	if err != nil {
 		return fmt.Errorf("encoding patch of %s: %w", o, err)
 	}
-	removed := version == 0
+	if err := r.announce(ctx, version, options); err != nil {
+		return err
+	}
+	removed, rival := version == 0, r.rival(ctx, *o, edits)
 	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.kind, klog.KObj(o.object), "edits", len(edits), "removing", removed)
 	if err := r.Client.Patch(ctx, o.object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name)); err != nil {
 		if client.IgnoreNotFound(err) == nil {
@@ -48,13 +55,34 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 		}
 		return fmt.Errorf("patching %s: %w", o, err)
 	}
+	r.contests.wrote(o.object.GetUID(), edits, r.Now(), rival)
 	o.spec = patch.SpecOf(specOf(o.object))
 	if removed {
-		r.eventRemoved(r.cluster, o.String())
+		r.eventRemoved(r.cluster, o.object, o.String())
 	} else {
-		r.eventInjected(r.cluster, o.String())
+		r.eventInjected(r.cluster, o.object, o.String())
 	}
 	return nil
+}
+
+// announce leaves a condition on the Cluster before its first object is patched. If this process is killed then, and the
+// label goes before the next one starts, nothing else would tell that one whose entries these are. Delivery Reference has
+// written a generated Secret by then, which does.
+func (r *reconciliation) announce(ctx context.Context, version int, options proxysource.Options) error {
+	if version == 0 || options.Delivery != contract.DeliveryInline || r.announced ||
+		meta.FindStatusCondition(r.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil {
+		return nil
+	}
+	r.announced = true
+	var begun findings
+	begun.add(contract.ReasonConfiguring, "The first bootstrap object is being patched")
+	_, err := r.setCondition(ctx, r.cluster, begun.condition(""))
+	return err
+}
+
+// waits reports whether a change of o has to wait until the user rolls it.
+func (r *reconciliation) waits(o bootstrapObject, options proxysource.Options) bool {
+	return o.running && !r.rollsNow(o) && (o.kind == plan.KindConfig || options.Rollout != contract.RolloutImmediate)
 }
 
 // reportWaiting says what edits of a running object wait for.
@@ -78,7 +106,7 @@ func (r *reconciliation) reportWaiting(o bootstrapObject, version int) {
 // waitForRollout brings the Cluster back when the user has the Machines of a control plane replaced.
 func (r *reconciliation) waitForRollout(o bootstrapObject) {
 	if left := o.rollout.Sub(r.Now()); !o.rollout.IsZero() && left > 0 {
-		r.later = left
+		r.lookAgain(left)
 	}
 }
 

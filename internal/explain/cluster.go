@@ -26,7 +26,7 @@ type Cluster struct {
 // The error is the one of noproxy.Compose.
 func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	in.OmitGroups, in.Profile = nil, noproxy.ProfileService
-	in.Infrastructure, in.Installation, in.User = nil, noproxy.Layer{}, noproxy.Layer{}
+	in.Infrastructure, in.Installation, in.User, in.Variable = nil, noproxy.Layer{}, noproxy.Layer{}, noproxy.Layer{}
 	composed, err := noproxy.Compose(in)
 	if err != nil {
 		return Cluster{}, err

@@ -88,7 +88,7 @@ func fullName(name string) string {
 // Lookup returns the client of a spec such as "curl", "curl@7.88.1" or "python-requests@2.31". Short names such as "go", "requests" or
 // "curl788" work too. Without a version it returns the newest one; for Node that is 24, the long-term release, and
 // "requests" is 2.32, the last one without label boundaries, because a list that is right for it is right for later ones. A version that was not
-// measured gets the rules of the newest measured version before it. The error for an unknown client lists the known names.
+// measured gets the rules of the newest measured version before it, one without its last number those of the newest that begins with it. The error for an unknown client lists the known names.
 func Lookup(spec string) (Client, error) {
 	name, version, _ := strings.Cut(spec, "@")
 	expanded, preset, _ := strings.Cut(fullName(name), "@")
@@ -120,13 +120,18 @@ func Lookup(spec string) (Client, error) {
 	return Client{}, fmt.Errorf("looking up client %q: unknown, know %s", name, strings.Join(names, ", "))
 }
 
-// compareVersions compares the numbers in two version texts from left to right.
+// compareVersions compares the numbers in two version texts from left to right. A version b of two numbers stands for
+// all that begin with them: 7.88.1 is not newer than 7.88. One of a single number does not: rules change within a major
+// version.
 func compareVersions(a, b string) int {
 	as, bs := numbers(a), numbers(b)
 	for i := range min(len(as), len(bs)) {
 		if as[i] != bs[i] {
 			return as[i] - bs[i]
 		}
+	}
+	if len(bs) == 2 && len(as) > 2 {
+		return 0
 	}
 	return len(as) - len(bs)
 }

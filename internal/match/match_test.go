@@ -25,7 +25,7 @@ func TestLookup(t *testing.T) {
 		"go": "go-httpproxy@x/net-0.62.0 go", "go-httpproxy@x/net-0.34.0": "go-httpproxy@x/net-0.34.0 go-legacy",
 		"go-httpproxy@x/net-0.40.0": "go-httpproxy@x/net-0.40.0 go", "go-httpproxy@x/net-0.35.0": "go-httpproxy@x/net-0.35.0 go-legacy",
 		"curl": "curl@8.23.0 curl-v6cidr", "curl774": "curl@7.74.0 curl-legacy", "curl788": "curl@7.88.1 curl-v4cidr",
-		"curl814": "curl@8.14.1 curl-v4cidr-stop", "curl@8.15": "curl@8.15 curl-v4cidr-stop", "git": "git@2.39.5+libcurl-7.88.1 curl-v4cidr",
+		"curl814": "curl@8.14.1 curl-v4cidr-stop", "curl@8.15": "curl@8.15 curl-v4cidr-stop", "curl@7.88": "curl@7.88 curl-v4cidr", "git": "git@2.39.5+libcurl-7.88.1 curl-v4cidr",
 		"wget": "wget@1.25.0 wget", "wget2": "wget2@2.2.0 wget2", "busybox": "busybox-wget@1.37.0 none",
 		"requests": "python-requests@2.32.0 requests", "python-requests@2.31.0": "python-requests@2.31.0 requests", "requests@2.34.2": "python-requests@2.34.2 requests-boundary",
 		"urllib": "python-urllib@3.13.0 urllib", "httpx": "python-httpx@0.28.1 httpx", "httpx@0.23.3": "python-httpx@0.23.3 httpx-legacy",

@@ -80,6 +80,8 @@ type Input struct {
 	Installation Layer
 	// User is the list of the proxy Secret.
 	User Layer
+	// Variable is the list in the variable of a Cluster that has a ClusterClass. Its entries are the user's too.
+	Variable Layer
 	// OmitGroups are the groups to leave out. What they would hold is checked all the same.
 	OmitGroups []Group
 	// Profile is ProfileService if empty.
@@ -158,6 +160,7 @@ func compose(in Input, also bool) *composer {
 	c.metadata()
 	c.layer(GroupInstallation, in.Installation)
 	c.layer(GroupUser, in.User)
+	c.layer(GroupUser, in.Variable)
 	return c
 }
 

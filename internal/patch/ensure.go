@@ -100,9 +100,7 @@ func conflicts(spec Spec, recipe Recipe) []string {
 			continue
 		}
 		for _, want := range recipe.Files {
-			clean := path.Clean(f.Path)
-			shadowed := isDropIn(want.Path) && isDropIn(clean) && path.Base(path.Dir(clean)) == path.Base(path.Dir(want.Path))
-			if clean == want.Path || shadowed {
+			if standsInTheWay(f, want) {
 				found = append(found, fmt.Sprintf("files[%d] already writes %s; remove that file from the spec, or remove %s from annotation %s",
 					i, f.Path, targetOf(want.Path), contract.AnnotationTargets))
 				break
@@ -121,6 +119,13 @@ func conflicts(spec Spec, recipe Recipe) []string {
 		}
 	}
 	return found
+}
+
+// standsInTheWay reports whether a file of the user writes what a managed file has to write.
+func standsInTheWay(f, want File) bool {
+	clean := path.Clean(f.Path)
+	shadowed := isDropIn(clean) && isDropIn(want.Path) && path.Base(path.Dir(clean)) == path.Base(path.Dir(want.Path))
+	return clean == want.Path || shadowed
 }
 
 // targetOf names the target to leave out for a managed path.

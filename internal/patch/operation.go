@@ -1,6 +1,9 @@
 package patch
 
-import "strconv"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // Operation is one operation of a JSON patch (RFC 6902).
 type Operation struct {
@@ -50,7 +53,7 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 		case edit.Op == OpRemove:
 			sizes[edit.List]--
 		case edit.List == ListFiles:
-			operation.Value = edit.File.object()
+			operation.Value = edit.File
 		default:
 			operation.Value = edit.Command
 		}
@@ -87,6 +90,21 @@ func (f File) Fields() []Field {
 	return append(fields, Field{"content", f.Content})
 }
 
+// Map returns f as it is decoded from JSON.
+func (f File) Map() map[string]any { return mapOfFields(f.Fields()) }
+
+func mapOfFields(fields []Field) map[string]any {
+	object := make(map[string]any, len(fields))
+	for _, field := range fields {
+		if inner, nested := field.Value.([]Field); nested {
+			object[field.Name] = mapOfFields(inner)
+			continue
+		}
+		object[field.Name] = field.Value
+	}
+	return object
+}
+
 type fileSource struct {
 	Secret struct {
 		Name string `json:"name"`
@@ -102,8 +120,14 @@ type fileObject struct {
 	ContentFrom *fileSource `json:"contentFrom,omitempty"`
 }
 
+// MarshalJSON returns f as it stands in an object.
+func (f File) MarshalJSON() ([]byte, error) { return json.Marshal(f.object()) }
+
 // object returns f in the form of the API.
-func (f File) object() fileObject {
+func (f File) object() any {
+	if f.Original != "" {
+		return json.RawMessage(f.Original)
+	}
 	object := fileObject{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content}
 	if f.ContentFrom != (SecretKey{}) {
 		object.ContentFrom = &fileSource{}

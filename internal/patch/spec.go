@@ -27,6 +27,8 @@ type File struct {
 	ContentFrom SecretKey
 	// Other is set when the entry has fields beyond those above. Managed files never have one.
 	Other bool
+	// Original is the whole entry in JSON, set only in an edit that puts a file of the user back.
+	Original string
 }
 
 // Spec is the view of a bootstrap spec (KubeadmConfigSpec) that decisions are made on.
@@ -134,25 +136,4 @@ func fileOfMap(entry map[string]any) File {
 		}
 	}
 	return f
-}
-
-// WindowsEvidence says what tells that spec is for a Windows node, or "". Windows nodes have no systemd.
-func WindowsEvidence(spec Spec) string {
-	for _, f := range spec.Files {
-		if len(f.Path) > 2 && isLetter(f.Path[0]) && f.Path[1] == ':' && (f.Path[2] == '/' || f.Path[2] == '\\') {
-			return "a file path with a drive letter, " + f.Path
-		}
-	}
-	for _, socket := range spec.CRISockets {
-		if strings.HasPrefix(socket, "npipe:") {
-			return "criSocket " + socket
-		}
-	}
-	for _, arg := range spec.KubeletArgs {
-		name, value, _ := strings.Cut(arg, "=")
-		if strings.HasPrefix(name, "windows-") || strings.Contains(value, "os=windows") {
-			return "kubelet argument " + name
-		}
-	}
-	return ""
 }

@@ -22,6 +22,12 @@ const (
 	KindConfig       = "KubeadmConfig"
 )
 
+// Kinds of pools.
+const (
+	KindDeployment  = "MachineDeployment"
+	KindMachinePool = "MachinePool"
+)
+
 // The indexes of the cache that lookups of the controller and of the webhooks use.
 const (
 	// IndexControlPlane finds Clusters by the name of their KubeadmControlPlane.
@@ -37,8 +43,14 @@ type Pool struct {
 	Kind, Name, Cluster string
 	// Bootstrap is its bootstrap object: a KubeadmConfigTemplate or, for a MachinePool, a KubeadmConfig.
 	Bootstrap clusterv1.ContractVersionedObjectReference
+	// Infrastructure is what its machines are made of: a machine template or, for a MachinePool, a pool of the provider.
+	Infrastructure clusterv1.ContractVersionedObjectReference
 	// Override is the value of contract.AnnotationSecret.
 	Override string
+	// TopologyName is the name of the pool in the topology of its Cluster, or "" for a pool outside of one.
+	TopologyName string
+	// Version is the Kubernetes version of its Machines.
+	Version string
 }
 
 func (p Pool) String() string { return p.Kind + " " + p.Name }
@@ -48,9 +60,13 @@ func PoolOf(object client.Object) Pool {
 	p := Pool{Name: object.GetName(), Override: object.GetAnnotations()[contract.AnnotationSecret]}
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
-		p.Kind, p.Cluster, p.Bootstrap = "MachineDeployment", o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
+		p.Kind, p.Cluster, p.Bootstrap = KindDeployment, o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
+		p.Infrastructure = o.Spec.Template.Spec.InfrastructureRef
+		p.TopologyName, p.Version = o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.Template.Spec.Version
 	case *clusterv1.MachinePool:
-		p.Kind, p.Cluster, p.Bootstrap = "MachinePool", o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
+		p.Kind, p.Cluster, p.Bootstrap = KindMachinePool, o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
+		p.Infrastructure = o.Spec.Template.Spec.InfrastructureRef
+		p.TopologyName, p.Version = o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.Template.Spec.Version
 	}
 	return p
 }
@@ -103,7 +119,7 @@ func LeaveAlone(o Object) *Finding {
 		return find(contract.ReasonPaused, "%s is paused and left alone", o.Name)
 	}
 	if evidence := patch.WindowsEvidence(o.Spec); evidence != "" {
-		return find("", "%s is for Windows nodes (%s) and left alone", o.Name, evidence)
+		return Windows(o.Name, evidence)
 	}
 	for _, p := range o.Pools {
 		if p.Override != o.Pools[0].Override {
@@ -116,6 +132,11 @@ func LeaveAlone(o Object) *Finding {
 			o.Name, o.Foreign, o.Foreign.Cluster)
 	}
 	return nil
+}
+
+// Windows is the finding about an object for Windows nodes, which have no systemd.
+func Windows(name, evidence string) *Finding {
+	return &Finding{Message: fmt.Sprintf("%s is for Windows nodes (%s) and left alone", name, evidence)}
 }
 
 // IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. A write of anybody else

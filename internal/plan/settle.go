@@ -1,6 +1,11 @@
 package plan
 
-import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
 
 // Keep returns the edits by which a write leaves the managed entries of an object as they are: stored is the object
 // before the write, asked what the write asks for.
@@ -21,5 +26,16 @@ func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
 	return brought, nil
 }
 
-// Take returns the edits by which a write takes all managed entries out of an object.
-func Take(asked patch.Spec) patch.Plan { return patch.Plan{Edits: patch.Remove(asked)} }
+// Take returns the edits by which a write takes all managed entries out of an object, and puts its originals back.
+func Take(asked patch.Spec, originals map[string]json.RawMessage) patch.Plan {
+	return patch.Plan{Edits: patch.Take(asked, originals)}
+}
+
+// Carries reports whether spec has every file and every command of recipe, in whatever order: what a topology hook has
+// written may have been added to by the patches of others after it. The commands around postKubeadmCommands do not count,
+// because they depend on those of the user.
+func Carries(spec patch.Spec, recipe patch.Recipe) bool {
+	lacks := func(command string) bool { return !slices.Contains(spec.PreKubeadmCommands, command) }
+	return !slices.ContainsFunc(recipe.Files, func(f patch.File) bool { return !slices.Contains(spec.Files, f) }) &&
+		!slices.ContainsFunc(recipe.First, lacks) && !slices.ContainsFunc(recipe.Last, lacks)
+}

@@ -10,12 +10,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// Options are the choices that annotations of a Cluster make.
+// Options are the choices that annotations of a Cluster make and, if it has a ClusterClass, its variable.
 type Options struct {
 	Delivery   string
 	Rollout    string
 	Targets    []contract.Target
 	OmitGroups []noproxy.Group
+	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
+	NoProxy string
+	// Adopt reports whether files of the user at managed paths are taken over.
+	Adopt bool
 }
 
 // ParseOptions reads the annotations of a Cluster. Its error joins an *InvalidError for each unusable annotation.
@@ -35,6 +39,7 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		Delivery: choose(contract.AnnotationDelivery, contract.DeliveryReference, contract.DeliveryInline),
 		Rollout:  choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate),
 		Targets:  contract.Targets(),
+		Adopt:    choose(contract.AnnotationAdopt, "false", contract.AdoptValue) == contract.AdoptValue,
 	}
 	if value, found := annotations[contract.AnnotationTargets]; found {
 		targets, err := parseTargets(value)

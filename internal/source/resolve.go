@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
@@ -97,6 +98,10 @@ func Candidates(cluster Cluster, override string) []types.NamespacedName {
 func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options, override string) (Resolution, error) {
 	candidates := Candidates(cluster, override)
 	named := len(candidates) == 1
+	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
+		return Resolution{}, badAnnotation(contract.AnnotationSecret, fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
+			"use the name of one in the namespace of the Cluster, without the namespace")
+	}
 	var (
 		found        *Secret
 		installation *Secret
@@ -165,6 +170,9 @@ func (r Resolver) compose(cluster Cluster, options Options, found, installation 
 	}
 	if installation == nil || installation.Name != found.Name {
 		input.User = layer(found)
+	}
+	if options.NoProxy != "" {
+		input.Variable = noproxy.Layer{Key: "variable " + contract.VariableName + "." + contract.VariableNoProxy, Text: options.NoProxy}
 	}
 	result, err := noproxy.Compose(input)
 	if err != nil {

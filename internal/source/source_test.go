@@ -152,6 +152,17 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestResolveRefusesWhatCannotBeASecret(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"other/http-proxy", "Proxy", "../http-proxy", "a b", "-"} {
+		reader := &secrets{fail: "team/" + name}
+		_, err := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, name)
+		if _, ok := errors.AsType[*source.InvalidError](err); !ok || !strings.Contains(err.Error(), "cannot be the name of a Secret") {
+			t.Errorf("%q: error %v", name, err)
+		}
+	}
+}
+
 func TestResolveNamesEveryFindingWithItsSecret(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://u:s3cr/et@p:1", "httpsProxy": "p"}}}

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,9 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if isOurs(request) {
 		return answer{}, nil
 	}
+	if kind == KindCluster {
+		return admitCluster(ctx, request), nil
+	}
 	object, err := decode(kind, request)
 	if err != nil {
 		return answer{}, err
@@ -38,10 +42,13 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if err != nil || found.cluster == nil {
 		return answer{}, err
 	}
-	a := admission{Webhook: w, write: object, found: found, view: source.ClusterOf(found.cluster)}
+	a := &admission{Webhook: w, write: object, found: found, view: source.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	if a.view.Topology || !a.view.Enabled && !reported {
 		return answer{}, nil // never ours, or not any more
+	}
+	if err := a.recognize(ctx); err != nil {
+		return answer{}, err
 	}
 	result, err := a.decide(ctx)
 	if err != nil {
@@ -72,7 +79,7 @@ type outcome struct {
 }
 
 // keep leaves the managed entries as they are in the stored object. finding tells the user why, if it is not empty.
-func (a admission) keep(finding string) outcome {
+func (a *admission) keep(finding string) outcome {
 	o := outcome{Plan: plan.Keep(a.before, a.spec)}
 	if finding != "" {
 		o.warnings = []string{contract.Name + ": " + finding}
@@ -81,7 +88,7 @@ func (a admission) keep(finding string) outcome {
 }
 
 // decide says what becomes of the object.
-func (a admission) decide(ctx context.Context) (outcome, error) {
+func (a *admission) decide(ctx context.Context) (outcome, error) {
 	object := plan.Object{
 		Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
 		Spec: a.spec, Pools: a.found.pools, Foreign: a.found.foreign,
@@ -125,7 +132,7 @@ func (a admission) decide(ctx context.Context) (outcome, error) {
 }
 
 // changes reports whether goal makes the object another one than the stored.
-func (a admission) changes(goal outcome) bool {
+func (a *admission) changes(goal outcome) bool {
 	if goal.hold || goal.release && plan.IsHeld(a.asked.GetAnnotations()) {
 		return true
 	}
@@ -134,14 +141,18 @@ func (a admission) changes(goal outcome) bool {
 }
 
 // goal is what becomes of the object if no running Machine stands against it.
-func (a admission) goal(ctx context.Context, object plan.Object, options source.Options, rolls bool) (outcome, error) {
+func (a *admission) goal(ctx context.Context, object plan.Object, options source.Options, rolls bool) (outcome, error) {
 	if !a.view.Enabled || object.Override() == contract.SecretNone {
 		for _, f := range a.before.Files {
 			if !a.view.Enabled && patch.IsManagedFile(f) && f.ContentFrom.Name != "" && !strings.HasPrefix(f.ContentFrom.Name, a.view.Name+"-") {
 				return a.keep(""), nil // a shared template that another Cluster had patched
 			}
 		}
-		return outcome{Plan: plan.Take(a.spec), release: true}, nil
+		originals, err := a.originals(ctx)
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{Plan: plan.Take(a.spec, originals), release: true}, nil
 	}
 	var resolution source.Resolution
 	if options.Delivery == contract.DeliveryInline {
@@ -156,6 +167,9 @@ func (a admission) goal(ctx context.Context, object plan.Object, options source.
 			return kept, nil
 		}
 	}
+	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
+		return a.keep(finding), err
+	}
 	version := plan.Version(a.stored.GetAnnotations(), a.before)
 	if rolls {
 		version = patch.OutputVersion
@@ -163,6 +177,11 @@ func (a admission) goal(ctx context.Context, object plan.Object, options source.
 	recipe, err := plan.Recipe(options, version, resolution, object.GeneratedSecret(a.view.Name))
 	if err != nil {
 		return a.refused(err), nil
+	}
+	if options.Adopt {
+		if err := a.adopt(ctx, recipe); err != nil {
+			return outcome{}, err
+		}
 	}
 	brought, err := plan.Bring(a.before, a.spec, recipe)
 	if err != nil {
@@ -175,11 +194,31 @@ func (a admission) goal(ctx context.Context, object plan.Object, options source.
 	return result, nil
 }
 
+// infrastructure reports whether an object that is not patched yet has to wait: for a machine template, which tells Windows
+// nodes and without which there are no Machines either, or for ever, because it is for Windows.
+func (a *admission) infrastructure(ctx context.Context, object plan.Object) (wait bool, finding string, err error) {
+	if patch.IsPatched(a.before) {
+		return false, "", nil
+	}
+	for _, pool := range object.Pools {
+		evidence, exists, err := a.Infrastructure.Windows(ctx, a.namespace, pool.Infrastructure)
+		switch {
+		case err != nil:
+			return false, "", err
+		case evidence != "":
+			return true, plan.Windows(object.Name, evidence).Message, nil
+		case !exists && !hasOwner(a.write, "Machine") && !hasOwner(a.write, "MachineSet"):
+			return true, "", nil
+		}
+	}
+	return false, "", nil
+}
+
 // refused keeps the object as it is when its recipe cannot be made, or stands in the user's way.
-func (a admission) refused(err error) outcome { return a.keep(a.String() + ": " + err.Error()) }
+func (a *admission) refused(err error) outcome { return a.keep(a.String() + ": " + err.Error()) }
 
 // unusable keeps the object as it is when there are no settings to write into it.
-func (a admission) unusable(err error) (outcome, error) {
+func (a *admission) unusable(err error) (outcome, error) {
 	if invalid, ok := errors.AsType[*source.InvalidError](err); ok {
 		return a.keep(invalid.Message), nil
 	}
@@ -190,7 +229,7 @@ func (a admission) unusable(err error) (outcome, error) {
 }
 
 // answer turns an outcome into a JSON patch.
-func (a admission) answer(ctx context.Context, o outcome) answer {
+func (a *admission) answer(ctx context.Context, o outcome) answer {
 	want := map[string]string{}
 	record := a.stored.GetAnnotations()[contract.AnnotationOutputVersion]
 	if o.version != 0 {
@@ -212,7 +251,8 @@ func (a admission) answer(ctx context.Context, o outcome) answer {
 	case !o.release && plan.IsHeld(a.stored.GetAnnotations()) && !plan.IsPausedByUser(a.asked.GetAnnotations()):
 		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
 	}
-	operations := append(patch.Operations(a.at, a.spec, o.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
+	edits := append(slices.Clone(a.adopted), o.Edits...)
+	operations := append(patch.Operations(a.at, a.sent, edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(o.Edits), "hold", o.hold)
 	} else if len(o.warnings) > 0 {

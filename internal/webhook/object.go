@@ -25,6 +25,10 @@ type write struct {
 	asked, stored *unstructured.Unstructured
 	spec, before  patch.Spec
 	at            patch.Location
+	// sent is the bootstrap spec of the request; spec is sent with adopted carried out, which put managed files into
+	// the places of files of the user.
+	sent    patch.Spec
+	adopted []patch.Edit
 }
 
 func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
@@ -47,6 +51,7 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	var spec map[string]any
 	spec, w.at = plan.Locate(kind, w.asked.Object)
 	w.spec = patch.SpecOfMap(spec)
+	w.sent = w.spec
 	spec, _ = plan.Locate(kind, w.stored.Object)
 	w.before = patch.SpecOfMap(spec)
 	return w, nil

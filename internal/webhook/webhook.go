@@ -2,6 +2,9 @@
 // Machine that is made from them, comes before it. It decides by packages plan, patch and source, as the controller
 // does, which stays behind it for what admission could not see.
 //
+// For a Cluster with a ClusterClass it does nothing but to keep the annotation by which a label that turns replaces no
+// running Machine.
+//
 // The webhooks have no side effects, never deny a write, and are a function of the stored object, of the user's part of
 // the new one and of the Cluster: called again on their own answer they change nothing.
 package webhook
@@ -23,9 +26,10 @@ import (
 // +kubebuilder:webhook:path=/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfig,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs,verbs=create;update,versions=v1beta2,name=kubeadmconfig.capi-proxy-patcher.io
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools;machines,verbs=get;list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
-// Webhook answers admission requests for bootstrap objects.
+// Webhook answers admission requests for bootstrap objects and Clusters.
 type Webhook struct {
 	// Cached reads from the manager's cache, by the indexes of package plan. What it does not find, or cannot tell, is
 	// read from Live.
@@ -34,6 +38,8 @@ type Webhook struct {
 	Live client.Reader
 	// Secrets reads proxy Secrets, for Inline delivery only.
 	Secrets source.SecretReader
+	// Infrastructure tells Windows pools by their machine templates.
+	Infrastructure *source.Infrastructure
 	// DefaultSecret is the installation-wide proxy Secret, or the zero value.
 	DefaultSecret types.NamespacedName
 	// Now is the clock.
@@ -47,10 +53,10 @@ type Server interface {
 
 // Register registers the webhooks at server.
 func (w *Webhook) Register(server Server) error {
-	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Now == nil {
-		return errors.New("webhook: Cached, Live, Secrets and Now are required")
+	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Infrastructure == nil || w.Now == nil {
+		return errors.New("webhook: Cached, Live, Secrets, Infrastructure and Now are required")
 	}
-	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig} {
+	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster} {
 		server.Register(Path(kind), handler{webhook: w, kind: kind})
 	}
 	return nil
@@ -61,6 +67,8 @@ func Path(kind string) string {
 	switch kind {
 	case plan.KindControlPlane:
 		return "/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane"
+	case KindCluster:
+		return "/mutate-cluster-x-k8s-io-v1beta2-cluster"
 	case plan.KindTemplate:
 		return "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate"
 	default:

@@ -85,7 +85,7 @@ func labelled() clusterv1.Cluster {
 func serve(t *testing.T, cached, live *store) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
-	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Now: func() time.Time { return time.Time{} }}
+	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &source.Infrastructure{}, Now: func() time.Time { return time.Time{} }}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,14 @@ package envtest
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -447,18 +449,6 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 			t.Errorf("patched %v", got)
 		}
 	})
-	t.Run("a Cluster with a topology", func(t *testing.T) {
-		ns := namespace(t)
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", func(o client.Object) {
-			if cluster, ok := o.(*clusterv1.Cluster); ok {
-				cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "quick-start"}, Version: "v1.36.3"}
-			}
-		})
-		before := c.snapshot()
-		c.eventuallyReports(contract.ReasonTemplateNotSupported, "the Cluster uses a ClusterClass")
-		c.staysAsIs(before)
-	})
 	t.Run("an object that a topology owns", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
@@ -546,9 +536,7 @@ func TestAKubeadmConfigThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 		object := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
 		object.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
 		maps.Copy(object.Labels, labels)
-		object.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: owner, Name: name, UID: "1", Controller: new(true),
-		}}
+		object.OwnerReferences = ownedBy(owner, name)
 		object.Spec.JoinConfiguration.NodeRegistration.Name = "own"
 		create(t, object)
 		return object
@@ -581,5 +569,72 @@ func TestAKubeadmConfigThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	c.eventuallyReports(noCondition)
 	if got := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec; len(got.Files) > 0 || got.JoinConfiguration.NodeRegistration.Name != waiting.Spec.JoinConfiguration.NodeRegistration.Name {
 		t.Errorf("after the label is gone the spec is %v", got)
+	}
+}
+
+// windowsPool makes the machine template ask for Windows in the way of real providers, and nothing else.
+func windowsPool(o client.Object) {
+	if template, ok := o.(*unstructured.Unstructured); ok {
+		template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{
+			"osDisk": map[string]any{"diskSizeGB": int64(64), "osType": "Windows"},
+		}}}
+	}
+}
+
+func TestWindowsPoolsAreKnownByTheirMachineTemplate(t *testing.T) {
+	t.Parallel()
+	for name, webhooks := range map[string]bool{"by the controller": false, "by the webhook": true} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			if webhooks {
+				admitted(t, ns, webhooksLive)
+			}
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := classic{t: t, ns: ns, name: "one"}
+			objects := c.objects()
+			slices.SortStableFunc(objects, func(a, b client.Object) int { // bootstrap objects last, so that all is known
+				return strings.Compare(bootstrapLast(a), bootstrapLast(b))
+			})
+			for _, o := range objects {
+				windowsPool(o)
+				create(t, o)
+			}
+			c.eventuallyReports(contract.ReasonConfigured,
+				"KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (spec.template.spec.osDisk.osType of DemoMachineTemplate "+ns+"/one) and left alone",
+				"KubeadmConfig "+ns+"/one-mp is for Windows nodes")
+			if got := c.patched(); got != [3]bool{true, false, false} {
+				t.Errorf("patched %v, want only the control plane", got)
+			}
+			if diff := cmp.Diff([]int64{1, 1}, []int64{c.template().Generation, c.config().Generation}); diff != "" {
+				t.Errorf("a Windows pool was written (-want +got):\n%s", diff)
+			}
+			staysQuiet(t, ns)
+		})
+	}
+}
+
+func bootstrapLast(o client.Object) string {
+	switch o.(type) {
+	case *bootstrapv1.KubeadmConfigTemplate, *bootstrapv1.KubeadmConfig:
+		return "b"
+	}
+	return "a"
+}
+
+func TestAPoolWaitsForItsMachineTemplate(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := classic{t: t, ns: ns, name: "one"}
+	objects := c.objects()
+	template := objects[2]
+	create(t, slices.Delete(objects, 2, 3)...)
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+"/one of MachineDeployment one-md does not exist yet; it tells whether nodes run Windows")
+	if got := c.patched(); got != [3]bool{true, false, false} {
+		t.Errorf("patched %v, want only the control plane", got)
+	}
+	create(t, template)
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.patched(); got != [3]bool{true, true, true} {
+		t.Errorf("patched %v", got)
 	}
 }

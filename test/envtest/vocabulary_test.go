@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,7 +28,7 @@ const (
 	defaultSecretNamespace = "default"
 	defaultSecretName      = "installation-proxy"
 	noCondition            = "(no condition)"
-	patience               = 20 * time.Second
+	patience               = time.Minute
 )
 
 // namespace makes a namespace of the test's own and returns its name.
@@ -80,6 +81,12 @@ func change[T client.Object](t *testing.T, object T, edit func(T)) {
 
 // eventually fails if problem does not come to return "" in time.
 func eventually(t *testing.T, what string, problem func() string) {
+	t.Helper()
+	within(t, patience, what, problem)
+}
+
+// within fails if problem does not come to return "" within a time.
+func within(t *testing.T, patience time.Duration, what string, problem func() string) {
 	t.Helper()
 	deadline := time.Now().Add(patience) //nolint:forbidigo // a test waits in real time
 	for {
@@ -153,7 +160,17 @@ func (c classic) objects() []client.Object {
 
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(c.name + "-mp")}
 	config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
-	return []client.Object{cluster, controlPlane, template, deployment, config, pool}
+	return []client.Object{cluster, controlPlane, c.infrastructure(), template, deployment, config, pool}
+}
+
+// infrastructure is the machine template that all Machines of the Cluster are made of.
+func (c classic) infrastructure() client.Object {
+	template := &unstructured.Unstructured{}
+	template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+	template.SetKind("DemoMachineTemplate")
+	template.SetNamespace(c.ns)
+	template.SetName(c.name)
+	return template
 }
 
 func (c classic) machine(kind, bootstrap string) clusterv1.MachineSpec {
@@ -299,6 +316,19 @@ func staysQuiet(t *testing.T, ns string) {
 	time.Sleep(2*resync + resync/2)
 	if requests := shared.requests.in(ns)[before:]; len(requests) > 0 {
 		t.Errorf("%d requests over two resyncs: %s", len(requests), strings.Join(requests, ", "))
+	}
+}
+
+// staysQuietButFor fails if the manager sends a request about the namespace during two resyncs other than those for
+// resources of the given name.
+func staysQuietButFor(t *testing.T, ns, resource string) {
+	t.Helper()
+	before := len(shared.requests.in(ns))
+	time.Sleep(2*resync + resync/2)
+	for _, request := range shared.requests.in(ns)[before:] {
+		if !strings.Contains(request, "/"+resource+"/") {
+			t.Errorf("unexpected request %s", request)
+		}
 	}
 }
 

@@ -40,12 +40,18 @@ type Options struct {
 
 	// Progress is called with a short phrase before each step that takes time, if it is set.
 	Progress func(string)
+
+	// AuditLog is a file to which the API server appends one event of audit.k8s.io/v1 as a line of JSON for each request of
+	// a ServiceAccount, watches and leases left out, if it is set.
+	AuditLog string
 }
 
 // Cluster is a running management cluster. Its methods may be called concurrently.
 type Cluster struct {
 	env    *envtest.Environment
 	config *rest.Config
+	// dir holds the certificates of the API server, so that it can be started again with them.
+	dir string
 }
 
 // Start starts a cluster and returns when all CRDs are served, after about five seconds. The context bounds the start, not
@@ -71,13 +77,17 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	env.ControlPlane.GetAPIServer().Configure().
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none")
+	dir, err := prepareServer(env.ControlPlane.GetAPIServer(), opts.AuditLog)
+	if err != nil {
+		return nil, err
+	}
 
 	progress("starting etcd and kube-apiserver")
 	config, err := env.Start()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the management cluster: %w", err), env.Stop())
+		return nil, errors.Join(fmt.Errorf("starting the management cluster: %w", err), env.Stop(), os.RemoveAll(dir))
 	}
-	c := &Cluster{env: env, config: config}
+	c := &Cluster{env: env, config: config, dir: dir}
 	progress(fmt.Sprintf("installing %d CRDs", len(crds)))
 	if err := c.install(ctx, crds); err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -98,7 +108,7 @@ func (c *Cluster) install(ctx context.Context, crds []*apiextensionsv1.CustomRes
 
 // Stop ends the processes and removes their data. Config and what was made from it are useless afterwards.
 func (c *Cluster) Stop() error {
-	if err := c.env.Stop(); err != nil {
+	if err := errors.Join(c.env.Stop(), os.RemoveAll(c.dir)); err != nil {
 		return fmt.Errorf("stopping the management cluster: %w", err)
 	}
 	return nil

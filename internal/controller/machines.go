@@ -1,0 +1,252 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// maxMachines is how many Machines of a control plane or pool a message names; the others are counted.
+const maxMachines = 3
+
+// behind are the Machines of a control plane or MachineDeployment whose bootstrap data is not what a new one would get.
+type behind struct {
+	kind, name string
+	machines   []string
+	// replaceable is when the youngest of those was created that only spec.rollout.after replaces, or the zero time.
+	// Machines of a control plane, or of a topology, that differ in their entries are replaced for that.
+	replaceable time.Time
+}
+
+func (b behind) String() string {
+	names := b.machines
+	more := ""
+	if len(names) > maxMachines {
+		more = fmt.Sprintf(" and %d more", len(names)-maxMachines)
+		names = names[:maxMachines]
+	}
+	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(b.machines), b.kind, b.name, strings.Join(names, ", "), more)
+}
+
+// followUp reports the Machines that are behind objects and, if the user wants that immediately, has them replaced.
+func (r *reconciliation) followUp(ctx context.Context, objects []bootstrapObject, options proxysource.Options, report bool) error {
+	groups, err := r.behind(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if report {
+			r.found.note("%s", group)
+		}
+		if options.Rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
+			continue
+		}
+		if err := r.rollOut(ctx, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// behind compares the bootstrap data of Machines with objects, in their order. What Cluster API has written down about
+// the data is enough, so that the answer is the same after a restart.
+func (r *reconciliation) behind(ctx context.Context, objects []bootstrapObject) ([]behind, error) {
+	configs, err := r.configs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	machines := map[string][]*bootstrapv1.KubeadmConfig{} // by MachineDeployment; those of the control plane by ""
+	for i := range configs {
+		config := &configs[i]
+		owner := metav1.GetControllerOf(config)
+		if config.Status.DataSecretName == "" || !config.DeletionTimestamp.IsZero() || owner == nil || owner.Kind != "Machine" {
+			continue // without data, on its way out, or of a MachinePool, whose data Cluster API makes anew by itself
+		}
+		deployment := config.Labels[clusterv1.MachineDeploymentNameLabel]
+		if _, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane != (deployment == "") {
+			continue
+		}
+		machines[deployment] = append(machines[deployment], config)
+	}
+	var groups []behind
+	for _, o := range objects {
+		if o.recipe == nil {
+			continue
+		}
+		changed, err := r.changedAt(ctx, o.generated)
+		if err != nil {
+			return nil, err
+		}
+		if o.kind == plan.KindControlPlane {
+			groups = append(groups, lagging(&r.made, machines[""], o, o.kind, o.object.GetName(), changed))
+		}
+		for _, pool := range o.pools {
+			groups = append(groups, lagging(&r.made, machines[pool.Name], o, pool.Kind, pool.Name, changed))
+		}
+	}
+	return slices.DeleteFunc(groups, func(b behind) bool { return len(b.machines) == 0 }), nil
+}
+
+// lagging picks the Machines that are behind o.
+func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrapObject, kind, name string, changed time.Time) behind {
+	group := behind{kind: kind, name: name}
+	for _, config := range configs {
+		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.recipe, made.earliest(config.UID, madeAt(config)), changed)
+		if lag == plan.Current {
+			continue
+		}
+		group.machines = append(group.machines, metav1.GetControllerOf(config).Name)
+		byItself := lag == plan.OldEntries && (kind == plan.KindControlPlane || plan.IsTopologyOwned(o.object.GetLabels()))
+		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
+			group.replaceable = created
+		}
+	}
+	slices.Sort(group.machines)
+	return group
+}
+
+// madeAt is when bootstrap data was made of config.
+func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
+	available := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.KubeadmConfigDataSecretAvailableCondition)
+	if available != nil && available.Status == metav1.ConditionTrue {
+		return available.LastTransitionTime.Time
+	}
+	return config.CreationTimestamp.Time
+}
+
+// madeTimes remembers when bootstrap data was first seen to be made, by the UID of the KubeadmConfig. With a cache that is
+// behind Cluster API makes the data once more, and says so in its condition, while the Machine has come up with the first.
+type madeTimes struct {
+	mutex sync.Mutex
+	first map[types.UID]time.Time
+}
+
+// maxMadeTimes is how many are remembered. Beyond that all are forgotten, which costs nothing but the memory of the above.
+const maxMadeTimes = 100_000
+
+// earliest returns the earlier of made and what was seen before.
+func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if first, seen := m.first[uid]; seen && first.Before(made) {
+		return first
+	}
+	if m.first == nil || len(m.first) >= maxMadeTimes {
+		m.first = map[types.UID]time.Time{}
+	}
+	m.first[uid] = made
+	return made
+}
+
+// changedAt is when the content of a generated Secret last changed, or the zero time.
+func (r *reconciliation) changedAt(ctx context.Context, name string) (time.Time, error) {
+	if name == "" {
+		return time.Time{}, nil
+	}
+	secret := &corev1.Secret{}
+	if exists, err := r.get(ctx, r.view.Namespace, name, secret); err != nil || !exists {
+		return time.Time{}, err
+	}
+	changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt])
+	if err != nil {
+		return time.Time{}, nil //nolint:nilerr // absent, or not ours: then nobody is known to be behind
+	}
+	return changed, nil
+}
+
+// rollOut has the Machines of a group replaced by Cluster API's own lever, unless that has been done: Machines that are
+// older than rollout.after are on their way out. A time in the future is somebody's schedule and stays.
+func (r *reconciliation) rollOut(ctx context.Context, group behind) error {
+	var (
+		object client.Object
+		after  *metav1.Time
+	)
+	switch group.kind {
+	case plan.KindControlPlane:
+		controlPlane := &controlplanev1.KubeadmControlPlane{}
+		object, after = controlPlane, &controlPlane.Spec.Rollout.After
+	case plan.KindDeployment:
+		deployment := &clusterv1.MachineDeployment{}
+		object, after = deployment, &deployment.Spec.Rollout.After
+	default:
+		return nil
+	}
+	exists, err := r.get(ctx, r.view.Namespace, group.name, object)
+	if err != nil || !exists || !object.GetDeletionTimestamp().IsZero() || plan.IsPausedByUser(object.GetAnnotations()) ||
+		!plan.Replaces(group.replaceable, after.Time) {
+		return err
+	}
+	target, kind := object, types.MergePatchType
+	var change any = map[string]any{
+		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()},
+		"spec":     map[string]any{"rollout": map[string]any{"after": r.now()}},
+	}
+	if plan.IsTopologyOwned(object.GetLabels()) {
+		// The topology controller would undo it, and brings it along from the Cluster.
+		if target, kind, change = r.cluster, types.JSONPatchType, r.topologyRollout(group, object); change == nil {
+			return nil
+		}
+	}
+	data, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("encoding rollout of %s %s: %w", group.kind, klog.KObj(object), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.kind, klog.KObj(object), "machines", len(group.machines))
+	err = r.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("setting rollout.after of %s %s: %w", group.kind, klog.KObj(object), err)
+	}
+	r.eventRollout(r.cluster, object, fmt.Sprintf("%s %s", group.kind, klog.KObj(object)))
+	return nil
+}
+
+// topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not in
+// the topology any more, or the time has been set already and is on its way to the object.
+func (r *reconciliation) topologyRollout(group behind, object client.Object) any {
+	spec := r.cluster.Spec.Topology
+	after, parents, values := spec.ControlPlane.Rollout.After, []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
+		[]any{spec.ControlPlane, spec.ControlPlane.Rollout}
+	if group.kind == plan.KindDeployment {
+		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+		i := slices.IndexFunc(spec.Workers.MachineDeployments, func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
+		if i < 0 {
+			return nil
+		}
+		pool := spec.Workers.MachineDeployments[i]
+		after, parents, values = pool.Rollout.After, []string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)}, []any{pool.Rollout}
+	}
+	if !plan.Replaces(group.replaceable, after.Time) {
+		return nil
+	}
+	operations := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: r.cluster.ResourceVersion}}
+	for i, parent := range parents {
+		if reflect.ValueOf(values[i]).IsZero() { // it is not in the object
+			operations = append(operations, patch.Operation{Op: "add", Path: parent, Value: struct{}{}})
+		}
+	}
+	return append(operations, patch.Operation{Op: "add", Path: parents[len(parents)-1] + "/after", Value: r.now()})
+}
+
+// now is the present as the API writes it.
+func (r *reconciliation) now() string { return r.Now().UTC().Format(time.RFC3339) }

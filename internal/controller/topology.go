@@ -1,0 +1,381 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// The templates of a Cluster with a ClusterClass are patched by the topology hook, and a write of anybody else to what
+// they become would be undone. For them this package keeps the Secrets, looks, and reports. Pools beside the topology are
+// treated as those of any Cluster.
+
+// indexTopology finds the patched KubeadmConfigTemplates of a topology by their Cluster, used or not.
+const indexTopology = "topologyOf"
+
+// topologyDelay is how long the topology controller may take before a ClusterClass is taken not to declare the patch.
+const topologyDelay = 10 * time.Second
+
+// topologyPass is what a pass knows about the topology of an enabled Cluster.
+type topologyPass struct {
+	settings topology.Settings
+	// version is the output version of the templates.
+	version int
+	// resolutions are what the Cluster, under "", and pools that name another Secret get. One that cannot be used is nil.
+	resolutions map[string]*proxysource.Resolution
+	// lacking are objects without the proxy, stale those with another one than they should have.
+	lacking, stale []string
+}
+
+// pool returns what the topology says about a pool. One that is on its way out is in the topology no more.
+func (t *topologyPass) pool(p plan.Pool) (topology.Pool, bool) {
+	i := slices.IndexFunc(t.settings.Pools, func(s topology.Pool) bool { return s.Kind == p.Kind && s.TopologyName == p.TopologyName })
+	if i < 0 {
+		return topology.Pool{}, false
+	}
+	return t.settings.Pools[i], true
+}
+
+// complete adds what the ClusterClass says about pools: annotations of its classes are not in the Cluster. The hook is told
+// of them, and the topology controller gives them to the objects of the pools.
+func (t *topologyPass) complete(objects []bootstrapObject) {
+	for _, o := range objects {
+		for _, p := range o.pools {
+			i := slices.IndexFunc(t.settings.Pools, func(s topology.Pool) bool { return s.Kind == p.Kind && s.TopologyName == p.TopologyName })
+			if i >= 0 && t.settings.Pools[i].Override == "" {
+				t.settings.Pools[i].Override = p.Override
+			}
+		}
+	}
+}
+
+// options reads what annotations and, with a ClusterClass, the variable ask for. Its errors are for the user.
+func (r *reconciliation) options() (proxysource.Options, error) {
+	if !r.view.Topology {
+		return proxysource.ParseOptions(r.view.Annotations)
+	}
+	settings, err := topology.OfCluster(r.cluster)
+	if err != nil {
+		return proxysource.Options{}, err
+	}
+	version, err := topology.OutputVersion(r.cluster.Annotations)
+	if err != nil {
+		return proxysource.Options{}, err
+	}
+	r.topology = &topologyPass{settings: settings, version: version}
+	r.view = settings.View(r.view)
+	return settings.Options, nil
+}
+
+// topologySecrets resolves what the templates of the topology get and, in Reference delivery, keeps the Secrets that they
+// will refer to. They are there before the templates are, which nobody else tells.
+func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
+	if r.topology == nil {
+		return nil
+	}
+	r.topology.complete(objects)
+	r.topology.resolutions = map[string]*proxysource.Resolution{"": main}
+	for _, pool := range append([]topology.Pool{{}}, r.topology.settings.Pools...) {
+		if pool.Override == contract.SecretNone {
+			continue
+		}
+		resolution, known := r.topology.resolutions[pool.Override]
+		if !known {
+			var err error
+			if resolution, err = r.resolve(ctx, options, pool.Override); err != nil {
+				return err
+			}
+			r.topology.resolutions[pool.Override] = resolution
+		}
+		if options.Delivery != contract.DeliveryReference {
+			continue
+		}
+		name := pool.GeneratedSecret(r.view.Name)
+		if resolution == nil {
+			r.needed[name] = true // as it is
+			continue
+		}
+		if err := r.ensureSecret(ctx, name, *resolution); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect compares an object of the topology with what the hook makes of its template.
+func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options) {
+	r.keepReferences(*o)
+	var pool topology.Pool
+	if len(o.pools) > 0 {
+		var found bool
+		if pool, found = r.topology.pool(o.pools[0]); !found {
+			return
+		}
+	}
+	patched := patch.IsPatched(o.spec)
+	if pool.Override == contract.SecretNone {
+		if patched {
+			r.topology.stale = append(r.topology.stale, o.String())
+		}
+		return
+	}
+	if evidence := patch.WindowsEvidence(o.spec); evidence != "" {
+		r.found.note("%s", plan.Windows(o.String(), evidence).Message)
+		return
+	}
+	if !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(*o)) {
+		r.reportHold(*o, contract.ReasonWaitingForRollout, "gets")
+		return
+	}
+	resolution := r.topology.resolutions[pool.Override]
+	if resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete {
+		return // a finding says why
+	}
+	secretName := pool.GeneratedSecret(r.view.Name)
+	recipe, err := plan.Recipe(options, r.topology.version, *resolution, secretName)
+	if err != nil {
+		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)
+		return
+	}
+	brought, err := patch.Ensure(o.spec, recipe)
+	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok && !options.Adopt {
+		r.reportConflict(*o, conflict, options)
+		return
+	}
+	switch {
+	case !patched:
+		r.topology.lacking = append(r.topology.lacking, o.String())
+	case !plan.Carries(o.spec, recipe):
+		r.topology.stale = append(r.topology.stale, o.String())
+	case err == nil && len(brought.Edits) == 0:
+		o.recipe, o.generated = &recipe, secretName
+	}
+}
+
+// configureCopy patches the KubeadmConfig of a worker Machine whose bootstrap data is still to be made, and that was copied
+// from a template without the proxy: an old MachineSet makes Machines while the topology controller brings it a new
+// template, in Inline delivery as soon as the endpoint is known. Nobody compares it with its template.
+func (r *reconciliation) configureCopy(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
+	r.keepReferences(*o)
+	if patch.IsPatched(o.spec) || patch.WindowsEvidence(o.spec) != "" || plan.IsPausedByUser(o.object.GetAnnotations()) || len(o.pools) == 0 {
+		return nil
+	}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
+	exists, err := r.get(ctx, r.view.Namespace, o.pools[0].Bootstrap.Name, template)
+	if err != nil || !exists || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
+		return err // what the topology controller has not brought to the pool is not brought to its Machines
+	}
+	pool, found := r.topology.pool(o.pools[0])
+	resolution := r.topology.resolutions[pool.Override]
+	if !found || pool.Override == contract.SecretNone || resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete ||
+		!topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(*o)) {
+		return nil
+	}
+	recipe, err := plan.Recipe(options, r.topology.version, *resolution, pool.GeneratedSecret(r.view.Name))
+	if err != nil {
+		return nil //nolint:nilerr // its template has the same, and a finding about it
+	}
+	brought, err := patch.Ensure(o.spec, recipe)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
+		return err
+	}
+	return r.write(ctx, o, brought.Edits, recipe.Version, options)
+}
+
+// versionOf is the Kubernetes version of the Machines of an object, as the topology controller has written it.
+func versionOf(o bootstrapObject) string {
+	if controlPlane, ok := o.object.(*controlplanev1.KubeadmControlPlane); ok {
+		return controlPlane.Spec.Version
+	}
+	if len(o.pools) > 0 {
+		return o.pools[0].Version
+	}
+	return ""
+}
+
+// reportHold says what an object waits for that keeps the templates it has.
+func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
+	r.found.add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
+		o, verb, versionOf(o), contract.AnnotationRollout, contract.RolloutImmediate)
+}
+
+// restoreOwned keeps what an object of the topology refers to, and reports that it still has the proxy.
+func (r *reconciliation) restoreOwned(o bootstrapObject) {
+	r.keepReferences(o)
+	if isOfMachine(o.object) || !patch.IsPatched(o.spec) {
+		return
+	}
+	if topology.Enabled(nil, r.cluster.Annotations, versionOf(o)) {
+		r.reportHold(o, contract.ReasonRemovalWaiting, "loses")
+		return
+	}
+	r.found.add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller takes it out", o)
+}
+
+// settleTopology does what is left to do for a Cluster with a ClusterClass once its objects were seen to. missing are the
+// findings about objects that were not there to be seen.
+func (r *reconciliation) settleTopology(ctx context.Context, objects []bootstrapObject, missing findings) error {
+	if !r.view.Topology {
+		return nil
+	}
+	// An old template may still serve a MachineSet.
+	var templates bootstrapv1.KubeadmConfigTemplateList
+	if err := r.Client.List(ctx, &templates, client.InNamespace(r.view.Namespace), client.MatchingFields{indexTopology: r.view.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
+	}
+	for i := range templates.Items {
+		for _, name := range referencedSecrets(patch.SpecOf(&templates.Items[i].Spec.Template.Spec)) {
+			r.needed[name] = true
+		}
+	}
+	want := map[string]string{contract.AnnotationSettingsHash: r.settingsHash()}
+	complete := !slices.ContainsFunc(missing, func(f finding) bool { return f.reason == contract.ReasonWaitingForObjects })
+	if hold, held := topology.HoldOf(r.cluster.Annotations); held && (r.releases(hold) || complete && !holds(hold, objects)) {
+		want[contract.AnnotationTopologyHold] = ""
+	}
+	if r.topology != nil {
+		if r.view.ControlPlaneKind == "" {
+			r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
+		}
+		r.reportTopology()
+	}
+	if len(plan.AnnotationOperations(r.cluster.Annotations, want)) == 0 {
+		return nil
+	}
+	return r.annotate(ctx, r.cluster, want)
+}
+
+// releases reports whether the Cluster asks for an end of a hold, which the webhook was not there to see.
+func (r *reconciliation) releases(hold topology.Hold) bool {
+	return hold.Enabled == r.view.Enabled || r.view.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate
+}
+
+// holds reports whether a hold keeps any of objects as it is.
+func holds(hold topology.Hold, objects []bootstrapObject) bool {
+	return slices.ContainsFunc(objects, func(o bootstrapObject) bool {
+		return plan.IsTopologyOwned(o.object.GetLabels()) && versionOf(o) == hold.Version && patch.IsPatched(o.spec) == hold.Enabled
+	})
+}
+
+// settingsHash is the value of contract.AnnotationSettingsHash, "" if there is to be none. There is no credential in it:
+// settings with one make no recipe for Inline delivery.
+func (r *reconciliation) settingsHash() string {
+	if r.topology == nil || r.topology.settings.Options.Delivery != contract.DeliveryInline {
+		return ""
+	}
+	var text strings.Builder
+	for _, override := range slices.Sorted(maps.Keys(r.topology.resolutions)) {
+		resolution := r.topology.resolutions[override]
+		values := "unusable"
+		if resolution != nil {
+			if _, err := plan.Recipe(r.topology.settings.Options, r.topology.version, *resolution, ""); err == nil {
+				values = fmt.Sprintf("%q %q %t", resolution.Settings.Vars(resolution.NoProxy.Value), patch.TrustedCABundle(resolution.Settings), resolution.Complete)
+			}
+		}
+		fmt.Fprintf(&text, "%q %s\n", override, values)
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:])
+}
+
+// reportTopology tells of objects that are not as they should be. The topology controller gets some time before the
+// ClusterClass is to blame.
+func (r *reconciliation) reportTopology() {
+	if len(r.topology.stale) > 0 {
+		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not brought the current settings to %s yet", atMost(r.topology.stale))
+	}
+	if len(r.topology.lacking) == 0 {
+		return
+	}
+	objects := atMost(r.topology.lacking)
+	conditions := r.cluster.Status.Conditions
+	if reconciled := meta.FindStatusCondition(conditions, clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
+		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not brought the proxy to %s yet; its condition %s has reason %s",
+			objects, reconciled.Type, reconciled.Reason)
+		return
+	}
+	reported := meta.FindStatusCondition(conditions, contract.ConditionProxyConfigured)
+	left := topologyDelay
+	switch {
+	case reported == nil:
+	case reported.Reason == contract.ReasonTemplateNotSupported:
+		left = 0
+	case reported.Status == metav1.ConditionUnknown:
+		left -= r.Now().Sub(reported.LastTransitionTime.Time)
+	}
+	if left > 0 {
+		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not brought the proxy to %s yet", objects)
+		r.lookAgain(left)
+		return
+	}
+	class := r.cluster.GetClassKey()
+	r.found.add(contract.ReasonTemplateNotSupported,
+		"the topology controller did not bring the proxy to %s; let the last of spec.patches of ClusterClass %s be {name: %s, external: {%s}}",
+		objects, class, contract.Name, topology.PatchLines())
+}
+
+// atMost joins names, the first few.
+func atMost(names []string) string {
+	if more := len(names) - maxMachines; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxMachines], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// topologyOf is the value of indexTopology.
+func topologyOf(object client.Object) []string {
+	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
+	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
+		return nil
+	}
+	return labelIndex(clusterv1.ClusterNameLabel)(template)
+}
+
+// secretNames are the names under which proxy Secrets of a Cluster and of the pools of its topology are looked up.
+func secretNames(object client.Object) []string {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return nil
+	}
+	view, overrides := proxysource.ClusterOf(cluster), []string{""}
+	if view.Topology {
+		settings, _ := topology.OfCluster(cluster) // what can be read of it
+		view = settings.View(view)
+		for _, pool := range settings.Pools {
+			if pool.Override != "" && pool.Override != contract.SecretNone {
+				overrides = append(overrides, pool.Override)
+			}
+		}
+	}
+	var names []string
+	for _, override := range overrides {
+		for _, candidate := range proxysource.Candidates(view, override) {
+			names = append(names, candidate.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+func read[T client.Object](t *testing.T, text string, object T) T {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// The tests with an API server look at every Cluster every two seconds, so they do not see what brings a Cluster back.
+func TestAChangeOfAProxySecretFindsTheClustersThatMayUseIt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		cluster string
+		want    []string
+	}{
+		"no name": {`{metadata: {name: one}}`, []string{"http-proxy", "one-http-proxy"}},
+		"a name in the annotation": {
+			`{metadata: {name: one, annotations: {capi-proxy-patcher.io/secret: corp}}}`, []string{"corp"},
+		},
+		"a name in the variable": {
+			`{metadata: {name: one}, spec: {topology: {classRef: {name: c}, version: v1, variables: [{name: capiProxyPatcher, value: {secretName: corp}}]}}}`,
+			[]string{"corp"},
+		},
+		"names of pools, each once": {
+			`{metadata: {name: one}, spec: {topology: {classRef: {name: c}, version: v1, workers: {
+			   machineDeployments: [
+			     {name: a, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: edge}}]}},
+			     {name: b, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: edge}}},
+			     {name: c, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: none}}},
+			     {name: d, class: w}],
+			   machinePools: [{name: a, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: lab}}}]}}}}`,
+			[]string{"edge", "http-proxy", "lab", "one-http-proxy"},
+		},
+		"a variable that cannot be used hides no pool": {
+			`{metadata: {name: one}, spec: {topology: {classRef: {name: c}, version: v1, variables: [{name: capiProxyPatcher, value: "{{"}], workers: {
+			   machineDeployments: [{name: b, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: edge}}}]}}}}`,
+			[]string{"edge", "http-proxy", "one-http-proxy"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, secretNames(read(t, test.cluster, &clusterv1.Cluster{}))); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if names := secretNames(&corev1.Secret{}); names != nil {
+		t.Errorf("names of a Secret: %q", names)
+	}
+}
+
+func TestTemplatesOfATopologyAreFoundByTheirCluster(t *testing.T) {
+	t.Parallel()
+	const managed = `spec: {template: {spec: {files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: s, key: proxy.env}}}]}}}`
+	for name, test := range map[string]struct {
+		template string
+		want     []string
+	}{
+		"owned and patched":       {`{metadata: {labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}, ` + managed + `}`, []string{"one"}},
+		"owned, without entries":  {`{metadata: {labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, nil},
+		"patched, and the user's": {`{metadata: {labels: {cluster.x-k8s.io/cluster-name: one}}, ` + managed + `}`, nil},
+		"of nobody":               {`{metadata: {labels: {topology.cluster.x-k8s.io/owned: ""}}, ` + managed + `}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, topologyOf(read(t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
+				t.Errorf("Clusters (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if values := topologyOf(&corev1.Secret{}); values != nil {
+		t.Errorf("values of a Secret: %q", values)
+	}
+}
+
+// noPools is a cache without pools.
+type noPools struct{ client.Client }
+
+func (noPools) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func TestAnOldTemplateOfATopologyBringsItsClusterBack(t *testing.T) {
+	t.Parallel()
+	template := read(t, `{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &bootstrapv1.KubeadmConfigTemplate{})
+	c := &Controller{Client: noPools{}}
+	if diff := cmp.Diff(requestFor("ns", "one"), c.clustersOfTemplate(t.Context(), template)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}

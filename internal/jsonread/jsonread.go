@@ -1,0 +1,327 @@
+// Package jsonread reads JSON in place: it walks over a text once, checks it on the way, and decodes only what its caller
+// asks for. A request of Cluster API for a large topology has half a megabyte, of which a hook needs a few kilobytes.
+//
+// It accepts what encoding/json accepts (RFC 8259, at most 10,000 levels deep) and gives strings the values that
+// encoding/json gives them. Names of members are compared exactly. Where a name occurs twice the caller sees both, and
+// lets the last one count to agree with encoding/json.
+package jsonread
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// maxDepth is the limit of encoding/json.
+const maxDepth = 10000
+
+// Reader walks over one text. Its methods read the next value; after an error they do nothing.
+type Reader struct {
+	text  []byte
+	at    int
+	depth int
+	err   error
+}
+
+// New returns a Reader at the start of text, which must not be changed while the Reader and what it returned are in use.
+func New(text []byte) *Reader { return &Reader{text: text} }
+
+// End checks that nothing follows, and returns the first error of the walk. It names the position, counted in bytes
+// from 0, and nothing of the text.
+func (r *Reader) End() error {
+	if r.err == nil {
+		if r.blanks(); r.at < len(r.text) {
+			r.fail("text after the end")
+		}
+	}
+	return r.err
+}
+
+// Members reads an object and yields the name of each member, with the Reader at its value. A value that is not read is
+// skipped. What is not an object is skipped as a whole, and yields nothing. Breaking off leaves the Reader unusable.
+func (r *Reader) Members(yield func(name []byte) bool) {
+	if !r.enter('{') {
+		return
+	}
+	if r.leave('}') {
+		return
+	}
+	for {
+		if r.blanks(); r.peek() != '"' {
+			r.fail("a name should be here")
+			return
+		}
+		name, _ := r.Bytes()
+		if r.blanks(); r.peek() != ':' {
+			r.fail("a colon should be here")
+			return
+		}
+		r.at++
+		if r.element(yield, name) || r.next('}') {
+			return
+		}
+	}
+}
+
+// Elements reads an array and yields the index of each element, with the Reader at it, as Members does for objects.
+func (r *Reader) Elements(yield func(index int) bool) {
+	if !r.enter('[') {
+		return
+	}
+	if r.leave(']') {
+		return
+	}
+	for i := 0; ; i++ {
+		r.blanks()
+		start := r.at
+		if !yield(i) {
+			r.fail("reading was broken off")
+		}
+		if r.at == start {
+			r.Skip()
+		}
+		if r.err != nil || r.next(']') {
+			return
+		}
+	}
+}
+
+// element yields one member and reports whether that was the end.
+func (r *Reader) element(yield func([]byte) bool, name []byte) bool {
+	r.blanks()
+	start := r.at
+	if r.err == nil && !yield(name) {
+		r.fail("reading was broken off")
+	}
+	if r.at == start {
+		r.Skip()
+	}
+	return r.err != nil
+}
+
+// enter goes into an object or array, or skips another value.
+func (r *Reader) enter(bracket byte) bool {
+	if r.blanks(); r.peek() != bracket {
+		r.Skip()
+		return false
+	}
+	r.at++
+	if r.depth++; r.depth > maxDepth {
+		r.fail("nested too deeply")
+	}
+	return r.err == nil
+}
+
+// leave goes out of an object or array if this is its end.
+func (r *Reader) leave(bracket byte) bool {
+	if r.blanks(); r.peek() != bracket {
+		return r.err != nil
+	}
+	r.at++
+	r.depth--
+	return true
+}
+
+// next goes over the comma after an element, or out of the object or array. It reports whether there is no next element.
+func (r *Reader) next(bracket byte) bool {
+	if r.leave(bracket) {
+		return true
+	}
+	if r.peek() != ',' {
+		r.fail("a comma or the end should be here")
+		return true
+	}
+	r.at++
+	return false
+}
+
+// Kind returns the first byte of the next value: one of { [ " t f n, a digit or a minus; 0 at the end of the text.
+func (r *Reader) Kind() byte {
+	r.blanks()
+	return r.peek()
+}
+
+// Raw reads a value and returns its text without blanks around it. It is nil after an error.
+func (r *Reader) Raw() []byte {
+	r.blanks()
+	start := r.at
+	if r.Skip(); r.err != nil {
+		return nil
+	}
+	return r.text[start:r.at:r.at]
+}
+
+// Text reads a string and reports whether the value was one. Another value is skipped and is the empty string.
+func (r *Reader) Text() (string, bool) {
+	text, is := r.Bytes()
+	return string(text), is
+}
+
+// Bytes is Text without a copy where the text has the string as it is. The result must not be changed.
+func (r *Reader) Bytes() ([]byte, bool) {
+	if r.Kind() != '"' {
+		r.Skip()
+		return nil, false
+	}
+	start := r.at
+	plain := r.str()
+	if r.err != nil {
+		return nil, false
+	}
+	quoted := r.text[start:r.at]
+	if inner := quoted[1 : len(quoted)-1]; plain && utf8.Valid(inner) {
+		return inner, true
+	}
+	var text string
+	if err := json.Unmarshal(quoted, &text); err != nil {
+		r.fail("not a string") // cannot be: str has checked it
+	}
+	return []byte(text), r.err == nil
+}
+
+// Skip goes over a value and checks it.
+func (r *Reader) Skip() {
+	switch r.Kind() {
+	case '{':
+		r.Members(func([]byte) bool { return true })
+	case '[':
+		r.Elements(func(int) bool { return true })
+	case '"':
+		r.str()
+	case 't':
+		r.literal("true")
+	case 'f':
+		r.literal("false")
+	case 'n':
+		r.literal("null")
+	default:
+		r.number()
+	}
+}
+
+func (r *Reader) peek() byte {
+	if r.at < len(r.text) && r.err == nil {
+		return r.text[r.at]
+	}
+	return 0
+}
+
+func (r *Reader) blanks() {
+	for r.at < len(r.text) {
+		switch r.text[r.at] {
+		case ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			return
+		}
+	}
+}
+
+// fail keeps the first error.
+func (r *Reader) fail(why string) {
+	switch {
+	case r.err != nil:
+	case r.at >= len(r.text):
+		r.err = errors.New("reading JSON: the text ends too early")
+	default:
+		r.err = fmt.Errorf("reading JSON at byte %d: %s", r.at, why)
+	}
+}
+
+func (r *Reader) literal(word string) {
+	if r.err == nil && bytes.HasPrefix(r.text[r.at:], []byte(word)) {
+		r.at += len(word)
+		return
+	}
+	r.fail("not a value")
+}
+
+// str goes over a string. It reports whether the bytes between the quotes are its value, if they are valid UTF-8.
+func (r *Reader) str() (plain bool) {
+	if r.err != nil {
+		return false
+	}
+	plain = true
+	text := r.text
+	for i := r.at + 1; i < len(text); i++ {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		switch {
+		case c == '"':
+			r.at = i + 1
+			return plain
+		case c == '\\':
+			plain = false
+			if i++; i == len(text) {
+				continue
+			}
+			switch text[i] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			case 'u':
+				for range 4 {
+					if i++; i < len(text) && !isHex(text[i]) {
+						r.at = i
+						r.fail("not a hexadecimal digit")
+						return false
+					}
+				}
+			default:
+				r.at = i
+				r.fail("not an escape sequence")
+				return false
+			}
+		case c < ' ':
+			r.at = i
+			r.fail("a control character in a string")
+			return false
+		}
+	}
+	r.at = len(text)
+	r.fail("")
+	return false
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func (r *Reader) number() {
+	if r.peek() == '-' {
+		r.at++
+	}
+	switch {
+	case r.peek() == '0':
+		r.at++
+	case !r.digits():
+		r.fail("not a value")
+		return
+	}
+	if r.peek() == '.' {
+		if r.at++; !r.digits() {
+			r.fail("not a number")
+			return
+		}
+	}
+	if c := r.peek(); c == 'e' || c == 'E' {
+		r.at++
+		if c := r.peek(); c == '+' || c == '-' {
+			r.at++
+		}
+		if !r.digits() {
+			r.fail("not a number")
+		}
+	}
+}
+
+// digits goes over digits and reports whether there was one.
+func (r *Reader) digits() bool {
+	start := r.at
+	for c := r.peek(); '0' <= c && c <= '9'; c = r.peek() {
+		r.at++
+	}
+	return r.at > start
+}

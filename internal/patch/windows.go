@@ -1,0 +1,52 @@
+package patch
+
+import (
+	"fmt"
+	"strings"
+)
+
+// WindowsEvidence says what tells that spec is for a Windows node, or "". Windows nodes have no systemd.
+func WindowsEvidence(spec Spec) string {
+	for _, f := range spec.Files {
+		if len(f.Path) > 2 && isLetter(f.Path[0]) && f.Path[1] == ':' && (f.Path[2] == '/' || f.Path[2] == '\\') {
+			return "a file path with a drive letter, " + f.Path
+		}
+	}
+	for _, socket := range spec.CRISockets {
+		if strings.HasPrefix(socket, "npipe:") {
+			return "criSocket " + socket
+		}
+	}
+	for _, arg := range spec.KubeletArgs {
+		name, value, _ := strings.Cut(arg, "=")
+		if strings.HasPrefix(name, "windows-") || strings.Contains(value, "os=windows") {
+			return "kubelet argument " + name
+		}
+	}
+	return ""
+}
+
+// WindowsField finds the field by which the spec of an infrastructure provider's machine template, decoded from JSON,
+// asks for Windows: osType or os, wherever the provider keeps it. It returns "" for any other.
+func WindowsField(spec any) string { return windowsField(spec, "spec") }
+
+func windowsField(value any, path string) string {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			if s, ok := v[key].(string); ok && (key == "os" || key == "osType") && strings.EqualFold(s, "windows") {
+				return path + "." + key
+			}
+			if field := windowsField(v[key], path+"."+key); field != "" {
+				return field
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if field := windowsField(item, fmt.Sprintf("%s[%d]", path, i)); field != "" {
+				return field
+			}
+		}
+	}
+	return ""
+}

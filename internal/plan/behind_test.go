@@ -1,0 +1,64 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+func TestLagOf(t *testing.T) {
+	t.Parallel()
+	second := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
+	recipe := reference(t)
+	conflict := own()
+	conflict.Files = append(conflict.Files, patch.File{Path: recipe.Files[1].Path, Content: "[Service]\n"})
+	damaged := ensured(t, own())
+	damaged.PreKubeadmCommands = damaged.PreKubeadmCommands[1:]
+	for name, test := range map[string]struct {
+		spec          patch.Spec
+		recipe        patch.Recipe
+		made, changed time.Time
+		want          plan.Lag
+	}{
+		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, plan.Current},
+		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), second(1), plan.Current},
+		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), second(2), plan.OldContent},
+		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), second(1), plan.OldContent},
+		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, plan.OldEntries},
+		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, plan.OldEntries},
+		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, plan.OldEntries},
+		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), second(2), plan.OldEntries},
+		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), second(2), plan.Current},
+		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, plan.OldEntries},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := plan.LagOf(test.spec, test.recipe, test.made, test.changed); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		created, after time.Time
+		want           bool
+	}{
+		"a Machine that no rollout was asked for":                      {noon, time.Time{}, true},
+		"a Machine that is older than the rollout is being replaced":   {noon, noon.Add(time.Second), false},
+		"a Machine of the second of the rollout is not replaced by it": {noon, noon, true},
+		"a Machine that is younger than the rollout":                   {noon, noon.Add(-time.Second), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := plan.Replaces(test.created, test.after); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

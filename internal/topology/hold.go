@@ -1,0 +1,44 @@
+package topology
+
+import (
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Hold is the value of contract.AnnotationTopologyHold: templates of objects that run Version stay with the proxy, or
+// without it, although the label of the Cluster asks for the opposite. It keeps a label that is set on a running Cluster
+// from replacing its Machines.
+type Hold struct {
+	// Enabled reports whether the templates stay with the proxy.
+	Enabled bool
+	// Version is the Kubernetes version, as spec.topology.version has it.
+	Version string
+}
+
+// String returns the value of the annotation.
+func (h Hold) String() string {
+	if h.Enabled {
+		return contract.HoldEnabled + "@" + h.Version
+	}
+	return contract.HoldDisabled + "@" + h.Version
+}
+
+// HoldOf returns the hold in the annotations of a Cluster. A value that is not one counts as none: the label decides then.
+func HoldOf(annotations map[string]string) (Hold, bool) {
+	state, version, found := strings.Cut(annotations[contract.AnnotationTopologyHold], "@")
+	if !found || version == "" || state != contract.HoldEnabled && state != contract.HoldDisabled {
+		return Hold{}, false
+	}
+	return Hold{Enabled: state == contract.HoldEnabled, Version: version}, true
+}
+
+// Enabled reports whether the template of an object that runs a Kubernetes version carries the proxy: what the hold says
+// if it is about that version, else what the label of the Cluster says.
+func Enabled(labels, annotations map[string]string, version string) bool {
+	if hold, held := HoldOf(annotations); held && hold.Version == version {
+		return hold.Enabled
+	}
+	return source.IsEnabled(labels)
+}

@@ -1,0 +1,295 @@
+// Package topology reads what the topology of a Cluster with a ClusterClass says about the proxy: the variable
+// capiProxyPatcher, its overrides, and the annotations that say the same. The topology hook, the controller, the webhooks
+// and the offline command share it, so that the names which the hook writes into templates are those of the Secrets that
+// the controller keeps.
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Codes of findings about a topology, beside those of the packages noproxy and source.
+const (
+	// CodeBadVariable rejects a variable whose value cannot be used.
+	CodeBadVariable noproxy.Code = "bad-variable"
+	// CodeContradiction rejects a variable and an annotation, or an override, that say different things about one matter.
+	CodeContradiction noproxy.Code = "contradiction"
+)
+
+// Kinds of pools.
+const (
+	KindMachineDeployment = "MachineDeployment"
+	KindMachinePool       = "MachinePool"
+)
+
+// Source is what the topology of one Cluster says, as it is found in the Cluster and in the request of a hook alike.
+type Source struct {
+	// Annotations of the Cluster.
+	Annotations map[string]string
+	// Variable is the value of the Cluster's variable in JSON, nil if it is not set.
+	Variable []byte
+	// ControlPlane is the value of the control plane's override, nil if there is none.
+	ControlPlane []byte
+	// Pools are the pools in the order of the findings.
+	Pools []PoolSource
+}
+
+// PoolSource is what the topology says of one pool.
+type PoolSource struct {
+	// Kind is KindMachineDeployment or KindMachinePool.
+	Kind string
+	// Name is the name of the pool in spec.topology.
+	Name string
+	// Annotations of the pool's topology.
+	Annotations map[string]string
+	// Variable is the value of the pool's override, nil if there is none.
+	Variable []byte
+}
+
+// Settings are what a topology asks for.
+type Settings struct {
+	// Options are those of the Cluster, its variable included.
+	Options source.Options
+	// SecretName is the proxy Secret that the Cluster names, or "" if it names none.
+	SecretName string
+	// Pools are the pools of the Source, in its order.
+	Pools []Pool
+}
+
+// Pool is a pool of the topology.
+type Pool struct {
+	// Kind is KindMachineDeployment or KindMachinePool.
+	Kind string
+	// TopologyName is the name of the pool in spec.topology. The name of the object that Cluster API makes is another.
+	TopologyName string
+	// Override is the proxy Secret that the pool names, contract.SecretNone, or "" for the Cluster's.
+	Override string
+}
+
+// GeneratedSecret returns the name of the generated Secret that the nodes of p read in Reference delivery.
+func (p Pool) GeneratedSecret(cluster string) string {
+	if p.Override == "" {
+		return source.GeneratedSecretName(cluster, "")
+	}
+	return source.GeneratedSecretName(cluster, p.TopologyName)
+}
+
+// View returns cluster with the annotations that say what the settings say, for everything that looks for the proxy
+// Secret of a Cluster in its annotations. It does not modify its argument.
+func (s Settings) View(cluster source.Cluster) source.Cluster {
+	if s.SecretName == cluster.Annotations[contract.AnnotationSecret] {
+		return cluster
+	}
+	annotations := maps.Clone(cluster.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[contract.AnnotationSecret] = s.SecretName
+	cluster.Annotations = annotations
+	return cluster
+}
+
+// OfCluster reads the topology of a Cluster. It is Of with what SourceOf finds.
+func OfCluster(cluster *clusterv1.Cluster) (Settings, error) { return Of(SourceOf(cluster)) }
+
+// SourceOf returns what the topology of a Cluster says. Pools are in the order of spec.topology.workers,
+// machineDeployments first.
+func SourceOf(cluster *clusterv1.Cluster) Source {
+	topology := &cluster.Spec.Topology
+	s := Source{
+		Annotations:  cluster.Annotations,
+		Variable:     valueOf(topology.Variables),
+		ControlPlane: valueOf(topology.ControlPlane.Variables.Overrides),
+	}
+	for i := range topology.Workers.MachineDeployments {
+		pool := &topology.Workers.MachineDeployments[i]
+		s.Pools = append(s.Pools, PoolSource{KindMachineDeployment, pool.Name, pool.Metadata.Annotations, valueOf(pool.Variables.Overrides)})
+	}
+	for i := range topology.Workers.MachinePools {
+		pool := &topology.Workers.MachinePools[i]
+		s.Pools = append(s.Pools, PoolSource{KindMachinePool, pool.Name, pool.Metadata.Annotations, valueOf(pool.Variables.Overrides)})
+	}
+	return s
+}
+
+func valueOf(variables []clusterv1.ClusterVariable) []byte {
+	for i := range variables {
+		if variables[i].Name == contract.VariableName {
+			return variables[i].Value.Raw
+		}
+	}
+	return nil
+}
+
+// Of returns what a topology asks for. A variable and an annotation about one matter must agree; where only one of them
+// says something, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery, one set
+// of targets and one NO_PROXY.
+//
+// Its error joins a *source.InvalidError with one *noproxy.Error for each finding, in the order of Source. Settings are
+// as far as they could be read then.
+func Of(s Source) (Settings, error) {
+	var r reader
+	settings := r.cluster(s)
+	r.controlPlane(s.ControlPlane, settings)
+	for _, pool := range s.Pools {
+		settings.Pools = append(settings.Pools, r.pool(pool, settings))
+	}
+	r.names(settings.Pools)
+	return settings, errors.Join(r.findings...)
+}
+
+// Paths of the fields that findings name.
+const (
+	clusterPath      = "spec.topology.variables"
+	controlPlanePath = "spec.topology.controlPlane.variables.overrides"
+)
+
+func variablePath(parent string) string { return parent + "[" + contract.VariableName + "]" }
+
+func annotationPath(metadata, key string) string { return metadata + ".annotations[" + key + "]" }
+
+// reader collects the findings about one topology.
+type reader struct{ findings []error }
+
+func (r *reader) find(code noproxy.Code, where, why, fix string) {
+	r.findings = append(r.findings, finding(code, where, why, fix))
+}
+
+// finding is one finding in the form that the package source gives its own.
+func finding(code noproxy.Code, where, why, fix string) error {
+	message := where + ": " + why
+	if fix != "" {
+		message += "; " + fix
+	}
+	return &source.InvalidError{Message: message, Findings: []*noproxy.Error{{Code: code, Where: where, Why: why, Fix: fix}}}
+}
+
+// variable reads the variable in the list at a path.
+func (r *reader) variable(path string, raw []byte) Variable {
+	v, err := parse(variablePath(path), raw)
+	if err != nil {
+		r.findings = append(r.findings, err)
+	}
+	return v
+}
+
+// cluster reads what counts for the whole Cluster.
+func (r *reader) cluster(s Source) Settings {
+	options, err := source.ParseOptions(s.Annotations)
+	if err != nil {
+		r.findings = append(r.findings, err)
+	}
+	v := r.variable(clusterPath, s.Variable)
+	settings := Settings{Options: options, SecretName: s.Annotations[contract.AnnotationSecret]}
+	if v.SecretName == contract.SecretNone {
+		r.find(CodeBadVariable, variablePath(clusterPath)+"."+contract.VariableSecretName,
+			"only a pool can do without the proxy", "name a Secret, or take label "+contract.LabelEnabled+" off the Cluster")
+	}
+	r.agree(clusterPath, contract.VariableSecretName, "metadata", contract.AnnotationSecret, v.SecretName, settings.SecretName)
+	if v.SecretName != "" {
+		settings.SecretName = v.SecretName
+	}
+	if v.Delivery != "" {
+		if annotation, found := s.Annotations[contract.AnnotationDelivery]; found {
+			r.agree(clusterPath, contract.VariableDelivery, "metadata", contract.AnnotationDelivery, v.Delivery, annotation)
+		}
+		settings.Options.Delivery = v.Delivery
+	}
+	if v.Targets != nil {
+		if _, found := s.Annotations[contract.AnnotationTargets]; found && !slices.Equal(v.Targets, options.Targets) {
+			r.contradict(clusterPath, contract.VariableTargets, "metadata", contract.AnnotationTargets)
+		}
+		settings.Options.Targets = v.Targets
+	}
+	settings.Options.NoProxy = strings.Join(v.NoProxy, "\n")
+	return settings
+}
+
+// pool reads what a pool says.
+func (r *reader) pool(s PoolSource, cluster Settings) Pool {
+	if len(s.Variable) == 0 {
+		return Pool{Kind: s.Kind, TopologyName: s.Name, Override: s.Annotations[contract.AnnotationSecret]}
+	}
+	list := "machineDeployments"
+	if s.Kind == KindMachinePool {
+		list = "machinePools"
+	}
+	parent := fmt.Sprintf("spec.topology.workers.%s[%s]", list, s.Name)
+	path := parent + ".variables.overrides"
+	v := r.variable(path, s.Variable)
+	pool := Pool{Kind: s.Kind, TopologyName: s.Name, Override: s.Annotations[contract.AnnotationSecret]}
+	r.agree(path, contract.VariableSecretName, parent+".metadata", contract.AnnotationSecret, v.SecretName, pool.Override)
+	if v.SecretName != "" {
+		pool.Override = v.SecretName
+	}
+	r.sameOptions(path, v, cluster)
+	return pool
+}
+
+// names holds pools of one name to one Secret. A MachineDeployment and a MachinePool may be called alike, and then share
+// the generated Secret.
+func (r *reader) names(pools []Pool) {
+	for i, pool := range pools {
+		for _, other := range pools[:i] {
+			if other.TopologyName == pool.TopologyName && concrete(other.Override) && concrete(pool.Override) && other.Override != pool.Override {
+				r.find(CodeContradiction, fmt.Sprintf("%s %s", pool.Kind, pool.TopologyName),
+					fmt.Sprintf("names another Secret than the %s of the same name", other.Kind), "rename one of them, or name the same Secret")
+			}
+		}
+	}
+}
+
+// concrete reports whether an override is the name of a Secret.
+func concrete(override string) bool { return override != "" && override != contract.SecretNone }
+
+// controlPlane holds the override of the control plane to what the Cluster says.
+func (r *reader) controlPlane(raw []byte, cluster Settings) {
+	v := r.variable(controlPlanePath, raw)
+	if v.SecretName != "" && v.SecretName != cluster.SecretName {
+		r.differs(controlPlanePath, contract.VariableSecretName)
+	}
+	r.sameOptions(controlPlanePath, v, cluster)
+}
+
+// sameOptions holds an override to what the Cluster says, in everything but the Secret.
+func (r *reader) sameOptions(path string, v Variable, cluster Settings) {
+	if v.Delivery != "" && v.Delivery != cluster.Options.Delivery {
+		r.differs(path, contract.VariableDelivery)
+	}
+	if v.Targets != nil && !slices.Equal(v.Targets, cluster.Options.Targets) {
+		r.differs(path, contract.VariableTargets)
+	}
+	if len(v.NoProxy) > 0 && strings.Join(v.NoProxy, "\n") != cluster.Options.NoProxy {
+		r.differs(path, contract.VariableNoProxy)
+	}
+}
+
+func (r *reader) differs(path, field string) {
+	fix := "a Cluster has one; remove the field from the override"
+	if field == contract.VariableSecretName {
+		fix = "the control plane uses the Secret of the Cluster; remove the field from the override"
+	}
+	r.find(CodeContradiction, variablePath(path)+"."+field, "differs from what the Cluster says", fix)
+}
+
+// agree finds a contradiction if the variable and the annotation both say something, and not the same.
+func (r *reader) agree(path, field, metadata, annotation, variable, annotated string) {
+	if variable != "" && annotated != "" && variable != annotated {
+		r.contradict(path, field, metadata, annotation)
+	}
+}
+
+func (r *reader) contradict(path, field, metadata, annotation string) {
+	r.find(CodeContradiction, variablePath(path)+"."+field, "differs from "+annotationPath(metadata, annotation),
+		"write the same in both, or remove one of them")
+}

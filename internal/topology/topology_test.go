@@ -1,0 +1,330 @@
+package topology_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
+	t.Helper()
+	cluster := &clusterv1.Cluster{}
+	if err := yaml.UnmarshalStrict([]byte(text), cluster); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+func defaults() source.Options {
+	return source.Options{Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets()}
+}
+
+func TestOfCluster(t *testing.T) {
+	t.Parallel()
+	const worker = `{spec: {topology: {workers: {machineDeployments: [{name: md-0, class: w%s}]}}}}`
+	options := func(change func(*source.Options)) source.Options { o := defaults(); change(&o); return o }
+	for name, test := range map[string]struct {
+		cluster string
+		want    topology.Settings
+	}{
+		"nothing said is the defaults": {`{}`, topology.Settings{Options: defaults()}},
+		"the variable says everything": {
+			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
+			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
+				o.Delivery, o.Targets, o.NoProxy = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
+			})},
+		},
+		"annotations say the same as in a classic Cluster": {
+			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "kubelet", capi-proxy-patcher.io/rollout: Immediate}}}`,
+			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
+				o.Delivery, o.Targets, o.Rollout = contract.DeliveryInline, []contract.Target{contract.TargetKubelet}, contract.RolloutImmediate
+			})},
+		},
+		"variable and annotation that agree are one": {
+			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "trust,kubelet"}},
+			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [kubelet, trust]}}]}}}`,
+			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
+				o.Delivery, o.Targets = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}
+			})},
+		},
+		"null fields are not set": {
+			`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: null, delivery: null, targets: null, noProxy: null}}]}}}`,
+			topology.Settings{Options: defaults()},
+		},
+		"pools name Secrets in both ways, and none": {
+			`{spec: {topology: {workers: {
+			  machineDeployments: [
+			    {name: plain, class: w},
+			    {name: annotated, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: a}}},
+			    {name: overridden, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: b}}]}},
+			    {name: both, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: none}}, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: none}}]}}],
+			  machinePools: [{name: plain, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: c}}}]}}}}`,
+			topology.Settings{Options: defaults(), Pools: []topology.Pool{
+				{Kind: "MachineDeployment", TopologyName: "plain"},
+				{Kind: "MachineDeployment", TopologyName: "annotated", Override: "a"},
+				{Kind: "MachineDeployment", TopologyName: "overridden", Override: "b"},
+				{Kind: "MachineDeployment", TopologyName: "both", Override: "none"},
+				{Kind: "MachinePool", TopologyName: "plain", Override: "c"},
+			}},
+		},
+		"an override repeats what the Cluster says": {
+			`{metadata: {annotations: {capi-proxy-patcher.io/delivery: Inline}}, spec: {topology: {
+			  variables: [{name: capiProxyPatcher, value: {secretName: corp, noProxy: [a.example.com]}}],
+			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: corp}}]}},
+			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {delivery: Inline, noProxy: [a.example.com], targets: [trust, kubeadm, kubelet, containerd]}}]}}]}}}}`,
+			topology.Settings{
+				SecretName: "corp", Options: options(func(o *source.Options) { o.Delivery, o.NoProxy = contract.DeliveryInline, "a.example.com" }),
+				Pools: []topology.Pool{{Kind: "MachineDeployment", TopologyName: "md"}},
+			},
+		},
+		"a pool without a variable": {strings.Replace(worker, "%s", "", 1), topology.Settings{
+			Options: defaults(), Pools: []topology.Pool{{Kind: "MachineDeployment", TopologyName: "md-0"}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := clusterOf(t, test.cluster)
+			before := cluster.DeepCopy()
+			got, err := topology.OfCluster(cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, cluster); diff != "" {
+				t.Errorf("the argument was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfClusterRefuses(t *testing.T) {
+	t.Parallel()
+	variable := func(value string) string {
+		return `{spec: {topology: {variables: [{name: capiProxyPatcher, value: ` + value + `}]}}}`
+	}
+	const own = "spec.topology.variables[capiProxyPatcher]"
+	for name, test := range map[string]struct {
+		cluster string
+		want    []string // place and why
+	}{
+		"a value that is no object":     {variable(`text`), []string{own + ": is not an object"}},
+		"an unknown field":              {variable(`{SecretName: corp}`), []string{own + `["SecretName"]: is not a field of the variable`}},
+		"fields of other types":         {variable(`{secretName: 1, delivery: {}, targets: kubelet, noProxy: [1]}`), []string{own + ".delivery: is not a string", own + ".noProxy: is not an array of strings", own + ".secretName: is not a string", own + ".targets: is not an array of strings"}},
+		"null inside an array":          {variable(`{noProxy: [a, null]}`), []string{own + ".noProxy[1]: is not a string"}},
+		"a name that is none":           {variable(`{secretName: "../x"}`), []string{own + ".secretName: is not the name of a Secret"}},
+		"an empty name":                 {variable(`{secretName: ""}`), []string{own + ".secretName: is not the name of a Secret"}},
+		"none for the whole Cluster":    {variable(`{secretName: none}`), []string{own + ".secretName: only a pool can do without the proxy"}},
+		"an unknown delivery":           {variable(`{delivery: inline}`), []string{own + `.delivery: unknown value "inline"`}},
+		"an empty delivery":             {variable(`{delivery: ""}`), []string{own + `.delivery: unknown value ""`}},
+		"an unknown target":             {variable(`{targets: [kubelet, crio]}`), []string{own + `.targets[1]: "crio" is not a target`}},
+		"no target":                     {variable(`{targets: []}`), []string{own + ".targets: is empty"}},
+		"a list inside an entry":        {variable(`{noProxy: ["a,b", "c d", "", "-", "e"]}`), []string{own + ".noProxy[0]: is not a single entry", own + ".noProxy[1]: is not a single entry", own + ".noProxy[2]: is not a single entry", own + ".noProxy[3]: is not a single entry"}},
+		"entries that are not ones":     {variable(`{noProxy: [ok.example.com, "http://x", "10.0.0.0/33"]}`), []string{own + ".noProxy[1]: ", own + ".noProxy[2]: "}},
+		"too many entries":              {variable(`{noProxy: [` + strings.Repeat("a, ", 1001) + `]}`), []string{own + ".noProxy: has 1001 entries and can have 1000"}},
+		"hostile characters":            {variable(`{noProxy: ["$(x)", "a;b", "a'b", "{{x}}"]}`), []string{own + ".noProxy[0]: ", own + ".noProxy[1]: ", own + ".noProxy[2]: ", own + ".noProxy[3]: "}},
+		"an annotation as in a classic": {`{metadata: {annotations: {capi-proxy-patcher.io/delivery: x}}}`, []string{`annotation capi-proxy-patcher.io/delivery: unknown value "x"`}},
+		"variable against annotation": {
+			`{metadata: {annotations: {capi-proxy-patcher.io/secret: a, capi-proxy-patcher.io/delivery: Reference, capi-proxy-patcher.io/targets: kubelet}},
+			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: b, delivery: Inline, targets: [trust]}}]}}}`,
+			[]string{
+				own + ".secretName: differs from metadata.annotations[capi-proxy-patcher.io/secret]",
+				own + ".delivery: differs from metadata.annotations[capi-proxy-patcher.io/delivery]",
+				own + ".targets: differs from metadata.annotations[capi-proxy-patcher.io/targets]",
+			},
+		},
+		"overrides against the Cluster and against each other, all at once": {
+			`{spec: {topology: {
+			  variables: [{name: capiProxyPatcher, value: {secretName: corp, delivery: Inline}}],
+			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: other, targets: [trust]}}]}},
+			  workers: {
+			    machineDeployments: [{name: md, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: a}}, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: b, delivery: Reference, noProxy: [x]}}]}}],
+			    machinePools: [{name: mp, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: "!"}}]}}]}}}}`,
+			[]string{
+				"spec.topology.controlPlane.variables.overrides[capiProxyPatcher].secretName: differs from what the Cluster says",
+				"spec.topology.controlPlane.variables.overrides[capiProxyPatcher].targets: differs from what the Cluster says",
+				"spec.topology.workers.machineDeployments[md].variables.overrides[capiProxyPatcher].secretName: differs from spec.topology.workers.machineDeployments[md].metadata.annotations[capi-proxy-patcher.io/secret]",
+				"spec.topology.workers.machineDeployments[md].variables.overrides[capiProxyPatcher].delivery: differs from what the Cluster says",
+				"spec.topology.workers.machineDeployments[md].variables.overrides[capiProxyPatcher].noProxy: differs from what the Cluster says",
+				"spec.topology.workers.machinePools[mp].variables.overrides[capiProxyPatcher].secretName: is not the name of a Secret",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := topology.OfCluster(clusterOf(t, test.cluster))
+			found := noproxy.Errors(err)
+			var got []string
+			for _, f := range found {
+				got = append(got, f.Where+": "+f.Why)
+			}
+			if len(got) != len(test.want) {
+				t.Fatalf("got %q, want %q", got, test.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], test.want[i]) {
+					t.Errorf("finding %d: %q, want %q", i, got[i], test.want[i])
+				}
+			}
+			if _, invalid := errors.AsType[*source.InvalidError](err); !invalid {
+				t.Errorf("%T is not an InvalidError", err)
+			}
+			_, again := topology.OfCluster(clusterOf(t, test.cluster))
+			if err.Error() != again.Error() {
+				t.Errorf("%q is not %q", again, err)
+			}
+		})
+	}
+}
+
+func TestAFindingHoldsNoEntry(t *testing.T) {
+	t.Parallel()
+	_, err := topology.ParseVariable([]byte(`{"noProxy":["http://user:s3cret@proxy/","s3cret,s3cret"]}`))
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v, want an error without the entry", err)
+	}
+}
+
+func TestViewNamesTheSecretOfTheVariable(t *testing.T) {
+	t.Parallel()
+	cluster := source.Cluster{Namespace: "team", Name: "one", Annotations: map[string]string{"a": "b"}}
+	got := topology.Settings{SecretName: "corp"}.View(cluster)
+	if diff := cmp.Diff(map[string]string{"a": "b", contract.AnnotationSecret: "corp"}, got.Annotations); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(cluster.Annotations) != 1 {
+		t.Error("the argument was changed")
+	}
+	candidates := source.Candidates(got, "")
+	if len(candidates) != 1 || candidates[0].Name != "corp" {
+		t.Errorf("candidates %v", candidates)
+	}
+	if got := (topology.Settings{}).View(source.Cluster{}); got.Annotations != nil {
+		t.Errorf("annotations %v, want none", got.Annotations)
+	}
+}
+
+func TestGeneratedSecretOfAPool(t *testing.T) {
+	t.Parallel()
+	for want, pool := range map[string]topology.Pool{
+		"one-proxy-files":      {TopologyName: "md-0"},
+		"one-md-0-proxy-files": {TopologyName: "md-0", Override: "other"},
+	} {
+		if got := pool.GeneratedSecret("one"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	on := map[string]string{contract.LabelEnabled: "true"}
+	for name, test := range map[string]struct {
+		labels  map[string]string
+		hold    string
+		version string
+		want    bool
+	}{
+		"no hold, label":                        {on, "", "v1.36.3", true},
+		"no hold, no label":                     {nil, "", "v1.36.3", false},
+		"another label value":                   {map[string]string{contract.LabelEnabled: "yes"}, "", "v1.36.3", false},
+		"held without, still at the version":    {on, "disabled@v1.36.3", "v1.36.3", false},
+		"held without, upgraded":                {on, "disabled@v1.36.3", "v1.37.0", true},
+		"held with, still at the version":       {nil, "enabled@v1.36.3", "v1.36.3", true},
+		"held with, upgraded":                   {nil, "enabled@v1.36.3", "v1.37.0", false},
+		"a version with metadata":               {on, "disabled@v1.36.3+vendor.1", "v1.36.3+vendor.1", false},
+		"rubbish is no hold":                    {on, "disabled", "disabled", true},
+		"an unknown state is no hold":           {on, "off@v1.36.3", "v1.36.3", true},
+		"a hold of no version is none":          {on, "disabled@", "", true},
+		"an object whose version nobody knows":  {on, "disabled@v1.36.3", "", true},
+		"the state is compared with its case":   {on, "Disabled@v1.36.3", "v1.36.3", true},
+		"a version is compared with its prefix": {on, "disabled@1.36.3", "v1.36.3", true},
+	} {
+		annotations := map[string]string{contract.AnnotationTopologyHold: test.hold}
+		if got := topology.Enabled(test.labels, annotations, test.version); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		if hold, held := topology.HoldOf(annotations); held && hold.String() != test.hold {
+			t.Errorf("%s: %q is written as %q", name, test.hold, hold)
+		}
+	}
+}
+
+func FuzzParseVariable(f *testing.F) {
+	f.Add([]byte(`{"secretName":"corp","delivery":"Inline","targets":["kubelet"],"noProxy":["10.0.0.0/8",".example.com","::1","münchen.example"]}`))
+	f.Add([]byte(`{"noProxy":["a b","-","\n","%","{{"]}`))
+	f.Add([]byte(`null`))
+	f.Add([]byte(`{"secretName":"none","secretName":null}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		v, err := topology.ParseVariable(raw)
+		_, again := topology.ParseVariable(raw)
+		if (err == nil) != (again == nil) || err != nil && err.Error() != again.Error() {
+			t.Fatalf("%v is not %v", again, err)
+		}
+		if err != nil {
+			return
+		}
+		// What was accepted is accepted again as it is written.
+		fields := map[string]any{}
+		if v.SecretName != "" {
+			fields[contract.VariableSecretName] = v.SecretName
+		}
+		if v.Delivery != "" {
+			fields[contract.VariableDelivery] = v.Delivery
+		}
+		if v.Targets != nil {
+			fields[contract.VariableTargets] = v.Targets
+		}
+		if v.NoProxy != nil {
+			fields[contract.VariableNoProxy] = v.NoProxy
+		}
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := topology.ParseVariable(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(v, read); diff != "" {
+			t.Errorf("%s (-first +again):\n%s", text, diff)
+		}
+	})
+}
+
+// oneSecret is a namespace with one proxy Secret.
+type oneSecret struct{}
+
+func (oneSecret) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+	return &source.Secret{Name: name, Data: map[string][]byte{"httpProxy": []byte("http://p:1"), "noProxy": []byte("secret.example.com")}}, nil
+}
+
+func TestEntriesOfTheVariableFollowThoseOfTheSecret(t *testing.T) {
+	t.Parallel()
+	settings, err := topology.OfCluster(clusterOf(t, `{spec: {topology: {variables: [{name: capiProxyPatcher, value: {noProxy: [secret.example.com, 10.9.0.0/16]}}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolution, err := source.Resolver{Secrets: oneSecret{}}.Resolve(t.Context(), source.Cluster{Name: "one"}, settings.Options, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := resolution.NoProxy.Entries[len(resolution.NoProxy.Entries)-1]
+	want := noproxy.Entry{Value: "10.9.0.0/16", Group: noproxy.GroupUser, Origin: "variable capiProxyPatcher.noProxy entry 2"}
+	if diff := cmp.Diff(want, last); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,185 @@
+package topology
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// MaxNoProxy is how many entries the field noProxy of the variable may have. All of them together are further limited by
+// what fits into an environment string (see noproxy.CodeTooLong).
+const MaxNoProxy = 1000
+
+// Variable is a value of the variable capiProxyPatcher. The zero value of a field means that it is not set.
+type Variable struct {
+	// SecretName names the proxy Secret, or is contract.SecretNone.
+	SecretName string
+	// Delivery is contract.DeliveryReference or contract.DeliveryInline.
+	Delivery string
+	// Targets are in the order of contract.Targets, each once.
+	Targets []contract.Target
+	// NoProxy are further entries for NO_PROXY, each a single one.
+	NoProxy []string
+}
+
+// ParseVariable reads a value of the variable in JSON. No value and null are the empty one. Field names are compared
+// exactly, and an unknown one is an error.
+//
+// Its error joins a *source.InvalidError for each finding, whose place begins with the name of the variable. It holds no
+// entry of noProxy. What could be read is returned with it.
+func ParseVariable(raw []byte) (Variable, error) { return parse(contract.VariableName, raw) }
+
+// parse is ParseVariable with the place of the variable.
+func parse(where string, raw []byte) (Variable, error) {
+	var v Variable
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return v, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return v, finding(CodeBadVariable, where, "is not an object", "see the schema of the variable in the ClusterClass's status")
+	}
+	p := parser{where: where}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[name]
+		if string(value) == "null" {
+			continue
+		}
+		switch name {
+		case contract.VariableSecretName:
+			v.SecretName = p.secretName(value)
+		case contract.VariableDelivery:
+			v.Delivery = p.delivery(value)
+		case contract.VariableTargets:
+			v.Targets = p.targets(value)
+		case contract.VariableNoProxy:
+			v.NoProxy = p.noProxy(value)
+		default:
+			p.find(CodeBadVariable, fmt.Sprintf("[%q]", name), "is not a field of the variable", "the fields are secretName, delivery, targets and noProxy")
+		}
+	}
+	return v, errors.Join(p.findings...)
+}
+
+// parser reads the fields of one variable.
+type parser struct {
+	where    string
+	findings []error
+}
+
+func (p *parser) find(code noproxy.Code, place, why, fix string) {
+	p.findings = append(p.findings, finding(code, p.where+place, why, fix))
+}
+
+func (p *parser) text(field string, raw []byte) (string, bool) {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		p.find(CodeBadVariable, "."+field, "is not a string", "")
+		return "", false
+	}
+	return text, true
+}
+
+func (p *parser) texts(field string, raw []byte) ([]string, bool) {
+	var items []*string
+	if err := json.Unmarshal(raw, &items); err != nil {
+		p.find(CodeBadVariable, "."+field, "is not an array of strings", "")
+		return nil, false
+	}
+	texts := make([]string, len(items))
+	for i, item := range items {
+		if item == nil {
+			p.find(CodeBadVariable, fmt.Sprintf(".%s[%d]", field, i), "is not a string", "")
+			return nil, false
+		}
+		texts[i] = *item
+	}
+	return texts, true
+}
+
+func (p *parser) secretName(raw []byte) string {
+	name, readable := p.text(contract.VariableSecretName, raw)
+	if !readable {
+		return ""
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		p.find(CodeBadVariable, "."+contract.VariableSecretName, "is not the name of a Secret", "write lower-case letters, digits, hyphens and dots")
+		return ""
+	}
+	return name
+}
+
+func (p *parser) delivery(raw []byte) string {
+	delivery, readable := p.text(contract.VariableDelivery, raw)
+	switch delivery {
+	case contract.DeliveryReference, contract.DeliveryInline:
+		return delivery
+	}
+	if readable {
+		p.find(CodeBadVariable, "."+contract.VariableDelivery, fmt.Sprintf("unknown value %q", delivery),
+			"use "+contract.DeliveryReference+" or "+contract.DeliveryInline)
+	}
+	return ""
+}
+
+func (p *parser) targets(raw []byte) []contract.Target {
+	const fix = "use containerd, kubelet, kubeadm and trust"
+	names, readable := p.texts(contract.VariableTargets, raw)
+	if !readable {
+		return nil
+	}
+	if len(names) == 0 {
+		p.find(CodeBadVariable, "."+contract.VariableTargets, "is empty", fix+", or remove the field to have all of them")
+		return nil
+	}
+	known := contract.Targets()
+	for i, name := range names {
+		if !slices.Contains(known, contract.Target(name)) {
+			p.find(CodeBadVariable, fmt.Sprintf(".%s[%d]", contract.VariableTargets, i), fmt.Sprintf("%q is not a target", name), fix)
+		}
+	}
+	return slices.DeleteFunc(known, func(t contract.Target) bool { return !slices.Contains(names, string(t)) })
+}
+
+func (p *parser) noProxy(raw []byte) []string {
+	entries, readable := p.texts(contract.VariableNoProxy, raw)
+	if !readable {
+		return nil
+	}
+	if len(entries) > MaxNoProxy {
+		p.find(CodeBadVariable, "."+contract.VariableNoProxy, fmt.Sprintf("has %d entries and can have %d", len(entries), MaxNoProxy),
+			"write networks or suffixes instead of single hosts")
+		return nil
+	}
+	single := true
+	for i, entry := range entries {
+		// A list inside an item, or an item of which nothing is left, would shift the positions that messages name.
+		if entry == "-" || strings.ContainsAny(entry, ", \t\r\n") || entry == "" {
+			p.find(CodeBadVariable, fmt.Sprintf(".%s[%d]", contract.VariableNoProxy, i), "is not a single entry", "write each entry as an item of its own")
+			single = false
+		}
+	}
+	if !single {
+		return entries
+	}
+	const key = "entries"
+	_, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Key: key, Text: strings.Join(entries, "\n")}})
+	for _, rejected := range noproxy.Errors(err) {
+		place := "." + contract.VariableNoProxy
+		var position int
+		if _, err := fmt.Sscanf(rejected.Where, key+" entry %d", &position); err == nil {
+			place += fmt.Sprintf("[%d]", position-1)
+		}
+		p.find(rejected.Code, place, rejected.Why, rejected.Fix)
+	}
+	return entries
+}

@@ -1,0 +1,82 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// recognize puts the managed files of the stored object back into the places of files that were adopted, where the write
+// brings those again. What is decided after that sees a write without them.
+func (a *admission) recognize(ctx context.Context) error {
+	var managed []patch.File
+	for _, f := range a.before.Files {
+		if patch.IsManagedFile(f) {
+			managed = append(managed, f)
+		}
+	}
+	if a.created || len(managed) == 0 {
+		return nil
+	}
+	return a.adopt(ctx, patch.Recipe{Files: managed})
+}
+
+// adopt puts files of recipe into the places of files of the user whose originals the controller keeps already.
+func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) error {
+	candidates := patch.Adopt(a.spec, recipe, func(int) bool { return true })
+	if len(candidates) == 0 {
+		return nil
+	}
+	originals, err := a.originals(ctx)
+	if err != nil {
+		return err
+	}
+	spec, _ := plan.Locate(a.kind, a.asked.Object)
+	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
+	if err != nil {
+		return fmt.Errorf("reading files of %s: %w", a, err)
+	}
+	candidates = slices.DeleteFunc(candidates, func(edit patch.Edit) bool {
+		return !patch.SameEntry(files[edit.Index], originals[edit.File.Path])
+	})
+	if len(candidates) == 0 {
+		return nil
+	}
+	for _, edit := range candidates {
+		files[edit.Index] = edit.File.Map()
+	}
+	a.asked = a.asked.DeepCopy()
+	spec, _ = plan.Locate(a.kind, a.asked.Object)
+	spec[string(patch.ListFiles)] = files
+	a.spec = patch.Apply(a.spec, candidates)
+	a.adopted = append(a.adopted, candidates...)
+	// What stands in the way in the stored object gives way too, so that managed files stay where the user had theirs.
+	a.before = patch.Apply(a.before, patch.Adopt(a.before, recipe, func(int) bool { return true }))
+	return nil
+}
+
+// originals are the files of the user that managed files of the object have taken the place of, as far as the controller
+// keeps them.
+func (a *admission) originals(ctx context.Context) (map[string]json.RawMessage, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: a.view.Namespace, Name: source.GeneratedSecretName(a.view.Name, "")}
+	exists, err := a.get(ctx, key, secret)
+	if err != nil || !exists {
+		return nil, err
+	}
+	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
+	if err != nil {
+		return nil, fmt.Errorf("key %s of Secret %s: %w", contract.KeyAdoptedFiles, key, err)
+	}
+	return originals[plan.OriginalsKey(a.kind, a.name)], nil
+}
