@@ -79,7 +79,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root.SetVersionTemplate("capi-proxy-patcher {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newManager(streams), newRender(streams), newExplain(streams), newLint(streams))
+	root.AddCommand(newManager(streams), newHooks(streams), newRender(streams), newExplain(streams), newLint(streams))
 	return root
 }
 

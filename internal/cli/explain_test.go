@@ -170,7 +170,7 @@ func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 		"another namespace":     {[]string{"-f", explainCluster, "-n", "team-b"}, 1, "no Cluster in namespace team-b, there is team-a/prod, team-a/dual"},
 		"no Cluster":            {[]string{"-f", broken + "/none.yaml"}, 1, "no Cluster in the input"},
 		"an unknown pool":       {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "x"}, 1, "Cluster team-a/prod has no pool x in the input, there is edge, direct"},
-		"a pool without proxy":  {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "direct"}, 1, "pool direct uses no proxy (annotation capi-proxy-patcher.io/secret: none); there is nothing to explain"},
+		"a pool without proxy":  {[]string{"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "direct"}, 1, "pool direct uses no proxy (its Secret is \"none\"); there is nothing to explain"},
 		"no Secret":             {[]string{"-f", explainCluster, "--cluster", "prod"}, 1, "neither Secret team-a/prod-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; it must be in the input or in a file given with --secret"},
 		"a broken network":      {[]string{"-f", broken + "/network.yaml", "--no-proxy", "a"}, 1, "Cluster c: parsing spec.clusterNetwork.pods.cidrBlocks[0]: the value is not a network (bad-cidr)"},
 		"a broken annotation":   {[]string{"-f", broken + "/annotation.yaml"}, 1, "Cluster c: annotation capi-proxy-patcher.io/no-proxy-groups: "},

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy Secret by name, and
@@ -45,8 +46,17 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 		return target{}, err
 	}
 	t := target{cluster: source.ClusterOf(cluster), secrets: source.ClusterSecrets{Watched: api, Live: api}}
+	if t.cluster.Topology {
+		t.settings, t.invalid = topology.OfCluster(cluster)
+		t.cluster = t.settings.View(t.cluster)
+	} else {
+		t.settings.Options, t.invalid = source.ParseOptions(t.cluster.Annotations)
+	}
 	if o.pool != "" {
-		t.override, err = o.getPool(ctx, api, cluster.Name)
+		var found bool
+		if t.override, found = topologyPool(t.settings, o.pool); !found {
+			t.override, err = o.getPool(ctx, api, cluster.Name)
+		}
 	}
 	return t, err
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
@@ -56,6 +57,11 @@ type ManagerOptions struct {
 	// WebhookCertDir is the folder with tls.crt and tls.key of the webhooks, which are read again when they change.
 	// Empty switches the webhooks off.
 	WebhookCertDir string
+	// Hooks say where the runtime hooks are served; without a CertDir they are not.
+	Hooks HookOptions
+	// HoldClusterCreate is how long after its creation a Cluster with a ClusterClass may be held back for its proxy
+	// Secret; 0 is never.
+	HoldClusterCreate time.Duration
 	// Log receives the manager's logs.
 	Log logr.Logger
 	// Verbosity is the log level, 0 to 5.
@@ -64,6 +70,9 @@ type ManagerOptions struct {
 
 // webhooks reports whether the options switch the webhooks on.
 func (o ManagerOptions) webhooks() bool { return o.WebhookPort != 0 && o.WebhookCertDir != "" }
+
+// hooks reports whether the options switch the runtime hooks on.
+func (o ManagerOptions) hooks() bool { return o.Hooks.Port != 0 && o.Hooks.CertDir != "" }
 
 func newManager(streams Streams) *cobra.Command {
 	var o ManagerOptions
@@ -88,6 +97,11 @@ func newManager(streams Streams) *cobra.Command {
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 is off")
 	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address at which the webhooks listen; default is all")
 	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhooks; without it there are none")
+	f.IntVar(&o.Hooks.Port, "hook-port", 9444, "port of the runtime hooks; 0 is off")
+	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "", "address at which the runtime hooks listen; default is all")
+	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "", "folder with tls.crt and tls.key of the runtime hooks; without it there are none")
+	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "", "file in that folder with the authorities whose clients may call the runtime hooks; default is that everybody may")
+	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour, "how long a new Cluster with a ClusterClass may wait for its proxy Secret; 0 is never")
 	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd
 }
@@ -95,6 +109,11 @@ func newManager(streams Streams) *cobra.Command {
 func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
 	if _, err := parseSecretName(o.DefaultProxySecret); err != nil {
 		return usageError{err}
+	}
+	if o.hooks() {
+		if err := o.Hooks.check("hook-"); err != nil {
+			return err
+		}
 	}
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -185,34 +204,68 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 	if err := mgr.Add(proxySecrets); err != nil {
 		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
 	}
+	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
 	c := &controller.Controller{
-		Client:        mgr.GetClient(),
-		Live:          mgr.GetAPIReader(),
-		ProxySecrets:  proxySecrets,
-		Admission:     o.webhooks(),
-		Recorder:      mgr.GetEventRecorder(contract.Name),
-		Now:           time.Now, //nolint:forbidigo // the clock enters here
-		DefaultSecret: defaultSecret,
-		Concurrency:   o.Concurrency,
+		Client:         mgr.GetClient(),
+		Live:           mgr.GetAPIReader(),
+		ProxySecrets:   proxySecrets,
+		Infrastructure: infrastructure,
+		Admission:      o.webhooks(),
+		Recorder:       mgr.GetEventRecorder(contract.Name),
+		Now:            time.Now, //nolint:forbidigo // the clock enters here
+		DefaultSecret:  defaultSecret,
+		Concurrency:    o.Concurrency,
 	}
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
+	}
+	if o.hooks() {
+		if err := addHooks(mgr, o, proxySecrets, defaultSecret); err != nil {
+			return err
+		}
 	}
 	if !o.webhooks() {
 		return nil
 	}
 	server := mgr.GetWebhookServer()
 	hooks := &webhook.Webhook{
-		Cached:        mgr.GetCache(),
-		Live:          mgr.GetAPIReader(),
-		Secrets:       source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
-		DefaultSecret: defaultSecret,
-		Now:           time.Now, //nolint:forbidigo // the clock enters here
+		Cached:         mgr.GetCache(),
+		Live:           mgr.GetAPIReader(),
+		Secrets:        source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
+		Infrastructure: infrastructure,
+		DefaultSecret:  defaultSecret,
+		Now:            time.Now, //nolint:forbidigo // the clock enters here
 	}
 	if err := hooks.Register(server); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+		return fmt.Errorf("adding ready check: %w", err)
+	}
+	return nil
+}
+
+// addHooks adds the runtime hooks to mgr. Every replica serves them, the leader or not.
+func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, defaultSecret types.NamespacedName) error {
+	hooks := &extension.Handlers{
+		State: extension.ManagementCluster{
+			Cached: mgr.GetCache(),
+			Live:   mgr.GetAPIReader(),
+			Resolver: source.Resolver{
+				Secrets: source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: defaultSecret,
+			},
+		},
+		Hold: o.HoldClusterCreate,
+		Now:  time.Now, //nolint:forbidigo // the clock enters here
+	}
+	server, err := hooks.NewServer(o.Hooks.server())
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(server); err != nil {
+		return fmt.Errorf("adding the server of hooks: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("hooks", server.StartedChecker()); err != nil {
 		return fmt.Errorf("adding ready check: %w", err)
 	}
 	return nil

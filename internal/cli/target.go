@@ -13,12 +13,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // target is the Cluster that is explained, from whatever place.
 type target struct {
 	cluster source.Cluster
-	secrets source.SecretReader
+	// settings are what the Cluster asks for, its topology included; invalid is why some of it cannot be used.
+	settings topology.Settings
+	invalid  error
+	secrets  source.SecretReader
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
 	override   string
 	unresolved []string
@@ -41,9 +45,8 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	note := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(streams.Err, "%s: %s\n", name, fmt.Sprintf(format, args...))
 	}
-	options, err := source.ParseOptions(t.cluster.Annotations)
-	if err != nil {
-		return explain.Cluster{}, fmt.Errorf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if t.invalid != nil {
+		return explain.Cluster{}, fmt.Errorf("%s: %s", name, strings.ReplaceAll(t.invalid.Error(), "\n", "; "))
 	}
 	network, err := explain.NewCluster(source.NoProxyInput(t.cluster, source.Options{}), t.cluster.EndpointPort)
 	if err != nil {
@@ -57,7 +60,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, nil
 	}
 	if t.override == contract.SecretNone {
-		return network, fmt.Errorf("%s: pool %s uses no proxy (annotation %s: %s); there is nothing to explain", name, o.pool, contract.AnnotationSecret, contract.SecretNone)
+		return network, fmt.Errorf("%s: pool %s uses no proxy (its Secret is %q); there is nothing to explain", name, o.pool, contract.SecretNone)
 	}
 	if !t.cluster.Enabled {
 		note("it has no label %s=%s; this is what it would get", contract.LabelEnabled, contract.LabelEnabledValue)
@@ -67,7 +70,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, usageError{err}
 	}
 	resolver := source.Resolver{Secrets: withoutFiles{t.secrets}, Default: defaultSecret, Profile: noproxy.Profile(o.profile)}
-	resolution, err := resolver.Resolve(ctx, t.cluster, options, t.override)
+	resolution, err := resolver.Resolve(ctx, t.cluster, t.settings.Options, t.override)
 	if err != nil {
 		hint := ""
 		if _, missing := errors.AsType[*source.NotFoundError](err); missing && !o.live() {
@@ -115,18 +118,39 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	if err != nil {
 		return target{}, err
 	}
-	t := target{cluster: clusters[i].View, secrets: manifests.Secrets(), unresolved: clusters[i].Unresolved}
+	t := target{
+		cluster: clusters[i].View, settings: clusters[i].Settings, invalid: clusters[i].Invalid,
+		secrets: manifests.Secrets(), unresolved: clusters[i].Unresolved,
+	}
 	if o.pool == "" {
 		return t, nil
 	}
-	pools := make([]string, len(clusters[i].Pools))
-	for n, pool := range clusters[i].Pools {
-		if pools[n] = pool.Object.Name(); pools[n] == o.pool {
+	pools := make([]string, 0, len(clusters[i].Pools))
+	for _, pool := range clusters[i].Pools {
+		if pool.Object.Name() == o.pool {
 			t.override = pool.Secret
 			return t, nil
 		}
+		pools = append(pools, pool.Object.Name())
+	}
+	if override, found := topologyPool(t.settings, o.pool); found {
+		t.override = override
+		return t, nil
+	}
+	for _, pool := range t.settings.Pools {
+		pools = append(pools, pool.TopologyName)
 	}
 	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input, %s", names[i], o.pool, listed(pools))
+}
+
+// topologyPool returns the Secret that a pool of a topology names. The pool is called by its name in spec.topology.
+func topologyPool(settings topology.Settings, name string) (override string, found bool) {
+	for _, pool := range settings.Pools {
+		if pool.TopologyName == name {
+			return pool.Override, true
+		}
+	}
+	return "", false
 }
 
 // choose returns the index of the Cluster that the flags mean. A name may have its namespace in front.

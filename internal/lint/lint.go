@@ -162,8 +162,8 @@ func (l *linter) run(ctx context.Context) error {
 
 // cluster looks at the annotations and the network of a Cluster, and at what comes of it with its Secrets.
 func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
-	options, err := source.ParseOptions(c.View.Annotations)
-	if err := l.addError(c.Object, err); err != nil {
+	options := c.Settings.Options
+	if err := l.addError(c.Object, c.Invalid); err != nil {
 		return err
 	}
 	// The network first, because a broken Secret ends the composition before it.
@@ -195,6 +195,14 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 			return err
 		}
 		l.network(c.Object, before)
+	}
+	for _, pool := range c.Settings.Pools {
+		if pool.Override == "" || pool.Override == contract.SecretNone {
+			continue
+		}
+		if err := resolve(c.Object, pool.Override); err != nil {
+			return err
+		}
 	}
 	return nil
 }

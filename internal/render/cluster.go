@@ -111,12 +111,13 @@ type member struct {
 // override is the proxy Secret that a pool names.
 func override(pool *manifest.Object) string { return pool.Annotations()[contract.AnnotationSecret] }
 
-// members returns the bootstrap objects of a Cluster, the control plane first. What cannot be patched is a problem
-// if the Cluster is to be patched.
+// members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. What
+// cannot be patched is a problem if the Cluster is to be patched.
 func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []member {
 	enabled := r.All || view.Enabled
 	var members []member
 	switch {
+	case view.Topology:
 	case view.ControlPlaneKind == "KubeadmControlPlane":
 		if o := r.lookup(cluster, "KubeadmControlPlane", groupControlPlane, view.ControlPlaneName); o != nil {
 			members = append(members, member{object: o})
@@ -128,7 +129,7 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 	}
 	for _, pool := range append(r.find("MachineDeployment", groupCluster), r.find("MachinePool", groupCluster)...) {
 		spec := dig(pool.Value(), "spec")
-		if clusterName, _ := spec["clusterName"].(string); clusterName != cluster.Name() || pool.Namespace() != cluster.Namespace() {
+		if clusterName, _ := spec["clusterName"].(string); clusterName != cluster.Name() || pool.Namespace() != cluster.Namespace() || plan.IsTopologyOwned(pool.Labels()) {
 			continue
 		}
 		reference := dig(spec, "template", "spec", "bootstrap", "configRef")
@@ -205,7 +206,10 @@ func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resol
 		return nil
 	}
 	for _, warning := range resolution.Warnings {
-		c.note(c.object, "%s", warning)
+		unset := func(field string) bool { return warning.Where != "" && strings.HasPrefix(field, warning.Where) }
+		if !slices.ContainsFunc(c.unresolved, unset) { // what is a variable still has no value to warn of
+			c.note(c.object, "%s", warning)
+		}
 	}
 	return &resolution
 }
@@ -306,31 +310,8 @@ func (c *clusterRun) windows(m member, spec patch.Spec) string {
 			if o.Kind() != reference["kind"] || o.Name() != reference["name"] || o.Namespace() != pool.Namespace() {
 				continue
 			}
-			if field := windowsField(dig(o.Value(), "spec"), "spec"); field != "" {
+			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
 				return field + " of " + name(o)
-			}
-		}
-	}
-	return ""
-}
-
-// windowsField finds the field by which a machine template of an infrastructure provider asks for Windows: osType
-// or os, wherever the provider keeps it.
-func windowsField(value any, path string) string {
-	switch v := value.(type) {
-	case map[string]any:
-		for _, key := range sortedKeys(v) {
-			if s, ok := v[key].(string); ok && (key == "os" || key == "osType") && strings.EqualFold(s, "windows") {
-				return path + "." + key
-			}
-			if field := windowsField(v[key], path+"."+key); field != "" {
-				return field
-			}
-		}
-	case []any:
-		for i, item := range v {
-			if field := windowsField(item, fmt.Sprintf("%s[%d]", path, i)); field != "" {
-				return field
 			}
 		}
 	}

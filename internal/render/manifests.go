@@ -9,6 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // Manifests are inputs that are only looked at, by the rules of Render: which Secret serves which Cluster, and where its
@@ -23,6 +24,10 @@ type Cluster struct {
 	View source.Cluster
 	// Unresolved are the fields that still hold a variable of clusterctl. View lacks their values.
 	Unresolved []string
+	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
+	Settings topology.Settings
+	// Invalid is why some of Settings cannot be used, or nil. It is an error of topology.Of or source.ParseOptions.
+	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
 	Pools []Pool
 }
@@ -56,8 +61,14 @@ func (m *Manifests) Clusters() []Cluster {
 	clusters := make([]Cluster, 0, len(objects))
 	for _, o := range objects {
 		view, unresolved := clusterView(o)
+		said, variables, invalid := settings(o, view)
+		unresolved = append(unresolved, variables...)
+		if invalid == nil {
+			view = said.View(view)
+		}
+		m.renderer.infrastructureOf(o, &view)
 		m.renderer.endpoint(o, &view, &unresolved)
-		c := Cluster{Object: o, View: view, Unresolved: unresolved}
+		c := Cluster{Object: o, View: view, Unresolved: unresolved, Settings: said, Invalid: invalid}
 		for _, pool := range append(m.renderer.find("MachineDeployment", groupCluster), m.renderer.find("MachinePool", groupCluster)...) {
 			if cluster := dig(pool.Value(), "spec")["clusterName"]; cluster == o.Name() && pool.Namespace() == o.Namespace() {
 				c.Pools = append(c.Pools, Pool{Object: pool, Secret: override(pool)})

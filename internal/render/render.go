@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // Input is one file.
@@ -52,8 +52,8 @@ type Result struct {
 	Notes []string
 }
 
-// Render patches what belongs to the Clusters of the inputs. A Cluster without the label loses what an earlier run
-// had added. It changes nothing unless everything can be done: its error joins all findings, each with file,
+// Render patches what belongs to the Clusters of the inputs, ClusterClasses included. A Cluster without the label loses
+// what an earlier run had added, but for a ClusterClass, which others may use. It changes nothing unless everything can be done: its error joins all findings, each with file,
 // document, object and field.
 func Render(ctx context.Context, o Options) (Result, error) {
 	r, err := newRenderer(o)
@@ -64,6 +64,7 @@ func Render(ctx context.Context, o Options) (Result, error) {
 		r.cluster(ctx, cluster)
 	}
 	r.checkStrays()
+	r.checkClasses()
 	if len(r.problems) > 0 {
 		return Result{}, errors.Join(r.problems...)
 	}
@@ -88,12 +89,14 @@ type renderer struct {
 	problems []error
 	// users are the Clusters that use a bootstrap object.
 	users map[*manifest.Object]*manifest.Object
+	// declared are the ClusterClasses of Clusters that are patched.
+	declared map[*manifest.Object]bool
 	// generated are the Secrets that bootstrap objects refer to, in order.
 	generated []generatedSecret
 }
 
 func newRenderer(o Options) (*renderer, error) {
-	r := &renderer{Options: o, users: map[*manifest.Object]*manifest.Object{}}
+	r := &renderer{Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{}}
 	var problems []error
 	for _, input := range o.Inputs {
 		stream, err := manifest.Parse(input.Name, input.Data)
@@ -178,26 +181,24 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		}
 		return
 	}
-	if view.Topology {
-		fix := "remove label " + contract.LabelEnabled + " from it"
-		if !view.Enabled {
-			fix = "leave out --all, or take the Cluster out of the input"
-		}
-		r.reject(object, "spec.topology: the Cluster uses a ClusterClass, which this version does not patch; %s", fix)
-		return
-	}
-	options, err := source.ParseOptions(view.Annotations)
+	settings, variables, err := settings(object, view)
 	if err != nil {
 		r.reject(object, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
+	unresolved = append(unresolved, variables...)
+	view = settings.View(view)
+	r.infrastructureOf(object, &view)
 	r.endpoint(object, &view, &unresolved)
-	c := &clusterRun{renderer: r, object: object, view: view, options: options, unresolved: unresolved}
+	c := &clusterRun{renderer: r, object: object, view: view, options: settings.Options, unresolved: unresolved}
 	if len(unresolved) > 0 {
 		c.note(object, "%s has unresolved variables; what depends on it is left to a later run, after clusterctl generate cluster",
 			strings.Join(unresolved, ", "))
 	}
 	main := c.resolve(ctx, "")
+	if view.Topology {
+		c.topology(ctx, settings.Pools, main)
+	}
 	for _, m := range members {
 		c.patch(ctx, m, main)
 	}
@@ -239,7 +240,7 @@ func (r *renderer) result() (Result, error) {
 func (r *renderer) checkStrays() {
 	for _, o := range r.objects {
 		location, known := locate(o)
-		if known && r.users[o] == nil && patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
+		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
 			r.note(o, "carries the proxy but no Cluster of the input uses it; left as it is")
 		}
 	}

@@ -276,14 +276,13 @@ func TestBadInputIsOneClearError(t *testing.T) {
 			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr", "", ""),
 			[]string{"key httpProxy", "key httpsProxy", `key "colour"`},
 		},
-		"not base64":             {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy: data.httpProxy is not base64"}},
-		"no Secret":              {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
-		"a wrong annotation":     {minimal(good, "capi-proxy-patcher.io/delivery: inline", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`}},
-		"another provider":       {minimal(good, "", pool("RKE2ConfigTemplate")), []string{"m.yaml: document 4: MachineDeployment md: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"}},
-		"credentials inline":     {minimal("httpProxy: 'http://u:s3cr@proxy:1'", "capi-proxy-patcher.io/delivery: Inline", ""), []string{"m.yaml: document 3: KubeadmControlPlane c: delivery Inline would write the proxy's credentials into the spec"}},
-		"a Cluster with a class": {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal(good, "", "").Inputs[0].Data, []byte("  controlPlaneRef:"), []byte("  topology: {classRef: {name: x}}\n  controlPlaneRef:"), 1)}}}, []string{"m.yaml: document 2: Cluster c: spec.topology: the Cluster uses a ClusterClass"}},
-		"not YAML":               {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
-		"no Secret in the file":  {render.Options{Secrets: []render.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
+		"not base64":            {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy: data.httpProxy is not base64"}},
+		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
+		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/delivery: inline", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`}},
+		"another provider":      {minimal(good, "", pool("RKE2ConfigTemplate")), []string{"m.yaml: document 4: MachineDeployment md: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"}},
+		"credentials inline":    {minimal("httpProxy: 'http://u:s3cr@proxy:1'", "capi-proxy-patcher.io/delivery: Inline", ""), []string{"m.yaml: document 3: KubeadmControlPlane c: delivery Inline would write the proxy's credentials into the spec"}},
+		"not YAML":              {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
+		"no Secret in the file": {render.Options{Secrets: []render.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+)
+
+const hooks = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/"
+
+// clusters is how many different Clusters take turns.
+const clusters = 16
+
+// bench is two running servers.
+type bench struct {
+	folder         string
+	client         *http.Client
+	null, product  *exec.Cmd
+	nullURL, ouURL string
+	started        time.Duration
+}
+
+func newBench(program string) (*bench, error) {
+	folder, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	b := &bench{folder: folder}
+	pool, err := certificate(folder)
+	if err != nil {
+		return nil, err
+	}
+	b.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	ports := [2]string{}
+	for i := range ports {
+		if ports[i], err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	b.nullURL, b.ouURL = "https://127.0.0.1:"+ports[0]+hooks, "https://127.0.0.1:"+ports[1]+hooks
+	if b.null, _, err = b.start(b.nullURL, self, "-null", "-port", ports[0], "-cert-dir", folder); err != nil {
+		return nil, err
+	}
+	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", ports[1], "--bind-address", "127.0.0.1", "--cert-dir", folder, "--health-addr", "0")
+	if err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func freePort() (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("looking for a port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	return port, err
+}
+
+// certificate writes a certificate for 127.0.0.1 into a folder.
+func certificate(folder string) (*x509.CertPool, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("writing a key: %w", err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, text := range map[string][]byte{"tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(public)
+	return pool, nil
+}
+
+// start starts a server on one core and returns how long it took until it answered.
+func (b *bench) start(url, program string, args ...string) (*exec.Cmd, time.Duration, error) {
+	command := exec.CommandContext(context.Background(), program, args...) //nolint:gosec // the developer names the program
+	command.Env = append(os.Environ(), "GOMAXPROCS=1")
+	begin := time.Now()
+	if err := command.Start(); err != nil {
+		return nil, 0, fmt.Errorf("starting %s: %w; build it with make build", program, err)
+	}
+	for time.Since(begin) < 20*time.Second {
+		if _, err := b.post(url+"discovery", []byte(`{}`)); err == nil {
+			return command, time.Since(begin), nil
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	stop(command)
+	return nil, 0, fmt.Errorf("starting %s: no answer", program)
+}
+
+func stop(command *exec.Cmd) {
+	if command != nil {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}
+}
+
+func (b *bench) close() {
+	stop(b.null)
+	stop(b.product)
+	_ = os.RemoveAll(b.folder)
+}
+
+func (b *bench) post(url string, body []byte) ([]byte, error) {
+	q, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response, err := b.client.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	return text, err
+}
+
+// figures are medians per request.
+type figures struct {
+	in, out           int
+	null, ours, ratio float64 // CPU milliseconds
+}
+
+// compare measures one kind of request.
+func (b *bench) compare(pools int, kind string, count, rounds int) (figures, error) {
+	var bodies [][]byte
+	hook := "generatepatches/generate-patches"
+	f := figures{}
+	for i := range clusters {
+		o := requests.Options{Cluster: i, Pools: pools, Distinct: kind == "distinct"}
+		if kind == "overrides" {
+			o.EverySecond = `{"secretName":"other"}`
+		}
+		q, err := requests.Generate(o)
+		if err != nil {
+			return f, err
+		}
+		var body any = q
+		switch kind {
+		case "validate":
+			hook = "validatetopology/validate-topology"
+			body = requests.Validate(q)
+		default:
+			text, err := b.ask(hook, q)
+			if err != nil {
+				return f, err
+			}
+			if err := applyAll(q, text, pools+1); err != nil {
+				return f, err
+			}
+			if f.out = len(text); kind != "patched" {
+				break
+			}
+			if text, err = b.ask(hook, q); err != nil {
+				return f, err
+			}
+			if f.out = len(text); bytes.Contains(text, []byte("items")) {
+				return f, errors.New("a patched request is patched again")
+			}
+		}
+		if kind != "patched" && kind != "validate" {
+			if q, err = requests.Generate(o); err != nil {
+				return f, err
+			}
+			body = q
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			return f, err
+		}
+		bodies = append(bodies, text)
+	}
+	f.in = len(bodies[0])
+	var null, ours, ratio []float64
+	for range rounds {
+		n, err := b.measure(b.null, b.nullURL+hook, bodies, count)
+		if err != nil {
+			return f, err
+		}
+		o, err := b.measure(b.product, b.ouURL+hook, bodies, count)
+		if err != nil {
+			return f, err
+		}
+		null, ours, ratio = append(null, n), append(ours, o), append(ratio, o/n)
+	}
+	f.null, f.ours, f.ratio = median(null), median(ours), median(ratio)
+	return f, nil
+}
+
+func (b *bench) ask(hook string, q any) ([]byte, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	return b.post(b.ouURL+hook, body)
+}
+
+// applyAll carries out an answer in its request, as Cluster API does, and checks that it patches as many templates.
+func applyAll(q *runtimehooksv1.GeneratePatchesRequest, text []byte, want int) error {
+	var response runtimehooksv1.GeneratePatchesResponse
+	if err := json.Unmarshal(text, &response); err != nil {
+		return fmt.Errorf("reading an answer: %w", err)
+	}
+	if response.Status != runtimehooksv1.ResponseStatusSuccess || len(response.Items) != want {
+		return fmt.Errorf("%d patches, want %d: %s", len(response.Items), want, response.Message)
+	}
+	for _, it := range response.Items {
+		for i := range q.Items {
+			if q.Items[i].UID != it.UID {
+				continue
+			}
+			decoded, err := jsonpatch.DecodePatch(it.Patch)
+			if err != nil {
+				return fmt.Errorf("reading a patch: %w", err)
+			}
+			if q.Items[i].Object.Raw, err = decoded.Apply(q.Items[i].Object.Raw); err != nil {
+				return fmt.Errorf("applying a patch: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// measure returns the CPU milliseconds that a server uses for one request.
+func (b *bench) measure(server *exec.Cmd, url string, bodies [][]byte, count int) (float64, error) {
+	for i := range clusters { // its heap grows, and what is lazy is done
+		if _, err := b.post(url, bodies[i]); err != nil {
+			return 0, err
+		}
+	}
+	before, err := cpuMilliseconds(server)
+	if err != nil {
+		return 0, err
+	}
+	for i := range count {
+		if _, err := b.post(url, bodies[i%clusters]); err != nil {
+			return 0, err
+		}
+	}
+	after, err := cpuMilliseconds(server)
+	return (after - before) / float64(count), err
+}
+
+// cpuMilliseconds returns the CPU time of all threads of a server, from schedstat, which counts nanoseconds (proc(5)).
+func cpuMilliseconds(server *exec.Cmd) (float64, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", server.Process.Pid))
+	if err != nil || len(files) == 0 {
+		return 0, errors.New("reading /proc: no schedstat; measure on Linux")
+	}
+	var sum float64
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // a file of /proc
+		if err != nil {
+			continue // a thread that has ended
+		}
+		nanoseconds, _, _ := strings.Cut(string(text), " ")
+		n, err := strconv.ParseFloat(nanoseconds, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading %s: %w", file, err)
+		}
+		sum += n
+	}
+	return sum / 1e6, nil
+}
+
+func residentMiB(server *exec.Cmd) int { return statusMiB(server, "VmRSS:") }
+
+func peakMiB(server *exec.Cmd) int { return statusMiB(server, "VmHWM:") }
+
+func statusMiB(server *exec.Cmd, field string) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", server.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, field); found {
+			kilobytes, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			return kilobytes / 1024
+		}
+	}
+	return 0
+}

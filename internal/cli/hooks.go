@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
+)
+
+// HookOptions say where the runtime hooks are served.
+type HookOptions struct {
+	// Port is where they listen; 0 switches them off in the manager.
+	Port int
+	// BindAddress is the address at which they do; empty means all.
+	BindAddress string
+	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
+	CertDir string
+	// ClientCAName is the file in CertDir with the authorities whose clients may call; empty lets everybody call.
+	ClientCAName string
+}
+
+// server returns the options of a server.
+func (o HookOptions) server() extension.ServerOptions {
+	return extension.ServerOptions{Host: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName}
+}
+
+// check finds out at the start what would otherwise show when the first request fails. prefix is that of the flags.
+func (o HookOptions) check(prefix string) error {
+	if o.Port < 1 || o.Port > 65535 {
+		return usageError{fmt.Errorf("--%sport %d: use a port from 1 to 65535", prefix, o.Port)}
+	}
+	if o.CertDir == "" {
+		return usageError{fmt.Errorf("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service", prefix)}
+	}
+	names := []string{"tls.crt", "tls.key"}
+	if o.ClientCAName != "" {
+		if filepath.Base(o.ClientCAName) != o.ClientCAName {
+			return usageError{fmt.Errorf("--%sclient-ca-name %q: name a file in --%scert-dir, without a folder", prefix, o.ClientCAName, prefix)}
+		}
+		names = append(names, o.ClientCAName)
+	}
+	for _, name := range names {
+		path := filepath.Join(o.CertDir, name)
+		if _, err := os.ReadFile(path); err != nil { //nolint:gosec // the folder is the operator's own choice
+			flag, why := "cert-dir", "cannot be read"
+			if errors.Is(err, os.ErrNotExist) {
+				why = "does not exist"
+			}
+			if name == o.ClientCAName {
+				flag = "client-ca-name"
+			}
+			return fmt.Errorf("--%s%s: file %s %s; mount the Secret of the certificate there", prefix, flag, path, why)
+		}
+	}
+	return nil
+}
+
+// hooksOptions are the options of the command hooks.
+type hooksOptions struct {
+	HookOptions
+
+	// healthAddr is a listening address; "0" switches it off.
+	healthAddr string
+	verbosity  int
+}
+
+func newHooks(streams Streams) *cobra.Command {
+	var o hooksOptions
+	cmd := &cobra.Command{
+		Use:   "hooks",
+		Short: "Serve Cluster API's runtime hooks by themselves",
+		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without access to an API\n" +
+			"server. Delivery Inline and BeforeClusterCreate need the hooks of the manager (manager --hook-cert-dir).",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runHooks(cmd.Context(), o, streams) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
+	f.StringVar(&o.BindAddress, "bind-address", "", "address at which the hooks listen; default is all")
+	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
+	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in the folder with the authorities whose clients may call; default is that everybody may")
+	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 is off")
+	f.IntVarP(&o.verbosity, "v", "v", 2, "log level, 0 to 5")
+	return cmd
+}
+
+func runHooks(ctx context.Context, o hooksOptions, streams Streams) error {
+	if err := o.check(""); err != nil {
+		return err
+	}
+	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(o.verbosity), textlogger.Output(streams.Err)))
+	ctrl.SetLogger(log)
+	return serveHooks(ctrl.LoggerInto(ctx, log), o, log)
+}
+
+// serveHooks serves until ctx ends or a server fails.
+func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
+	server, err := (&extension.Handlers{}).NewServer(o.server())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan error, 2)
+	serving := 1
+	if o.healthAddr != "0" {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.healthAddr)
+		if err != nil {
+			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.healthAddr, err)
+		}
+		serving++
+		health := healthServer(server.StartedChecker())
+		go func() { ends <- health.Serve(listener) }()
+		context.AfterFunc(ctx, func() { _ = health.Close() })
+	}
+	go func() { ends <- server.Start(ctx) }()
+	log.Info("Serving hooks", "port", o.Port)
+	var failed error
+	for range serving {
+		err := <-ends
+		if failed == nil && err != nil && !errors.Is(err, http.ErrServerClosed) {
+			failed = fmt.Errorf("--port %s: serving hooks: %w; choose another port, or check the certificate", strconv.Itoa(o.Port), err)
+		}
+		cancel()
+	}
+	return failed
+}
+
+// healthServer answers /healthz always and /readyz when started says so.
+func healthServer(started healthz.Checker) *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))
+	mux.Handle("/readyz", http.StripPrefix("/readyz", &healthz.Handler{Checks: map[string]healthz.Checker{"hooks": started}}))
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// hookCertificate returns a folder with a certificate for servers.
+func hookCertificate(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	certificates := hookCertificate(t)
+	empty := t.TempDir()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	for name, test := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"no folder":              {nil, exitUsage, "--cert-dir is required; name the folder"},
+		"an empty folder":        {[]string{"--cert-dir", empty}, exitInput, "--cert-dir: file " + empty + "/tls.crt does not exist; mount the Secret"},
+		"no authorities":         {[]string{"--cert-dir", certificates, "--client-ca-name", "ca.crt"}, exitInput, "--client-ca-name: file " + certificates + "/ca.crt does not exist"},
+		"authorities elsewhere":  {[]string{"--cert-dir", certificates, "--client-ca-name", "../ca.crt"}, exitUsage, `--client-ca-name "../ca.crt": name a file in --cert-dir`},
+		"no port":                {[]string{"--port", "0", "--cert-dir", certificates}, exitUsage, "--port 0: use a port from 1 to 65535"},
+		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--cert-dir", certificates}, exitInput, "--port " + port + ": serving hooks: "},
+		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--cert-dir", certificates}, exitInput, "--health-addr 127.0.0.1:" + port + ": "},
+		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},
+	} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // the command sets the logger of controller-runtime, which only one may at a time
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			var stderr lockedBuffer
+			status := Main(ctx, append([]string{"hooks", "-v", "0"}, test.args...), Streams{Out: io.Discard, Err: &stderr})
+			if status != test.status || !strings.Contains(stderr.String(), test.want) {
+				t.Errorf("status %d, want %d: %s", status, test.status, stderr.String())
+			}
+		})
+	}
+}
+
+// lockedBuffer is a log that goroutines of a server may write to while the command has returned and it is read.
+type lockedBuffer struct {
+	mutex  sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.String()
+}
+
+func TestHooksAreReadyWhenTheyAnswer(t *testing.T) {
+	t.Parallel()
+	o := hooksOptions{HookOptions: HookOptions{Port: freePort(t), BindAddress: "127.0.0.1", CertDir: hookCertificate(t)}}
+	o.healthAddr = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serveHooks(ctx, o, logr.Discard()) }()
+	get := func(path string) int {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+o.healthAddr+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(q)
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	for waited := 0; get("/readyz") != http.StatusOK; waited++ {
+		if waited == 2000 {
+			t.Fatal("not ready in time")
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("the server has ended: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if status := get("/healthz"); status != http.StatusOK {
+		t.Errorf("healthz %d", status)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if status := get("/healthz"); status != 0 {
+		t.Errorf("healthz %d after the end", status)
+	}
+}

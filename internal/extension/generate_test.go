@@ -1,0 +1,488 @@
+package extension
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+func generated(t *testing.T, o requests.Options) *runtimehooksv1.GeneratePatchesRequest {
+	t.Helper()
+	q, err := requests.Generate(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func encoded(t *testing.T, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// respond answers a request from its body and from its types, and holds both to be the same.
+func respond(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) *runtimehooksv1.GeneratePatchesResponse {
+	t.Helper()
+	text := answer(t, h, encoded(t, q))
+	var got, typed runtimehooksv1.GeneratePatchesResponse
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	h.GeneratePatches(t.Context(), q, &typed)
+	if diff := cmp.Diff(string(encoded(t, typed)), string(text)); diff != "" {
+		t.Fatalf("the answer from the body is not the one from the types (-types +body):\n%s", diff)
+	}
+	return &got
+}
+
+// answer returns the answer to a body.
+func answer(tb testing.TB, h *Handlers, body []byte) []byte {
+	tb.Helper()
+	var response bytes.Buffer
+	if err := h.respond(tb.Context(), body, &response); err != nil {
+		encodeFailure(err, &response)
+	}
+	return response.Bytes()
+}
+
+// apply carries out an answer as Cluster API does, and returns the templates by the UID of their items.
+func apply(t *testing.T, q *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) map[string][]byte {
+	t.Helper()
+	if response.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Fatalf("%s: %s", response.Status, response.Message)
+	}
+	objects := map[string][]byte{}
+	for _, it := range q.Items {
+		objects[string(it.UID)] = it.Object.Raw
+	}
+	for _, it := range response.Items {
+		decoded, err := jsonpatch.DecodePatch(it.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, found := objects[string(it.UID)]
+		if !found {
+			t.Fatalf("a patch for %s, which is no item", it.UID)
+		}
+		if objects[string(it.UID)], err = decoded.Apply(before); err != nil {
+			t.Fatalf("%v: %s", err, it.Patch)
+		}
+	}
+	return objects
+}
+
+func object(t *testing.T, text []byte) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := yaml.Unmarshal(text, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// specAt returns the bootstrap spec of a template, nil if there is none.
+func specAt(o map[string]any, parents []string) map[string]any {
+	for _, parent := range parents {
+		o, _ = o[filepath.Base(parent)].(map[string]any)
+	}
+	return o
+}
+
+// wrap returns a template around a bootstrap spec.
+func wrap(t *testing.T, kind string, spec any) []byte {
+	t.Helper()
+	if kind == "KubeadmControlPlaneTemplate" {
+		return encoded(t, map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": kind, "spec": map[string]any{
+			"template": map[string]any{"spec": map[string]any{"kubeadmConfigSpec": spec}},
+		}})
+	}
+	return encoded(t, map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": kind, "spec": map[string]any{
+		"template": map[string]any{"spec": spec},
+	}})
+}
+
+// with returns a request for one Cluster with one pool, with other templates.
+func with(t *testing.T, o requests.Options, controlPlane, worker []byte) *runtimehooksv1.GeneratePatchesRequest {
+	t.Helper()
+	o.Pools = 1
+	q := generated(t, o)
+	q.Items[1].Object.Raw = controlPlane
+	q.Items[3].Object.Raw = worker
+	return q
+}
+
+// TestAnswersAreTheGoldenFilesOfClassicClusters holds the hook to the bytes that controller and webhooks write.
+func TestAnswersAreTheGoldenFilesOfClassicClusters(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../patch/testdata/reference*.yaml")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("golden files %v: %v", files, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			golden, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden = bytes.ReplaceAll(golden, []byte("test-proxy-files"), []byte("cluster-0000-proxy-files"))
+			want := object(t, golden)
+			own := patch.Own(want)
+			var targets []string
+			for _, target := range contract.Targets() {
+				only, isOnly := strings.CutPrefix(name, "reference-only-")
+				if without := strings.TrimPrefix(name, "reference-without-"); (!isOnly || only == string(target)) && without != string(target) {
+					targets = append(targets, string(target))
+				}
+			}
+			o := requests.Options{Variable: string(encoded(t, map[string]any{"targets": targets}))}
+			q := with(t, o, wrap(t, "KubeadmControlPlaneTemplate", own), wrap(t, "KubeadmConfigTemplate", own))
+			patched := apply(t, q, respond(t, &Handlers{}, q))
+			controlPlane, worker := patched[string(q.Items[1].UID)], patched[string(q.Items[3].UID)]
+			for _, got := range []map[string]any{
+				specAt(object(t, controlPlane), controlPlaneParents()), specAt(object(t, worker), poolParents()),
+			} {
+				wantText, _ := yaml.Marshal(want)
+				text, err := yaml.Marshal(got)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(wantText), string(text)); diff != "" {
+					t.Errorf("(-golden +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(own, patch.Own(got)); diff != "" {
+					t.Errorf("removed (-before +after):\n%s", diff)
+				}
+			}
+			q = with(t, o, controlPlane, worker)
+			if again := respond(t, &Handlers{}, q); len(again.Items) > 0 {
+				t.Errorf("a patched request gets %d more patches", len(again.Items))
+			}
+			q = with(t, requests.Options{Unlabelled: true}, controlPlane, worker)
+			if again := respond(t, &Handlers{}, q); len(again.Items) > 0 {
+				t.Errorf("an unlabelled Cluster gets %d patches", len(again.Items))
+			}
+		})
+	}
+}
+
+// references returns the generated Secret that each kubeadm template of a request refers to after the answer, "" for none.
+func references(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) []string {
+	t.Helper()
+	objects := apply(t, q, respond(t, h, q))
+	var secrets []string
+	for _, it := range q.Items {
+		o := object(t, objects[string(it.UID)])
+		var spec map[string]any
+		switch o["kind"] {
+		case "KubeadmControlPlaneTemplate":
+			spec = specAt(o, controlPlaneParents())
+		case "KubeadmConfigTemplate":
+			spec = specAt(o, poolParents())
+		default:
+			continue
+		}
+		secret := ""
+		for _, f := range patch.SpecOfMap(spec).Files {
+			if f.Path == contract.PathProxyEnv {
+				secret = f.ContentFrom.Name
+			}
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets
+}
+
+func TestGenerateChoosesTemplatesAndSecrets(t *testing.T) {
+	t.Parallel()
+	const own, version = "cluster-0000-proxy-files", requests.Version
+	hold := func(value string) map[string]string { return map[string]string{contract.AnnotationTopologyHold: value} }
+	for name, test := range map[string]struct {
+		options requests.Options
+		want    []string // control plane, pools
+	}{
+		"a labelled Cluster":                  {requests.Options{Pools: 2, MachinePools: 1}, []string{own, own, own, own}},
+		"an unlabelled Cluster":               {requests.Options{Pools: 1, Unlabelled: true}, []string{"", ""}},
+		"another value of the label":          {requests.Options{Pools: 1, Unlabelled: true, Annotations: map[string]string{contract.LabelEnabled: "true"}}, []string{"", ""}},
+		"held without":                        {requests.Options{Pools: 1, Annotations: hold("disabled@" + version)}, []string{"", ""}},
+		"held without at an older version":    {requests.Options{Pools: 1, Annotations: hold("disabled@v1.35.0")}, []string{own, own}},
+		"held with":                           {requests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@" + version)}, []string{own, own}},
+		"held with at an older version":       {requests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@v1.35.0")}, []string{"", ""}},
+		"a pool with another Secret":          {requests.Options{Pools: 2, Overrides: map[int]string{1: `{"secretName":"other"}`}}, []string{own, own, "cluster-0000-pool-001-proxy-files"}},
+		"pools with the same other Secret":    {requests.Options{Pools: 1, MachinePools: 1, EverySecond: `{"secretName":"o"}`, Overrides: map[int]string{0: `{"secretName":"o"}`}}, []string{own, "cluster-0000-pool-000-proxy-files", "cluster-0000-pool-001-proxy-files"}},
+		"a pool without the proxy":            {requests.Options{Pools: 2, Overrides: map[int]string{0: `{"secretName":"none"}`}}, []string{own, "", own}},
+		"a pool annotated":                    {requests.Options{MachinePools: 2, PoolAnnotations: map[int]map[string]string{0: {contract.AnnotationSecret: "x"}, 1: {contract.AnnotationSecret: "none"}}}, []string{own, "cluster-0000-pool-000-proxy-files", ""}},
+		"a Secret of the Cluster's":           {requests.Options{Pools: 1, Variable: `{"secretName":"corp"}`}, []string{own, own}},
+		"a recorded output version":           {requests.Options{Pools: 1, Annotations: map[string]string{contract.AnnotationOutputVersion: "1"}}, []string{own, own}},
+		"targets that need no variables file": {requests.Options{Pools: 1, Variable: `{"targets":["trust"]}`}, []string{"", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, references(t, &Handlers{}, generated(t, test.options))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestATemplateThatUpgradesGoesByItsOwnVersion(t *testing.T) {
+	t.Parallel()
+	q := generated(t, requests.Options{Pools: 2, Annotations: map[string]string{contract.AnnotationTopologyHold: "disabled@" + requests.Version}})
+	upgraded := func(i int) {
+		raw := &q.Items[i].Variables[0].Value.Raw
+		*raw = bytes.Replace(*raw, []byte(requests.Version), []byte("v1.37.0"), 1)
+	}
+	upgraded(1) // the control plane goes first
+	upgraded(5)
+	if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "", "cluster-0000-proxy-files"}, references(t, &Handlers{}, q)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTemplatesThatAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	file := func(path string) map[string]any { return map[string]any{"path": path, "content": "x"} }
+	const worker = "KubeadmConfigTemplate"
+	for name, template := range map[string][]byte{
+		"another kind of the same group":    bytes.Replace(wrap(t, worker, map[string]any{}), []byte(worker), []byte("OtherTemplate"), 1),
+		"the same kind of another group":    bytes.Replace(wrap(t, worker, map[string]any{}), []byte("bootstrap.cluster.x-k8s.io"), []byte("bootstrap.example.com"), 1),
+		"a file path with a drive letter":   wrap(t, worker, map[string]any{"files": []any{file(`C:\run.ps1`)}}),
+		"a drive letter and a slash":        wrap(t, worker, map[string]any{"files": []any{file(`c:/run.ps1`)}}),
+		"a Windows socket":                  wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"criSocket": "npipe:////./pipe/containerd"}}}),
+		"a Windows kubelet argument":        wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []any{map[string]any{"name": "node-labels", "value": "kubernetes.io/os=windows"}}}}}),
+		"the same in v1beta1":               wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": map[string]any{"windows-service": "true"}}}}),
+		"the same in escape sequences":      bytes.ReplaceAll(wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"criSocket": "npipe:x"}}}), []byte("npipe"), []byte(`\u006e\u0070\u0069\u0070\u0065`)),
+		"a file of the user's in our place": wrap(t, worker, map[string]any{"files": []any{file("/etc/systemd/system/kubelet.service.d/http-proxy.conf")}}),
+		"no object":                         []byte(`[]`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := with(t, requests.Options{}, []byte(`{}`), template)
+			if response := respond(t, &Handlers{}, q); len(response.Items) > 0 || response.Status != runtimehooksv1.ResponseStatusSuccess {
+				t.Errorf("%s %s %s", response.Status, response.Message, response.Items)
+			}
+		})
+	}
+}
+
+func TestAPoolWhoseMachineTemplateAsksForWindowsIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{`{"template":{"spec":{"osDisk":{"osType":"Windows"}}}}`, `{"template":{"spec":{"\u006fs":"windows"}}}`} {
+		q := generated(t, requests.Options{Pools: 2})
+		q.Items[6].Object.Raw = []byte(`{"kind":"DemoMachineTemplate","spec":` + spec + `}`)
+		if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "cluster-0000-proxy-files", ""}, references(t, &Handlers{}, q)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", spec, diff)
+		}
+	}
+}
+
+func TestAFileOfTheUsersIsAdoptedWhenAsked(t *testing.T) {
+	t.Parallel()
+	worker := wrap(t, "KubeadmConfigTemplate", map[string]any{"files": []any{map[string]any{"path": "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "content": "mine"}}})
+	q := with(t, requests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}}, []byte(`{}`), worker)
+	patched := apply(t, q, respond(t, &Handlers{}, q))[string(q.Items[3].UID)]
+	files := patch.SpecOfMap(specAt(object(t, patched), poolParents())).Files
+	if !patch.IsManagedFile(files[0]) || len(files) != 5 {
+		t.Errorf("files %v", files)
+	}
+}
+
+func TestWhatIsMissingIsMade(t *testing.T) {
+	t.Parallel()
+	for _, rest := range []string{``, `,"spec":null`, `,"spec":{}`, `,"spec":{"template":{}}`, `,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`, `,"spec":1`} {
+		q := with(t, requests.Options{}, []byte(`{}`), []byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
+		if got := references(t, &Handlers{}, q); got[len(got)-1] != "cluster-0000-proxy-files" {
+			t.Errorf("%s: %v", rest, got)
+		}
+	}
+}
+
+// TestFieldsThatOurTypesDoNotKnowSurvive keeps out decoders of Go types, as those of topologymutation.WalkTemplates: what
+// they do not know is gone when they have written it.
+func TestFieldsThatOurTypesDoNotKnowSurvive(t *testing.T) {
+	t.Parallel()
+	q := generated(t, requests.Options{Pools: 1})
+	for uid, text := range apply(t, q, respond(t, &Handlers{}, q)) {
+		if strings.Contains(string(text), "Kubeadm") && !bytes.Contains(text, []byte("fieldFromTheFuture")) {
+			t.Errorf("item %s: %s", uid, text)
+		}
+	}
+	for _, it := range respond(t, &Handlers{}, q).Items {
+		var operations []struct{ Op, Path string }
+		if err := json.Unmarshal(it.Patch, &operations); err != nil {
+			t.Fatal(err)
+		}
+		for _, operation := range operations {
+			list := strings.Split(operation.Path, "/")
+			if operation.Op != "add" || !slices.Contains([]string{"files", "preKubeadmCommands", "postKubeadmCommands"}, list[len(list)-2]) {
+				t.Errorf("%s %s is not an entry of a list", operation.Op, operation.Path)
+			}
+		}
+	}
+}
+
+func TestTheSameRequestGetsTheSameBytes(t *testing.T) {
+	t.Parallel()
+	q := generated(t, requests.Options{Pools: 30, Distinct: true, EverySecond: `{"secretName":"x"}`})
+	body := encoded(t, q)
+	h := &Handlers{}
+	first := answer(t, h, body)
+	for range 20 {
+		if !bytes.Equal(first, answer(t, h, body)) {
+			t.Fatal("another answer")
+		}
+	}
+	// Cluster API sends pools in the order of a map: the patch of each must not depend on it.
+	by := func(response *runtimehooksv1.GeneratePatchesResponse) map[string]string {
+		patches := map[string]string{}
+		for _, it := range response.Items {
+			patches[string(it.UID)] = string(it.Patch)
+		}
+		return patches
+	}
+	before := by(respond(t, h, q))
+	slices.Reverse(q.Items)
+	if diff := cmp.Diff(before, by(respond(t, h, q))); diff != "" || len(before) != 31 {
+		t.Errorf("%d patches; in another order:\n%s", len(before), diff)
+	}
+}
+
+func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]requests.Options{
+		"settings": {Pools: 3, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"x":1}`, 2: `{"targets":[]}`}},
+		"Secrets":  {Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`, 2: `{"secretName":"c"}`}},
+	} {
+		q := generated(t, o)
+		h := &Handlers{State: fakeState{}}
+		first := respond(t, h, q)
+		validated := &runtimehooksv1.ValidateTopologyResponse{}
+		h.ValidateTopology(t.Context(), requests.Validate(q), validated)
+		slices.Reverse(q.Items)
+		second := respond(t, h, q)
+		if first.Message == "" || first.Message != second.Message || first.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(first.Message, "\n") {
+			t.Errorf("%s: %q and %q", name, first.Message, second.Message)
+		}
+		again := &runtimehooksv1.ValidateTopologyResponse{}
+		h.ValidateTopology(t.Context(), requests.Validate(q), again)
+		if validated.Message != again.Message {
+			t.Errorf("%s: %q and %q", name, validated.Message, again.Message)
+		}
+	}
+}
+
+func TestRequestsThatCannotBeAnswered(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options requests.Options
+		want    string
+	}{
+		"an unusable variable":       {requests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
+		"Inline without the manager": {requests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline needs the hooks of the manager, which sees Secrets; use delivery Reference, or let the ExtensionConfig call the manager"},
+		"an output version to come":  {requests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
+		"an output version of rubbish": {
+			requests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},
+			"annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := respond(t, &Handlers{}, generated(t, test.options))
+			if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != test.want || len(response.Items) > 0 {
+				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
+			}
+		})
+	}
+	for body, want := range map[string]string{
+		``:             "reading the request: reading JSON: the text ends too early",
+		`{"items":[}`:  "reading the request: reading JSON at byte 10: not a value",
+		`{"items":[]`:  "reading the request: reading JSON: the text ends too early",
+		`{"a":"s3cret`: "reading the request: reading JSON: the text ends too early",
+	} {
+		if got := string(answer(t, &Handlers{}, []byte(body))); got != `{"status":"Failure","message":"`+want+`"}` {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+	for _, body := range []string{`null`, `[]`, `{}`, `{"items":null,"variables":{}}`, `{"items":[null,1,{"object":1,"holderReference":[]}]}`} {
+		if got := string(answer(t, &Handlers{}, []byte(body))); got != `{"status":"Success"}` {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+}
+
+// TestWithSecretIsTheRecipeOfThatSecret holds the shortcut to what it stands for.
+func TestWithSecretIsTheRecipeOfThatSecret(t *testing.T) {
+	t.Parallel()
+	of := func(secret string) patch.Recipe {
+		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recipe
+	}
+	base := of("one")
+	if diff := cmp.Diff(of("two"), *withSecret(&base, "two")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(of("one"), base); diff != "" {
+		t.Errorf("the argument was changed:\n%s", diff)
+	}
+}
+
+func TestEncodeWritesWhatEncodingJSONWrites(t *testing.T) {
+	t.Parallel()
+	operations := []patch.Operation{
+		{Op: "add", Path: "/spec", Value: struct{}{}},
+		{Op: "add", Path: "/spec/files", Value: []any{}},
+		{Op: "add", Path: "/spec/files/0", Value: patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é"}},
+		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
+		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: "echo '<&>'"},
+		{Op: "remove", Path: "/spec/postKubeadmCommands"},
+	}
+	got, err := (&generator{handlers: &Handlers{}}).encode(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(encoded(t, operations)), string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var failure bytes.Buffer
+	encodeFailure(errors.New("one\ntwo"), &failure)
+	if want := `{"status":"Failure","message":"one; two"}`; failure.String() != want {
+		t.Errorf("got %s, want %s", failure.String(), want)
+	}
+}
+
+func TestNothingOfAVariableIsInAMessageOrInAnAnswer(t *testing.T) {
+	t.Parallel()
+	q := generated(t, requests.Options{Variable: `{"noProxy":["http://user:s3cret@x"]}`})
+	if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(response.Message, "s3cret") {
+		t.Errorf("%s", response.Message)
+	}
+	o := maps.Clone(map[string]string{contract.AnnotationSecret: "corp"})
+	for _, it := range respond(t, &Handlers{}, generated(t, requests.Options{Pools: 1, Annotations: o, Variable: `{"noProxy":["a.example.com"]}`})).Items {
+		if bytes.Contains(it.Patch, []byte("corp")) || bytes.Contains(it.Patch, []byte("a.example.com")) {
+			t.Errorf("a computed value is in the patch %s", it.Patch)
+		}
+	}
+}

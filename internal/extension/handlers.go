@@ -1,0 +1,171 @@
+// Package extension serves Cluster API's runtime hooks. For a Cluster with a ClusterClass the topology controller asks it
+// for patches on every reconcile, and what it answers ends up in the templates: the same entries that the controller and
+// the webhooks write for a classic Cluster, decided by package patch.
+//
+// With Reference delivery the answer is a function of the request, so hooks can run by themselves, without an API server.
+// What needs one is behind State: Inline delivery, unknown Secrets, and holding a Cluster back until its Secret is there.
+package extension
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// Values are what Inline delivery writes into templates.
+type Values struct {
+	Settings proxyconfig.Settings
+	NoProxy  string
+	// Complete reports whether NO_PROXY is whole: the control-plane endpoint is known, or left out by the user.
+	Complete bool
+}
+
+// State is what hooks know beside the request. The errors of its methods are answered as they are: their text holds no
+// secret and is the same as long as the state is.
+type State interface {
+	// Values returns what the Cluster, or a pool with an override, gets.
+	Values(ctx context.Context, namespace, name string, settings topology.Settings, override string) (Values, error)
+	// Check returns why the proxy Secret of a Cluster, or the one that override names for a pool, cannot be used, or nil.
+	Check(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) error
+}
+
+// Handlers are the handlers of all hooks. They can be called concurrently, and keep nothing between requests but buffers
+// and constants. They must not be copied.
+type Handlers struct {
+	// State is nil where hooks run by themselves.
+	State State
+	// Hold is how long after its creation a Cluster may be held back for its proxy Secret; 0 is never. Used with State.
+	Hold time.Duration
+	// Now is the clock. Used with Hold.
+	Now func() time.Time
+
+	setups  sync.Map  // setup scripts in JSON, by their patch.File
+	buffers sync.Pool // of *bytes.Buffer
+}
+
+// GeneratePatches answers the hook of the same name. The server answers it from the body itself, which costs less.
+func (h *Handlers) GeneratePatches(ctx context.Context, q *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) {
+	var items typedResponder
+	if err := h.generate(ctx, typedRequest(q), &items); err != nil {
+		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+		response.SetMessage(message(err))
+		return
+	}
+	response.Items = items
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+}
+
+// typedResponder collects patches for somebody else to encode.
+type typedResponder []runtimehooksv1.GeneratePatchesResponseItem
+
+func (r *typedResponder) add(uid, patch []byte, _ bool) {
+	text, _ := jsonread.New(uid).Text()
+	*r = append(*r, runtimehooksv1.GeneratePatchesResponseItem{
+		UID: types.UID(text), PatchType: runtimehooksv1.JSONPatchType, Patch: bytes.Clone(patch),
+	})
+}
+
+// ValidateTopology answers the hook of the same name: all findings about variables and annotations at once and, with
+// State, about Secrets that they name and that do not exist or cannot be used.
+func (h *Handlers) ValidateTopology(ctx context.Context, q *runtimehooksv1.ValidateTopologyRequest, response *runtimehooksv1.ValidateTopologyResponse) {
+	if message := h.validate(ctx, typedValidation(q)); message != "" {
+		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+		response.SetMessage(message)
+		return
+	}
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+}
+
+// validate returns what is wrong with a topology, or "".
+func (h *Handlers) validate(ctx context.Context, q request) string {
+	c, _ := decodeBuiltin(q.variables.builtin)
+	if !mayBeEnabled(c) {
+		return ""
+	}
+	settings, err := topology.Of(inOrder(sourceOf(c, q)))
+	switch {
+	case err != nil:
+		return message(err)
+	case h.State == nil:
+		return ""
+	}
+	view := source.Cluster{Namespace: c.namespace, Name: c.name, Annotations: c.annotations}
+	return strings.Join(h.secrets(ctx, view, settings, false), "; ")
+}
+
+// inOrder puts pools into an order that does not change: the topology controller sends them in the order of a map, and
+// calls again at once whenever a message is not the one before.
+func inOrder(s topology.Source) topology.Source {
+	slices.SortFunc(s.Pools, func(a, b topology.PoolSource) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+// message returns an error, which may be several, in one line.
+func message(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// secrets returns why proxy Secrets of a Cluster cannot be used: those that the topology names, and all others too if all
+// is set. A Secret that several pools name is looked at once.
+func (h *Handlers) secrets(ctx context.Context, cluster source.Cluster, settings topology.Settings, all bool) []string {
+	var findings []string
+	if settings.SecretName != "" || all {
+		if err := h.State.Check(ctx, cluster, settings, ""); err != nil {
+			findings = append(findings, err.Error())
+		}
+	}
+	var seen []string
+	for _, pool := range settings.Pools {
+		if pool.Override == "" || pool.Override == contract.SecretNone || slices.Contains(seen, pool.Override) {
+			continue
+		}
+		seen = append(seen, pool.Override)
+		if err := h.State.Check(ctx, cluster, settings, pool.Override); err != nil {
+			findings = append(findings, fmt.Sprintf("%s %s: %v", pool.Kind, pool.TopologyName, err))
+		}
+	}
+	return findings
+}
+
+// retryAfterSeconds is when Cluster API asks again about a Cluster that is held back.
+const retryAfterSeconds = 20
+
+// BeforeClusterCreate answers the hook of the same name. It holds a labelled Cluster back while its proxy Secret is
+// missing or cannot be used, because the first Machine would wait for it, or come up without it. After Hold it lets go:
+// the condition on the Cluster says then what is missing.
+func (h *Handlers) BeforeClusterCreate(ctx context.Context, q *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) {
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	cluster := source.ClusterOf(&q.Cluster)
+	if h.State == nil || !cluster.Enabled || h.Hold <= 0 || h.Now().Sub(q.Cluster.CreationTimestamp.Time) >= h.Hold {
+		return
+	}
+	settings, err := topology.OfCluster(&q.Cluster)
+	var findings []string
+	if err != nil {
+		findings = []string{message(err)}
+	} else {
+		findings = h.secrets(ctx, cluster, settings, true)
+	}
+	if len(findings) == 0 {
+		return
+	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Holding back Cluster", "Cluster", cluster.Namespace+"/"+cluster.Name)
+	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; it goes on without after %s",
+		cluster.Namespace, cluster.Name, strings.Join(findings, "; "), h.Hold))
+	response.SetRetryAfterSeconds(retryAfterSeconds)
+}

@@ -1,0 +1,130 @@
+package extension
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// recipe returns what templates get, the same pointer for the same content.
+func (g *generator) recipe(override, pool string) (*preparedRecipe, error) {
+	inline := g.settings.Options.Delivery == contract.DeliveryInline
+	shared := inline || override == "" || override == contract.SecretNone
+	for i := range g.recipes {
+		if r := &g.recipes[i]; r.override == override && (shared || r.pool == pool) {
+			return r, nil
+		}
+	}
+	secret := topology.Pool{TopologyName: pool, Override: override}.GeneratedSecret(g.cluster.name)
+	prepared := preparedRecipe{override: override, pool: pool}
+	switch base := g.anyRecipe(); {
+	case override == contract.SecretNone:
+	case base != nil && !inline:
+		prepared.recipe = withSecret(base, secret)
+	default:
+		options, waiting, err := g.options(secret, override)
+		if err != nil {
+			return nil, err
+		}
+		if prepared.waiting = waiting; !waiting {
+			recipe, err := patch.NewRecipe(options)
+			if err != nil {
+				return nil, err
+			}
+			prepared.recipe = &recipe
+		}
+	}
+	if g.recipes == nil {
+		// Their addresses are kept, so the slice must not move.
+		g.recipes = make([]preparedRecipe, 0, len(g.settings.Pools)+1)
+	}
+	g.recipes = append(g.recipes, prepared)
+	return &g.recipes[len(g.recipes)-1], nil
+}
+
+// anyRecipe returns a recipe that has been made, nil if there is none.
+func (g *generator) anyRecipe() *patch.Recipe {
+	for i := range g.recipes {
+		if g.recipes[i].recipe != nil {
+			return g.recipes[i].recipe
+		}
+	}
+	return nil
+}
+
+// withSecret returns a recipe of Reference delivery with another generated Secret, which is all that recipes of one Cluster
+// differ in.
+func withSecret(recipe *patch.Recipe, secret string) *patch.Recipe {
+	other := *recipe
+	other.Files = slices.Clone(recipe.Files)
+	for i := range other.Files {
+		if other.Files[i].ContentFrom.Name != "" {
+			other.Files[i].ContentFrom.Name = secret
+		}
+	}
+	return &other
+}
+
+// options returns the options of a recipe, and whether it has to wait for the control-plane endpoint.
+func (g *generator) options(secret, override string) (patch.Options, bool, error) {
+	version, err := topology.OutputVersion(g.cluster.annotations)
+	if err != nil {
+		return patch.Options{}, false, err
+	}
+	options := patch.Options{Version: version, Delivery: g.settings.Options.Delivery, Targets: g.settings.Options.Targets, SecretName: secret}
+	if options.Delivery != contract.DeliveryInline {
+		return options, false, nil
+	}
+	if g.state == nil {
+		return options, false, fmt.Errorf("delivery %s needs the hooks of the manager, which sees Secrets; use delivery %s, or let the ExtensionConfig call the manager",
+			contract.DeliveryInline, contract.DeliveryReference)
+	}
+	values, err := g.state.Values(g.ctx, g.cluster.namespace, g.cluster.name, g.settings, override)
+	if err != nil {
+		return options, false, err
+	}
+	options.Settings, options.NoProxy = values.Settings, values.NoProxy
+	return options, !values.Complete, nil
+}
+
+// holdBack keeps a control plane from making Machines while Inline delivery cannot write the whole NO_PROXY: annotations of
+// spec.template.metadata become those of the control plane.
+func holdBack(t *template) ([]byte, error) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	const metadata = "/spec/template/metadata"
+	annotation := map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+	var operations []operation
+	switch {
+	case t.at.Missing > len(t.at.Parents)-2:
+		return nil, fmt.Errorf("delivery %s cannot hold back a control plane whose template has no spec.template; use delivery %s",
+			contract.DeliveryInline, contract.DeliveryReference)
+	case !t.metadata:
+		operations = append(operations, operation{"add", metadata, map[string]any{"annotations": annotation}})
+	case t.annotations == nil:
+		operations = append(operations, operation{"add", metadata + "/annotations", annotation})
+	default:
+		var current map[string]any
+		if err := json.Unmarshal(t.annotations, &current); err != nil {
+			return nil, fmt.Errorf("reading annotations of the control plane's template: %w", err)
+		}
+		if _, paused := current[clusterv1.PausedAnnotation]; paused {
+			return nil, nil
+		}
+		operations = append(operations, operation{"add", metadata + "/annotations/cluster.x-k8s.io~1paused", contract.PausedForEndpoint})
+	}
+	text, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("writing a patch: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,284 @@
+package extension
+
+import (
+	"bytes"
+	"encoding/json"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// request is what the handlers read of a GeneratePatchesRequest and of a ValidateTopologyRequest. Values stay in JSON
+// until they are needed.
+type request struct {
+	variables variables
+	items     []item
+}
+
+// item is one template of a request.
+type item struct {
+	uid []byte // in JSON
+	// holderKind and fieldPath are empty if they are of no template that matters.
+	holderKind, fieldPath string
+	holderName            []byte // in JSON
+	object                []byte
+	variables             variables
+	holder                holder // once sourceOf has read it
+}
+
+// variables are the two variables that matter of a list of variables.
+type variables struct{ own, builtin []byte }
+
+func (v *variables) set(name, value []byte) {
+	switch string(name) {
+	case contract.VariableName:
+		v.own = value
+	case runtimehooksv1.BuiltinsName:
+		v.builtin = value
+	}
+}
+
+// decodeRequest reads the body of a request. It agrees with encoding/json about every body that Cluster API writes.
+func decodeRequest(body []byte) (request, error) {
+	var q request
+	r := jsonread.New(body)
+	for name := range r.Members {
+		switch string(name) {
+		case "variables":
+			q.variables = decodeVariables(r)
+		case "items":
+			q.items = q.items[:0]
+			for range r.Elements {
+				q.items = append(q.items, decodeItem(r))
+			}
+		}
+	}
+	return q, r.End()
+}
+
+func decodeItem(r *jsonread.Reader) item {
+	var i item
+	for name := range r.Members {
+		switch string(name) {
+		case "uid":
+			if i.uid = nil; r.Kind() == '"' {
+				i.uid = r.Raw()
+			}
+		case "holderReference":
+			for name := range r.Members {
+				switch string(name) {
+				case "kind":
+					kind, _ := r.Bytes()
+					i.holderKind = known(kind, kindCluster, topology.KindMachineDeployment, topology.KindMachinePool)
+				case "fieldPath":
+					field, _ := r.Bytes()
+					i.fieldPath = known(field, fieldControlPlane, fieldBootstrap, fieldInfrastructure)
+				case "name":
+					i.holderName = r.Raw()
+				}
+			}
+		case "object":
+			i.object = r.Raw()
+		case "variables":
+			i.variables = decodeVariables(r)
+		}
+	}
+	return i
+}
+
+// known returns the one of some strings that text is, or "".
+func known(text []byte, some ...string) string {
+	for _, s := range some {
+		if string(text) == s {
+			return s
+		}
+	}
+	return ""
+}
+
+func decodeVariables(r *jsonread.Reader) variables {
+	var v variables
+	for range r.Elements {
+		var name, value []byte
+		for member := range r.Members {
+			switch string(member) {
+			case "name":
+				name, _ = r.Bytes()
+			case "value":
+				value = r.Raw()
+			}
+		}
+		v.set(name, value)
+	}
+	return v
+}
+
+// typedRequest is decodeRequest for a request that somebody else has decoded.
+func typedRequest(q *runtimehooksv1.GeneratePatchesRequest) request {
+	converted := request{variables: typedVariables(q.Variables), items: make([]item, 0, len(q.Items))}
+	for i := range q.Items {
+		from := &q.Items[i]
+		uid, _ := json.Marshal(from.UID)                   //nolint:errchkjson // a string
+		name, _ := json.Marshal(from.HolderReference.Name) //nolint:errchkjson // a string
+		converted.items = append(converted.items, item{
+			uid: uid, holderName: name, holderKind: from.HolderReference.Kind, fieldPath: from.HolderReference.FieldPath,
+			object: from.Object.Raw, variables: typedVariables(from.Variables),
+		})
+	}
+	return converted
+}
+
+// typedValidation is typedRequest for the other hook.
+func typedValidation(q *runtimehooksv1.ValidateTopologyRequest) request {
+	converted := request{variables: typedVariables(q.Variables), items: make([]item, 0, len(q.Items))}
+	for _, from := range q.Items {
+		if from == nil {
+			continue
+		}
+		converted.items = append(converted.items, item{
+			holderKind: from.HolderReference.Kind, fieldPath: from.HolderReference.FieldPath,
+			object: from.Object.Raw, variables: typedVariables(from.Variables),
+		})
+	}
+	return converted
+}
+
+func typedVariables(list []runtimehooksv1.Variable) variables {
+	var v variables
+	for i := range list {
+		v.set([]byte(list[i].Name), list[i].Value.Raw)
+	}
+	return v
+}
+
+// Holders whose templates matter.
+const (
+	kindCluster       = "Cluster"
+	fieldControlPlane = "spec.controlPlaneRef"
+	fieldBootstrap    = "spec.template.spec.bootstrap.configRef"
+	// fieldInfrastructure holds the machine template of a pool, which tells Windows pools.
+	fieldInfrastructure = "spec.template.spec.infrastructureRef"
+)
+
+// isControlPlane reports whether i is the template of the control plane.
+func (i *item) isControlPlane() bool {
+	return i.fieldPath == fieldControlPlane && i.holderKind == kindCluster
+}
+
+// isPool reports whether i is the bootstrap template of a pool.
+func (i *item) isPool() bool {
+	return i.fieldPath == fieldBootstrap && (i.holderKind == topology.KindMachineDeployment || i.holderKind == topology.KindMachinePool)
+}
+
+// windowsField returns the field by which i, the machine template of a pool, asks for Windows, or "".
+func (i *item) windowsField() string {
+	// The fields are called os and osType; letters may be written as escape sequences.
+	if i.fieldPath != fieldInfrastructure || !bytes.Contains(i.object, []byte(`"os`)) && !bytes.Contains(i.object, []byte(`\u00`)) {
+		return ""
+	}
+	var template struct{ Spec any }
+	if err := json.Unmarshal(i.object, &template); err != nil {
+		return ""
+	}
+	return patch.WindowsField(template.Spec)
+}
+
+// sameHolder reports whether two templates are of one pool.
+func (i *item) sameHolder(other *item) bool {
+	return i.holderKind == other.holderKind && bytes.Equal(i.holderName, other.holderName)
+}
+
+// cluster is what the builtin variable says of the Cluster.
+type cluster struct {
+	namespace, name     string
+	labels, annotations map[string]string
+}
+
+// holder is what the builtin variable of an item says of the object that the template is for.
+type holder struct {
+	version, topologyName string
+	annotations           map[string]string
+}
+
+// decodeBuiltin reads a builtin variable. The text has been checked before; one that was not yields what could be read.
+func decodeBuiltin(raw []byte) (cluster, holder) {
+	var (
+		c cluster
+		h holder
+	)
+	if raw == nil {
+		return c, h
+	}
+	r := jsonread.New(raw)
+	for name := range r.Members {
+		switch string(name) {
+		case "cluster":
+			c = decodeCluster(r)
+		case "controlPlane", "machineDeployment", "machinePool":
+			h = decodeHolder(r)
+		}
+	}
+	return c, h
+}
+
+func decodeCluster(r *jsonread.Reader) cluster {
+	var c cluster
+	for name := range r.Members {
+		switch string(name) {
+		case "name":
+			c.name, _ = r.Text()
+		case "namespace":
+			c.namespace, _ = r.Text()
+		case "metadata":
+			c.labels, c.annotations = decodeMetadata(r)
+		}
+	}
+	return c
+}
+
+func decodeHolder(r *jsonread.Reader) holder {
+	var h holder
+	for name := range r.Members {
+		switch string(name) {
+		case "version":
+			h.version, _ = r.Text()
+		case "topologyName":
+			h.topologyName, _ = r.Text()
+		case "metadata":
+			_, h.annotations = decodeMetadata(r)
+		}
+	}
+	return h
+}
+
+// decodeMetadata keeps the labels and annotations of this product, which are a few of many.
+func decodeMetadata(r *jsonread.Reader) (labels, annotations map[string]string) {
+	for name := range r.Members {
+		switch string(name) {
+		case "labels":
+			labels = decodeOwn(r)
+		case "annotations":
+			annotations = decodeOwn(r)
+		}
+	}
+	return labels, annotations
+}
+
+func decodeOwn(r *jsonread.Reader) map[string]string {
+	var own map[string]string
+	for name := range r.Members {
+		if len(name) <= len(contract.Domain) || string(name[:len(contract.Domain)]) != contract.Domain {
+			continue
+		}
+		if own == nil {
+			own = map[string]string{}
+		}
+		key := string(name)
+		own[key], _ = r.Text()
+	}
+	return own
+}

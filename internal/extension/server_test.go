@@ -1,0 +1,197 @@
+package extension
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+)
+
+// certificate writes a certificate for 127.0.0.1 that is its own authority, for servers and clients.
+func certificate(t *testing.T, folder string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, text := range map[string][]byte{"tls.crt": public, "ca.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(public)
+	return pool
+}
+
+// served is a running server of hooks.
+type served struct {
+	url     string
+	client  *http.Client
+	catalog *runtimecatalog.Catalog
+}
+
+// serve starts a server of hooks on a port of its own.
+func serve(t *testing.T, h *Handlers, clientCA string) served {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	_ = listener.Close()
+	folder := t.TempDir()
+	pool := certificate(t, folder)
+	server, err := h.NewServer(ServerOptions{Host: "127.0.0.1", Port: port, CertDir: folder, ClientCAName: clientCA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	if clientCA != "" {
+		config.Certificates = []tls.Certificate{pair}
+	}
+	s := served{
+		url: fmt.Sprintf("https://127.0.0.1:%d", port), catalog: runtimecatalog.New(),
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}},
+	}
+	t.Cleanup(s.client.CloseIdleConnections)
+	if err := runtimehooksv1.AddToCatalog(s.catalog); err != nil {
+		t.Fatal(err)
+	}
+	check := server.StartedChecker()
+	for check(nil) != nil {
+		select {
+		case err := <-done:
+			t.Fatalf("the server has ended: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return s
+}
+
+// post sends a body to a hook and returns the body of the answer.
+func (s served) post(ctx context.Context, hook runtimecatalog.Hook, name string, body []byte) ([]byte, error) {
+	gvh, err := s.catalog.GroupVersionHook(hook)
+	if err != nil {
+		return nil, err
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+runtimecatalog.GVHToPath(gvh, name), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.client.Do(q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", response.StatusCode)
+	}
+	return io.ReadAll(response.Body)
+}
+
+func TestServerAnnouncesAndAnswers(t *testing.T) {
+	t.Parallel()
+	discover := func(s served) []string {
+		text, err := s.post(t.Context(), runtimehooksv1.Discovery, "", []byte(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var response runtimehooksv1.DiscoveryResponse
+		if err := json.Unmarshal(text, &response); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, handler := range response.Handlers {
+			if handler.TimeoutSeconds == nil || handler.FailurePolicy == nil || *handler.FailurePolicy != runtimehooksv1.FailurePolicyFail {
+				t.Errorf("%+v", handler)
+			}
+			names = append(names, handler.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	stateless := serve(t, &Handlers{Hold: time.Hour}, "")
+	if diff := cmp.Diff([]string{"discover-variables", "generate-patches", "validate-topology"}, discover(stateless)); diff != "" {
+		t.Errorf("without state (-want +got):\n%s", diff)
+	}
+	manager := serve(t, &Handlers{State: fakeState{}, Hold: time.Hour, Now: func() time.Time { return time.Time{} }}, "ca.crt")
+	if diff := cmp.Diff([]string{"before-cluster-create", "discover-variables", "generate-patches", "validate-topology"}, discover(manager)); diff != "" {
+		t.Errorf("in the manager (-want +got):\n%s", diff)
+	}
+
+	q := generated(t, requests.Options{Pools: 2})
+	text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, encoded(t, q))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want runtimehooksv1.GeneratePatchesResponse
+	(&Handlers{}).GeneratePatches(t.Context(), q, &want)
+	if diff := cmp.Diff(string(encoded(t, want)), string(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Cluster API's server would refuse this before it calls a handler: the body is read directly.
+	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, []byte(`{"items":"x"}`)); err != nil || string(text) != `{"status":"Success"}` {
+		t.Errorf("%s %v", text, err)
+	}
+	large := append(bytes.Repeat([]byte(" "), maxBody), '{', '}')
+	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, large); err != nil || !bytes.Contains(text, []byte("it has more than 20971520 bytes")) {
+		t.Errorf("%s %v", text, err)
+	}
+
+	anonymous := manager
+	anonymous.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: manager.client.Transport.(*http.Transport).TLSClientConfig.RootCAs, MinVersion: tls.VersionTLS12}}}
+	if text, err := anonymous.post(t.Context(), runtimehooksv1.Discovery, "", []byte(`{}`)); err == nil {
+		t.Errorf("a client without a certificate got %s", text)
+	}
+}

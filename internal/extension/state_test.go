@@ -1,0 +1,352 @@
+package extension
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// fakeState has proxies by the name of their Secret; "" is the Cluster's own.
+type fakeState struct {
+	proxies  map[string]string
+	endpoint string
+}
+
+func (f fakeState) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+	key := name.Name
+	if key == contract.DefaultSecretName {
+		key = ""
+	}
+	url, found := f.proxies[key]
+	if !found {
+		return nil, nil //nolint:nilnil // the interface says so
+	}
+	return &source.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte(url)}}, nil
+}
+
+func (f fakeState) resolve(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) (source.Resolution, error) {
+	cluster.EndpointHost = f.endpoint
+	return source.Resolver{Secrets: f}.Resolve(ctx, settings.View(cluster), settings.Options, override)
+}
+
+func (f fakeState) Values(ctx context.Context, namespace, name string, settings topology.Settings, override string) (Values, error) {
+	r, err := f.resolve(ctx, source.Cluster{Namespace: namespace, Name: name}, settings, override)
+	return Values{Settings: r.Settings, NoProxy: r.NoProxy.Value, Complete: r.Complete}, err
+}
+
+func (f fakeState) Check(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) error {
+	_, err := f.resolve(ctx, cluster, settings, override)
+	return err
+}
+
+func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
+	t.Parallel()
+	state := fakeState{proxies: map[string]string{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"}, endpoint: "10.0.0.10"}
+	q := generated(t, requests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}})
+	objects := apply(t, q, respond(t, &Handlers{State: state}, q))
+	for i, test := range map[int]struct {
+		parents []string
+		proxy   string
+	}{1: {controlPlaneParents(), "http://proxy.example.com:3128"}, 3: {poolParents(), "http://proxy.example.com:3128"}, 5: {poolParents(), "http://other.example.com:3128"}} {
+		settings, err := proxyconfig.Parse(map[string][]byte{contract.KeyHTTPProxy: []byte(test.proxy)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := patch.SpecOfMap(specAt(object(t, objects[string(q.Items[i].UID)]), test.parents))
+		noProxy := ""
+		for _, command := range got.PreKubeadmCommands {
+			if value, found := strings.CutPrefix(command, "export NO_PROXY='"); found {
+				noProxy, _, _ = strings.Cut(value, "'")
+			}
+		}
+		if !strings.Contains(noProxy, "10.0.0.10") || !strings.HasSuffix(noProxy, "x.example.com,.x.example.com") {
+			t.Errorf("item %d: NO_PROXY %q", i, noProxy)
+		}
+		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: noProxy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := patch.SpecOfMap(specAt(object(t, q.Items[i].Object.Raw), test.parents))
+		plan, err := patch.Ensure(before, recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(patch.Apply(before, plan.Edits), got); diff != "" {
+			t.Errorf("item %d (-classic +got):\n%s", i, diff)
+		}
+	}
+	if got := objects[string(q.Items[7].UID)]; !slices.Equal(got, q.Items[7].Object.Raw) {
+		t.Error("a pool without the proxy is patched")
+	}
+}
+
+func TestInlineWaits(t *testing.T) {
+	t.Parallel()
+	inline := requests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
+	missing := respond(t, &Handlers{State: fakeState{}}, generated(t, inline))
+	if want := "neither Secret team-a/cluster-0000-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret"; missing.Message != want || missing.Status != runtimehooksv1.ResponseStatusFailure {
+		t.Errorf("%s %q, want %q", missing.Status, missing.Message, want)
+	}
+	credentials := respond(t, &Handlers{State: fakeState{proxies: map[string]string{"": "http://u:s3cret@p:1"}, endpoint: "x.example.com"}}, generated(t, inline))
+	if credentials.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(credentials.Message, "credentials") || strings.Contains(credentials.Message, "s3cret") {
+		t.Errorf("%s %q", credentials.Status, credentials.Message)
+	}
+
+	h := &Handlers{State: fakeState{proxies: map[string]string{"": "http://p:1"}}}
+	want := map[string]any{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+	for name, test := range map[string]struct {
+		metadata string
+		want     map[string]any
+	}{
+		"no metadata":             {``, want},
+		"metadata of null":        {`"metadata":null,`, want},
+		"no annotations":          {`"metadata":{"labels":{}},`, want},
+		"annotations of null":     {`"metadata":{"annotations":null},`, want},
+		"annotations":             {`"metadata":{"annotations":{"a":"b"}},`, map[string]any{"a": "b", clusterv1.PausedAnnotation: contract.PausedForEndpoint}},
+		"a pause of the user's":   {`"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}},`, map[string]any{clusterv1.PausedAnnotation: ""}},
+		"metadata after the spec": {``, want},
+	} {
+		template := `{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate","spec":{"template":{` + test.metadata + `"spec":{}}}}`
+		q := with(t, inline, []byte(template), []byte(`{}`))
+		got := object(t, apply(t, q, respond(t, h, q))[string(q.Items[1].UID)])
+		metadata, _ := specAt(got, []string{"/spec", "/template", "/metadata"})["annotations"].(map[string]any)
+		if diff := cmp.Diff(test.want, metadata); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if spec := specAt(got, []string{"/spec", "/template", "/spec"}); len(spec) > 0 {
+			t.Errorf("%s: a spec is patched without the endpoint: %v", name, spec)
+		}
+	}
+	q := generated(t, inline)
+	if items := respond(t, h, q).Items; len(items) != 1 || items[0].UID != q.Items[1].UID {
+		t.Errorf("%d patches, want that of the control plane only", len(items))
+	}
+	q = with(t, inline, []byte(`{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate"}`), []byte(`{}`))
+	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure {
+		t.Errorf("a control plane that cannot be held back: %s", response.Status)
+	}
+}
+
+func TestValidateTopology(t *testing.T) {
+	t.Parallel()
+	state := fakeState{proxies: map[string]string{"corp": "http://p:1", "broken": "p:1"}}
+	for name, test := range map[string]struct {
+		state   State
+		options requests.Options
+		want    string // beginning of the message
+	}{
+		"nothing said":                          {nil, requests.Options{Pools: 1}, ""},
+		"an unlabelled Cluster":                 {nil, requests.Options{Unlabelled: true, Variable: `{"delivery":"x"}`}, ""},
+		"an unknown Secret, without look":       {nil, requests.Options{Variable: `{"secretName":"gone"}`}, ""},
+		"an unknown Secret":                     {state, requests.Options{Variable: `{"secretName":"gone"}`}, "Secret team-a/gone does not exist; "},
+		"an unknown Secret in an annotation":    {state, requests.Options{Annotations: map[string]string{contract.AnnotationSecret: "gone"}}, "Secret team-a/gone does not exist; "},
+		"a known Secret":                        {state, requests.Options{Variable: `{"secretName":"corp"}`}, ""},
+		"a Secret that cannot be used":          {state, requests.Options{Variable: `{"secretName":"broken"}`}, "parsing Secret team-a/broken key httpProxy: "},
+		"no Secret by any of the default names": {state, requests.Options{}, ""},
+		"unknown Secrets of pools, each once": {
+			state,
+			requests.Options{Pools: 3, Overrides: map[int]string{0: `{"secretName":"b"}`, 1: `{"secretName":"a"}`, 2: `{"secretName":"b"}`}},
+			"MachineDeployment pool-000: Secret team-a/b does not exist; create it or change annotation capi-proxy-patcher.io/secret; MachineDeployment pool-001: Secret team-a/a does not exist; create it or change annotation capi-proxy-patcher.io/secret",
+		},
+		"overrides that contradict, all at once": {
+			nil,
+			requests.Options{Pools: 1, MachinePools: 1, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`}},
+			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].delivery: differs from what the Cluster says; a Cluster has one; remove the field from the override; " +
+				"spec.topology.workers.machinePools[pool-001].variables.overrides[capiProxyPatcher].noProxy: differs from what the Cluster says; a Cluster has one; remove the field from the override",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := &runtimehooksv1.ValidateTopologyResponse{}
+			(&Handlers{State: test.state}).ValidateTopology(t.Context(), requests.Validate(generated(t, test.options)), response)
+			failed := response.Status == runtimehooksv1.ResponseStatusFailure
+			if failed != (test.want != "") || !strings.HasPrefix(response.Message, test.want) || !failed && response.Status != runtimehooksv1.ResponseStatusSuccess {
+				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
+			}
+		})
+	}
+	response := &runtimehooksv1.ValidateTopologyResponse{}
+	(&Handlers{}).ValidateTopology(t.Context(), &runtimehooksv1.ValidateTopologyRequest{Items: []*runtimehooksv1.ValidateTopologyRequestItem{nil}}, response)
+	if response.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("an empty request: %s", response.Status)
+	}
+}
+
+func TestBeforeClusterCreate(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	good := fakeState{proxies: map[string]string{"": "http://p:1", "corp": "http://p:1"}}
+	labelled := map[string]string{contract.LabelEnabled: "true"}
+	for name, test := range map[string]struct {
+		state  fakeState
+		labels map[string]string
+		age    time.Duration
+		hold   time.Duration
+		named  string
+		want   string // part of the message; empty is to let go
+	}{
+		"the Secret is there":          {good, labelled, 0, time.Hour, "", ""},
+		"no Secret":                    {fakeState{}, labelled, 0, time.Hour, "", "Cluster team-a/one waits for its proxy Secret: neither Secret team-a/one-http-proxy nor"},
+		"no Secret, not labelled":      {fakeState{}, nil, 0, time.Hour, "", ""},
+		"no Secret, just before":       {fakeState{}, labelled, time.Hour - time.Second, time.Hour, "", "it goes on without after 1h0m0s"},
+		"no Secret, for long enough":   {fakeState{}, labelled, time.Hour, time.Hour, "", ""},
+		"switched off":                 {fakeState{}, labelled, 0, 0, "", ""},
+		"a Secret that cannot be used": {fakeState{proxies: map[string]string{"": "p:1"}}, labelled, 0, time.Hour, "", "key httpProxy: "},
+		"a named Secret is missing":    {good, labelled, 0, time.Hour, "gone", "Secret team-a/gone does not exist"},
+		"an unusable variable":         {good, labelled, 0, time.Hour, "../", "spec.topology.variables[capiProxyPatcher].secretName: is not the name of a Secret"},
+		"a named Secret is there":      {good, labelled, 0, time.Hour, "corp", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team-a", Name: "one", Labels: test.labels, CreationTimestamp: metav1.NewTime(now.Add(-test.age)),
+			}}}
+			if test.named != "" {
+				variable := clusterv1.ClusterVariable{Name: contract.VariableName, Value: literal(map[string]string{"secretName": test.named})}
+				q.Cluster.Spec.Topology.Variables = append(q.Cluster.Spec.Topology.Variables, variable)
+			}
+			h := &Handlers{State: test.state, Hold: test.hold, Now: func() time.Time { return now }}
+			response := &runtimehooksv1.BeforeClusterCreateResponse{}
+			h.BeforeClusterCreate(t.Context(), q, response)
+			held := response.RetryAfterSeconds > 0
+			if response.Status != runtimehooksv1.ResponseStatusSuccess || held != (test.want != "") || !strings.Contains(response.Message, test.want) || held == (response.Message == "") {
+				t.Errorf("%s %q, again in %d s; want %q", response.Status, response.Message, response.RetryAfterSeconds, test.want)
+			}
+		})
+	}
+}
+
+func TestDiscoverVariables(t *testing.T) {
+	t.Parallel()
+	response := &runtimehooksv1.DiscoverVariablesResponse{}
+	(&Handlers{}).DiscoverVariables(t.Context(), nil, response)
+	if response.Status != runtimehooksv1.ResponseStatusSuccess || len(response.Variables) != 1 {
+		t.Fatalf("%s with %d variables", response.Status, len(response.Variables))
+	}
+	variable := response.Variables[0]
+	if variable.Name != contract.VariableName || variable.Required == nil || *variable.Required {
+		t.Errorf("variable %s, required %v; the ClusterClass needs an explicit false", variable.Name, variable.Required)
+	}
+	schema := variable.Schema.OpenAPIV3Schema
+	if v, err := topology.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Delivery == "" || v.Targets == nil || v.NoProxy == nil {
+		t.Errorf("the example %s: %+v %v", schema.Example.Raw, v, err)
+	}
+	var names []string
+	for name, property := range schema.Properties {
+		names = append(names, name)
+		if property.Description == "" || property.Example == nil || !strings.Contains(property.Description, "Default") || property.Default != nil {
+			t.Errorf("%s: %+v", name, property)
+		}
+		text := encoded(t, map[string]json.RawMessage{name: property.Example.Raw})
+		if _, err := topology.ParseVariable(text); err != nil {
+			t.Errorf("the example of %s: %v", name, err)
+		}
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{contract.VariableDelivery, contract.VariableNoProxy, contract.VariableSecretName, contract.VariableTargets}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	pattern := regexp.MustCompile(schema.Properties[contract.VariableSecretName].Pattern)
+	for _, name := range []string{"a", "a-b", "a.b-c.d1", "", "-a", "a-", "A", "a..b", ".a", "a_b", "a\n", "none", "ä"} {
+		if want := len(validation.IsDNS1123Subdomain(name)) == 0; pattern.MatchString(name) != want {
+			t.Errorf("the pattern and Kubernetes disagree about %q", name)
+		}
+	}
+}
+
+// brokenReader fails as an API server does, with another text every time.
+type brokenReader struct{ calls *int }
+
+func (b brokenReader) ReadSecret(context.Context, types.NamespacedName) (*source.Secret, error) {
+	*b.calls++
+	return nil, fmt.Errorf("dial tcp: attempt %d: password=s3cret", *b.calls)
+}
+
+func TestAnAPIServerThatIsAwayIsReportedInTheSameWords(t *testing.T) {
+	t.Parallel()
+	m := ManagementCluster{Resolver: source.Resolver{Secrets: brokenReader{new(int)}}}
+	cluster := source.Cluster{Namespace: "team-a", Name: "one"}
+	first := m.Check(t.Context(), cluster, topology.Settings{}, "")
+	second := m.Check(t.Context(), cluster, topology.Settings{}, "")
+	want := errors.New("reading the proxy Secret of Cluster team-a/one: the API server does not answer as it should; the log of the manager says more")
+	if first == nil || first.Error() != want.Error() || second.Error() != want.Error() {
+		t.Errorf("%v and %v, want %v", first, second, want)
+	}
+}
+
+// clusters is a reader of one Cluster, which may be behind.
+type clusters struct {
+	client.Reader // nothing else of it is called
+
+	cluster *clusterv1.Cluster
+	reads   *int
+}
+
+func (c clusters) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	*c.reads++
+	if c.cluster == nil {
+		return apierrors.NewNotFound(clusterv1.GroupVersion.WithResource("clusters").GroupResource(), key.Name)
+	}
+	c.cluster.DeepCopyInto(into.(*clusterv1.Cluster))
+	return nil
+}
+
+func TestAnEndpointThatTheCacheDoesNotKnowYetIsReadLive(t *testing.T) {
+	t.Parallel()
+	without := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "one"}}
+	known := without.DeepCopy()
+	known.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.10", Port: 6443}
+	options, err := source.ParseOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		cached, live *clusterv1.Cluster
+		complete     bool
+		liveReads    int
+		failure      string
+	}{
+		"the cache knows":     {known, nil, true, 0, ""},
+		"the cache is behind": {without, known, true, 1, ""},
+		"nobody knows":        {without, without, false, 1, ""},
+		"the cache is empty":  {nil, known, true, 1, ""},
+		"there is no Cluster": {nil, nil, false, 1, "reading Cluster team-a/one: it does not exist"},
+		"deleted in between":  {without, nil, false, 1, "reading Cluster team-a/one: it does not exist"},
+	} {
+		reads := 0
+		m := ManagementCluster{
+			Cached: clusters{cluster: test.cached, reads: new(int)}, Live: clusters{cluster: test.live, reads: &reads},
+			Resolver: source.Resolver{Secrets: fakeState{proxies: map[string]string{"": "http://p:1"}}},
+		}
+		values, err := m.Values(t.Context(), "team-a", "one", topology.Settings{Options: options}, "")
+		failure := ""
+		if err != nil {
+			failure = err.Error()
+		}
+		if values.Complete != test.complete || reads != test.liveReads || failure != test.failure {
+			t.Errorf("%s: complete %v, %d live reads, %q", name, values.Complete, reads, failure)
+		}
+	}
+}

@@ -1,0 +1,805 @@
+package envtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+// There is no topology controller here: the tests make the objects that it makes and change them as it does on the word
+// of the hook. What the hook says is tested in internal/extension.
+
+const (
+	oldVersion = "v1.36.3"
+	newVersion = "v1.37.0"
+)
+
+// topologyCluster changes the objects of a classic Cluster into what the topology controller makes of a ClusterClass. The
+// MachineDeployment is called batch in the topology and the MachinePool pool.
+func topologyCluster(o client.Object) {
+	owned := map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}
+	switch object := o.(type) {
+	case *clusterv1.Cluster:
+		object.Spec.Topology.ClassRef.Name = "quick-start"
+		object.Spec.Topology.Version = oldVersion
+		object.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Class: "worker", Name: "batch"}}
+		object.Spec.Topology.Workers.MachinePools = []clusterv1.MachinePoolTopology{{Class: "worker", Name: "pool"}}
+		return
+	case *clusterv1.MachineDeployment:
+		owned[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = "batch"
+		object.Spec.Template.Spec.Version = oldVersion
+	case *clusterv1.MachinePool:
+		owned[clusterv1.ClusterTopologyMachinePoolNameLabel] = "pool"
+		object.Spec.Template.Spec.Version = oldVersion
+	case *bootstrapv1.KubeadmConfigTemplate:
+		object.Spec.Template.Spec.JoinConfiguration.NodeRegistration.Name = "own"
+	}
+	owned[clusterv1.ClusterNameLabel] = strings.TrimSuffix(strings.TrimSuffix(o.GetName(), "-md"), "-mp")
+	o.SetLabels(owned)
+}
+
+// with changes the Cluster among the objects.
+func with(edit func(*clusterv1.Cluster)) func(client.Object) {
+	return func(o client.Object) {
+		if cluster, ok := o.(*clusterv1.Cluster); ok {
+			edit(cluster)
+		}
+	}
+}
+
+// withVariable sets the variable of the Cluster, and of its MachineDeployment if there is a second value.
+func withVariable(values ...string) func(client.Object) {
+	return with(func(cluster *clusterv1.Cluster) {
+		variable := func(value string) []clusterv1.ClusterVariable {
+			return []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(value)}}}
+		}
+		cluster.Spec.Topology.Variables = variable(values[0])
+		if len(values) > 1 {
+			cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = variable(values[1])
+		}
+	})
+}
+
+// withoutLabel leaves the Cluster alone.
+func withoutLabel(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) }
+
+func labelled(cluster *clusterv1.Cluster) {
+	cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+}
+
+// annotated gives an annotation of a Cluster a value, or takes it away.
+func annotated(key, value string) func(*clusterv1.Cluster) {
+	return func(cluster *clusterv1.Cluster) {
+		cluster.Annotations = maps.Clone(cluster.Annotations)
+		if cluster.Annotations == nil {
+			cluster.Annotations = map[string]string{}
+		}
+		cluster.Annotations[key] = value
+		if value == "" {
+			delete(cluster.Annotations, key)
+		}
+	}
+}
+
+// initialized marks the control plane as running.
+func (c classic) initialized() {
+	c.t.Helper()
+	for {
+		cluster := c.cluster()
+		cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+		err := shared.client.Status().Update(c.t.Context(), cluster)
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) { // with the manager, which reports
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// specOf is the bootstrap spec of an object.
+func specOf(o client.Object) (string, *bootstrapv1.KubeadmConfigSpec) {
+	switch object := o.(type) {
+	case *controlplanev1.KubeadmControlPlane:
+		return plan.KindControlPlane, &object.Spec.KubeadmConfigSpec
+	case *bootstrapv1.KubeadmConfigTemplate:
+		return plan.KindTemplate, &object.Spec.Template.Spec
+	case *bootstrapv1.KubeadmConfig:
+		return plan.KindConfig, &object.Spec
+	}
+	return "", &bootstrapv1.KubeadmConfigSpec{}
+}
+
+// topologyWrites brings an object to a recipe as the topology controller does on the word of the hook. Without options it
+// takes the proxy out.
+func topologyWrites(t *testing.T, o client.Object, options ...patch.Options) {
+	t.Helper()
+	kind, typed := specOf(o)
+	spec := patch.SpecOf(typed)
+	edits := patch.Remove(spec)
+	for _, option := range options {
+		recipe, err := patch.NewRecipe(option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		brought, err := patch.Ensure(spec, recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edits = brought.Edits
+	}
+	if len(edits) == 0 {
+		return
+	}
+	data, err := json.Marshal(patch.Operations(patch.Location{Parents: plan.Parents(kind), Others: true}, spec, edits))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.client.Patch(t.Context(), o, client.RawPatch(types.JSONPatchType, data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reference is what a template gets in Reference delivery.
+func reference(secret string) patch.Options {
+	return patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret}
+}
+
+// carried has the topology controller bring the proxy to all objects.
+func (c classic) carried() {
+	c.t.Helper()
+	for _, o := range []client.Object{c.controlPlane(), c.template(), c.config()} {
+		topologyWrites(c.t, o, reference(c.name+"-proxy-files"))
+	}
+}
+
+func (c classic) hold() string { return c.cluster().Annotations[contract.AnnotationTopologyHold] }
+
+// eventuallyHolds waits for a value of the hold.
+func (c classic) eventuallyHolds(want string) {
+	c.t.Helper()
+	eventually(c.t, "hold of Cluster "+c.name, func() string {
+		if got := c.hold(); got != want {
+			return fmt.Sprintf("%q, want %q", got, want)
+		}
+		return ""
+	})
+}
+
+// upgradedControlPlane and upgradedWorkers have the topology controller upgrade Kubernetes.
+func (c classic) upgradedControlPlane() {
+	c.t.Helper()
+	change(c.t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = newVersion })
+}
+
+func (c classic) upgradedWorkers() {
+	c.t.Helper()
+	change(c.t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Version = newVersion })
+	change(c.t, fetch(c.t, c.ns, c.name+"-mp", &clusterv1.MachinePool{}), func(o *clusterv1.MachinePool) { o.Spec.Template.Spec.Version = newVersion })
+}
+
+func TestATopologyGetsItsSecretsAndNoObjectOfItIsWritten(t *testing.T) {
+	ns := namespace(t)
+	corp := proxySecret(t, ns, "corp", map[string]string{"httpProxy": proxyURL, "username": "user", "password": "p%40ss"})
+	other := proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"secretName": "corp", "noProxy": ["extra.example.com"]}`, `{"secretName": "other"}`),
+		with(func(cluster *clusterv1.Cluster) {
+			cluster.Spec.Topology.Workers.MachinePools[0].Metadata.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
+		}))
+	before := c.snapshot()
+	const lines = "{name: capi-proxy-patcher, external: {generatePatchesExtension: generate-patches.capi-proxy-patcher, " +
+		"validateTopologyExtension: validate-topology.capi-proxy-patcher, discoverVariablesExtension: discover-variables.capi-proxy-patcher}}"
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not brought the proxy to KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md yet")
+	c.eventuallyReports(contract.ReasonTemplateNotSupported, "KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md; let the last of spec.patches of ClusterClass "+ns+"/quick-start be "+lines)
+	c.staysAsIs(before)
+
+	c.eventuallyHas(`HTTP_PROXY="http://user:p%2540ss@proxy.example.com:3128"`)
+	if env := string(c.generated()[contract.KeyProxyEnv]); !strings.Contains(env, ",extra.example.com") {
+		t.Errorf("NO_PROXY lacks the entry of the variable:\n%s", env)
+	}
+	if origins := string(c.generated()[contract.KeyNoProxyOrigins]); !strings.Contains(origins, "variable capiProxyPatcher.noProxy") {
+		t.Errorf("the origins do not name the variable:\n%s", origins)
+	}
+	if env := string(c.secret("one-batch-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://other.example.com:3128"`) {
+		t.Errorf("Secret of the pool:\n%s", env)
+	}
+	for _, name := range []string{"one-pool-proxy-files", "one-one-md-proxy-files"} {
+		if c.secret(name) != nil {
+			t.Errorf("Secret %s exists", name)
+		}
+	}
+
+	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
+	topologyWrites(t, c.template(), reference("one-proxy-files"))
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not brought the current settings to KubeadmConfigTemplate "+ns+"/one-md yet")
+	topologyWrites(t, c.template(), reference("one-batch-proxy-files"))
+	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects use the proxy of Secret "+ns+"/corp")
+
+	change(t, corp, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
+	c.eventuallyHas(`HTTPS_PROXY="http://user:p%2540ss@moved.example.com:3128"`)
+	change(t, other, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://elsewhere.example.com:3128") })
+	eventually(t, "Secret of the pool", func() string {
+		if env := string(c.secret("one-batch-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "elsewhere.example.com") {
+			return env
+		}
+		return ""
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+	if annotations := c.cluster().Annotations; len(annotations) != 0 {
+		t.Errorf("annotations of the Cluster: %v", annotations)
+	}
+	staysQuiet(t, ns)
+}
+
+func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{}`, `{"secretName": "other"}`))
+	c.carried()
+	topologyWrites(t, c.template(), reference("one-batch-proxy-files"))
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = nil
+	})
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not brought the current settings to KubeadmConfigTemplate "+ns+"/one-md yet")
+
+	// The topology controller rotates the template; a MachineSet still uses the old one.
+	rotated := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("one-md-2"), Spec: c.template().Spec}
+	rotated.Labels = c.template().Labels
+	create(t, rotated)
+	topologyWrites(t, rotated, reference("one-proxy-files"))
+	change(t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md-2" })
+	c.eventuallyReports(contract.ReasonConfigured)
+	if c.secret("one-batch-proxy-files") == nil {
+		t.Error("the Secret that an old template refers to is gone")
+	}
+	waiting := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-md-a"), Spec: c.template().Spec.Template.Spec}
+	waiting.Labels, waiting.OwnerReferences = maps.Clone(c.template().Labels), ownedBy("Machine", "one-md-a")
+	create(t, waiting)
+	if err := shared.client.Delete(t.Context(), c.template()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if c.secret("one-batch-proxy-files") == nil {
+		t.Error("the Secret that bootstrap data is still to be made of is gone")
+	}
+	waiting.Status.DataSecretName = "one-md-a"
+	if err := shared.client.Status().Update(t.Context(), waiting); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Secret of the pool", func() string {
+		if c.secret("one-batch-proxy-files") != nil {
+			return "it is still there"
+		}
+		return ""
+	})
+	if c.generated() == nil {
+		t.Error("the Secret of the Cluster is gone")
+	}
+}
+
+func TestATopologyWaitsForTheEndpointAndNudgesWhoHasWaited(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }))
+	c.carried()
+	first := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-0"), Spec: c.controlPlane().Spec.KubeadmConfigSpec}
+	first.Labels = map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.MachineControlPlaneLabel: ""}
+	first.OwnerReferences = ownedBy("Machine", "one-0")
+	create(t, first)
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+	if c.generated() != nil {
+		t.Error("a Secret without the endpoint was written")
+	}
+	staysQuiet(t, ns) // and the Secret is at least a second younger
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+	})
+	eventually(t, "KubeadmConfig that waits", func() string {
+		if fetch(t, ns, "one-0", &bootstrapv1.KubeadmConfig{}).Annotations[contract.AnnotationNudge] == "" {
+			return "it was not nudged"
+		}
+		return ""
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+	staysQuiet(t, ns)
+}
+
+func TestSettingsOfATopologyThatCannotBeUsedAreReported(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options []func(client.Object)
+		reason  string
+		want    string
+	}{
+		"a variable and an annotation that contradict each other": {
+			[]func(client.Object){withVariable(`{"delivery": "Inline"}`), with(annotated(contract.AnnotationDelivery, "Reference"))},
+			contract.ReasonInvalidSettings,
+			"spec.topology.variables[capiProxyPatcher].delivery: differs from metadata.annotations[capi-proxy-patcher.io/delivery]",
+		},
+		"two findings at once": {
+			[]func(client.Object){withVariable(`{"delivery": "inline", "targets": []}`)},
+			contract.ReasonInvalidSettings, ".delivery: ",
+		},
+		"an output version that is none": {
+			[]func(client.Object){with(annotated(contract.AnnotationOutputVersion, "new"))},
+			contract.ReasonInvalidSettings, "annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",
+		},
+		"a Secret of a pool that does not exist": {
+			[]func(client.Object){withVariable(`{}`, `{"secretName": "missing"}`)},
+			contract.ReasonSettingsNotFound, "/missing does not exist",
+		},
+		"credentials in Inline delivery": {
+			[]func(client.Object){withVariable(`{"delivery": "Inline", "secretName": "credentials"}`)},
+			contract.ReasonInvalidSettings, "delivery Inline would write the proxy's credentials into the spec",
+		},
+		"a file of the ClusterClass at a managed path": {
+			[]func(client.Object){func(o client.Object) {
+				if _, spec := specOf(o); o.GetName() == "one-md" && spec.JoinConfiguration.NodeRegistration.Name != "" {
+					spec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
+				}
+			}},
+			contract.ReasonConflictingFile, "one-md: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
+		},
+		"no control plane yet": {
+			[]func(client.Object){with(func(cluster *clusterv1.Cluster) {
+				cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
+			})},
+			contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			proxySecret(t, ns, "credentials", map[string]string{"httpProxy": proxyURL, "username": "u", "password": "s3cr"})
+			c := newCluster(t, ns, "one", append([]func(client.Object){topologyCluster}, test.options...)...)
+			before := c.snapshot()
+			c.eventuallyReports(test.reason, test.want)
+			if text := fmt.Sprint(c.condition().Message, c.cluster().Annotations); strings.Contains(text, "s3cr") {
+				t.Errorf("a password in %s", text)
+			}
+			c.staysAsIs(before)
+		})
+	}
+}
+
+func TestATopologyControllerThatIsHeldUpIsNotTheClusterClassesFault(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
+	cluster := c.cluster()
+	cluster.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, Reason: clusterv1.ClusterTopologyReconciledClusterUpgradingReason,
+		LastTransitionTime: metav1.Now(),
+	}}
+	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	c.edit(labelled)
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "its condition TopologyReconciled has reason ClusterUpgrading")
+	time.Sleep(12 * time.Second)
+	c.eventuallyReports(contract.ReasonWaitingForObjects)
+}
+
+func TestAPausedTopologyIsLeftAlone(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.Paused = new(true)
+		annotated(contract.AnnotationTopologyHold, "enabled@"+oldVersion)(cluster) // a contradiction that would be removed
+	}))
+	time.Sleep(time.Second)
+	c.eventuallyReports(noCondition)
+	if c.generated() != nil || c.hold() == "" {
+		t.Error("something was written")
+	}
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
+	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+	c.eventuallyHolds("")
+}
+
+func TestPoolsBesideTheTopologyArePatchedAsEver(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch o.(type) {
+		case *clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate:
+		default:
+			topologyCluster(o)
+		}
+	})
+	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
+	topologyWrites(t, c.config(), reference("one-proxy-files"))
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.patched(); got != [3]bool{true, true, true} {
+		t.Errorf("patched %v", got)
+	}
+	c.edit(withoutLabel)
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has the proxy until the topology controller takes it out")
+	if got := c.patched(); got != [3]bool{true, false, true} {
+		t.Errorf("patched %v", got)
+	}
+	topologyWrites(t, c.config())
+	c.eventuallyReports(contract.ReasonRemovalWaiting)
+	if c.generated() == nil {
+		t.Error("the Secret that the control plane refers to is gone")
+	}
+	topologyWrites(t, c.controlPlane())
+	c.eventuallyReports(noCondition)
+	if c.generated() != nil {
+		t.Error("the generated Secret is still there")
+	}
+}
+
+func TestALabelOnARunningTopologyHoldsItsTemplates(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
+	label := func(value string, arguments ...string) string {
+		return mustKubectl(t, "", append([]string{"label", "--overwrite", "cluster", "one", "-n", ns, contract.LabelEnabled + value}, arguments...)...)
+	}
+	label("=true")
+	if c.hold() != "" {
+		t.Error("a Cluster that does not run is held")
+	}
+	label("-")
+	c.initialized()
+	const warning = "Warning: capi-proxy-patcher: Machines that run Kubernetes v1.36.3 get the proxy with their next upgrade, or when annotation capi-proxy-patcher.io/rollout is Immediate"
+	if out := label("=true", "--dry-run=server"); !strings.Contains(out, warning) || c.hold() != "" {
+		t.Errorf("a dry run printed %q and left hold %q", out, c.hold())
+	}
+	if out := label("=true"); !strings.Contains(out, warning) {
+		t.Errorf("kubectl printed %q, want %q", out, warning)
+	}
+	if got, want := c.hold(), "disabled@"+oldVersion; got != want {
+		t.Fatalf("hold %q, want %q", got, want)
+	}
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace; "+
+		"it gets the proxy with the next upgrade of Kubernetes from v1.36.3, or when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
+	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`) // for the objects that do not wait
+	staysQuiet(t, ns)
+
+	// A manifest without the annotation does not end it, and neither does a user who takes it off.
+	cluster := c.cluster()
+	cluster.Annotations, cluster.ManagedFields, cluster.ResourceVersion = nil, nil, ""
+	mustKubectl(t, manifest(t, cluster), "replace", "-f", "-")
+	mustKubectl(t, "", "annotate", "cluster", "one", "-n", ns, contract.AnnotationTopologyHold+"-")
+	if got, want := c.hold(), "disabled@"+oldVersion; got != want {
+		t.Errorf("hold %q, want %q", got, want)
+	}
+	label("-")
+	if c.hold() != "" {
+		t.Error("the label is gone again and the Cluster still held")
+	}
+	label("=true")
+	c.eventuallyReports(contract.ReasonWaitingForRollout)
+
+	// The user upgrades.
+	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Version = newVersion })
+	c.upgradedControlPlane()
+	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md has Machines")
+	if strings.Contains(c.condition().Message, "KubeadmControlPlane") {
+		t.Errorf("the control plane still waits: %s", c.condition().Message)
+	}
+	c.eventuallyHolds("disabled@" + oldVersion)
+	c.upgradedWorkers()
+	c.carried()
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.eventuallyHolds("")
+	staysQuiet(t, ns)
+}
+
+func TestImmediateEndsAHold(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
+	c.initialized()
+	c.edit(labelled)
+	c.eventuallyReports(contract.ReasonWaitingForRollout)
+	mustKubectl(t, "", "annotate", "cluster", "one", "-n", ns, contract.AnnotationRollout+"="+contract.RolloutImmediate)
+	if c.hold() != "" {
+		t.Errorf("hold %q", c.hold())
+	}
+	c.carried()
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.edit(withoutLabel)
+	if c.hold() != "" {
+		t.Errorf("hold %q although the Cluster asks for Immediate", c.hold())
+	}
+	c.eventuallyReports(contract.ReasonRemovalWaiting)
+}
+
+func TestATopologyWithoutTheLabelKeepsItsProxyUntilItIsUpgraded(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster)
+	c.carried()
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.initialized()
+	c.edit(withoutLabel)
+	if got, want := c.hold(), "enabled@"+oldVersion; got != want {
+		t.Fatalf("hold %q, want %q", got, want)
+	}
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace; "+
+		"it loses the proxy with the next upgrade of Kubernetes from v1.36.3, or when annotation")
+	if c.generated() == nil {
+		t.Error("the Secret that templates refer to is gone")
+	}
+	staysQuiet(t, ns)
+
+	c.upgradedControlPlane()
+	topologyWrites(t, c.controlPlane())
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md has Machines")
+	c.eventuallyHolds("enabled@" + oldVersion)
+	c.upgradedWorkers()
+	topologyWrites(t, c.config())
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md has the proxy until the topology controller takes it out")
+	if c.generated() == nil {
+		t.Error("the Secret that a template refers to is gone")
+	}
+	topologyWrites(t, c.template())
+	c.eventuallyReports(noCondition)
+	c.eventuallyHolds("")
+	eventually(t, "generated Secret", func() string {
+		if c.generated() != nil {
+			return "it is still there"
+		}
+		return ""
+	})
+	staysQuiet(t, ns)
+}
+
+func TestTheControllerEndsAHoldThatTheWebhookDidNot(t *testing.T) {
+	t.Parallel()
+	hold := func(value string) func(*clusterv1.Cluster) { return annotated(contract.AnnotationTopologyHold, value) }
+	for name, test := range map[string]struct {
+		change func(*clusterv1.Cluster)
+		want   string
+	}{
+		"the label is as the hold says":      {func(o *clusterv1.Cluster) { labelled(o); hold("enabled@" + oldVersion)(o) }, ""},
+		"the label is gone as the hold says": {func(o *clusterv1.Cluster) { withoutLabel(o); hold("disabled@" + oldVersion)(o) }, ""},
+		"the Cluster asks for Immediate": {func(o *clusterv1.Cluster) {
+			hold("disabled@" + oldVersion)(o)
+			annotated(contract.AnnotationRollout, "Immediate")(o)
+		}, ""},
+		"nothing runs the version":            {hold("disabled@v1.35.0"), ""},
+		"nothing carries the proxy":           {func(o *clusterv1.Cluster) { withoutLabel(o); hold("enabled@" + oldVersion)(o) }, ""},
+		"what is no hold is somebody's":       {hold("later"), "later"},
+		"a hold that holds stays":             {hold("disabled@" + oldVersion), "disabled@" + oldVersion},
+		"what is missing may run the version": {func(o *clusterv1.Cluster) { hold("disabled@v1.35.0")(o); o.Spec.ControlPlaneRef.Name = "missing" }, "disabled@v1.35.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
+			c.edit(func(o *clusterv1.Cluster) { labelled(o); test.change(o) })
+			c.eventuallyHolds(test.want)
+			time.Sleep(time.Second)
+			c.eventuallyHolds(test.want)
+		})
+	}
+}
+
+func TestInlineOfATopologyHasTheHookAskedAgain(t *testing.T) {
+	ns := namespace(t)
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	proxySecret(t, ns, "other", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`, `{"secretName": "other"}`))
+	var seen []string
+	next := func(what string) {
+		t.Helper()
+		eventually(t, what, func() string {
+			hash := c.cluster().Annotations[contract.AnnotationSettingsHash]
+			if len(hash) != 64 || slices.Contains(seen, hash) {
+				return fmt.Sprintf("hash %q is not a new one", hash)
+			}
+			return ""
+		})
+		seen = append(seen, c.cluster().Annotations[contract.AnnotationSettingsHash])
+	}
+	next("the first values")
+	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
+	next("another Secret")
+	change(t, fetch(t, ns, "other", &corev1.Secret{}), func(s *corev1.Secret) { s.Data["noProxy"] = []byte("other.example.com") })
+	next("another Secret of a pool")
+	c.edit(func(o *clusterv1.Cluster) { o.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"172.20.0.0/16"} })
+	next("another network")
+	if c.generated() != nil {
+		t.Error("Inline delivery wrote a generated Secret")
+	}
+	c.eventuallyReports(contract.ReasonTemplateNotSupported)
+	staysQuiet(t, ns)
+
+	// Of a password there is nothing to be had, not even that it has changed.
+	change(t, secret, func(s *corev1.Secret) { s.Data["username"], s.Data["password"] = []byte("u"), []byte("one") })
+	next("settings that cannot be used")
+	change(t, secret, func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
+	time.Sleep(time.Second)
+	c.eventuallyReports(contract.ReasonInvalidSettings)
+	if diff := cmp.Diff(seen[len(seen)-1], c.cluster().Annotations[contract.AnnotationSettingsHash]); diff != "" {
+		t.Errorf("the hash depends on a password (-before +after):\n%s", diff)
+	}
+
+	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Variables = nil })
+	eventually(t, "hash in Reference delivery", func() string { return c.cluster().Annotations[contract.AnnotationSettingsHash] })
+}
+
+func TestInlineValuesOfATopologyAreComparedWithTheSettings(t *testing.T) {
+	ns := namespace(t)
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster)
+	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings}
+	for line := range strings.Lines(string(c.generated()[contract.KeyProxyEnv])) {
+		if value, found := strings.CutPrefix(line, "NO_PROXY="); found {
+			options.NoProxy = strings.Trim(value, "\"\n")
+		}
+	}
+	c.edit(func(o *clusterv1.Cluster) { withVariable(`{"delivery": "Inline"}`)(o) })
+	for _, o := range []client.Object{c.controlPlane(), c.template(), c.config()} {
+		topologyWrites(t, o, options)
+	}
+	c.eventuallyReports(contract.ReasonConfigured)
+	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not brought the current settings to KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp yet")
+}
+
+func TestADeletedTopologyIsNotHeldUp(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), func(o client.Object) {
+		switch object := o.(type) {
+		case *clusterv1.Cluster:
+			object.Finalizers = []string{"example.com/keep"}
+			object.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+		case *controlplanev1.KubeadmControlPlane:
+			object.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+		}
+	})
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is held back by annotation cluster.x-k8s.io/paused")
+	if err := shared.client.Delete(t.Context(), c.cluster()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "control plane of a deleted Cluster", func() string { return c.controlPlane().Annotations[clusterv1.PausedAnnotation] })
+	change(t, c.cluster(), func(o *clusterv1.Cluster) { o.Finalizers = nil })
+}
+
+func TestOnlyWritesThatTheClusterWebhookMattersForDependOnIt(t *testing.T) {
+	ns := namespace(t)
+	away := shared.webhooks.Configurations[0].DeepCopy()
+	away.ObjectMeta = metav1.ObjectMeta{Name: "away-" + ns}
+	away.Webhooks = slices.DeleteFunc(away.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+		return w.Name != "cluster.capi-proxy-patcher.io"
+	})
+	if len(away.Webhooks) != 1 || *away.Webhooks[0].FailurePolicy != admissionregistrationv1.Fail {
+		t.Fatalf("webhooks %v", away.Webhooks)
+	}
+	nobody := "https://127.0.0.1:1/"
+	away.Webhooks[0].ClientConfig.URL = &nobody
+	away.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}}
+	create(t, away)
+	t.Cleanup(func() {
+		if err := shared.client.Delete(context.WithoutCancel(t.Context()), away); err != nil {
+			t.Error(err)
+		}
+	})
+	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
+	plain := newCluster(t, ns, "plain", with(withoutLabel))
+	c.initialized()
+	plain.initialized()
+	write := func(c classic, edit func(*clusterv1.Cluster), options ...client.UpdateOption) error {
+		cluster := c.cluster()
+		edit(cluster)
+		return shared.client.Update(t.Context(), cluster, append(options, client.DryRunAll)...)
+	}
+	refused := func(err error) bool {
+		return err != nil && !apierrors.IsConflict(err) && strings.Contains(err.Error(), "cluster.capi-proxy-patcher.io")
+	}
+	eventually(t, "the webhook that is away", func() string {
+		if !refused(write(c, labelled)) {
+			return "a label on a Cluster that runs is admitted"
+		}
+		return ""
+	})
+	for name, err := range map[string]error{
+		"a change of the topology":                 write(c, func(o *clusterv1.Cluster) { o.Spec.Topology.Version = newVersion }),
+		"another label":                            write(c, func(o *clusterv1.Cluster) { o.Labels = map[string]string{"a": "b"} }),
+		"the label with a value that says nothing": write(c, func(o *clusterv1.Cluster) { o.Labels = map[string]string{contract.LabelEnabled: "false"} }),
+		"the manager's own":                        write(c, labelled, client.FieldOwner(contract.Name)),
+		"a Cluster without a ClusterClass":         write(plain, labelled),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	held := newCluster(t, ns, "held", topologyCluster, with(func(o *clusterv1.Cluster) {
+		o.Spec.Paused = new(true) // the controller would end it
+		annotated(contract.AnnotationTopologyHold, "disabled@"+oldVersion)(o)
+	}))
+	if err := write(held, func(o *clusterv1.Cluster) { o.Spec.Topology.Version = newVersion }); err != nil {
+		t.Errorf("a Cluster that is held: %v", err)
+	}
+	for name, edit := range map[string]func(*clusterv1.Cluster){
+		"the hold is taken off": annotated(contract.AnnotationTopologyHold, ""),
+		"the hold is changed":   annotated(contract.AnnotationTopologyHold, "enabled@"+oldVersion),
+		"Immediate":             annotated(contract.AnnotationRollout, contract.RolloutImmediate),
+	} {
+		if err := write(held, edit); !refused(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAPoolOfATopologyTakesTheSecretThatItsClassNames(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
+	c := newCluster(t, ns, "one", topologyCluster, func(o client.Object) {
+		if deployment, ok := o.(*clusterv1.MachineDeployment); ok { // the topology controller has it from the class
+			deployment.Annotations = map[string]string{contract.AnnotationSecret: "other"}
+		}
+	})
+	eventually(t, "Secret of the pool", func() string {
+		if env := string(c.secret("one-batch-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "other.example.com") {
+			return "holds " + env
+		}
+		return ""
+	})
+	for _, o := range []client.Object{c.controlPlane(), c.config()} {
+		topologyWrites(t, o, reference("one-proxy-files"))
+	}
+	topologyWrites(t, c.template(), reference("one-batch-proxy-files"))
+	c.eventuallyReports(contract.ReasonConfigured)
+	staysQuiet(t, ns)
+}
+
+func TestACopyOfAnOldTemplateOfATopologyIsPatchedInTime(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster)
+	waiting := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("waiting"), Spec: c.template().Spec.Template.Spec}
+	waiting.Labels = c.worker()
+	waiting.Labels[clusterv1.ClusterNameLabel], waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = "one", ""
+	waiting.OwnerReferences = ownedBy("Machine", "waiting")
+	create(t, waiting)
+	c.eventuallyReports(contract.ReasonTemplateNotSupported)
+	if patch.IsPatched(patch.SpecOf(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
+		t.Error("a Machine has what the ClusterClass does not declare")
+	}
+	c.carried()
+	eventually(t, "KubeadmConfig", func() string {
+		if !patch.IsPatched(patch.SpecOf(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
+			return "is not patched, and its template is"
+		}
+		return ""
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+}
