@@ -1,0 +1,99 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// generations returns the generation of every bootstrap object: the API server raises it with every change of the spec.
+func (f *fleet) generations() map[string]int64 {
+	f.t.Helper()
+	found := map[string]int64{}
+	for _, object := range list(f.t, f.ns) {
+		if _, holds := specs()[object.GetKind()]; holds {
+			found[object.GetKind()+"/"+object.GetName()] = object.GetGeneration()
+		}
+	}
+	return found
+}
+
+// leader returns who holds the lease of the namespace, or "".
+func (f *fleet) leader() string {
+	f.t.Helper()
+	lease := &coordinationv1.Lease{}
+	err := shared.client.Get(f.t.Context(), f.key(contract.Domain), lease)
+	if client.IgnoreNotFound(err) != nil {
+		f.t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func TestTheLeaderIsKilledInTheMiddleOfAFanOut(t *testing.T) {
+	const (
+		size  = 200
+		total = 2 * size
+		// inFlight is how many writes the leader may have under way at once: its concurrency.
+		inFlight = 10
+	)
+	f := newFleet(t, size)
+	t.Parallel()
+	f.poolless = true
+	f.useProxy(proxyURL)
+	f.create(enabled, inline)
+	flags := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns, "--kube-api-burst=20"}
+	first := manager(t, f.ns, flags...)
+	f.eventuallyAsRendered()
+	holder := f.leader()
+	second := manager(t, f.ns, flags...)
+
+	before, from := f.generations(), setMark(t, f.ns)
+	f.useProxy(otherProxyURL)
+	eventually(t, "progress of the leader", func() string {
+		if len(from.since(request.isOfSpec, request.done)) < total/3 {
+			return "less than a third is written"
+		}
+		return ""
+	})
+	first.kill()
+	time.Sleep(time.Second) // what was under way comes to its end
+	done := len(from.since(request.isOfSpec, request.done))
+	if done > total*2/3 {
+		t.Fatalf("%d of %d objects were written when the leader was killed: that was not the middle", done, total)
+	}
+	if now := f.leader(); now != holder {
+		t.Fatalf("%s led, and not %s, when the leader was killed", now, holder)
+	}
+	f.eventuallyAsRendered()
+	if now := f.leader(); now == holder {
+		t.Errorf("%s still leads", now)
+	}
+	for name, generation := range f.generations() {
+		if generation != before[name]+1 {
+			t.Errorf("the spec of %s was written %d times", name, generation-before[name])
+		}
+	}
+	// Of a write that was under way when the leader was killed, the log may say that nobody took the answer.
+	writes, refused := len(from.since(request.isOfSpec, request.done)), len(from.since(request.isOfSpec, request.refused))
+	if writes < total-inFlight || writes > total {
+		t.Errorf("%d writes of %d objects", writes, total)
+	}
+	// A Cluster that is looked at again before the cache has its last write tries that once more, in vain.
+	if refused > total {
+		t.Errorf("%d writes of %d objects were refused", refused, total)
+	}
+	if others := len(from.since(request.isOfSpec)) - writes - refused; others > inFlight {
+		t.Errorf("%d requests ended in another way", others)
+	}
+	t.Logf("%d refused", refused)
+	t.Logf("%d objects were written by the first, %d by the second", done, writes-done)
+	second.stop()
+	staysQuiet(t, f.ns)
+}

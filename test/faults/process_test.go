@@ -1,0 +1,175 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// noResync keeps a manager from finding by accident what it has missed: it has to be told, or to try again.
+	noResync = "--sync-period=1h"
+	// shortResync is for managers that have nothing to do, and are to find that out often.
+	shortResync = "--sync-period=1s"
+	// twoResyncs is longer than two of those, with the jitter that they have.
+	twoResyncs = 2500 * time.Millisecond
+)
+
+// process is a manager of one namespace.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	health string
+	log    *safeBuffer
+	// exited is closed when the process is gone.
+	exited chan struct{}
+}
+
+// launch starts a manager of a namespace and does not wait for it. The test's end is its end.
+func launch(t *testing.T, ns string, flags ...string) *process {
+	t.Helper()
+	p := &process{t: t, health: freeAddress(t), log: &safeBuffer{}, exited: make(chan struct{})}
+	args := append([]string{"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health, "-v", "2"}, flags...)
+	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting the manager: %v", err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() {
+		<-p.exited
+		text := p.log.String()
+		if strings.Contains(text, "Observed a panic") || strings.Contains(text, "panic: ") {
+			t.Errorf("the manager panicked:\n%s", text)
+		} else if t.Failed() {
+			lines := strings.SplitAfter(text, "\n")
+			t.Logf("the last lines of manager %d:\n%s", p.cmd.Process.Pid, strings.Join(lines[max(0, len(lines)-12):], ""))
+		}
+	})
+	return p
+}
+
+// manager starts a manager of a namespace and waits until it is ready.
+func manager(t *testing.T, ns string, flags ...string) *process {
+	t.Helper()
+	p := launch(t, ns, flags...)
+	p.ready()
+	return p
+}
+
+// ready waits until the manager's caches are filled and its webhooks served.
+func (p *process) ready() {
+	p.t.Helper()
+	eventually(p.t, "readiness of the manager", func() string {
+		if p.hasExited() {
+			p.t.Fatalf("the manager has exited: %s", p.cmd.ProcessState)
+		}
+		ctx, cancel := context.WithTimeout(p.t.Context(), time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", http.NoBody)
+		if err != nil {
+			return err.Error()
+		}
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			return err.Error()
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return answer.Status
+		}
+		return ""
+	})
+}
+
+func (p *process) hasExited() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process in the middle of whatever it does.
+func (p *process) kill() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		p.t.Fatalf("killing the manager: %v", err)
+	}
+	<-p.exited
+}
+
+// stop ends the process as the kubelet does, and fails if it does not end well.
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatalf("stopping the manager: %v", err)
+	}
+	<-p.exited
+	if !p.cmd.ProcessState.Success() {
+		// After an outage a watch of client-go may wait for its next try, longer than the manager waits for it.
+		if log := p.log.String(); strings.Contains(log, "failed waiting for all runnables to end within grace period") {
+			p.t.Log("the manager gave up waiting for its watches")
+			return
+		}
+		p.t.Errorf("the manager was stopped and ended with %s:\n%s", p.cmd.ProcessState, p.log)
+	}
+}
+
+// staysQuiet fails if a manager, started anew, writes anything in a namespace in which nothing happens, at its start or
+// in two resyncs.
+func staysQuiet(t *testing.T, ns string, flags ...string) {
+	t.Helper()
+	before, from := versions(t, ns), setMark(t, ns)
+	p := manager(t, ns, append(flags, shortResync)...)
+	time.Sleep(twoResyncs)
+	p.stop()
+	if writes := from.since(request.isWrite); len(writes) > 0 {
+		t.Errorf("%d writes although there is nothing to do, the first of them %+v", len(writes), writes[0])
+	}
+	for name, version := range versions(t, ns) {
+		if before[name] != version {
+			t.Errorf("%s was written although there is nothing to do", name)
+		}
+	}
+}
+
+// freeAddress returns an address of loopback at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// safeBuffer is a buffer that several goroutines may use.
+type safeBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}

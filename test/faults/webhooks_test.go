@@ -1,0 +1,147 @@
+package faults
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// templateWebhook is the name of the webhook that a probe meets.
+const templateWebhook = "kubeadmconfigtemplate." + contract.Domain
+
+// serveWebhooks has the API server call the webhooks of a kustomization for the namespace of f, where nobody answers yet.
+// It returns them with the flags of a manager that serves them.
+func (f *fleet) serveWebhooks(kustomization string) (*mgmt.Webhooks, []string) {
+	f.t.Helper()
+	webhooks, err := mgmt.PrepareWebhooks(kustomization)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		f.uninstall(webhooks)
+		if err := webhooks.Close(); err != nil {
+			f.t.Error(err)
+		}
+	})
+	for _, configuration := range webhooks.Configurations {
+		configuration.Name = f.ns
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.ns}}
+		}
+	}
+	if err := shared.cluster.Install(f.t.Context(), webhooks.Configurations...); err != nil {
+		f.t.Fatal(err)
+	}
+	return webhooks, []string{
+		"--webhook-bind-address", webhooks.Host, "--webhook-port", strconv.Itoa(webhooks.Port), "--webhook-cert-dir", webhooks.CertDir,
+	}
+}
+
+// uninstall deletes webhook configurations, if that has not been done.
+func (f *fleet) uninstall(webhooks *mgmt.Webhooks) {
+	f.t.Helper()
+	for _, configuration := range webhooks.Configurations {
+		// The test may be over.
+		if err := shared.client.Delete(context.WithoutCancel(f.t.Context()), configuration); client.IgnoreNotFound(err) != nil {
+			f.t.Error(err)
+		}
+	}
+}
+
+// probe asks for a template without storing it.
+func (f *fleet) probe() error {
+	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: f.meta("probe")}
+	template.Spec.Template.Spec.PreKubeadmCommands = []string{"true"}
+	return shared.client.Create(f.t.Context(), template, client.DryRunAll)
+}
+
+func TestObjectsComeWhileTheWebhooksAreDown(t *testing.T) {
+	f := newFleet(t, 3)
+	t.Parallel()
+	_, flags := f.serveWebhooks("../../config/default")
+	p := manager(t, f.ns, append(flags, noResync)...)
+	f.create(enabled) // of an API server that may not call the webhooks yet
+	f.eventuallyAsRendered()
+	p.stop()
+
+	// The user creates everything anew, and is let through.
+	f.recreate()
+	if problem := f.compare(f.untouched(), f.state().withoutGenerated()); problem != "" {
+		t.Fatalf("with nobody to patch it: %s", problem)
+	}
+	from := setMark(t, f.ns)
+	p = manager(t, f.ns, append(flags, noResync)...)
+	f.eventuallyAsRendered()
+	if writes := len(from.since(request.isOfSpec, request.done)); writes != 9 {
+		t.Errorf("%d writes of 9 objects", writes)
+	}
+	p.stop()
+	staysQuiet(t, f.ns, flags...)
+}
+
+func TestWritesAreRefusedWhileTheWebhooksAreDownIfThatIsAsked(t *testing.T) {
+	f := newFleet(t, 2)
+	t.Parallel()
+	f.remember(enabled)
+	_, flags := f.serveWebhooks("testdata/webhooks")
+	eventually(t, "refusal", func() string {
+		if err := f.probe(); err == nil || !strings.Contains(err.Error(), templateWebhook) {
+			return "a KubeadmConfigTemplate could be created"
+		}
+		return ""
+	})
+	for _, object := range f.objects(f.names[0], enabled) {
+		kind, err := shared.client.GroupVersionKindFor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = shared.client.Create(t.Context(), object, client.DryRunAll)
+		if _, holds := specs()[kind.Kind]; !holds {
+			if err != nil {
+				t.Errorf("%s has nothing to do with the webhooks and cannot be created: %v", kind.Kind, err)
+			}
+			continue
+		}
+		// Who reads this has to see whose webhook it is, and that nobody answers.
+		if !apierrors.IsInternalError(err) {
+			t.Fatalf("creating %s: got %v, want a refusal", kind.Kind, err)
+		}
+		for _, part := range []string{`failed calling webhook "` + strings.ToLower(kind.Kind) + "." + contract.Domain + `"`, "connection refused"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("the refusal of %s lacks %q: %v", kind.Kind, part, err)
+			}
+		}
+	}
+
+	p := manager(t, f.ns, append(flags, noResync)...)
+	eventually(t, "admission", func() string {
+		if err := f.probe(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	from := setMark(t, f.ns)
+	f.plant(enabled)
+	f.eventuallyAsRendered()
+	if writes := from.since(request.isOfSpec); len(writes) > 0 {
+		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
+	}
+	p.stop()
+	staysQuiet(t, f.ns, flags...)
+	// What is to go can go, whoever is away.
+	for _, object := range f.objects(f.names[0]) {
+		if err := shared.client.Delete(t.Context(), object); err != nil {
+			t.Errorf("deleting %T while the webhooks are down: %v", object, err)
+		}
+	}
+}
