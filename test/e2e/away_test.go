@@ -1,0 +1,128 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+)
+
+// outage is how long the product is away.
+const outage = time.Minute
+
+// TestProductIsAway kills the product in the middle of a rollout and creates clusters while it is away. It is not parallel.
+func TestProductIsAway(t *testing.T) {
+	w := start(t)
+	rolling := newCluster(t, w, options{controlPlanes: 3, workers: 1})
+	rolling.apply(t)
+	machines := rolling.waitRunning(t, 5)
+	rolling.roll(t, "kubeadmcontrolplane/"+rolling.controlPlaneName())
+	eventually(t, func() error {
+		if len(rolling.boots()) < 6 {
+			return errors.New("the rollout has not begun")
+		}
+		return nil
+	})
+
+	w.product.Kill()
+	t.Cleanup(func() { // for the other tests, if this one fails
+		if err := w.product.Start(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, management.ErrRunning) {
+			t.Error(err)
+		}
+	})
+	back := time.After(outage)
+	created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
+	created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
+	created.apply(t)
+	waiting := &cluster{world: w, namespace: rolling.namespace, name: "waiting"}
+	waiting.manifest = annotated("LocalCluster", waiting.name, infra.HoldEndpoint+`: ""`)(
+		waiting.generate(t, waiting.name, options{controlPlanes: 1, workers: 1}))
+	waiting.apply(t)
+	unpatched := created.waitRunning(t, 3)
+	<-back
+	if err := w.product.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("a rollout goes on and is not begun again", func(t *testing.T) {
+		rolled := rolling.waitReplaced(t, machines, 5, rolling.ofControlPlane)
+		rolling.waitControlPlaneStable(t)
+		rolling.staysCalm(t, rolled)
+		// Each Machine of the control plane was replaced once, with the proxy.
+		rolling.checkBoots(t, 8, want{proxy: proxyURL}, everyBoot)
+		rolling.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	})
+	t.Run("Machines that came up meanwhile are counted and stay", func(t *testing.T) {
+		created.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
+		created.checkBoots(t, 3, want{}, everyBoot)
+		created.staysCalm(t, unpatched)
+		created.waitBehind(t, 3)
+	})
+	t.Run("a cluster that waited for its endpoint gets the proxy", func(t *testing.T) {
+		waiting.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
+		waiting.releaseEndpoint(t)
+		running := waiting.waitRunning(t, 3)
+		waiting.staysCalm(t, running)
+		waiting.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
+	})
+}
+
+// TestMove moves a cluster to a second management cluster.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	c := newCluster(t, w, options{controlPlanes: 1, workers: 1})
+	c.apply(t)
+	c.waitRunning(t, 3)
+	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	specs := c.specs(t)
+
+	target := newTarget(t, w)
+	c.clusterctl(t, nil, "move", "--namespace", c.namespace, "--to-kubeconfig", target.cluster.Kubeconfig)
+	moved := &cluster{world: target, namespace: c.namespace, name: c.name}
+	machines := moved.waitRunning(t, 3)
+	moved.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	moved.staysCalm(t, machines)
+	for i, spec := range moved.specs(t) {
+		if spec != specs[i] {
+			t.Errorf("spec %d is\n%s\nand was\n%s", i, spec, specs[i])
+		}
+	}
+	moved.kubectl(t, "", "scale", "machinedeployment", moved.poolName(0), "--replicas=2")
+	moved.waitRunning(t, 4)
+	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
+}
+
+// newTarget starts another management cluster, with the product. Workload clusters stay where they are.
+func newTarget(t *testing.T, w *world) *world {
+	t.Helper()
+	logs := filepath.Join(w.cluster.Logs, "target")
+	if err := os.MkdirAll(logs, 0o755); err != nil { //nolint:gosec // anybody may read them
+		t.Fatal(err)
+	}
+	progress := func(step string) { t.Log(step) }
+	cluster, err := management.Start(t.Context(), management.Options{Root: root, Logs: logs, CRDs: infra.CRDs(), Progress: progress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	target := &world{cluster: cluster, binary: w.binary, workloads: w.workloads}
+	if err := target.start(t.Context(), progress); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}

@@ -1,0 +1,126 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+func TestNewCluster(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for _, test := range []struct {
+		name      string
+		variables map[string]string
+		secret    string
+		want      want
+	}{
+		{name: "by reference", want: want{proxy: proxyURL}},
+		{name: "inline", variables: inline(), secret: plainSecret, want: want{proxy: plainURL, delivery: contract.DeliveryInline}},
+		{name: "by reference with ignition", variables: map[string]string{"BOOTSTRAP_FORMAT": "ignition"}, want: want{proxy: proxyURL}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, w, options{controlPlanes: 3, workers: 1, variables: test.variables, secret: test.secret})
+			c.apply(t)
+			machines := c.waitRunning(t, 5)
+			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+			c.staysCalm(t, machines)
+			if tree := c.clusterctl(t, nil, "describe", "cluster", c.name, "--namespace", c.namespace, "--show-conditions", "all"); !strings.Contains(tree, contract.ConditionProxyConfigured) {
+				t.Errorf("clusterctl describe does not show the condition:\n%s", tree)
+			}
+			// As many boots as Machines: none was replaced on the way.
+			c.checkBoots(t, 5, test.want, everyBoot)
+			if test.want.delivery != contract.DeliveryInline {
+				c.checkGenerated(t)
+				if got := generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1)); got[0] != 1 || got[1] != 1 || got[2] != 1 {
+					t.Errorf("generations are %d: something was changed after it was admitted", got)
+				}
+			}
+		})
+	}
+}
+
+func inline() map[string]string { return map[string]string{"PROXY_DELIVERY": contract.DeliveryInline} }
+
+func TestEndpointArrivesLate(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for _, test := range []struct {
+		name      string
+		variables map[string]string
+		secret    string
+		want      want
+	}{
+		{name: "by reference", want: want{proxy: proxyURL}},
+		{name: "inline", variables: inline(), secret: plainSecret, want: want{proxy: plainURL, delivery: contract.DeliveryInline}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, w, options{controlPlanes: 1, workers: 1, variables: test.variables, secret: test.secret, edit: heldEndpoint})
+			c.apply(t)
+			c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
+			staysTrue(t, func() error {
+				if endpoint := c.endpoint(t); endpoint != "" {
+					return errors.New("the endpoint is known: the test does not test what it says")
+				}
+				if booted := len(c.boots()); booted > 0 {
+					return fmt.Errorf("%d Machines came up before the endpoint was known", booted)
+				}
+				return nil
+			})
+			c.releaseEndpoint(t)
+			machines := c.waitRunning(t, 3)
+			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+			c.staysCalm(t, machines)
+			c.checkBoots(t, 3, test.want, everyBoot)
+		})
+	}
+}
+
+func TestLabelOnARunningCluster(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	t.Run("on next rollout", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t, w, options{controlPlanes: 1, workers: 1, edit: unlabelled})
+		c.apply(t)
+		machines := c.waitRunning(t, 3)
+		c.checkBoots(t, 3, want{}, everyBoot)
+		before := c.controlPlane(t)
+
+		c.label(t)
+		c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
+		c.staysCalm(t, machines)
+		if got := c.controlPlane(t); got.Generation != before.Generation {
+			t.Errorf("the control plane has generation %d, had %d", got.Generation, before.Generation)
+		}
+		c.roll(t, "kubeadmcontrolplane/"+c.controlPlaneName())
+		replaced := c.waitReplaced(t, machines, 3, c.ofControlPlane)
+		c.checkBoots(t, 1, want{proxy: proxyURL}, since(machines))
+		c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), "--replicas=2")
+		c.waitRunning(t, 4)
+		c.checkBoots(t, 1, want{proxy: proxyURL}, since(machines, replaced))
+		c.waitBehind(t, 2) // the workers that have been there from the beginning
+	})
+	t.Run("immediate", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t, w, options{controlPlanes: 3, workers: 1, edit: unlabelled, variables: map[string]string{"PROXY_ROLLOUT": contract.RolloutImmediate}})
+		c.apply(t)
+		machines := c.waitRunning(t, 5)
+
+		c.label(t)
+		replaced := c.waitReplaced(t, machines, 5, anyMachine)
+		c.staysCalm(t, replaced)
+		// Each Machine was replaced, and once.
+		c.checkBoots(t, 5, want{proxy: proxyURL}, since(machines))
+		c.waitBehind(t, 0)
+	})
+}

@@ -1,0 +1,89 @@
+//go:build e2e
+
+package management
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// auditPolicy keeps what the product asks, and what anybody writes that matters to it. Bodies are never kept.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:capi-proxy-patcher-system:capi-proxy-patcher-manager"]
+- level: Metadata
+  verbs: [create, update, patch, delete]
+  resources:
+  - group: cluster.x-k8s.io
+    resources: [clusters, machines, machinedeployments, machinepools]
+  - group: bootstrap.cluster.x-k8s.io
+    resources: [kubeadmconfigtemplates, kubeadmconfigs]
+  - group: controlplane.cluster.x-k8s.io
+    resources: [kubeadmcontrolplanes]
+  - group: ""
+    resources: [secrets]
+- level: None
+`
+
+// Request is one request to the API server, as its audit log tells it.
+type Request struct {
+	Verb      string
+	UserAgent string
+	User      struct{ Username string }
+	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+	// ResponseStatus.Code is that of HTTP.
+	ResponseStatus struct{ Code int }
+	// Received and Answered are times of the API server.
+	Received time.Time `json:"requestReceivedTimestamp"`
+	Answered time.Time `json:"stageTimestamp"`
+}
+
+// Succeeded reports whether the request did what it asked for.
+func (r Request) Succeeded() bool { return r.ResponseStatus.Code >= 200 && r.ResponseStatus.Code < 300 }
+
+// IsWrite reports whether the request is one that changes something.
+func (r Request) IsWrite() bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+func (c *Cluster) auditLog() string { return filepath.Join(c.Logs, "audit.log") }
+
+// Requests returns the requests so far that keep reports true for, in the order of their answers: all of the product's, and
+// writes of others to Clusters, Machines, pools, bootstrap objects and Secrets.
+func (c *Cluster) Requests(keep func(Request) bool) ([]Request, error) {
+	file, err := os.Open(c.auditLog())
+	if err != nil {
+		return nil, fmt.Errorf("reading audit log: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	var found []Request
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return found, nil // the last line may still be being written
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading audit log: %w", err)
+		}
+		var r Request
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("reading audit log: %w", err)
+		}
+		if keep(r) {
+			found = append(found, r)
+		}
+	}
+}

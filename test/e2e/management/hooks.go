@@ -1,0 +1,56 @@
+//go:build e2e
+
+package management
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask them
+// by the ExtensionConfig that users copy.
+func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	health, err := loopback(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := c.newProcess("hooks", binary, health,
+		"hooks", "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(), "--health-addr", health, "--v=4")
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	return p, c.register(ctx, "", port)
+}
+
+// hookFlags are the flags by which the manager serves the hooks too.
+func (c *Cluster) hookFlags(port int) []string {
+	return []string{"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates()}
+}
+
+// register applies config/samples/extensionconfig.yaml under a name, or its own, for hooks that listen on a port of loopback.
+func (c *Cluster) register(ctx context.Context, name string, port int) error {
+	text, err := os.ReadFile(filepath.Join(c.root, "config", "samples", "extensionconfig.yaml"))
+	if err != nil {
+		return fmt.Errorf("reading the sample of an ExtensionConfig: %w", err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &object.Object); err != nil {
+		return fmt.Errorf("decoding the sample of an ExtensionConfig: %w", err)
+	}
+	c.localize(object.Object, port)
+	object.SetAnnotations(nil) // there is no Secret with an authority to inject
+	if name != "" {
+		object.SetName(name)
+	}
+	return c.apply(ctx, []*unstructured.Unstructured{object})
+}

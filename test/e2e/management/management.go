@@ -1,0 +1,281 @@
+//go:build e2e
+
+// Package management runs a management cluster of Cluster API as processes on loopback, without containers: etcd,
+// kube-apiserver, kube-controller-manager, the managers of Cluster API core, of the kubeadm bootstrap and of the
+// kubeadm control plane provider with their webhooks and conversion, and the product, from the manifests that users
+// install and by its own ServiceAccount.
+//
+// The managers of Cluster API listen on all addresses and cannot be told otherwise, so all of it belongs into a network
+// namespace; see RunIsolated. An infrastructure provider is not part of it: see package infra.
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// startTimeout is how long etcd and kube-apiserver may take each.
+const startTimeout = 2 * time.Minute
+
+// featureGates are the same for all managers of Cluster API.
+const featureGates = "ClusterTopology=true,RuntimeSDK=true,MachinePool=true,KubeadmBootstrapFormatIgnition=true"
+
+// Programs are the names of the programs that a cluster needs, as hack/kube/build.sh builds them.
+func Programs() []string {
+	return []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl",
+		"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm",
+	}
+}
+
+// MissingProgram returns the first of Programs that is not in the folder that mgmt.AssetsVariable names, or "".
+func MissingProgram() string {
+	for _, program := range Programs() {
+		if _, err := exec.LookPath(Program(program)); err != nil {
+			return program
+		}
+	}
+	return ""
+}
+
+// Program returns the path of one of Programs.
+func Program(name string) string { return filepath.Join(os.Getenv(mgmt.AssetsVariable), name) }
+
+// Options configure a Cluster.
+type Options struct {
+	// Root is the folder of this repository.
+	Root string
+	// Logs is the folder, which exists, for the logs and the audit log.
+	Logs string
+	// CRDs are installed beside those of Cluster API: those of an infrastructure provider.
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Progress is called with a short phrase before each step that takes time.
+	Progress func(string)
+}
+
+// Cluster is a management cluster.
+type Cluster struct {
+	// Logs is the folder with the logs.
+	Logs string
+	// Kubeconfig is a file of the administrator's, for kubectl and clusterctl.
+	Kubeconfig string
+	// Authority has issued the certificates of all webhooks.
+	Authority *Authority
+
+	root      string
+	dir       string // of what has to be removed in the end
+	env       *envtest.Environment
+	config    *rest.Config
+	admin     client.Client
+	processes []*Process
+	closers   []io.Closer
+}
+
+// Start starts a management cluster and returns when the managers of Cluster API are ready and their webhooks are asked.
+// Nothing is left running if it fails.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{Logs: o.Logs, root: o.Root}
+	if err := c.start(ctx, o); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, o Options) error {
+	if err := configureNetwork(ctx); err != nil {
+		return err
+	}
+	var err error
+	if c.dir, err = os.MkdirTemp("", "capi-proxy-patcher-e2e-"); err != nil {
+		return fmt.Errorf("starting the management cluster: %w", err)
+	}
+	if c.Authority, err = NewAuthority("webhooks"); err != nil {
+		return err
+	}
+	if err := c.Authority.writeServing(c.certificates()); err != nil {
+		return fmt.Errorf("writing certificates: %w", err)
+	}
+	o.Progress("starting etcd and kube-apiserver")
+	if err := c.startServer(); err != nil {
+		return err
+	}
+	o.Progress("installing Cluster API")
+	providers, err := c.loadProviders(ctx)
+	if err != nil {
+		return err
+	}
+	crds := o.CRDs
+	for _, p := range providers {
+		crds = append(crds, p.crds...)
+	}
+	if err := c.createCRDs(crds); err != nil {
+		return err
+	}
+	for _, p := range providers {
+		if err := c.apply(ctx, p.objects); err != nil {
+			return err
+		}
+	}
+	o.Progress("starting the managers of Cluster API")
+	if err := c.startControllers(ctx); err != nil {
+		return err
+	}
+	if err := c.startProviders(ctx, providers); err != nil {
+		return err
+	}
+	for _, p := range providers {
+		if err := c.apply(ctx, p.webhooks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) certificates() string { return filepath.Join(c.dir, "serving") }
+
+// startServer starts etcd and kube-apiserver, and makes the administrator.
+func (c *Cluster) startServer() error {
+	policy := filepath.Join(c.dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return fmt.Errorf("writing audit policy: %w", err)
+	}
+	c.env = &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: startTimeout}
+	server := c.env.ControlPlane.GetAPIServer()
+	log, err := os.OpenFile(filepath.Join(c.Logs, "kube-apiserver.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("starting the management cluster: %w", err)
+	}
+	c.closers = append(c.closers, log)
+	server.Out, server.Err = log, log
+	server.Configure().
+		Set("advertise-address", "127.0.0.1").
+		Set("endpoint-reconciler-type", "none").
+		// Nobody takes the taint off that it puts on new Nodes.
+		Append("disable-admission-plugins", "TaintNodesByCondition").
+		Set("audit-policy-file", policy).
+		Set("audit-log-path", c.auditLog()).
+		Set("audit-log-maxsize", "2000")
+	if c.config, err = c.env.Start(); err != nil {
+		return fmt.Errorf("starting the management cluster: %w", err)
+	}
+	c.config.QPS = -1
+	if c.admin, err = client.New(c.config, client.Options{}); err != nil {
+		return fmt.Errorf("starting the management cluster: %w", err)
+	}
+	c.Kubeconfig = filepath.Join(c.dir, "kubeconfig")
+	return mgmt.WriteKubeconfig(c.Kubeconfig, c.config)
+}
+
+// startControllers starts the controllers of Kubernetes that Cluster API relies on. Nobody waits for them.
+func (c *Cluster) startControllers(ctx context.Context) error {
+	port, err := freePort(ctx)
+	if err != nil {
+		return err
+	}
+	p := c.newProcess("kube-controller-manager", Program("kube-controller-manager"), "",
+		"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
+		"--cert-dir", c.dir, "--controllers=namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller")
+	if err := p.launch(ctx); err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// provider is a manager of Cluster API.
+type provider struct {
+	*manifests
+	name string // of the program
+	port int    // of its webhooks
+}
+
+func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
+	module, err := c.moduleDir(ctx, "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
+	}
+	var providers []provider
+	for _, p := range []struct{ name, dir string }{
+		{"capi-core", "core"},
+		{"capi-bootstrap-kubeadm", "bootstrap/kubeadm"},
+		{"capi-controlplane-kubeadm", "controlplane/kubeadm"},
+	} {
+		port, err := freePort(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m, err := c.load(filepath.Join(module, p.dir, "config", "default"), port)
+		if err != nil {
+			return nil, err
+		}
+		providers = append(providers, provider{manifests: m, name: p.name, port: port})
+	}
+	return providers, nil
+}
+
+func (c *Cluster) startProviders(ctx context.Context, providers []provider) error {
+	failures := make(chan error, len(providers))
+	for _, p := range providers {
+		health, err := loopback(ctx)
+		if err != nil {
+			return err
+		}
+		process := c.newProcess(p.name, Program(p.name), health,
+			"--kubeconfig", c.Kubeconfig, "--feature-gates", featureGates,
+			"--webhook-port", strconv.Itoa(p.port), "--webhook-cert-dir", c.certificates(),
+			"--health-addr", health, "--diagnostics-address", "127.0.0.1:0", "--insecure-diagnostics",
+			"--kube-api-qps", "500", "--kube-api-burst", "1000")
+		go func() { failures <- process.Start(ctx) }()
+	}
+	var err error
+	for range providers {
+		err = errors.Join(err, <-failures)
+	}
+	return err
+}
+
+// Stop ends all processes and removes their data, not the logs.
+func (c *Cluster) Stop() error {
+	stopAll(c.processes)
+	var err error
+	if c.config != nil {
+		err = c.env.Stop()
+	}
+	for _, closer := range c.closers {
+		err = errors.Join(err, closer.Close())
+	}
+	if err = errors.Join(err, os.RemoveAll(c.dir)); err != nil {
+		return fmt.Errorf("stopping the management cluster: %w", err)
+	}
+	return nil
+}
+
+// Config returns the configuration of an administrator. The caller may change it.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// moduleDir returns the folder of a module that this repository requires.
+func (c *Cluster) moduleDir(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) //nolint:gosec // a constant of this package
+	cmd.Dir = c.root
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if found := strings.TrimSpace(string(out)); err == nil && found != "" {
+		return found, nil
+	}
+	return "", fmt.Errorf("finding module %s: %w: %s", module, err, strings.TrimSpace(stderr.String()))
+}

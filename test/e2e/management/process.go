@@ -1,0 +1,164 @@
+//go:build e2e
+
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Limits of a process.
+const (
+	// readyTimeout is how long a process may take until it is ready. A machine that compiles at the same time needs more
+	// than the second of an idle one.
+	readyTimeout = time.Minute
+	// stopTimeout is how long it may take to end after SIGTERM, before it is killed.
+	stopTimeout = 20 * time.Second
+)
+
+// Process is a program that can be stopped and started again. Its output goes to a log, over all its lives.
+type Process struct {
+	// Name is the name of its log, without .log.
+	Name string
+
+	path   string
+	args   []string
+	log    string
+	health string // URL that answers 200 when it is ready
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// newProcess returns a process that is not started. health is host:port of /readyz.
+func (c *Cluster) newProcess(name, path, health string, args ...string) *Process {
+	p := &Process{Name: name, path: path, args: args, log: filepath.Join(c.Logs, name+".log"), health: "http://" + health + "/readyz"}
+	c.processes = append(c.processes, p)
+	return p
+}
+
+// ErrRunning is returned by Start if the process runs already. It may have ended by itself: only Stop and Kill tell.
+var ErrRunning = errors.New("it is running")
+
+// Start starts the process and returns when it is ready.
+func (p *Process) Start(ctx context.Context) error {
+	if err := p.launch(ctx); err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	if err := p.waitReady(ctx); err != nil {
+		return fmt.Errorf("starting %s: %w; see %s", p.Name, err, p.log)
+	}
+	return nil
+}
+
+func (p *Process) launch(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		return ErrRunning
+	}
+	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	// The context bounds the start only.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.path, p.args...) //nolint:gosec // programs that this repository builds
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = withoutProxy(os.Environ())
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.cmd, p.done = cmd, make(chan struct{})
+	go func(done chan struct{}) {
+		_ = cmd.Wait()
+		close(done)
+	}(p.done)
+	return nil
+}
+
+func (p *Process) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.health, http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-p.done:
+			return errors.New("it has ended")
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready after %s", readyTimeout)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the process as a Pod is ended: with SIGTERM, and later with SIGKILL. It does nothing if it does not run.
+func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+
+// Kill ends the process as a power failure does.
+func (p *Process) Kill() { p.end(syscall.SIGKILL) }
+
+func (p *Process) end(signal syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(signal)
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+	p.cmd = nil
+}
+
+// stopAll stops processes, the last started first.
+func stopAll(processes []*Process) {
+	for _, p := range slices.Backward(processes) {
+		p.Stop()
+	}
+}
+
+// freePort returns a port of loopback at which nobody listens. In a namespace of one's own it stays free.
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	_, text, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	return port, errors.Join(err, listener.Close())
+}
+
+// loopback returns host:port of a free port.
+func loopback(ctx context.Context) (string, error) {
+	port, err := freePort(ctx)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+}

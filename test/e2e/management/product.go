@@ -1,0 +1,131 @@
+//go:build e2e
+
+package management
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// BinaryVariable is the environment variable that names a program to run instead of one that is built from the checkout.
+const BinaryVariable = "CAPI_PROXY_PATCHER_E2E_BINARY"
+
+// tokenSeconds is how long the token of the product is valid: a day, longer than a run.
+const tokenSeconds = 24 * 60 * 60
+
+// Product is the manager of this repository in a management cluster.
+type Product struct {
+	*Process
+	// User is the name by which the API server knows it.
+	User string
+
+	cluster   *Cluster
+	manifests *manifests
+	hooks     int // the port of its hooks
+}
+
+// Build builds the product from the checkout into a folder and returns the path of the program, or what BinaryVariable
+// names.
+func Build(ctx context.Context, root, dir string) (string, error) {
+	if binary := os.Getenv(BinaryVariable); binary != "" {
+		return binary, nil
+	}
+	binary := filepath.Join(dir, "capi-proxy-patcher")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/capi-proxy-patcher") //nolint:gosec // our own
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the product: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return binary, nil
+}
+
+// InstallProduct applies config/default, starts the manager with the arguments of its Deployment, those of more added, and
+// has its webhooks asked. It returns when the manager is ready.
+func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.load(filepath.Join(c.root, "config", "default"), port)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.createCRDs(m.crds); err != nil {
+		return nil, err
+	}
+	if err := c.apply(ctx, m.objects); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(c.dir, "product.kubeconfig")
+	if err := c.accountKubeconfig(ctx, m, kubeconfig); err != nil {
+		return nil, err
+	}
+	health, err := loopback(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The last of two flags counts.
+	args := append(append([]string{}, m.args...),
+		"--kubeconfig", kubeconfig, "--leader-elect-namespace", m.account.Namespace, "--health-addr", health,
+		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir", c.certificates(), "--v=4")
+	hooks, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, c.hookFlags(hooks)...)
+	p := &Product{
+		Process:   c.newProcess("capi-proxy-patcher", binary, health, append(args, more...)...),
+		User:      "system:serviceaccount:" + m.account.Namespace + ":" + m.account.Name,
+		cluster:   c,
+		manifests: m,
+		hooks:     hooks,
+	}
+	if err := p.Start(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.InstallWebhooks(ctx)
+}
+
+// accountKubeconfig writes a kubeconfig of the ServiceAccount of a Deployment.
+func (c *Cluster) accountKubeconfig(ctx context.Context, m *manifests, path string) error {
+	clients, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return fmt.Errorf("requesting a token for ServiceAccount %s: %w", m.account, err)
+	}
+	response, err := clients.CoreV1().ServiceAccounts(m.account.Namespace).CreateToken(ctx, m.account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("requesting a token for ServiceAccount %s: %w", m.account, err)
+	}
+	config := rest.AnonymousClientConfig(c.config)
+	config.BearerToken = response.Status.Token
+	return mgmt.WriteKubeconfig(path, config)
+}
+
+// InstallWebhooks has the API server ask the product's webhooks, a moment later.
+func (p *Product) InstallWebhooks(ctx context.Context) error {
+	return p.cluster.apply(ctx, p.manifests.webhooks)
+}
+
+// InstallHooks has Cluster API ask the hooks of the manager, by an ExtensionConfig of a name.
+func (p *Product) InstallHooks(ctx context.Context, name string) error {
+	return p.cluster.register(ctx, name, p.hooks)
+}
+
+// RemoveWebhooks has the API server ask no webhook of the product, a moment later.
+func (p *Product) RemoveWebhooks(ctx context.Context) error {
+	return p.cluster.remove(ctx, p.manifests.webhooks)
+}

@@ -1,0 +1,421 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+)
+
+// Times.
+const (
+	// patience is how long something may take that is sure to come. Cluster API waits for 15 to 30 s in places, and a
+	// machine may have other things to do.
+	patience = 8 * time.Minute
+	// calm is how long something has to stay away that must not come. Cluster API begins a rollout within 3 s.
+	calm = 12 * time.Second
+	poll = 250 * time.Millisecond
+)
+
+// Versions of Kubernetes; no node runs them.
+const (
+	version     = "v1.34.2"
+	nextVersion = "v1.35.1"
+)
+
+// proxySecret is a proxy Secret with rude credentials, plainSecret one without any.
+const (
+	proxySecret = `{apiVersion: v1, kind: Secret, metadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: "", clusterctl.cluster.x-k8s.io/move: ""}},
+stringData: {httpProxy: "http://proxy.corp.example:3128", username: node, password: 'p%ss"$x', noProxy: "registry.corp.example, 10.20.0.0/16"}}`
+	proxyURL    = `http://node:p%25ss%22%24x@proxy.corp.example:3128`
+	plainSecret = `{apiVersion: v1, kind: Secret, metadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: "", clusterctl.cluster.x-k8s.io/move: ""}},
+stringData: {httpProxy: "http://proxy.corp.example:3128", noProxy: "registry.corp.example, 10.20.0.0/16"}}`
+	plainURL = `http://proxy.corp.example:3128`
+)
+
+// cluster is a workload cluster in a namespace of its own.
+type cluster struct {
+	*world
+	namespace, name string
+	// manifest is what clusterctl generate cluster printed, edited by the test.
+	manifest string
+}
+
+// options say which workload cluster a test wants.
+type options struct {
+	controlPlanes, workers int
+	// variables are those of testdata/cluster-template.yaml.
+	variables map[string]string
+	// secret is the manifest of the proxy Secret; empty for proxySecret.
+	secret string
+	// from is the template; empty for testdata/cluster-template.yaml.
+	from string
+	// edit changes the manifest before it is applied.
+	edit func(string) string
+}
+
+// newCluster makes a namespace with a proxy Secret, and generates a workload cluster for it, which is not applied.
+func newCluster(t *testing.T, w *world, o options) *cluster {
+	t.Helper()
+	c := &cluster{world: w, namespace: namespaceOf(t), name: "work"}
+	if o.secret == "" {
+		o.secret = proxySecret
+	}
+	c.kubectl(t, "", "create", "namespace", c.namespace)
+	c.kubectl(t, o.secret, "apply", "-f", "-")
+	c.manifest = c.generate(t, c.name, o)
+	if o.edit != nil {
+		c.manifest = o.edit(c.manifest)
+	}
+	return c
+}
+
+// namespaceOf makes a name of a namespace of the name of a test.
+func namespaceOf(t *testing.T) string {
+	t.Helper()
+	name := regexp.MustCompile("[^a-z0-9]+").ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-")
+	return strings.Trim(name[:min(len(name), 40)], "-")
+}
+
+// generate runs clusterctl generate cluster.
+func (c *cluster) generate(t *testing.T, name string, o options) string {
+	t.Helper()
+	environment := []string{"NAMESPACE=" + c.namespace}
+	for name, value := range o.variables {
+		environment = append(environment, name+"="+value)
+	}
+	return c.clusterctl(t, environment, "generate", "cluster", name,
+		"--from", cmp.Or(o.from, "testdata/cluster-template.yaml"), "--target-namespace", c.namespace, "--kubernetes-version", version,
+		"--control-plane-machine-count", strconv.Itoa(o.controlPlanes), "--worker-machine-count", strconv.Itoa(o.workers))
+}
+
+func (c *cluster) clusterctl(t *testing.T, environment []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), management.Program("clusterctl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.world.cluster.Kubeconfig, "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		"XDG_CONFIG_HOME="+filepath.Join(c.world.cluster.Logs, "xdg"))
+	cmd.Env = append(cmd.Env, environment...)
+	return output(t, cmd)
+}
+
+// kubectl runs kubectl in the namespace of the cluster.
+func (c *cluster) kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), management.Program("kubectl"), append([]string{"--namespace", c.namespace}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.world.cluster.Kubeconfig)
+	cmd.Stdin = strings.NewReader(stdin)
+	return output(t, cmd)
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// apply applies the manifest as users do.
+func (c *cluster) apply(t *testing.T) {
+	t.Helper()
+	c.kubectl(t, c.manifest, "apply", "-f", "-")
+}
+
+// label sets the label of the product, unlabel takes it off.
+func (c *cluster) label(t *testing.T) {
+	t.Helper()
+	c.kubectl(t, "", "label", "cluster", c.name, contract.LabelEnabled+"="+contract.LabelEnabledValue, "--overwrite")
+}
+
+func (c *cluster) unlabel(t *testing.T) {
+	t.Helper()
+	c.kubectl(t, "", "label", "cluster", c.name, contract.LabelEnabled+"-")
+}
+
+// annotated edits a manifest: it gives annotations to an object of a kind and a name.
+func annotated(kind, name string, annotations ...string) func(string) string {
+	return func(manifest string) string {
+		documents := strings.Split(manifest, "---\n")
+		for i, document := range documents {
+			if strings.Contains(document, "\nkind: "+kind+"\n") && strings.Contains(document, "\n  name: "+name+"\n") {
+				documents[i] = strings.Replace(document, "\nmetadata:\n", "\nmetadata:\n  annotations:\n    "+strings.Join(annotations, "\n    ")+"\n", 1)
+			}
+		}
+		return strings.Join(documents, "---\n")
+	}
+}
+
+// heldEndpoint edits a manifest to one whose endpoint becomes known late.
+func heldEndpoint(manifest string) string {
+	return annotated("LocalCluster", "work", infra.HoldEndpoint+`: ""`)(manifest)
+}
+
+// releaseEndpoint has the endpoint become known.
+func (c *cluster) releaseEndpoint(t *testing.T) {
+	t.Helper()
+	c.kubectl(t, "", "annotate", "localcluster", c.name, infra.HoldEndpoint+"-")
+}
+
+// unlabelled edits a manifest to one of a Cluster without the label.
+func unlabelled(manifest string) string {
+	return regexp.MustCompile(`(?m)^  labels:\n    `+regexp.QuoteMeta(contract.LabelEnabled)+`: .*\n`).ReplaceAllString(manifest, "")
+}
+
+// roll has the user replace all Machines of an object, with Cluster API's own lever.
+func (c *cluster) roll(t *testing.T, object string) {
+	t.Helper()
+	after := time.Now().UTC().Format(time.RFC3339) //nolint:forbidigo // the API server compares it with its own clock
+	c.kubectl(t, "", "patch", object, "--type", "merge", "-p", `{"spec":{"rollout":{"after":"`+after+`"}}}`)
+}
+
+// controlPlaneName and poolName are the names that the template gives.
+func (c *cluster) controlPlaneName() string   { return c.name + "-control-plane" }
+func (c *cluster) poolName(number int) string { return fmt.Sprintf("%s-md-%d", c.name, number) }
+
+func (c *cluster) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: c.namespace, Name: name}
+}
+
+// get reads an object of the cluster.
+func get[T any, P interface {
+	*T
+	client.Object
+}](t *testing.T, c *cluster, name string,
+) P {
+	t.Helper()
+	object := P(new(T))
+	if err := c.client.Get(t.Context(), c.key(name), object); err != nil {
+		t.Fatalf("reading %T %s: %v", object, name, err)
+	}
+	return object
+}
+
+func (c *cluster) controlPlane(t *testing.T) *controlplanev1.KubeadmControlPlane {
+	t.Helper()
+	return get[controlplanev1.KubeadmControlPlane](t, c, c.controlPlaneName())
+}
+
+func (c *cluster) template(t *testing.T, pool int) *bootstrapv1.KubeadmConfigTemplate {
+	t.Helper()
+	return get[bootstrapv1.KubeadmConfigTemplate](t, c, c.poolName(pool))
+}
+
+// endpoint returns the host of the control-plane endpoint, or "".
+func (c *cluster) endpoint(t *testing.T) string {
+	t.Helper()
+	return get[clusterv1.Cluster](t, c, c.name).Spec.ControlPlaneEndpoint.Host
+}
+
+// machines returns the Machines of the cluster.
+func (c *cluster) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	err := c.client.List(ctx, list, client.InNamespace(c.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: c.name})
+	return list.Items, err
+}
+
+// identity tells Machines apart from their replacements.
+type identity map[string]types.UID
+
+// waitRunning waits until the cluster has count Machines, all of them running, and returns their identity.
+func (c *cluster) waitRunning(t *testing.T, count int) identity {
+	t.Helper()
+	found := identity{}
+	eventually(t, func() error {
+		machines, err := c.machines(t.Context())
+		if err != nil {
+			return err
+		}
+		var running int
+		clear(found)
+		for _, m := range machines {
+			found[m.Name] = m.UID
+			if m.Status.Phase == string(clusterv1.MachinePhaseRunning) && m.DeletionTimestamp.IsZero() {
+				running++
+			}
+		}
+		if running != count || len(machines) != count {
+			return fmt.Errorf("%d of %d Machines are running, want %d", running, len(machines), count)
+		}
+		return nil
+	})
+	return found
+}
+
+// staysCalm fails if a Machine comes, goes or is replaced while nobody has a reason to do that.
+func (c *cluster) staysCalm(t *testing.T, want identity) {
+	t.Helper()
+	staysTrue(t, func() error {
+		machines, err := c.machines(t.Context())
+		if err != nil {
+			return err
+		}
+		now := identity{}
+		for _, m := range machines {
+			now[m.Name] = m.UID
+			if !m.DeletionTimestamp.IsZero() {
+				return fmt.Errorf("Machine %s is being deleted", m.Name)
+			}
+		}
+		if !maps.Equal(now, want) {
+			return fmt.Errorf("Machines were %v and are %v", slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(now)))
+		}
+		return nil
+	})
+}
+
+// waitReplaced waits until no Machine of before that keep reports true for is left and count Machines run.
+func (c *cluster) waitReplaced(t *testing.T, before identity, count int, of func(name string) bool) identity {
+	t.Helper()
+	eventually(t, func() error {
+		machines, err := c.machines(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, m := range machines {
+			if uid, old := before[m.Name]; old && uid == m.UID && of(m.Name) {
+				return fmt.Errorf("Machine %s is not replaced", m.Name)
+			}
+		}
+		return nil
+	})
+	return c.waitRunning(t, count)
+}
+
+func anyMachine(string) bool { return true }
+
+// ofControlPlane and ofPool tell Machines by their names.
+func (c *cluster) ofControlPlane(name string) bool {
+	return strings.HasPrefix(name, c.controlPlaneName())
+}
+
+func (c *cluster) ofPool(number int) func(string) bool {
+	return func(name string) bool { return strings.HasPrefix(name, c.poolName(number)) }
+}
+
+// boots returns the boots of the cluster so far.
+func (c *cluster) boots() []infra.Boot {
+	return slices.DeleteFunc(c.infra.Boots(), func(b infra.Boot) bool {
+		return b.Cluster != types.NamespacedName{Namespace: c.namespace, Name: c.name}
+	})
+}
+
+// waitCondition waits for the condition of the product.
+func (c *cluster) waitCondition(t *testing.T, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	eventually(t, func() error {
+		object := &clusterv1.Cluster{}
+		if err := c.client.Get(t.Context(), c.key(c.name), object); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(object.Status.Conditions, contract.ConditionProxyConfigured)
+		if condition == nil || condition.Status != status || condition.Reason != reason {
+			return fmt.Errorf("the condition is %+v, want %s %s", condition, status, reason)
+		}
+		return nil
+	})
+}
+
+// behind returns how many Machines the condition counts that have not the current configuration.
+func behind(condition *metav1.Condition) int {
+	var sum int
+	for _, match := range regexp.MustCompile(`(\d+) Machines of \S+ \S+ are behind`).FindAllStringSubmatch(condition.Message, -1) {
+		count, _ := strconv.Atoi(match[1])
+		sum += count
+	}
+	return sum
+}
+
+// waitBehind waits until the condition counts so many Machines that are behind.
+func (c *cluster) waitBehind(t *testing.T, count int) {
+	t.Helper()
+	eventually(t, func() error {
+		object := &clusterv1.Cluster{}
+		if err := c.client.Get(t.Context(), c.key(c.name), object); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(object.Status.Conditions, contract.ConditionProxyConfigured)
+		if condition == nil || behind(condition) != count {
+			return fmt.Errorf("the condition is %+v, want %d Machines behind", condition, count)
+		}
+		return nil
+	})
+}
+
+// generation returns the generation of an object, which grows with every change of its spec.
+func generation(objects ...client.Object) []int64 {
+	var numbers []int64
+	for _, o := range objects {
+		numbers = append(numbers, o.GetGeneration())
+	}
+	return numbers
+}
+
+// eventually waits until f returns nil.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	eventuallyWithin(t, patience, f)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit) //nolint:forbidigo // of the test
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) { //nolint:forbidigo // of the test
+			t.Fatalf("after %s: %v", limit, err)
+		}
+		pause(t, poll)
+	}
+}
+
+// staysTrue fails if f returns an error within a time in which it would.
+func staysTrue(t *testing.T, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(calm)  //nolint:forbidigo // of the test
+	for time.Now().Before(deadline) { //nolint:forbidigo // of the test
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+		pause(t, poll)
+	}
+}
+
+func pause(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-t.Context().Done():
+		t.Fatal(errors.New("the test was stopped"))
+	case <-time.After(d):
+	}
+}
