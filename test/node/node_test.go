@@ -12,8 +12,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"
 )
 
@@ -38,23 +37,21 @@ var (
 const bootLimit = 90 * time.Second
 
 func TestNode(t *testing.T) {
-	results := &report{}
-	t.Cleanup(func() { results.write(t) })
-	results.step(t, total)
+	results := report.New(t, "all together", "Not proven here: what of Flatcar is not Ignition, such as its trust store and its read-only /usr.")
 	host := hostState(t)
 
 	programs := t.TempDir()
 	var root, program, probe string
 	if !t.Run("what nodes are made of", func(t *testing.T) {
-		results.step(t, "root file system, ignition, probe")
+		results.Step(t, "root file system, ignition, probe")
 		machine.Require(t)
-		root, program, probe = rootfs.Dir(t), rootfs.Ignition(t), buildProbe(t, programs)
+		root, program, probe = rootfs.Dir(t), rootfs.Ignition(t), rootfs.Build(t, "probe", programs)
 	}) || root == "" || program == "" {
 		return
 	}
 	authorities := newCertificates(t)
 	t.Run("a machine that is cut off in the middle of its boot leaves nothing on the host", func(t *testing.T) {
-		results.step(t, "a machine cut off in the middle of its boot")
+		results.Step(t, "a machine cut off in the middle of its boot")
 		m := machine.New(t, machine.Config{Root: root})
 		m.Start(t)
 		if remains := remains(t); len(remains) == 0 {
@@ -67,7 +64,7 @@ func TestNode(t *testing.T) {
 	})
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			results.step(t, s.name)
+			results.Step(t, s.name)
 			run(t, s, environment{root: root, program: program, probe: probe, certificates: authorities, report: results})
 		})
 	}
@@ -85,7 +82,7 @@ func TestNode(t *testing.T) {
 type environment struct {
 	root, program, probe string
 	certificates         certificates
-	report               *report
+	report               *report.Report
 }
 
 // node is a machine that has been told to bootstrap, and what is expected of it.
@@ -93,14 +90,14 @@ type node struct {
 	*machine.Machine
 	scenario
 	values map[string]string // of all six variables
-	report *report
+	report *report.Report
 }
 
 // saw notes in the report what a test has seen, unless it failed.
 func (n *node) saw(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if !t.Failed() {
-		n.report.saw(n.name, format, args...)
+		n.report.Saw(t, n.name, format, args...)
 	}
 }
 
@@ -200,18 +197,6 @@ func (n *node) waitForBootstrap(t *testing.T) {
 		return
 	}
 	n.WaitFor(t, bootLimit, "test", "-e", "/run/cloud-init/result.json")
-}
-
-// buildProbe builds the program in probe/, linked statically, and returns its path.
-func buildProbe(t *testing.T, folder string) string {
-	t.Helper()
-	path := filepath.Join(folder, "probe")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=node", "-trimpath", "-o", path, "./probe")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the probe: %v\n%s", err, out)
-	}
-	return path
 }
 
 func remains(t *testing.T) []string {

@@ -4,7 +4,8 @@
 // systemd as first process, in PID, mount, network, IPC, UTS and cgroup
 // namespaces of its own. It needs root and Linux, and no systemd on the host.
 //
-// A machine has the loopback interface and no other. What it changes is kept
+// A machine has the loopback interface, and a second one if it is given a
+// network. What it changes is kept
 // in an overlay, so that it can be booted again, and many machines share one
 // root file system. Whatever happens to the test, even if it is killed, the
 // machine ends with it and leaves no process, mount, cgroup or namespace.
@@ -17,9 +18,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,6 +69,25 @@ type Config struct {
 	// that, if both are set.
 	IgnitionProgram string
 	IgnitionConfig  []byte
+	// Binds are files of the host that the machine sees, for reading only: by
+	// absolute path in the machine, their paths on the host. None has a colon.
+	Binds map[string]string
+	// Network gives the machine an interface eth0, if set.
+	Network *Network
+	// Containers lets the machine run containers with limits. It sees the
+	// cgroups of version 1 then, which the host must have.
+	Containers bool
+}
+
+// Network is what a machine is connected to: a bridge in a network namespace.
+type Network struct {
+	// Namespace is the path of the network namespace, of the form
+	// /proc/PID/ns/net, and Bridge the name of a bridge in it.
+	Namespace, Bridge string
+	// Address is that of the machine, with the length of the network's prefix.
+	Address netip.Prefix
+	// Gateway is the machine's default route.
+	Gateway netip.Addr
 }
 
 // Machine is a machine that is running or can be started. Its methods may be
@@ -99,6 +122,18 @@ func New(t *testing.T, config Config) *Machine {
 		m.write("ignition", File{Link: config.IgnitionProgram})
 		m.write("config.ign", File{Mode: 0o600, Content: config.IgnitionConfig})
 	}
+	var binds strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(config.Binds)) {
+		fmt.Fprintf(&binds, "%s:%s\n", config.Binds[path], path)
+	}
+	m.write("binds", File{Mode: 0o600, Content: []byte(binds.String())})
+	if n := config.Network; n != nil {
+		line := fmt.Sprintf("%s %s %s %s\n", n.Namespace, n.Bridge, n.Address, n.Gateway)
+		m.write("network", File{Mode: 0o600, Content: []byte(line)})
+	}
+	if config.Containers {
+		m.write("containers", File{Mode: 0o600})
+	}
 	t.Cleanup(func() { m.Kill(t) })
 	return m
 }
@@ -119,6 +154,26 @@ func Require(t *testing.T) {
 	must(t, err)
 	if out, err := attempt.CombinedOutput(); err != nil {
 		t.Skipf("no right to make namespaces, cgroups or overlays: %v: %s", err, strings.TrimSpace(string(out)+m.Log()))
+	}
+}
+
+// RequireContainers skips the test, with the reason, where a machine cannot run
+// containers: where a controller of cgroups has no hierarchy of version 1, in
+// which everybody may make a group below the own one.
+func RequireContainers(t *testing.T) {
+	t.Helper()
+	own, err := os.ReadFile("/proc/self/cgroup")
+	must(t, err)
+	var found []string
+	for line := range strings.Lines(string(own)) {
+		if fields := strings.SplitN(line, ":", 3); len(fields) == 3 {
+			found = append(found, strings.Split(fields[1], ",")...)
+		}
+	}
+	for _, controller := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids"} {
+		if !slices.Contains(found, controller) {
+			t.Skipf("no hierarchy of cgroups of version 1 for %s: containers of a machine could not be given limits", controller)
+		}
 	}
 }
 

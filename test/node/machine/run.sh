@@ -11,6 +11,9 @@
 #   remove          paths to remove before the first boot, one per line
 #   containerd      becomes /var/lib/containerd: its snapshotter cannot work on top of an overlay
 #   ignition        if there, a program that applies FOLDER/config.ign before the first boot
+#   network         if there, the machine's interface: NAMESPACE BRIDGE ADDRESS/LENGTH GATEWAY, the first a path
+#   containers      if there, the machine may run containers with limits
+#   binds           files of the host that it sees for reading only, one SOURCE:PATH per line
 #   name            the name of the machine's cgroups
 #   log             what is printed here and on the console
 #
@@ -35,10 +38,48 @@ prepare() {
 	fi
 }
 
+# connect makes the interface, one end of a pair whose other end is on a bridge in the namespace /run/netns/peer.
+connect() {
+	read -r _ bridge address gateway <"$folder/network"
+	peer=m${address%/*}
+	ip link add eth0 type veth peer name "$peer" netns peer
+	nsenter --net=/run/netns/peer ip link set "$peer" master "$bridge" up
+	ip address add "$address" dev eth0
+	ip link set eth0 up
+	ip route add default via "$gateway"
+}
+
+# legacy_cgroups mounts every hierarchy, as they are on the host, but that the machine's own cgroup is all there is.
+legacy_cgroups() {
+	mount -t tmpfs -o mode=0755 tmpfs /sys/fs/cgroup
+	while IFS=: read -r _ controllers _; do
+		case $controllers in
+		'') at=/sys/fs/cgroup/unified type=cgroup2 options=nosuid ;;
+		name=*) at=/sys/fs/cgroup/${controllers#name=} type=cgroup options=none,$controllers ;;
+		*) at=/sys/fs/cgroup/$controllers type=cgroup options=$controllers ;;
+		esac
+		mkdir "$at"
+		mount -t "$type" -o "$options" "$type" "$at"
+	done </proc/self/cgroup
+}
+
 if [ "${3:-}" = inner ]; then
 	ip link set lo up
-	# The machine gets the unified hierarchy, whatever the host has beside it.
-	mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	[ ! -e "$folder/network" ] || connect
+	set --
+	if [ -e "$folder/containers" ]; then
+		legacy_cgroups
+		# kubeadm asks for it, and the value is that of this network namespace.
+		echo 1 >/proc/sys/net/ipv4/ip_forward
+		export SYSTEMD_NSPAWN_API_VFS_WRITABLE=network
+		set -- --capability=CAP_NET_ADMIN
+	else
+		# The machine gets the unified hierarchy, whatever the host has beside it.
+		mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	fi
+	while IFS= read -r bind; do
+		set -- "$@" --bind-ro="$bind"
+	done <"$folder/binds"
 	# Under names without a comma or colon, which mean something in options.
 	mkdir "$root" /run/folder /run/lower
 	mount --bind "$folder" /run/folder
@@ -50,16 +91,21 @@ if [ "${3:-}" = inner ]; then
 		: >"$folder/prepared"
 	fi
 	# Without a name service of the host and without writing to its kernel: /proc/sys and /sys stay read-only.
-	env -i PATH="$PATH" LANG=C SYSTEMD_SECCOMP=0 \
+	env -i PATH="$PATH" LANG=C SYSTEMD_SECCOMP=0 ${SYSTEMD_NSPAWN_API_VFS_WRITABLE+SYSTEMD_NSPAWN_API_VFS_WRITABLE="$SYSTEMD_NSPAWN_API_VFS_WRITABLE"} \
 		systemd-nspawn --quiet --directory="$root" --machine=node --register=no --keep-unit --boot --kill-signal=SIGRTMIN+3 \
 		--link-journal=no --resolv-conf=off --timezone=off --console=pipe \
-		--bind=/run/folder/containerd:/var/lib/containerd </dev/null
+		--bind=/run/folder/containerd:/var/lib/containerd "$@" </dev/null
 	exit
 fi
 
 exec >>"$folder/log" 2>&1
 mount -t tmpfs -o mode=0755 tmpfs /run
 name=$(cat "$folder/name")
+if [ -e "$folder/network" ]; then
+	mkdir /run/netns
+	: >/run/netns/peer
+	mount --bind "$(cut -d ' ' -f 1 "$folder/network")" /run/netns/peer
+fi
 cgroups=
 # shellcheck disable=SC2317 # called by trap
 remove_cgroups() {

@@ -1,9 +1,10 @@
 //go:build node
 
-// Package rootfs provides what a test node is made of: the root file system
-// of a Debian 12 with systemd, cloud-init and containerd, and the program that
-// applies Ignition configs. Both are made by scripts in hack/ and kept in the
-// user's cache, so that only the first run pays for them.
+// Package rootfs provides what a test node and its surroundings are made of:
+// the root file system of a Debian 12 with systemd, cloud-init and containerd,
+// the program that applies Ignition configs, the programs of Kubernetes, and
+// squid. All are made by scripts in hack/ and kept in the user's cache, so that
+// only the first run pays for them.
 package rootfs
 
 import (
@@ -32,6 +33,34 @@ func Dir(t *testing.T) string {
 func Ignition(t *testing.T) string {
 	t.Helper()
 	return script(t, "node-ignition.sh")
+}
+
+// Kubernetes returns the folder of the programs that a Kubernetes node runs,
+// those in its containers included. It skips the test, with the reason, where
+// they cannot be built.
+func Kubernetes(t *testing.T) string {
+	t.Helper()
+	return script(t, "node-kube.sh")
+}
+
+// Squid returns the folder of a root file system with squid. It skips the test,
+// with the reason, where there are no packages of it.
+func Squid(t *testing.T) string {
+	t.Helper()
+	return script(t, "node-squid.sh")
+}
+
+// Build builds the command in a folder below test/node, linked statically, into
+// another folder and returns its path.
+func Build(t *testing.T, folder, into string) string {
+	t.Helper()
+	path := filepath.Join(into, filepath.Base(folder))
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=node", "-trimpath", "-o", path, "./test/node/"+folder) //nolint:gosec // a command of this repository
+	cmd.Dir, cmd.Env = repository(t), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", folder, err, out)
+	}
+	return path
 }
 
 // script runs a script of hack/ and returns the path that it prints.
