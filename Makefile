@@ -55,9 +55,13 @@ manifests: ## Write out/components.yaml, everything that an installation needs.
 	"$$kubectl" kustomize config/default >out/components.yaml
 
 .PHONY: demo
-demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running.
+demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running, NODE=1 boots real nodes instead (root).
+ifeq ($(NODE),1)
+	@hack/node-demo.sh
+else
 	@go build -o bin/demo ./hack/demo
 	@assets=$$(hack/kube-assets.sh); KUBEBUILDER_ASSETS="$$assets" bin/demo $(if $(KEEP),-keep)
+endif
 
 .PHONY: demo-stop
 demo-stop: ## Stop what make demo KEEP=1 left running.
@@ -119,16 +123,26 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
-	@assets=$$(hack/kube-assets.sh); \
+	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl || true; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on $(ENVTEST_PACKAGES) | $(SUMMARY)
 
 .PHONY: test-node
-test-node: ## Boot real nodes with systemd, cloud-init and Ignition. Needs root and Linux; says so where it cannot run.
+test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.
 	@mkdir -p out; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
-	@for script in hack/node-rootfs.sh hack/node-ignition.sh; do $$script >/dev/null || true; done
+	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
-	go test -tags node -json -count=1 -timeout 20m ./test/node/... | $(SUMMARY) || status=$$?; \
+	go test -tags node -json -count=1 -p 1 -timeout 20m ./test/node/... | $(SUMMARY) || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
+
+E2E_PROGRAMS := kube-controller-manager clusterctl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm
+
+.PHONY: test-e2e
+test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
+	@mkdir -p out; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
+	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
+	status=0; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" \
+	go test -tags e2e -json -count=1 -timeout 30m ./test/e2e/... | $(SUMMARY) || status=$$?; \
+	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
 
 .PHONY: test-summary
 test-summary: # Prints the sum of the tests that the last make test ran.
@@ -141,8 +155,10 @@ fuzz: ## Run every fuzz target for FUZZ_TIME (30s).
 	$(WITHOUT_PROXY) hack/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: bench
-bench: ## Run the benchmarks.
+bench: build ## Run the benchmarks, and compare the hooks with an extension that does nothing.
 	go test -run '^$$' -bench . -benchmem ./internal/...
+	go build -o bin/bench ./hack/bench
+	bin/bench
 
 .PHONY: cover
 cover: ## Write out/cover.html and print the coverage of the unit tests.
