@@ -339,11 +339,11 @@ func (r *reconciliation) configureLate(ctx context.Context, options proxysource.
 // bring returns the edits that o needs and the recipe they come from, made by the output version that o has, or by the newest if the user replaces
 // the Machines anyway.
 func (r *reconciliation) bring(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, patch.Recipe, error) {
-	version := plan.Version(o.object.GetAnnotations(), o.spec)
+	before := o.spec
 	if r.rollsNow(o) {
-		version = patch.OutputVersion
+		before = patch.Spec{} // nothing to keep the version of
 	}
-	recipe, err := plan.Recipe(options, version, resolution, secretName)
+	recipe, err := plan.RecipeOf(o.object.GetAnnotations(), before, options, resolution, secretName)
 	if err != nil {
 		return patch.Plan{}, patch.Recipe{}, err
 	}

@@ -146,13 +146,32 @@ func IsTopologyOwned(labels map[string]string) bool {
 	return owned
 }
 
-// Version returns the output version by which spec is to be made: the one that is recorded in annotations if spec is
-// patched, so that an upgrade of this program changes no object, else the newest.
-func Version(annotations map[string]string, spec patch.Spec) int {
-	if recorded, err := strconv.Atoi(annotations[contract.AnnotationOutputVersion]); err == nil && patch.IsPatched(spec) {
+// Version returns the output version by which spec is to be made, so that an upgrade of this program changes no object: of
+// what is patched the one that is recorded in annotations, or, of a KubeadmConfig that was cloned from a patched template and
+// has no record, the one whose recipe it has. All else is made by the newest. recipe returns the recipe of a version.
+func Version(annotations map[string]string, spec patch.Spec, newest int, recipe func(version int) (patch.Recipe, error)) int {
+	if !patch.IsPatched(spec) {
+		return newest
+	}
+	if recorded, err := strconv.Atoi(annotations[contract.AnnotationOutputVersion]); err == nil {
 		return recorded
 	}
-	return patch.OutputVersion
+	for version := newest - 1; version > 0; version-- {
+		made, err := recipe(version)
+		if err != nil {
+			continue
+		}
+		if ensured, err := patch.Ensure(spec, made); err == nil && len(ensured.Edits) == 0 {
+			return version
+		}
+	}
+	return newest
+}
+
+// RecipeOf returns the recipe by which spec is to be made, and keeps the output version that it has, see Version.
+func RecipeOf(annotations map[string]string, spec patch.Spec, options source.Options, resolution source.Resolution, secretName string) (patch.Recipe, error) {
+	recipe := func(version int) (patch.Recipe, error) { return Recipe(options, version, resolution, secretName) }
+	return recipe(Version(annotations, spec, patch.OutputVersion, recipe))
 }
 
 // Recipe returns the recipe by an output version. resolution is used by Inline delivery only, secretName by Reference

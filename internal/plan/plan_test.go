@@ -2,6 +2,8 @@ package plan_test
 
 import (
 	"encoding/json"
+	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -124,23 +126,48 @@ spec:
 	}
 }
 
-func TestVersionIsTheRecordedOneOfWhatIsPatched(t *testing.T) {
+func TestVersionIsTheOneThatThePatchedHave(t *testing.T) {
 	t.Parallel()
-	patched := ensured(t, own())
+	const newest = 3
+	// Each version gives the managed files another mode.
+	recipe := func(version int) (patch.Recipe, error) {
+		made := reference(t)
+		for i := range made.Files {
+			made.Files[i].Permissions = "070" + strconv.Itoa(version)
+		}
+		return made, nil
+	}
+	patched := func(version int) patch.Spec {
+		made, _ := recipe(version)
+		brought, err := patch.Ensure(own(), made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return patch.Apply(own(), brought.Edits)
+	}
 	for name, test := range map[string]struct {
 		recorded string
 		spec     patch.Spec
 		want     int
 	}{
-		"patched by an older program":      {"0", patched, 0},
-		"patched by a newer program":       {"7", patched, 7},
-		"patched, and no record":           {"", patched, patch.OutputVersion},
-		"patched, and a record of rubbish": {"v1", patched, patch.OutputVersion},
-		"not patched":                      {"7", own(), patch.OutputVersion},
+		"patched by an older program":             {"0", patched(1), 0},
+		"patched by a newer program":              {"7", patched(1), 7},
+		"the record counts, not what is there":    {"1", patched(2), 1},
+		"no record, made by the oldest":           {"", patched(1), 1},
+		"no record, made by the one before":       {"", patched(2), 2},
+		"no record, made by the newest":           {"", patched(3), 3},
+		"no record, made by none that is known":   {"", patched(9), 3},
+		"a record of rubbish, made by the oldest": {"v1", patched(1), 1},
+		"not patched":      {"7", own(), 3},
+		"nothing is there": {"1", patch.Spec{}, 3},
 	} {
-		if got := plan.Version(map[string]string{contract.AnnotationOutputVersion: test.recorded}, test.spec); got != test.want {
+		if got := plan.Version(map[string]string{contract.AnnotationOutputVersion: test.recorded}, test.spec, newest, recipe); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
+	}
+	failing := func(int) (patch.Recipe, error) { return patch.Recipe{}, errors.New("no recipe") }
+	if got := plan.Version(nil, patched(1), newest, failing); got != newest {
+		t.Errorf("without recipes: %d, want %d", got, newest)
 	}
 	_, err := plan.Recipe(source.Options{Delivery: contract.DeliveryReference}, 7, source.Resolution{}, "x")
 	if err == nil || err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {

@@ -264,8 +264,7 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 			contract.DeliveryInline, missingNetwork(c.unresolved), contract.DeliveryReference)
 		return
 	}
-	version := plan.Version(m.object.Annotations(), spec)
-	recipe, err := plan.Recipe(c.options, version, resolution, secretName)
+	recipe, err := plan.RecipeOf(m.object.Annotations(), spec, c.options, resolution, secretName)
 	if err != nil {
 		c.reject(m.object, "%s", err)
 		return
@@ -282,7 +281,7 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 		c.note(m.object, "warning: %s%s", field, warning)
 	}
 	if len(ensured.Edits) > 0 {
-		if err := apply(m.object, at, ensured.Edits, strconv.Itoa(version)); err != nil {
+		if err := apply(m.object, at, ensured.Edits, strconv.Itoa(recipe.Version)); err != nil {
 			c.problems = append(c.problems, err)
 			return
 		}

@@ -170,11 +170,11 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
 		return a.keep(finding), err
 	}
-	version := plan.Version(a.stored.GetAnnotations(), a.before)
+	before := a.before
 	if rolls {
-		version = patch.OutputVersion
+		before = patch.Spec{} // nothing to keep the version of
 	}
-	recipe, err := plan.Recipe(options, version, resolution, object.GeneratedSecret(a.view.Name))
+	recipe, err := plan.RecipeOf(a.stored.GetAnnotations(), before, options, resolution, object.GeneratedSecret(a.view.Name))
 	if err != nil {
 		return a.refused(err), nil
 	}
@@ -187,7 +187,7 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 	if err != nil {
 		return a.refused(err), nil
 	}
-	result := outcome{Plan: brought, version: version, release: true}
+	result := outcome{Plan: brought, version: recipe.Version, release: true}
 	for _, warning := range brought.Warnings {
 		result.warnings = append(result.warnings, contract.Name+": "+a.String()+": "+warning)
 	}

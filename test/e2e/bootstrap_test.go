@@ -31,6 +31,8 @@ type want struct {
 	plain bool
 	// entries have to be in NO_PROXY beside those that every Cluster has.
 	entries []string
+	// setupMode is the mode of the setup script, if it is not that of the recipe.
+	setupMode string
 }
 
 // checkBoots checks the boots of the cluster that select reports true for, of which there have to be count.
@@ -95,6 +97,11 @@ func (c *cluster) checkBoot(t *testing.T, b infra.Boot, w want) error {
 	recipe, secret, err := c.recipe(t, node, b, w)
 	if err != nil {
 		return err
+	}
+	for i := range recipe.Files {
+		if recipe.Files[i].Path == contract.PathSetup && w.setupMode != "" {
+			recipe.Files[i].Permissions = w.setupMode
+		}
 	}
 	wantBefore := slices.Concat(recipe.First, user.before, recipe.Last)
 	wantAfter := user.after

@@ -39,6 +39,7 @@ const managerHooks = "capi-proxy-patcher-manager"
 type world struct {
 	cluster *management.Cluster
 	product *management.Product
+	hooks   *management.Process // the hooks by themselves
 	infra   *infra.Provider
 	client  client.Client // of an administrator: the user
 	binary  string
@@ -166,7 +167,7 @@ func (w *world) start(ctx context.Context, progress func(string)) error {
 	if w.product, err = w.cluster.InstallProduct(ctx, w.binary); err != nil {
 		return err
 	}
-	if _, err := w.cluster.InstallHooks(ctx, w.binary); err != nil {
+	if w.hooks, err = w.cluster.InstallHooks(ctx, w.binary); err != nil {
 		return err
 	}
 	if err := w.product.InstallHooks(ctx, managerHooks); err != nil {

@@ -63,6 +63,13 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
+// Replace has later starts run another program, with the same arguments.
+func (p *Process) Replace(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path = path
+}
+
 func (p *Process) launch(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

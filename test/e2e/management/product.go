@@ -4,6 +4,8 @@ package management
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,8 +44,39 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 	if binary := os.Getenv(BinaryVariable); binary != "" {
 		return binary, nil
 	}
+	return build(ctx, root, dir)
+}
+
+// BuildChanged builds the product from the checkout with one file of it changed, which stays as it is, and returns the path of
+// the program. file is relative to root.
+func BuildChanged(ctx context.Context, root, dir, file string, change func(string) (string, error)) (string, error) {
+	path, err := filepath.Abs(filepath.Join(root, file))
+	if err != nil {
+		return "", fmt.Errorf("changing %s: %w", file, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("changing %s: %w", file, err)
+	}
+	changed, err := change(string(text))
+	if err != nil {
+		return "", fmt.Errorf("changing %s: %w", file, err)
+	}
+	replacement, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": map[string]string{path: replacement}})
+	if err != nil {
+		return "", fmt.Errorf("changing %s: %w", file, err)
+	}
+	if err := errors.Join(os.WriteFile(replacement, []byte(changed), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+		return "", fmt.Errorf("changing %s: %w", file, err)
+	}
+	return build(ctx, root, dir, "-overlay", overlay)
+}
+
+func build(ctx context.Context, root, dir string, flags ...string) (string, error) {
 	binary := filepath.Join(dir, "capi-proxy-patcher")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/capi-proxy-patcher") //nolint:gosec // our own
+	args := append(append([]string{"build", "-trimpath", "-o", binary}, flags...), "./cmd/capi-proxy-patcher")
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // our own
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,0 +1,132 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+)
+
+// nextSetupMode is by what the next output version differs from this one.
+const nextSetupMode = "0711"
+
+// nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one.
+func nextProduct(recipe string) (string, error) {
+	const setup = "inlineFile(contract.PathSetup, \"0755\", nodescript.Setup())"
+	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
+	next := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion+1)
+	for _, change := range []struct{ from, to string }{
+		{this, next},
+		{"o.Version != 1 ", "o.Version < 1 || o.Version > OutputVersion "},
+		{setup, strings.Replace(setup, `"0755"`, fmt.Sprintf(`map[bool]string{false: "0755", true: %q}[b.Version == OutputVersion]`, nextSetupMode), 1)},
+	} {
+		if strings.Count(recipe, change.from) != 1 {
+			return "", fmt.Errorf("%q is not there once", change.from)
+		}
+		recipe = strings.Replace(recipe, change.from, change.to, 1)
+	}
+	return recipe, nil
+}
+
+// TestProductUpgrade replaces the product by a release with another output version, in the middle of a rollout. It has a
+// management cluster of its own.
+func TestProductUpgrade(t *testing.T) {
+	t.Parallel()
+	w := newTarget(t, start(t))
+	binary, err := management.BuildChanged(t.Context(), root, t.TempDir(), "internal/patch/recipe.go", nextProduct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rolling := newCluster(t, w, options{controlPlanes: 3, workers: 1})
+	rolling.apply(t)
+	calm := &cluster{world: w, namespace: rolling.namespace, name: "calm"}
+	calm.manifest = calm.generate(t, calm.name, options{controlPlanes: 1, workers: 1})
+	calm.apply(t)
+	topology := &cluster{world: w, namespace: rolling.namespace, name: "topology"}
+	topology.manifest = topology.generate(t, topology.name, classy(options{controlPlanes: 1, workers: 1}))
+	topology.applyClass(t, "proxied", nil)
+	topology.apply(t)
+	before, calmMachines, topologyMachines := rolling.waitRunning(t, 5), calm.waitRunning(t, 3), topology.waitRunning(t, 2)
+	for _, c := range []*cluster{rolling, calm, topology} {
+		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	}
+	topology.waitTopology(t)
+	generations := func() []int64 {
+		return slices.Concat(
+			generation(calm.controlPlane(t), calm.template(t, 0), calm.template(t, 1)),
+			generation(rolling.template(t, 0), rolling.template(t, 1)), generation(topology.owned(t)...))
+	}
+	were := generations()
+
+	rolling.roll(t, "kubeadmcontrolplane/"+rolling.controlPlaneName())
+	eventually(t, func() error {
+		if len(rolling.boots()) < 6 {
+			return errors.New("the rollout has not begun")
+		}
+		return nil
+	})
+	if version := outputVersion(rolling.controlPlane(t)); version != "1" {
+		t.Errorf("this product has recorded output version %q", version)
+	}
+	for _, p := range []*management.Process{w.hooks, w.product.Process} {
+		p.Stop()
+		p.Replace(binary)
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("a rollout goes on with the version it began with", func(t *testing.T) {
+		rolled := rolling.waitReplaced(t, before, 5, rolling.ofControlPlane)
+		rolling.waitControlPlaneStable(t)
+		rolling.staysCalm(t, rolled)
+		rolling.checkBoots(t, 8, want{proxy: proxyURL}, everyBoot)
+		rolling.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	})
+	t.Run("what runs stays as it is", func(t *testing.T) {
+		calm.staysCalm(t, calmMachines)
+		topology.staysCalm(t, topologyMachines)
+		if now := generations(); !slices.Equal(now, were) {
+			t.Errorf("generations are %v and were %v", now, were)
+		}
+		for _, c := range []*cluster{calm, topology} {
+			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+		}
+	})
+	t.Run("a pool grows by what it has", func(t *testing.T) {
+		calm.kubectl(t, "", "scale", "machinedeployment", calm.poolName(0), "--replicas=2")
+		calmMachines = calm.waitRunning(t, 4)
+		calm.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
+	})
+	t.Run("a control plane that its user rolls gets the new version with it", func(t *testing.T) {
+		calm.roll(t, "kubeadmcontrolplane/"+calm.controlPlaneName())
+		rolled := calm.waitReplaced(t, calmMachines, 4, calm.ofControlPlane)
+		calm.waitControlPlaneStable(t)
+		calm.staysCalm(t, rolled)
+		calm.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode}, since(calmMachines))
+		if version := outputVersion(calm.controlPlane(t)); version != "2" {
+			t.Errorf("the next product has recorded output version %q", version)
+		}
+	})
+	t.Run("a new cluster has the new version", func(t *testing.T) {
+		created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
+		created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
+		created.apply(t)
+		created.staysCalm(t, created.waitRunning(t, 3))
+		created.checkBoots(t, 3, want{proxy: proxyURL, setupMode: nextSetupMode}, everyBoot)
+	})
+}
+
+func outputVersion(object client.Object) string {
+	return object.GetAnnotations()[contract.AnnotationOutputVersion]
+}
