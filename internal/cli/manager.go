@@ -204,7 +204,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 	if err := mgr.Add(proxySecrets); err != nil {
 		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
 	}
-	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
+	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now}
 	c := &controller.Controller{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),

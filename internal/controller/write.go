@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -25,6 +27,12 @@ import (
 // record; zero takes the record off.
 func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []patch.Edit, version int, options proxysource.Options) error {
 	held := plan.IsHeld(o.object.GetAnnotations())
+	if len(edits) > 0 && !o.running && o.kind == plan.KindControlPlane && options.Rollout != contract.RolloutImmediate {
+		var err error
+		if o.running, err = r.isBegun(ctx); err != nil {
+			return err
+		}
+	}
 	if len(edits) > 0 && r.waits(*o, options) {
 		r.reportWaiting(*o, version)
 		r.waitForRollout(*o)
@@ -63,6 +71,29 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 		r.eventInjected(r.cluster, o.object, o.String())
 	}
 	return nil
+}
+
+// isBegun reports whether the first Machine of the control plane exists, or at least its KubeadmConfig, which Cluster API
+// creates before it. It asks the API server: on a busy management cluster the cache may be seconds behind, and a patch in
+// these seconds has the Machine replaced. Objects that were patched at admission are never asked about.
+func (r *reconciliation) isBegun(ctx context.Context) (bool, error) {
+	known, err := r.configs(ctx)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(known, func(c bootstrapv1.KubeadmConfig) bool {
+		_, controlPlane := c.Labels[clusterv1.MachineControlPlaneLabel]
+		return controlPlane
+	}) {
+		return true, nil
+	}
+	configs := &metav1.PartialObjectMetadataList{}
+	configs.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigList"))
+	if err := r.Live.List(ctx, configs, client.InNamespace(r.view.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.view.Name},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}, client.Limit(1)); err != nil {
+		return false, fmt.Errorf("listing KubeadmConfigs of the control plane: %w", err)
+	}
+	return len(configs.Items) > 0, nil
 }
 
 // announce leaves a condition on the Cluster before its first object is patched. If this process is killed then, and the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,9 +25,21 @@ type Infrastructure struct {
 	// Mapper knows the kinds of the API server.
 	Mapper meta.RESTMapper
 
-	// known keeps what was found out: a pool that stays unpatched, for Windows or because it waits, would be asked for at
-	// every resync. Cluster API's contract makes templates immutable.
+	// Now is the clock; nil remembers nothing.
+	Now func() time.Time
+
+	// known keeps what was found out for a while: a pool that stays unpatched, for Windows or because it waits, would be
+	// asked for in every pass. Cluster API's contract makes templates immutable; one of the same name may replace them.
 	known sync.Map
+}
+
+// infrastructureMemory is how long an answer counts.
+const infrastructureMemory = 5 * time.Minute
+
+// answer is what is known of a template.
+type answer struct {
+	evidence string
+	until    time.Time
 }
 
 // Windows says what tells that the machines of a template are Windows nodes, or "". exists is false if there is no such
@@ -35,9 +48,10 @@ type Infrastructure struct {
 func (i *Infrastructure) Windows(ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference) (evidence string, exists bool, err error) {
 	key := types.NamespacedName{Namespace: namespace, Name: reference.Name}
 	id := reference.APIGroup + "/" + reference.Kind + "/" + key.String()
-	if known, found := i.known.Load(id); found {
-		text, _ := known.(string)
-		return text, true, nil
+	if known, found := i.known.Load(id); found && i.Now != nil {
+		if known, ok := known.(answer); ok && i.Now().Before(known.until) {
+			return known.evidence, true, nil
+		}
 	}
 	mapping, err := i.Mapper.RESTMapping(schema.GroupKind{Group: reference.APIGroup, Kind: reference.Kind})
 	if meta.IsNoMatchError(err) {
@@ -59,6 +73,14 @@ func (i *Infrastructure) Windows(ctx context.Context, namespace string, referenc
 	if field := patch.WindowsField(object.Object["spec"]); field != "" {
 		evidence = field + " of " + reference.Kind + " " + key.String()
 	}
-	i.known.Store(id, evidence)
+	if i.Now != nil {
+		i.known.Range(func(id, known any) bool {
+			if known, ok := known.(answer); !ok || !i.Now().Before(known.until) {
+				i.known.Delete(id)
+			}
+			return true
+		})
+		i.known.Store(id, answer{evidence: evidence, until: i.Now().Add(infrastructureMemory)})
+	}
 	return evidence, true, nil
 }

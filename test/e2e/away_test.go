@@ -35,11 +35,7 @@ func TestProductIsAway(t *testing.T) {
 	})
 
 	w.product.Kill()
-	t.Cleanup(func() { // for the other tests, if this one fails
-		if err := w.product.Start(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, management.ErrRunning) {
-			t.Error(err)
-		}
-	})
+	w.startAtTheEnd(t)
 	back := time.After(outage)
 	created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
 	created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
@@ -74,6 +70,16 @@ func TestProductIsAway(t *testing.T) {
 		running := waiting.waitRunning(t, 3)
 		waiting.staysCalm(t, running)
 		waiting.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
+	})
+}
+
+// startAtTheEnd starts the product when the test has ended, if it did not do that itself: other tests need it.
+func (w *world) startAtTheEnd(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := w.product.Start(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, management.ErrRunning) {
+			t.Error(err)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -256,4 +257,37 @@ func TestAdoptionBeforeTheEndpointIsKnown(t *testing.T) {
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
+}
+
+func TestOriginalsThatSomebodyHasDamagedAreNotGuessed(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", withDropIns)
+	c.eventuallyReports(contract.ReasonConflictingFile)
+	before := c.snapshot()
+	c.edit(adopting(nil))
+	c.eventuallyReports(contract.ReasonConfigured)
+	patched := c.snapshot()
+
+	const name = "one-proxy-files"
+	kept := fetch(t, ns, name, &corev1.Secret{}).Data[contract.KeyAdoptedFiles]
+	damage := func(text string) {
+		change(t, fetch(t, ns, name, &corev1.Secret{}), func(o *corev1.Secret) { o.Data[contract.KeyAdoptedFiles] = []byte(text) })
+	}
+	damage(`{"version":`)
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
+	c.eventuallyReports(contract.ReasonInvalidSettings, "key adopted-files.json of Secret "+ns+"/"+name+": ")
+	if strings.Contains(c.condition().Message, "old.example.com") {
+		t.Errorf("a value of the user's in %s", c.condition().Message)
+	}
+	staysQuiet(t, ns)
+	if diff := cmp.Diff(patched, c.snapshot()); diff != "" {
+		t.Errorf("something was taken out (-before +after):\n%s", diff)
+	}
+
+	damage(string(kept))
+	c.eventuallyReports(noCondition)
+	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+		t.Errorf("after removal (-before +after):\n%s", diff)
+	}
 }

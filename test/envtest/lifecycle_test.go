@@ -313,3 +313,67 @@ func TestASecretThatComesAfterRemovalGoesToo(t *testing.T) {
 		t.Error("an unlabelled Cluster was touched")
 	}
 }
+
+func TestPoolsOfOneNameShareAGeneratedSecretOnlyWithTheSameProxySecret(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
+	proxySecret(t, ns, "lab", map[string]string{"httpProxy": "http://lab.example.com:3128"})
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		if o.GetName() == "one-md" {
+			o.SetAnnotations(map[string]string{contract.AnnotationSecret: "dmz"})
+		}
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+	const shared = "one-one-md-proxy-files"
+	env := string(fetch(t, ns, shared, &corev1.Secret{}).Data[contract.KeyProxyEnv])
+	if !strings.Contains(env, "dmz.example.com") {
+		t.Fatalf("Secret %s is not that of the pool:\n%s", shared, env)
+	}
+
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-md-of-pool")}
+	pool := &clusterv1.MachinePool{ObjectMeta: c.meta("one-md")}
+	pool.Annotations = map[string]string{contract.AnnotationSecret: "lab"}
+	pool.Spec.ClusterName = "one"
+	pool.Spec.Template.Spec = c.machine("KubeadmConfig", "one-md-of-pool")
+	create(t, config, pool)
+	c.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfig "+ns+"/one-md-of-pool needs generated Secret "+shared+
+		", which a pool of the same name has with another proxy Secret; rename one of the pools")
+	staysQuiet(t, ns)
+	if got := string(fetch(t, ns, shared, &corev1.Secret{}).Data[contract.KeyProxyEnv]); got != env {
+		t.Errorf("the values of the first pool changed to\n%s", got)
+	}
+	if files := fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec.Files; len(files) != 0 {
+		t.Errorf("the second pool got the files of the first: %v", files)
+	}
+
+	change(t, pool, func(o *clusterv1.MachinePool) { o.Annotations = map[string]string{contract.AnnotationSecret: "dmz"} })
+	c.eventuallyReports(contract.ReasonConfigured)
+}
+
+// TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone is about a cache that is behind: Cluster API has cloned the
+// KubeadmConfig of the first Machine, and the Machine is not seen yet.
+func TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: "one-first",
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""},
+	}}
+	create(t, config)
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	if got := c.patched(); got != [3]bool{false, true, true} {
+		t.Errorf("patched %v", got)
+	}
+	staysQuiet(t, ns)
+
+	// It was not to be: Cluster API takes the KubeadmConfig back when the Machine cannot be created.
+	if err := shared.client.Delete(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.patched(); got != [3]bool{true, true, true} {
+		t.Errorf("patched %v", got)
+	}
+}

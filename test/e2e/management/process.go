@@ -84,7 +84,8 @@ func (p *Process) launch(ctx context.Context) error {
 	// The context bounds the start only.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.path, p.args...) //nolint:gosec // programs that this repository builds
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = withoutProxy(os.Environ())
+	// What these programs do is bound by the processor, not by memory: collect garbage half as often.
+	cmd.Env = append(withoutProxy(os.Environ()), "GOGC=200")
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -1,0 +1,72 @@
+package source_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// templates is an API server with machine templates, by name: the value of osType, or "forbidden".
+type templates struct {
+	client.Reader
+	os    map[string]string
+	asked int
+}
+
+func (r *templates) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	r.asked++
+	os, exists := r.os[key.Name]
+	resource := schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "demomachinetemplates"}
+	switch {
+	case !exists:
+		return apierrors.NewNotFound(resource, key.Name)
+	case os == "forbidden":
+		return apierrors.NewForbidden(resource, key.Name, nil)
+	}
+	object.(*unstructured.Unstructured).Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"osDisk": map[string]any{"osType": os}}}} //nolint:forcetypeassert // nothing else is read
+	return nil
+}
+
+func TestWindowsIsToldByTheMachineTemplate(t *testing.T) {
+	t.Parallel()
+	live := &templates{os: map[string]string{"linux": "Linux", "windows": "Windows", "secret": "forbidden"}}
+	kind := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "DemoMachineTemplate"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	infrastructure := &source.Infrastructure{Live: live, Mapper: mapper, Now: func() time.Time { return now }}
+	read := func(kind, name, evidence string, exists bool, asked int) {
+		t.Helper()
+		before := live.asked
+		reference := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: kind, Name: name}
+		got, found, err := infrastructure.Windows(t.Context(), "team", reference)
+		if err != nil || got != evidence || found != exists || live.asked-before != asked {
+			t.Errorf("%s: evidence %q, exists %v, after %d requests (%v); want %q, %v, %d", name, got, found, live.asked-before, err, evidence, exists, asked)
+		}
+	}
+	const windows = "spec.template.spec.osDisk.osType of DemoMachineTemplate team/windows"
+	read("DemoMachineTemplate", "linux", "", true, 1)
+	read("DemoMachineTemplate", "linux", "", true, 0)
+	read("DemoMachineTemplate", "windows", windows, true, 1)
+	read("DemoMachineTemplate", "windows", windows, true, 0)
+	read("DemoMachineTemplate", "later", "", false, 1)
+	live.os["later"] = "Linux"
+	read("DemoMachineTemplate", "later", "", true, 1) // as soon as it is there
+	read("DemoMachineTemplate", "secret", "", true, 1)
+	read("NotInstalled", "linux", "", true, 0)
+	live.os["linux"] = "Windows" // deleted, and created again
+	now = now.Add(time.Hour)
+	read("DemoMachineTemplate", "linux", "spec.template.spec.osDisk.osType of DemoMachineTemplate team/linux", true, 1)
+	infrastructure.Now = nil
+	read("DemoMachineTemplate", "windows", windows, true, 1)
+	read("DemoMachineTemplate", "windows", windows, true, 1)
+}
