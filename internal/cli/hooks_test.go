@@ -58,6 +58,7 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
+// One case after the other: the command sets the logger of controller-runtime.
 func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	certificates := hookCertificate(t)
@@ -82,15 +83,13 @@ func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
 		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--cert-dir", certificates}, exitInput, "--health-addr 127.0.0.1:" + port + ": "},
 		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},
 	} {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // the command sets the logger of controller-runtime, which only one may at a time
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			var stderr lockedBuffer
-			status := Main(ctx, append([]string{"hooks", "-v", "0"}, test.args...), Streams{Out: io.Discard, Err: &stderr})
-			if status != test.status || !strings.Contains(stderr.String(), test.want) {
-				t.Errorf("status %d, want %d: %s", status, test.status, stderr.String())
-			}
-		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var stderr lockedBuffer
+		status := Main(ctx, append([]string{"hooks", "-v", "0"}, test.args...), Streams{Out: io.Discard, Err: &stderr})
+		cancel()
+		if status != test.status || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%s: status %d, want %d: %s", name, status, test.status, stderr.String())
+		}
 	}
 }
 

@@ -204,7 +204,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 	if err := mgr.Add(proxySecrets); err != nil {
 		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
 	}
-	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now}
+	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
 	c := &controller.Controller{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),

@@ -131,6 +131,9 @@ func TestVersionIsTheOneThatThePatchedHave(t *testing.T) {
 	const newest = 3
 	// Each version gives the managed files another mode.
 	recipe := func(version int) (patch.Recipe, error) {
+		if version < 1 || version > 9 {
+			return patch.Recipe{}, errors.New("there is no such version")
+		}
 		made := reference(t)
 		for i := range made.Files {
 			made.Files[i].Permissions = "070" + strconv.Itoa(version)
@@ -138,7 +141,10 @@ func TestVersionIsTheOneThatThePatchedHave(t *testing.T) {
 		return made, nil
 	}
 	patched := func(version int) patch.Spec {
-		made, _ := recipe(version)
+		made, err := recipe(version)
+		if err != nil {
+			t.Fatal(err)
+		}
 		brought, err := patch.Ensure(own(), made)
 		if err != nil {
 			t.Fatal(err)

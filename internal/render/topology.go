@@ -140,9 +140,10 @@ func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, call
 
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with what they have to say.
 func hookFields(version string) manifest.Map {
-	var fields manifest.Map
-	for _, field := range topology.PatchFields(version) {
-		fields = append(fields, manifest.Field{Name: field.Name, Value: field.Extension})
+	declared := topology.PatchFields(version)
+	fields := make(manifest.Map, len(declared))
+	for i, field := range declared {
+		fields[i] = manifest.Field{Name: field.Name, Value: field.Extension}
 	}
 	return fields
 }

@@ -86,45 +86,44 @@ func TestProductUpgrade(t *testing.T) {
 		}
 	}
 
-	t.Run("a rollout goes on with the version it began with", func(t *testing.T) {
-		rolled := rolling.waitReplaced(t, before, 5, rolling.ofControlPlane)
-		rolling.waitControlPlaneStable(t)
-		rolling.staysCalm(t, rolled)
-		rolling.checkBoots(t, 8, want{proxy: proxyURL}, everyBoot)
-		rolling.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	})
-	t.Run("what runs stays as it is", func(t *testing.T) {
-		calm.staysCalm(t, calmMachines)
-		topology.staysCalm(t, topologyMachines)
-		if now := generations(); !slices.Equal(now, were) {
-			t.Errorf("generations are %v and were %v", now, were)
-		}
-		for _, c := range []*cluster{calm, topology} {
-			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-		}
-	})
-	t.Run("a pool grows by what it has", func(t *testing.T) {
-		calm.kubectl(t, "", "scale", "machinedeployment", calm.poolName(0), "--replicas=2")
-		calmMachines = calm.waitRunning(t, 4)
-		calm.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
-	})
-	t.Run("a control plane that its user rolls gets the new version with it", func(t *testing.T) {
-		calm.roll(t, "kubeadmcontrolplane/"+calm.controlPlaneName())
-		rolled := calm.waitReplaced(t, calmMachines, 4, calm.ofControlPlane)
-		calm.waitControlPlaneStable(t)
-		calm.staysCalm(t, rolled)
-		calm.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode}, since(calmMachines))
-		if version := outputVersion(calm.controlPlane(t)); version != "2" {
-			t.Errorf("the next product has recorded output version %q", version)
-		}
-	})
-	t.Run("a new cluster has the new version", func(t *testing.T) {
-		created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
-		created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
-		created.apply(t)
-		created.staysCalm(t, created.waitRunning(t, 3))
-		created.checkBoots(t, 3, want{proxy: proxyURL, setupMode: nextSetupMode}, everyBoot)
-	})
+	t.Log("A rollout goes on with the version it began with.")
+	rolled := rolling.waitReplaced(t, before, 5, rolling.ofControlPlane)
+	rolling.waitControlPlaneStable(t)
+	rolling.staysCalm(t, rolled)
+	rolling.checkBoots(t, 8, want{proxy: proxyURL}, everyBoot)
+	rolling.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+
+	t.Log("What runs stays as it is.")
+	calm.staysCalm(t, calmMachines)
+	topology.staysCalm(t, topologyMachines)
+	if now := generations(); !slices.Equal(now, were) {
+		t.Errorf("generations are %v and were %v", now, were)
+	}
+	for _, c := range []*cluster{calm, topology} {
+		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	}
+
+	t.Log("A pool grows by what it has.")
+	calm.kubectl(t, "", "scale", "machinedeployment", calm.poolName(0), "--replicas=2")
+	calmMachines = calm.waitRunning(t, 4)
+	calm.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
+
+	t.Log("A control plane that its user rolls gets the new version with it.")
+	calm.roll(t, "kubeadmcontrolplane/"+calm.controlPlaneName())
+	rolled = calm.waitReplaced(t, calmMachines, 4, calm.ofControlPlane)
+	calm.waitControlPlaneStable(t)
+	calm.staysCalm(t, rolled)
+	calm.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode}, since(calmMachines))
+	if version := outputVersion(calm.controlPlane(t)); version != "2" {
+		t.Errorf("the next product has recorded output version %q", version)
+	}
+
+	t.Log("A new cluster has the new version.")
+	created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
+	created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
+	created.apply(t)
+	created.staysCalm(t, created.waitRunning(t, 3))
+	created.checkBoots(t, 3, want{proxy: proxyURL, setupMode: nextSetupMode}, everyBoot)
 }
 
 func outputVersion(object client.Object) string {

@@ -20,9 +20,9 @@ import (
 
 // Limits of a process.
 const (
-	// readyTimeout is how long a process may take until it is ready. A machine that compiles at the same time needs more
-	// than the second of an idle one.
-	readyTimeout = time.Minute
+	// readyTimeout is how long a process may take until it is ready. A machine that compiles at the same time, or a
+	// management cluster under load, needs more than the second of an idle one.
+	readyTimeout = 3 * time.Minute
 	// stopTimeout is how long it may take to end after SIGTERM, before it is killed.
 	stopTimeout = 20 * time.Second
 )

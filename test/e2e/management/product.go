@@ -54,7 +54,7 @@ func BuildChanged(ctx context.Context, root, dir, file string, change func(strin
 	if err != nil {
 		return "", fmt.Errorf("changing %s: %w", file, err)
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(path) //nolint:gosec // of the checkout
 	if err != nil {
 		return "", fmt.Errorf("changing %s: %w", file, err)
 	}
