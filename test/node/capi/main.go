@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	root, folder := args[0], args[1]
 	logs := filepath.Join(folder, "logs")
-	if err := os.Mkdir(logs, 0o700); err != nil {
+	if err := os.Mkdir(logs, 0o700); err != nil { //nolint:gosec // an argument of the test
 		return err
 	}
 	output, err := os.Create(filepath.Join(logs, "infrastructure.log")) //nolint:gosec // an argument of the test

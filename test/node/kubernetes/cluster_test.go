@@ -107,7 +107,7 @@ func (s *suite) changeSecret(t *testing.T, c cluster, first, worker node) booted
 	s.lab.StopProxy(t, "pool")
 	values := s.secrets()[poolSecret]
 	values[contract.KeyHTTPProxy], values[contract.KeyPassword] = nextURL, nextPassword
-	c.applySecret(t, poolSecret, values)
+	c.user(t, proxySecret(t, poolSecret, values), "apply", "-f", "-")
 	boot := c.waitBoot(t, ofPool, worker.host)
 	if machines := c.machines(t, ofControlPlane); len(machines) != 1 || machines[0].Name != first.host {
 		t.Errorf("there are %d Machines of the control plane, the first %s, want %s and no other", len(machines), machines[0].Name, first.host)

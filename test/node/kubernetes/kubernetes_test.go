@@ -50,7 +50,6 @@ type suite struct {
 	management management
 	report     *report.Report
 	authority  *lab.Authority // of the registry
-	namespaces int            // of Clusters whose machines pull
 }
 
 // secrets are the proxy Secrets of the Cluster and of its pool, which trust the registry.

@@ -90,11 +90,11 @@ type cluster struct {
 func (m management) newCluster(t *testing.T, namespace, manifest string, secrets map[string]map[string]string) cluster {
 	t.Helper()
 	c := cluster{management: m, namespace: namespace}
-	c.user(t, "", "create", "namespace", namespace)
+	stream := []string{`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "` + namespace + `"}}`}
 	for name, values := range secrets {
-		c.applySecret(t, name, values)
+		stream = append(stream, proxySecret(t, name, values))
 	}
-	c.user(t, manifest, "apply", "-f", "-")
+	c.user(t, strings.Join(append(stream, manifest), "\n---\n"), "apply", "-f", "-")
 	return c
 }
 
@@ -103,8 +103,8 @@ func unlabelled() string {
 	return strings.Replace(clusterManifest, "    "+contract.LabelEnabled+": \"true\"\n", "    some: label\n", 1)
 }
 
-// applySecret applies a proxy Secret.
-func (c cluster) applySecret(t *testing.T, name string, values map[string]string) {
+// proxySecret is the manifest of a proxy Secret.
+func proxySecret(t *testing.T, name string, values map[string]string) string {
 	t.Helper()
 	object, err := json.Marshal(corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -114,7 +114,7 @@ func (c cluster) applySecret(t *testing.T, name string, values map[string]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.user(t, string(object), "apply", "-f", "-")
+	return string(object)
 }
 
 // user runs kubectl in the Cluster's namespace, as an administrator of the management cluster.
