@@ -37,10 +37,14 @@ func (s *suite) cluster(t *testing.T) {
 		first.Start(sub)
 		first.mustBootstrap(sub)
 		first.kubectl(sub, "wait", "--for=condition=Ready", "node/"+first.host, "--timeout=90s")
+		first.kubectl(sub, "rollout", "status", "daemonset/kube-proxy", "--namespace=kube-system", "--timeout=90s")
 		s.report.Saw(sub, stepInit, "Ready")
 	}) {
 		return
 	}
+	// Meanwhile Cluster API finds the API server.
+	var asked []string
+	t.Run("explain", func(t *testing.T) { asked = s.explain(t, c, first) })
 	if !t.Run("a worker joins and runs a Pod", func(sub *testing.T) {
 		s.report.Step(sub, stepJoin)
 		second = s.node(t, nodeOptions{name: "worker", address: "10.77.0.11", pods: "10.244.1.0/24", boot: c.waitBoot(sub, ofPool)})
@@ -56,8 +60,6 @@ func (s *suite) cluster(t *testing.T) {
 		s.environments(t, second, variables(poolURL, poolUserinfo, poolNoProxy), poolNeedle)
 		s.clusterHoldsNoCredential(t, first)
 	})
-	var asked []string
-	t.Run("explain", func(t *testing.T) { asked = s.explain(t, c, first) })
 	if t.Failed() {
 		return
 	}

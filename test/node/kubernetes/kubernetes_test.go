@@ -47,7 +47,7 @@ const (
 type suite struct {
 	image
 	lab        *lab.Lab
-	management management
+	management *management
 	report     *report.Report
 	authority  *lab.Authority // of the registry
 }
@@ -90,11 +90,13 @@ func TestKubernetes(t *testing.T) {
 	})
 	s.lab.StartProxy(t, lab.Proxy{Name: "main", Port: 3128, Username: username, Password: password})
 	s.lab.StartProxy(t, lab.Proxy{Name: "pool", Port: 3129, Username: poolUsername, Password: poolPassword})
-	t.Run("a management cluster starts", func(sub *testing.T) {
-		s.report.Step(sub, stepManagement)
-		s.management = startManagement(t, s.image, s.lab)
-		s.report.Saw(sub, stepManagement, "ready")
-	})
+	s.management = newManagement(t, s.image, s.lab)
+	if !t.Run("a management cluster starts", func(t *testing.T) {
+		s.report.Step(t, stepManagement)
+		s.management.start(t)
+	}) {
+		return
+	}
 	t.Run("cluster", s.cluster)
 	t.Run("pulls", s.pulls)
 	t.Run("nothing is left on the host", func(t *testing.T) {

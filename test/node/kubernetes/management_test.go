@@ -44,8 +44,8 @@ type management struct {
 	kubeconfig, kubectl, product string
 }
 
-// startManagement starts it. It ends with the test.
-func startManagement(t *testing.T, i image, l *lab.Lab) management {
+// newManagement prepares it. It ends with the test.
+func newManagement(t *testing.T, i image, l *lab.Lab) *management {
 	t.Helper()
 	root, err := filepath.Abs(repository)
 	if err != nil {
@@ -57,15 +57,21 @@ func startManagement(t *testing.T, i image, l *lab.Lab) management {
 			keep(t, filepath.Join(folder, "logs"), filepath.Join(root, managementLogs))
 		}
 	})
-	host := l.StartHost(t, lab.HostConfig{
-		Name: "management", Address: "10.77.0.2", Argv: []string{i.capi, root, folder},
-		Environment: []string{"KUBEBUILDER_ASSETS=" + i.programs, "TMPDIR=" + folder},
-	})
-	var ready struct{ Kubeconfig, Product string }
-	if err := json.Unmarshal([]byte(host.Ready), &ready); err != nil {
-		t.Fatal(err)
+	return &management{
+		kubectl: filepath.Join(i.programs, "kubectl"),
+		host: l.NewHost(t, lab.HostConfig{
+			Name: "management", Address: "10.77.0.2", Argv: []string{i.capi, root, folder},
+			Environment: []string{"KUBEBUILDER_ASSETS=" + i.programs, "TMPDIR=" + folder},
+		}),
 	}
-	return management{host: host, kubeconfig: ready.Kubeconfig, product: ready.Product, kubectl: filepath.Join(i.programs, "kubectl")}
+}
+
+// start returns when it is ready.
+func (m *management) start(t *testing.T) {
+	t.Helper()
+	var ready struct{ Kubeconfig, Product string }
+	decode(t, m.host.Start(t), &ready)
+	m.kubeconfig, m.product = ready.Kubeconfig, ready.Product
 }
 
 // keep copies logs to where they are looked for.
@@ -82,12 +88,12 @@ func keep(t *testing.T, from, to string) {
 
 // cluster is a Cluster of testdata/cluster.yaml in a namespace of the management cluster.
 type cluster struct {
-	management
+	*management
 	namespace string
 }
 
 // newCluster applies proxy Secrets, by name, and a Cluster, as users do.
-func (m management) newCluster(t *testing.T, namespace, manifest string, secrets map[string]map[string]string) cluster {
+func (m *management) newCluster(t *testing.T, namespace, manifest string, secrets map[string]map[string]string) cluster {
 	t.Helper()
 	c := cluster{management: m, namespace: namespace}
 	stream := []string{`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "` + namespace + `"}}`}

@@ -27,25 +27,33 @@ type HostConfig struct {
 // Host is a program beside the machines, in network and PID namespaces of its own: machines reach it and it reaches them,
 // and nothing else does.
 type Host struct {
-	// Ready is the line that the program has printed.
-	Ready  string
-	leader string
+	owner  *testing.T // whose end is that of the host
+	lab    *Lab
+	config HostConfig
+	leader string // PID of its program, as the test sees it
 }
 
-// StartHost starts a host and returns when its program is ready. It ends with the test.
-func (l *Lab) StartHost(t *testing.T, c HostConfig) *Host {
+// NewHost prepares a host and does not start it.
+func (l *Lab) NewHost(t *testing.T, config HostConfig) *Host {
 	t.Helper()
-	log, err := os.Create(filepath.Join(l.folder, c.Name+".log"))
+	return &Host{owner: t, lab: l, config: config}
+}
+
+// Start starts the host and returns the line that its program prints when it is ready. It ends with the test that made it.
+func (h *Host) Start(t *testing.T) string {
+	t.Helper()
+	name := h.config.Name + ".log"
+	log, err := os.Create(filepath.Join(h.lab.folder, name))
 	must(t, err)
-	argv := append([]string{"--net", "--pid", "--fork", "--kill-child", "--"}, c.Argv...)
+	argv := append([]string{"--net", "--pid", "--fork", "--kill-child", "--"}, h.config.Argv...)
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "unshare", argv...) //nolint:gosec // a program of this test
-	cmd.Env, cmd.Stderr = append(os.Environ(), c.Environment...), log
+	cmd.Env, cmd.Stderr = append(os.Environ(), h.config.Environment...), log
 	lifeline, err := cmd.StdinPipe()
 	must(t, err)
 	output, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	t.Cleanup(func() {
+	h.owner.Cleanup(func() {
 		_ = lifeline.Close()
 		_, _ = io.Copy(io.Discard, output)
 		_ = cmd.Wait() // ended by its standard input
@@ -53,23 +61,24 @@ func (l *Lab) StartHost(t *testing.T, c HostConfig) *Host {
 	})
 	lines := bufio.NewScanner(output)
 	if !lines.Scan() {
-		t.Fatalf("%s ended before it was ready:\n%s", c.Name, l.read(c.Name+".log"))
+		t.Fatalf("%s ended before it was ready:\n%s", h.config.Name, h.lab.read(name))
 	}
-	h := &Host{Ready: lines.Text(), leader: childOf(t, cmd.Process.Pid)}
-	l.connect(t, h, c.Address)
-	return h
+	h.leader = childOf(t, cmd.Process.Pid)
+	h.connect(t)
+	return lines.Text()
 }
 
-// connect gives a host an interface, one end of a pair whose other end is on the bridge.
-func (l *Lab) connect(t *testing.T, h *Host, address string) {
+// connect gives the host an interface, one end of a pair whose other end is on the bridge.
+func (h *Host) connect(t *testing.T) {
 	t.Helper()
+	address := h.config.Address
 	peer := "m" + address // as machines have it
 	for _, step := range []struct {
 		leader string
 		argv   []string
 	}{
-		{l.leader, []string{"ip", "link", "add", peer, "type", "veth", "peer", "name", "eth0", "netns", h.leader}},
-		{l.leader, []string{"ip", "link", "set", peer, "master", bridge, "up"}},
+		{h.lab.leader, []string{"ip", "link", "add", peer, "type", "veth", "peer", "name", "eth0", "netns", h.leader}},
+		{h.lab.leader, []string{"ip", "link", "set", peer, "master", bridge, "up"}},
 		{h.leader, []string{"ip", "address", "add", fmt.Sprintf("%s/%d", address, prefixLength), "dev", "eth0"}},
 		{h.leader, []string{"ip", "link", "set", "eth0", "up"}},
 	} {
