@@ -43,7 +43,7 @@ func (l *Lab) NewHost(t *testing.T, config HostConfig) *Host {
 func (h *Host) Start(t *testing.T) string {
 	t.Helper()
 	name := h.config.Name + ".log"
-	log, err := os.Create(filepath.Join(h.lab.folder, name))
+	log, err := os.Create(filepath.Join(h.lab.folder, name)) //nolint:gosec // a file of the lab
 	must(t, err)
 	argv := append([]string{"--net", "--pid", "--fork", "--kill-child", "--"}, h.config.Argv...)
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "unshare", argv...) //nolint:gosec // a program of this test
