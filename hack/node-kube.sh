@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prints the folder that holds the programs of a Kubernetes node: kubeadm, kubelet, kubectl, pause, what runs in the
-# containers of a control plane, and cripull, which has containerd pull an image.
+# containers of a control plane, and cripull, which has containerd pull an image. The programs of the management cluster
+# that makes bootstrap data are there too.
 #
 #   programs=$(hack/node-kube.sh)
 #
@@ -13,7 +14,7 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 
-shared=(etcd kube-apiserver kube-controller-manager kubectl)
+shared=(etcd kube-apiserver kube-controller-manager kubectl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm)
 own=(kubeadm kubelet kube-scheduler kube-proxy cripull)
 version=$(sed -n 's|^[[:space:]]*\(require \)\?k8s.io/kubernetes \(v[0-9.]*\).*|\2|p' hack/nodekube/go.mod | head -n 1)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/capi-proxy-patcher

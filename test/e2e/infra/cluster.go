@@ -21,6 +21,9 @@ func (p *Provider) cluster(ctx context.Context, object *unstructured.Unstructure
 	if err != nil || !ok || !object.GetDeletionTimestamp().IsZero() {
 		return err
 	}
+	if p.workloads == nil {
+		return p.givenEndpoint(ctx, object)
+	}
 	if err := p.externalEtcd(ctx, cluster); err != nil {
 		return err
 	}
@@ -36,6 +39,22 @@ func (p *Provider) cluster(ctx context.Context, object *unstructured.Unstructure
 	if err := set(object, endpoint, "spec", "controlPlaneEndpoint"); err != nil {
 		return err
 	}
+	if err := provisioned(object); err != nil {
+		return err
+	}
+	return p.patch(ctx, object, before)
+}
+
+// givenEndpoint provisions a LocalCluster whose endpoint is that of real machines.
+func (p *Provider) givenEndpoint(ctx context.Context, object *unstructured.Unstructured) error {
+	if isProvisioned(object) {
+		return nil
+	}
+	if host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host"); host == "" {
+		return fmt.Errorf("provisioning LocalCluster %s: spec.controlPlaneEndpoint has no host; it is that of real machines, so name it",
+			client.ObjectKeyFromObject(object))
+	}
+	before := object.DeepCopy()
 	if err := provisioned(object); err != nil {
 		return err
 	}

@@ -9,6 +9,10 @@
 //
 // KubeadmControlPlanes need an external etcd (Cluster API looks into one that it manages); the provider creates its
 // certificates with the LocalCluster.
+//
+// A provider without Workloads leaves the machines to somebody who boots real ones: a LocalCluster has its endpoint in its
+// spec, a machine is there as soon as it has bootstrap data, and its Node is the one that has the providerID of the
+// LocalMachine.
 package infra
 
 import (
@@ -109,7 +113,7 @@ type Boot struct {
 
 // Provider is the infrastructure provider of one management cluster.
 type Provider struct {
-	workloads *Workloads
+	workloads *Workloads // nil if machines are real ones
 	client    client.Client
 	live      client.Reader
 
@@ -148,7 +152,8 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Start starts the provider in this process and returns when it works. It ends with the context.
+// Start starts the provider in this process and returns when it works. It ends with the context. Without workloads the
+// machines are real ones.
 func Start(ctx context.Context, cfg *rest.Config, workloads *Workloads) (*Provider, error) {
 	scheme, err := NewScheme()
 	if err != nil {

@@ -43,7 +43,7 @@ func (p *Provider) machine(ctx context.Context, object *unstructured.Unstructure
 	if err := p.createNode(ctx, client.ObjectKeyFromObject(cluster), n); err != nil {
 		return err
 	}
-	if controlPlane {
+	if controlPlane && p.workloads != nil {
 		if err := p.setExpiry(ctx, machine); err != nil {
 			return err
 		}
@@ -51,9 +51,11 @@ func (p *Provider) machine(ctx context.Context, object *unstructured.Unstructure
 	if err := set(object, n.providerID(), "spec", "providerID"); err != nil {
 		return err
 	}
-	addresses := []any{map[string]any{"type": "InternalIP", "address": "10.98.0.1"}}
-	if err := set(object, addresses, "status", "addresses"); err != nil {
-		return err
+	if p.workloads != nil {
+		addresses := []any{map[string]any{"type": "InternalIP", "address": "10.98.0.1"}}
+		if err := set(object, addresses, "status", "addresses"); err != nil {
+			return err
+		}
 	}
 	if err := provisioned(object); err != nil {
 		return err

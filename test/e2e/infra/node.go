@@ -33,8 +33,11 @@ func nodeName(namespace, machine string, index int) string {
 func (n node) providerID() string { return "local://" + n.name }
 
 // createNode creates what is there when kubeadm has done its work: the Node, and for one of a control plane its static
-// Pods and kubeadm's ConfigMap. What exists stays.
+// Pods and kubeadm's ConfigMap. What exists stays. Where machines are real, kubeadm does it.
 func (p *Provider) createNode(ctx context.Context, cluster types.NamespacedName, n node) error {
+	if p.workloads == nil {
+		return nil
+	}
 	backend := p.workloads.client
 	ready := metav1.NewTime(now())
 	object := &corev1.Node{
@@ -101,8 +104,12 @@ func (p *Provider) createControlPlane(ctx context.Context, cluster types.Namespa
 	return nil
 }
 
-// deleteNode deletes a Node and its Pods, which are static: nobody else would.
+// deleteNode deletes a Node and its Pods, which are static: nobody else would. Where machines are real, Cluster API does
+// what is left to do.
 func (p *Provider) deleteNode(ctx context.Context, name string) error {
+	if p.workloads == nil {
+		return nil
+	}
 	backend := p.workloads.client
 	pods := &corev1.PodList{}
 	if err := backend.List(ctx, pods, client.MatchingFields{"spec.nodeName": name}); err != nil {

@@ -16,11 +16,11 @@ import (
 // InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask them
 // by the ExtensionConfig that users copy.
 func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, error) {
-	port, err := freePort(ctx)
+	port, err := c.freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	health, err := loopback(ctx)
+	health, err := c.loopback(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,7 @@ type Cluster struct {
 	config    *rest.Config
 	admin     client.Client
 	processes []*Process
+	ports     int // how many were tried
 	closers   []io.Closer
 }
 
@@ -183,7 +184,7 @@ func (c *Cluster) startServer() error {
 
 // startControllers starts the controllers of Kubernetes that Cluster API relies on. Nobody waits for them.
 func (c *Cluster) startControllers(ctx context.Context) error {
-	port, err := freePort(ctx)
+	port, err := c.freePort(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
 		{"capi-bootstrap-kubeadm", "bootstrap/kubeadm"},
 		{"capi-controlplane-kubeadm", "controlplane/kubeadm"},
 	} {
-		port, err := freePort(ctx)
+		port, err := c.freePort(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +231,7 @@ func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
 func (c *Cluster) startProviders(ctx context.Context, providers []provider) error {
 	failures := make(chan error, len(providers))
 	for _, p := range providers {
-		health, err := loopback(ctx)
+		health, err := c.loopback(ctx)
 		if err != nil {
 			return err
 		}

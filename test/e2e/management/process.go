@@ -151,22 +151,26 @@ func stopAll(processes []*Process) {
 	}
 }
 
-// freePort returns a port of loopback at which nobody listens. In a namespace of one's own it stays free.
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+// Ports of processes are below those that the kernel gives to connections, which would take one that is not in use yet, or
+// not while a process is stopped.
+const firstPort, lastPort = 20000, 32767
+
+// freePort returns a port of loopback at which nobody listens, another one with each call.
+func (c *Cluster) freePort(ctx context.Context) (int, error) {
+	for ; c.ports < lastPort-firstPort; c.ports++ {
+		port := firstPort + c.ports
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+		if err != nil {
+			continue // that of another cluster
+		}
+		c.ports++
+		return port, listener.Close()
 	}
-	_, text, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	port, err := strconv.Atoi(text)
-	return port, errors.Join(err, listener.Close())
+	return 0, errors.New("finding a free port: all are in use")
 }
 
 // loopback returns host:port of a free port.
-func loopback(ctx context.Context) (string, error) {
-	port, err := freePort(ctx)
+func (c *Cluster) loopback(ctx context.Context) (string, error) {
+	port, err := c.freePort(ctx)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }

@@ -88,7 +88,7 @@ func build(ctx context.Context, root, dir string, flags ...string) (string, erro
 // InstallProduct applies config/default, starts the manager with the arguments of its Deployment, those of more added, and
 // has its webhooks asked. It returns when the manager is ready.
 func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
-	port, err := freePort(ctx)
+	port, err := c.freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	if err := c.accountKubeconfig(ctx, m, kubeconfig); err != nil {
 		return nil, err
 	}
-	health, err := loopback(ctx)
+	health, err := c.loopback(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	args := append(append([]string{}, m.args...),
 		"--kubeconfig", kubeconfig, "--leader-elect-namespace", m.account.Namespace, "--health-addr", health,
 		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir", c.certificates(), "--v=4")
-	hooks, err := freePort(ctx)
+	hooks, err := c.freePort(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 )
@@ -21,41 +22,35 @@ import (
 const (
 	stepInit = "kubeadm init of a labelled Cluster behind a proxy with a rude password"
 	stepJoin = "kubeadm join of a pool with a proxy of its own"
+	stepNext = "a replacement after the pool's Secret changed, the old proxy being gone"
 	stepEnv  = "who sees the password"
 	stepLog  = "what the proxies saw"
 )
 
-// cluster makes a cluster of two nodes and looks at everything.
+// cluster makes a cluster of two nodes, replaces one, and looks at everything.
 func (s *suite) cluster(t *testing.T) {
-	c := newCluster(t, s.secrets())
-	first := newNode(t, s.image, s.lab, nodeOptions{
-		name: "control-plane", address: "10.77.0.10", pods: "10.244.0.0/24", data: bootstrapData(t, c, controlPlane),
-	})
-	second := newNode(t, s.image, s.lab, nodeOptions{
-		name: "worker", address: "10.77.0.11", pods: "10.244.1.0/24", data: bootstrapData(t, c, worker),
-	})
-	if !t.Run("a control plane comes up", func(t *testing.T) {
-		s.report.Step(t, stepInit)
-		first.Start(t)
-		first.mustBootstrap(t)
-		first.kubectl(t, "wait", "--for=condition=Ready", "node/control-plane", "--timeout=90s")
-		s.report.Saw(t, stepInit, "Ready")
+	c := s.management.newCluster(t, "team", clusterManifest, s.secrets())
+	var first, second, third node
+	if !t.Run("a control plane comes up", func(sub *testing.T) {
+		s.report.Step(sub, stepInit)
+		first = s.node(t, nodeOptions{name: "control-plane", address: "10.77.0.10", pods: "10.244.0.0/24", boot: c.waitBoot(sub, ofControlPlane)})
+		first.Start(sub)
+		first.mustBootstrap(sub)
+		first.kubectl(sub, "wait", "--for=condition=Ready", "node/"+first.host, "--timeout=90s")
+		first.kubectl(sub, "rollout", "status", "daemonset/kube-proxy", "--namespace=kube-system", "--timeout=90s")
+		s.report.Saw(sub, stepInit, "Ready")
 	}) {
 		return
 	}
-	if !t.Run("a worker joins and runs a Pod", func(t *testing.T) {
-		s.report.Step(t, stepJoin)
-		second.Start(t)
-		second.mustBootstrap(t)
-		first.kubectl(t, "wait", "--for=create", "node/worker", "--timeout=60s")
-		first.kubectl(t, "wait", "--for=condition=Ready", "node/worker", "--timeout=90s")
-		first.kubectl(t, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
-		first.kubectl(t, "run", "pod", "--image="+pauseImage, "--image-pull-policy=Always",
-			`--overrides={"spec": {"nodeName": "worker", "automountServiceAccountToken": false}}`)
-		first.kubectl(t, "wait", "--for=condition=Ready", "pod/pod", "--timeout=90s")
-		first.kubectl(t, "wait", "--for=condition=Ready", "pod", "--all", "--namespace=kube-system", "--timeout=90s")
-		pods := strings.Fields(first.kubectl(t, "get", "pods", "-A", "-o", "name"))
-		s.report.Saw(t, stepJoin, "Ready, %d Pods run", len(pods))
+	// Meanwhile Cluster API finds the API server.
+	var asked []string
+	t.Run("explain", func(t *testing.T) { asked = s.explain(t, c, first) })
+	if !t.Run("a worker joins and runs a Pod", func(sub *testing.T) {
+		s.report.Step(sub, stepJoin)
+		second = s.node(t, nodeOptions{name: "worker", address: "10.77.0.11", pods: "10.244.1.0/24", boot: c.waitBoot(sub, ofPool)})
+		s.join(sub, first, second)
+		pods := strings.Fields(first.kubectl(sub, "get", "pods", "-A", "-o", "name"))
+		s.report.Saw(sub, stepJoin, "Ready, %d Pods run", len(pods))
 	}) {
 		return
 	}
@@ -65,20 +60,81 @@ func (s *suite) cluster(t *testing.T) {
 		s.environments(t, second, variables(poolURL, poolUserinfo, poolNoProxy), poolNeedle)
 		s.clusterHoldsNoCredential(t, first)
 	})
-	var asked []string
-	t.Run("explain", func(t *testing.T) { asked = s.explain(t, c, first) })
 	if t.Failed() {
 		return
 	}
 	held := map[string][]string{first.name: imagesOf(t, first), second.name: imagesOf(t, second)}
+	if !t.Run("a changed Secret replaces the worker, whose proxy is gone", func(sub *testing.T) {
+		s.report.Step(sub, stepNext)
+		boot := s.changeSecret(sub, c, first, second)
+		third = s.node(t, nodeOptions{name: "replacement", address: "10.77.0.12", pods: "10.244.2.0/24", boot: boot})
+		s.join(sub, first, third)
+		s.environments(sub, third, variables(nextURL, nextUserinfo, poolNoProxy), nextNeedle)
+		s.replaced(sub, c, first, second, third)
+	}) {
+		return
+	}
+	held[third.name] = imagesOf(t, third)
 	// squid writes a tunnel into its log when it is closed.
+	third.Stop(t)
 	second.Stop(t)
 	first.Stop(t)
 	t.Run("logs", func(t *testing.T) {
 		s.report.Step(t, stepLog)
-		s.logs(t, first, second, asked)
-		report.Progress(t, "\n%s", s.picture(t, held, first, second))
+		s.logs(t, asked, first, second, third)
+		report.Progress(t, "\n%s", s.picture(t, held, first, second, third))
 	})
+}
+
+// join boots a worker and has it run a Pod of its own.
+func (s *suite) join(t *testing.T, first, worker node) {
+	t.Helper()
+	worker.Start(t)
+	worker.mustBootstrap(t)
+	first.kubectl(t, "wait", "--for=create", "node/"+worker.host, "--timeout=60s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+worker.host, "--timeout=90s")
+	first.kubectl(t, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+	first.kubectl(t, "run", worker.name, "--image="+pauseImage, "--image-pull-policy=Always",
+		`--overrides={"spec": {"nodeName": "`+worker.host+`", "automountServiceAccountToken": false}}`)
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod/"+worker.name, "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod", "--all", "--namespace=kube-system", "--timeout=90s")
+}
+
+// changeSecret takes the pool's proxy away and names another one in its Secret. It returns what the replacement of the
+// worker boots with.
+func (s *suite) changeSecret(t *testing.T, c cluster, first, worker node) booted {
+	t.Helper()
+	c.user(t, "", "annotate", "cluster", clusterName, contract.AnnotationRollout+"="+contract.RolloutImmediate)
+	s.lab.StartProxy(t, lab.Proxy{Name: "next", Port: 3131, Username: poolUsername, Password: nextPassword})
+	s.lab.StopProxy(t, "pool")
+	values := s.secrets()[poolSecret]
+	values[contract.KeyHTTPProxy], values[contract.KeyPassword] = nextURL, nextPassword
+	c.user(t, proxySecret(t, poolSecret, values), "apply", "-f", "-")
+	boot := c.waitBoot(t, ofPool, worker.host)
+	if machines := c.machines(t, ofControlPlane); len(machines) != 1 || machines[0].Name != first.host {
+		t.Errorf("there are %d Machines of the control plane, the first %s, want %s and no other", len(machines), machines[0].Name, first.host)
+	}
+	return boot
+}
+
+// replaced waits until Cluster API has taken the worker out for its replacement, and nothing else.
+func (s *suite) replaced(t *testing.T, c cluster, first, worker, replacement node) {
+	t.Helper()
+	waitUntil(t, "the old worker to be taken out", func() bool {
+		machines := c.machines(t, ofPool)
+		return len(machines) == 1 && machines[0].Name == replacement.host && machines[0].Status.NodeRef.Name == replacement.host
+	})
+	if machines := c.machines(t, ofControlPlane); len(machines) != 1 || machines[0].Name != first.host {
+		t.Errorf("the control plane has other Machines than %s: %d", first.host, len(machines))
+	}
+	nodes := strings.Fields(first.kubectl(t, "get", "nodes", "-o", "name"))
+	want := []string{"node/" + first.host, "node/" + replacement.host}
+	slices.Sort(nodes)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, nodes); diff != "" {
+		t.Errorf("Nodes, the old worker %s being gone (-want +got):\n%s", worker.host, diff)
+	}
+	s.report.Saw(t, stepNext, "Ready, the old Machine is gone")
 }
 
 // variables are the six variables with both spellings, by name.
@@ -167,7 +223,7 @@ func environOf(spec corev1.PodSpec) map[string]string {
 }
 
 // logs reads the logs of the proxies and of the registry. asked are destinations that were asked of the proxy on purpose.
-func (s *suite) logs(t *testing.T, first, second node, asked []string) {
+func (s *suite) logs(t *testing.T, asked []string, first, second, third node) {
 	t.Helper()
 	t.Run("every image came through a proxy, and all that kubeadm needs were asked for", func(t *testing.T) {
 		want := []string{
@@ -187,7 +243,7 @@ func (s *suite) logs(t *testing.T, first, second node, asked []string) {
 	for _, proxy := range []struct {
 		name, user string
 		node
-	}{{"main", strings.ReplaceAll(username, "%", "%25"), first}, {"pool", poolUsername, second}} {
+	}{{"main", strings.ReplaceAll(username, "%", "%25"), first}, {"pool", poolUsername, second}, {"next", poolUsername, third}} {
 		t.Run("the proxy "+proxy.name+" saw its node, the registry, and nothing of the cluster", func(t *testing.T) {
 			pulls := 0
 			for _, r := range s.lab.Requests(t, proxy.name) {
@@ -235,7 +291,7 @@ func (s *suite) picture(t *testing.T, held map[string][]string, nodes ...node) s
 	fmt.Fprintf(&b, "%-15s %-48s %s\n", "NODE", "IMAGE", "PULLED THROUGH")
 	for _, n := range nodes {
 		var through []string
-		for name, url := range map[string]string{"main": mainURL, "pool": poolURL} {
+		for name, url := range map[string]string{"main": mainURL, "pool": poolURL, "next": nextURL} {
 			if slices.ContainsFunc(s.lab.Requests(t, name), func(r lab.Request) bool { return r.Client == n.address && r.Host == registryHost }) {
 				through = append(through, url)
 			}

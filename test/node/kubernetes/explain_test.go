@@ -3,7 +3,6 @@
 package kubernetes_test
 
 import (
-	"encoding/json"
 	"net"
 	"net/url"
 	"strings"
@@ -40,7 +39,9 @@ func (s *suite) explain(t *testing.T, c cluster, n node) []string {
 	t.Helper()
 	s.report.Step(t, stepExplain)
 	t.Run("the API server answers at its Service, without the proxy", func(t *testing.T) {
-		answer := n.MustRun(t, "sh", "-c", `set -a; . /etc/capi-proxy-patcher/proxy.env; set +a; curl --silent --insecure --fail https://10.96.0.1/healthz`)
+		// Until kube-proxy, which has just started, has made its rules.
+		answer := n.MustRun(t, "sh", "-c", `set -a; . /etc/capi-proxy-patcher/proxy.env; set +a
+			curl --silent --insecure --fail --retry 30 --retry-delay 1 --retry-all-errors https://10.96.0.1/healthz`)
 		if answer != "ok" {
 			t.Errorf("answer %q, want ok", answer)
 		}
@@ -50,7 +51,7 @@ func (s *suite) explain(t *testing.T, c cluster, n node) []string {
 	agreed := 0
 	for _, client := range []struct{ name, script string }{{"curl@" + fields[1], askWithCurl}, {"go-nethttp", askWithGo}} {
 		t.Run(client.name, func(t *testing.T) {
-			said := s.said(t, c, client.name)
+			said := said(t, c, client.name)
 			before := len(s.lab.Requests(t, "main"))
 			n.MustRun(t, append([]string{"sh", "-c", client.script, "sh"}, destinations()...)...)
 			seen := map[string]bool{}
@@ -76,7 +77,7 @@ func (s *suite) explain(t *testing.T, c cluster, n node) []string {
 }
 
 // said is the verdict of explain for a client, by destination.
-func (s *suite) said(t *testing.T, c cluster, client string) map[string]string {
+func said(t *testing.T, c cluster, client string) map[string]string {
 	t.Helper()
 	var answer struct {
 		Destinations []struct {
@@ -84,10 +85,7 @@ func (s *suite) said(t *testing.T, c cluster, client string) map[string]string {
 			Answers     []struct{ Verdict string }
 		}
 	}
-	out := run(t, append(append([]string{"explain", "-o", "json", "--client", client}, c.write(t)...), destinations()...)...)
-	if err := json.Unmarshal(out, &answer); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, c.explain(t, append([]string{"-o", "json", "--client", client}, destinations()...)...), &answer)
 	if len(answer.Destinations) != len(destinations()) {
 		t.Fatalf("explain answers about %d destinations, want %d", len(answer.Destinations), len(destinations()))
 	}

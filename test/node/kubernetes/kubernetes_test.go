@@ -1,8 +1,8 @@
 //go:build node
 
 // Package kubernetes_test makes a real Kubernetes cluster of machines that reach nothing but a proxy: real kubeadm, kubelet
-// and containerd, started by the bootstrap data of a Cluster with the label. What went through the proxy is read from
-// squid's own log.
+// and containerd, started by the bootstrap data that the controllers of a management cluster have made for a Cluster with
+// the label. What went through the proxy is read from squid's own log.
 package kubernetes_test
 
 import (
@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// needle and poolNeedle are in the user and password of one Secret each, and nowhere else.
+	// needle, poolNeedle and nextNeedle are in the user and password of one Secret each, and nowhere else.
 	needle     = "Kx9Rude"
 	poolNeedle = "Wq4Pool"
+	nextNeedle = "Zt7Next"
 	// username and password hold every character that some reader on the way treats in its own way.
 	username = "us%er" + needle
 	password = " p%40@\"'$\\&#{{x}}{%`$(id)%C3:/?;!~*[" + needle + "]é\\n%% "
@@ -28,22 +29,27 @@ const (
 	poolUsername = "pool"
 	poolPassword = poolNeedle + `"'@:/\`
 	poolUserinfo = "pool:" + poolNeedle + "%22%27%40%3A%2F%5C"
+	// The pool's next proxy has the same user.
+	nextPassword = nextNeedle + " %@"
+	nextUserinfo = "pool:" + nextNeedle + "%20%25%40"
 
 	mainURL = "http://10.77.0.1:3128"
 	poolURL = "http://10.77.0.1:3129"
+	nextURL = "http://10.77.0.1:3131"
 
 	// clusterNoProxy is what every node of the Cluster gets, poolNoProxy the same for a Secret without noProxy.
 	poolNoProxy = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/16,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc," +
-		".cluster.local,.cluster.local.,10.77.0.10,169.254.169.254"
-	clusterNoProxy = poolNoProxy + ",corp.example.com,.corp.example.com,192.0.2.0/24,.intern.example.org"
+		".cluster.local,.cluster.local.,10.77.0.10"
+	clusterNoProxy = poolNoProxy + ",corp.example.com,.corp.example.com,192.0.2.0/24,.intern.example.org,169.254.169.254"
 )
 
 // suite is what all tests share.
 type suite struct {
 	image
-	lab       *lab.Lab
-	report    *report.Report
-	authority *lab.Authority // of the registry
+	lab        *lab.Lab
+	management *management
+	report     *report.Report
+	authority  *lab.Authority // of the registry
 }
 
 // secrets are the proxy Secrets of the Cluster and of its pool, which trust the registry.
@@ -51,10 +57,10 @@ func (s *suite) secrets() map[string]map[string]string {
 	return map[string]map[string]string{
 		"http-proxy": {
 			contract.KeyHTTPProxy: mainURL, contract.KeyUsername: username, contract.KeyPassword: password,
-			contract.KeyNoProxy:   "corp.example.com, 192.0.2.0/24, .intern.example.org",
+			contract.KeyNoProxy:   "corp.example.com, 192.0.2.0/24, .intern.example.org, 169.254.169.254",
 			contract.KeyTrustedCA: string(s.authority.PEM),
 		},
-		"pool-http-proxy": {
+		poolSecret: {
 			contract.KeyHTTPProxy: poolURL, contract.KeyUsername: poolUsername, contract.KeyPassword: poolPassword,
 			contract.KeyTrustedCA: string(s.authority.PEM),
 		},
@@ -72,8 +78,9 @@ func TestKubernetes(t *testing.T) {
 		s.image = image{
 			root: rootfs.Dir(t), squid: rootfs.Squid(t), programs: rootfs.Kubernetes(t),
 			registry: rootfs.Build(t, "registry", programs), probe: rootfs.Build(t, "probe", programs),
+			capi: rootfs.Build(t, "capi", programs),
 		}
-	}) || s.probe == "" {
+	}) || s.capi == "" {
 		return
 	}
 	s.authority = lab.NewAuthority(t, "registry CA")
@@ -83,6 +90,13 @@ func TestKubernetes(t *testing.T) {
 	})
 	s.lab.StartProxy(t, lab.Proxy{Name: "main", Port: 3128, Username: username, Password: password})
 	s.lab.StartProxy(t, lab.Proxy{Name: "pool", Port: 3129, Username: poolUsername, Password: poolPassword})
+	s.management = newManagement(t, s.image, s.lab)
+	if !t.Run("a management cluster starts", func(t *testing.T) {
+		s.report.Step(t, stepManagement)
+		s.management.start(t)
+	}) {
+		return
+	}
 	t.Run("cluster", s.cluster)
 	t.Run("pulls", s.pulls)
 	t.Run("nothing is left on the host", func(t *testing.T) {

@@ -36,13 +36,14 @@ const (
 
 // image is what nodes and the lab are made of.
 type image struct {
-	root, programs, squid, registry, probe string
+	root, programs, squid, registry, probe, capi string
 }
 
 // node is a machine of the Cluster.
 type node struct {
 	*machine.Machine
-	name, address string
+	// name tells nodes of a test apart; host is that of the Machine, and of the Node.
+	name, host, address string
 }
 
 // nodeOptions say which node to boot.
@@ -50,23 +51,23 @@ type nodeOptions struct {
 	name    string
 	address string
 	pods    string // the network of its Pods
-	data    []byte
+	boot    booted
 	// pulls replaces kubeadm by something that pulls one image.
 	pulls bool
 	// files are added to those of the image.
 	files map[string]machine.File
 }
 
-// newNode prepares a node, which lives as long as the test, and does not start it.
-func newNode(t *testing.T, i image, l *lab.Lab, o nodeOptions) node {
+// node prepares a node, which lives as long as the test, and does not start it.
+func (s *suite) node(t *testing.T, o nodeOptions) node {
 	t.Helper()
 	files := map[string]machine.File{
 		"/etc/systemd/system/multi-user.target.wants/kubelet.service":      {Link: "/lib/systemd/system/kubelet.service"},
 		"/usr/lib/systemd/system/sysinit.target.wants/node-kernel.service": {Link: "/lib/systemd/system/node-kernel.service"},
 		"/etc/cni/net.d/10-bridge.conflist":                                {Mode: 0o644, Content: []byte(bridgeConfig(o.pods))},
 		"/var/lib/node-test":                                               {Mode: fs.ModeDir | 0o700},
-		"/var/lib/cloud/seed/nocloud/meta-data":                            {Mode: 0o644, Content: fmt.Appendf(nil, "instance-id: i-1\nlocal-hostname: %s\n", o.name)},
-		"/var/lib/cloud/seed/nocloud/user-data":                            {Mode: 0o600, Content: o.data},
+		"/var/lib/cloud/seed/nocloud/meta-data":                            {Mode: 0o644, Content: fmt.Appendf(nil, "instance-id: %s\nlocal-hostname: %s\n", o.boot.instanceID, o.boot.machine)},
+		"/var/lib/cloud/seed/nocloud/user-data":                            {Mode: 0o600, Content: o.boot.data},
 	}
 	err := fs.WalkDir(nodeFiles, "testdata/node", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -87,13 +88,13 @@ func newNode(t *testing.T, i image, l *lab.Lab, o nodeOptions) node {
 		files["/usr/local/bin/kubeadm"] = machine.File{Mode: 0o755, Content: kubeadmPull}
 	}
 	maps.Copy(files, o.files)
-	binds := map[string]string{"/usr/local/bin/probe": i.probe}
+	binds := map[string]string{"/usr/local/bin/probe": s.probe}
 	for _, program := range []string{"kubeadm", "kubelet", "kubectl"} {
-		binds["/usr/bin/"+program] = filepath.Join(i.programs, program)
+		binds["/usr/bin/"+program] = filepath.Join(s.programs, program)
 	}
-	binds["/usr/local/bin/cripull"] = filepath.Join(i.programs, "cripull")
-	return node{name: o.name, address: o.address, Machine: machine.New(t, machine.Config{
-		Root: i.root, Files: files, Binds: binds, Network: l.Network(o.address), Containers: true,
+	binds["/usr/local/bin/cripull"] = filepath.Join(s.programs, "cripull")
+	return node{name: o.name, host: o.boot.machine, address: o.address, Machine: machine.New(t, machine.Config{
+		Root: s.root, Files: files, Binds: binds, Network: s.lab.Network(o.address), Containers: true,
 	})}
 }
 

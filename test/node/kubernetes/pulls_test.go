@@ -3,6 +3,7 @@
 package kubernetes_test
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"regexp"
@@ -12,9 +13,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 )
-
-// nextPassword is that of the proxy that comes later.
-const nextPassword = "next" + needle
 
 // pull is a machine that does no more than pull one image where kubeadm would run.
 type pull struct {
@@ -27,6 +25,8 @@ type pull struct {
 	proxy string
 	// fails is a regular expression for why the pull fails; empty: it works.
 	fails string
+	// cluster is the Cluster of the machine.
+	cluster cluster
 }
 
 // pulls has machines pull, each with other settings.
@@ -41,27 +41,31 @@ func (s *suite) pulls(t *testing.T) {
 		return values
 	}
 	const untrusted = `x509: certificate signed by unknown authority`
-	for _, p := range []pull{
+	pulls := []pull{
 		{name: "without the label", unlabelled: true, fails: `lookup registry\.k8s\.io`},
 		{name: "without trustedCA, from a registry with a private CA", change: map[string]string{contract.KeyTrustedCA: ""}, proxy: "main", fails: untrusted},
 		{name: "with trustedCA, from a registry with a private CA", proxy: "main"},
 		{name: "with the registry's CA only, through a proxy that intercepts TLS", change: through, proxy: "intercepting", fails: untrusted},
 		{name: "with the proxy's CA, through a proxy that intercepts TLS", change: with(through, contract.KeyTrustedCA, string(intercepting.PEM)), proxy: "intercepting"},
 		{name: "with a wrong password", change: map[string]string{contract.KeyPassword: "wrong"}, proxy: "main", fails: `Proxy Authentication Required`},
-	} {
+	}
+	pulls = append(pulls, pull{
+		name:  "of a replacement before the Secret is changed, the old proxy being gone",
+		fails: `10\.77\.0\.1:3128: connect: connection refused`,
+	}, pull{name: "before requests into the cluster"})
+	// All at once, because Cluster API takes its time for each.
+	for i := range pulls {
+		pulls[i].cluster = s.puller(t, fmt.Sprintf("pull-%d", i), pulls[i])
+	}
+	last := len(pulls) - 2
+	gone, inside := pulls[last], pulls[last+1]
+	for _, p := range pulls[:last] {
 		t.Run(p.name, func(t *testing.T) { s.pull(t, p) })
 	}
-	t.Run("the log does have requests into the cluster where NO_PROXY is missing", s.withoutNoProxy)
+	t.Run("the log does have requests into the cluster where NO_PROXY is missing", func(t *testing.T) { s.withoutNoProxy(t, inside) })
 
 	s.lab.StopProxy(t, "main")
-	s.lab.StartProxy(t, lab.Proxy{Name: "next", Port: 3131, Username: username, Password: nextPassword})
-	next := map[string]string{contract.KeyHTTPProxy: "http://10.77.0.1:3131", contract.KeyPassword: nextPassword}
-	for _, p := range []pull{
-		{name: "of a replacement before the Secret is changed, the old proxy being gone", fails: `10\.77\.0\.1:3128: connect: connection refused`},
-		{name: "of a replacement after the Secret was changed to a new proxy", change: next, proxy: "next"},
-	} {
-		t.Run(p.name, func(t *testing.T) { s.pull(t, p) })
-	}
+	t.Run(gone.name, func(t *testing.T) { s.pull(t, gone) })
 }
 
 // pull boots a machine and compares what became of its pull.
@@ -103,8 +107,8 @@ func (s *suite) pull(t *testing.T, p pull) {
 	}
 }
 
-// pulling boots a machine that pulls and returns when it has.
-func (s *suite) pulling(t *testing.T, p pull) node {
+// puller makes the Cluster of a pull.
+func (s *suite) puller(t *testing.T, namespace string, p pull) cluster {
 	t.Helper()
 	secrets := s.secrets()
 	for key, value := range p.change {
@@ -113,12 +117,18 @@ func (s *suite) pulling(t *testing.T, p pull) node {
 			delete(secrets["http-proxy"], key)
 		}
 	}
-	c := newCluster(t, secrets)
+	manifest := clusterManifest
 	if p.unlabelled {
-		c = c.unlabelled()
+		manifest = unlabelled()
 	}
-	n := newNode(t, s.image, s.lab, nodeOptions{
-		name: "pulls", address: "10.77.0.20", pods: "10.244.2.0/24", data: bootstrapData(t, c, controlPlane), pulls: true,
+	return s.management.newCluster(t, namespace, manifest, secrets)
+}
+
+// pulling boots a machine that pulls and returns when it has.
+func (s *suite) pulling(t *testing.T, p pull) node {
+	t.Helper()
+	n := s.node(t, nodeOptions{
+		name: "pulls", address: "10.77.0.20", pods: "10.244.3.0/24", boot: p.cluster.waitBoot(t, ofControlPlane), pulls: true,
 	})
 	n.Start(t)
 	n.waitForBootstrap(t)
@@ -129,11 +139,11 @@ func (s *suite) pulling(t *testing.T, p pull) node {
 func (s *suite) proxies() []string { return []string{"main", "pool", "intercepting", "next"} }
 
 // withoutNoProxy shows that a request into the cluster would be seen: a log without one is no accident.
-func (s *suite) withoutNoProxy(t *testing.T) {
+func (s *suite) withoutNoProxy(t *testing.T, p pull) {
 	t.Helper()
 	const step = "the counter-proof: requests into the cluster without NO_PROXY"
 	s.report.Step(t, step)
-	n := s.pulling(t, pull{})
+	n := s.pulling(t, p)
 	before := len(s.lab.Requests(t, "main"))
 	inside := []string{
 		"https://10.77.0.10:6443/", "https://10.96.0.1/", "http://10.244.0.1/", "http://169.254.169.254/", "http://127.0.0.1/",

@@ -105,10 +105,16 @@ func Start(t *testing.T, config Config) *Lab {
 	})
 	l.addRegistry(t, config)
 	l.order(t, "start", registryName)
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
-	must(t, err)
-	l.leader = strings.TrimSpace(string(children))
+	l.leader = childOf(t, cmd.Process.Pid)
 	return l
+}
+
+// childOf returns the PID of the one child of a process.
+func childOf(t *testing.T, pid int) string {
+	t.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	must(t, err)
+	return strings.TrimSpace(string(children))
 }
 
 func must(t *testing.T, err error) {

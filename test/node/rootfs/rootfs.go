@@ -55,7 +55,7 @@ func Squid(t *testing.T) string {
 func Build(t *testing.T, folder, into string) string {
 	t.Helper()
 	path := filepath.Join(into, filepath.Base(folder))
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=node", "-trimpath", "-o", path, "./test/node/"+folder) //nolint:gosec // a command of this repository
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=e2e,node", "-trimpath", "-o", path, "./test/node/"+folder) //nolint:gosec // a command of this repository
 	cmd.Dir, cmd.Env = repository(t), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", folder, err, out)
