@@ -125,10 +125,10 @@ func TestMove(t *testing.T) {
 	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
 }
 
-// newTarget starts another management cluster, with the product. Workload clusters stay where they are.
+// newTarget starts another management cluster, with the product but not its hooks. Workload clusters stay where they are.
 func newTarget(t *testing.T, w *world) *world {
 	t.Helper()
-	logs := filepath.Join(w.cluster.Logs, "target")
+	logs := filepath.Join(w.cluster.Logs, namespaceOf(t))
 	if err := os.MkdirAll(logs, 0o755); err != nil { //nolint:gosec // anybody may read them
 		t.Fatal(err)
 	}

@@ -148,6 +148,9 @@ func newWorld(ctx context.Context, logs, program string) (*world, error) {
 	if err := w.start(ctx, progress); err != nil {
 		return nil, errors.Join(err, w.cluster.Stop())
 	}
+	if err := w.installHooks(ctx); err != nil {
+		return nil, errors.Join(err, w.cluster.Stop())
+	}
 	progress("ready")
 	results.note("start of the management cluster: %.0f s", time.Since(begin).Seconds())
 	return w, nil
@@ -167,18 +170,22 @@ func (w *world) start(ctx context.Context, progress func(string)) error {
 	if w.product, err = w.cluster.InstallProduct(ctx, w.binary); err != nil {
 		return err
 	}
-	if w.hooks, err = w.cluster.InstallHooks(ctx, w.binary); err != nil {
-		return err
-	}
-	if err := w.product.InstallHooks(ctx, managerHooks); err != nil {
-		return err
-	}
 	scheme, err := infra.NewScheme()
 	if err != nil {
 		return err
 	}
 	w.client, err = client.New(w.cluster.Config(), client.Options{Scheme: scheme})
 	return err
+}
+
+// installHooks has Cluster API ask the hooks, those of the manager too. Cluster API's core manager ends if they do not
+// answer within its first minute.
+func (w *world) installHooks(ctx context.Context) error {
+	var err error
+	if w.hooks, err = w.cluster.InstallHooks(ctx, w.binary); err != nil {
+		return err
+	}
+	return w.product.InstallHooks(ctx, managerHooks)
 }
 
 // start returns the world of a test, which is skipped if there is none.

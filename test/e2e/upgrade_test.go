@@ -43,6 +43,9 @@ func nextProduct(recipe string) (string, error) {
 func TestProductUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newTarget(t, start(t))
+	if err := w.installHooks(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	binary, err := management.BuildChanged(t.Context(), root, t.TempDir(), "internal/patch/recipe.go", nextProduct)
 	if err != nil {
 		t.Fatal(err)

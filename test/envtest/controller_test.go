@@ -553,7 +553,8 @@ func TestAKubeadmConfigThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 	})
-	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects")
+	// The control plane has a Machine, or will have one in a moment.
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
 	patched := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{})
 	if got := patched.Spec.Files; len(got) == 0 || got[0].ContentFrom.Secret.Name != "one-proxy-files" {
 		t.Errorf("the KubeadmConfig that waits has files %v", got)

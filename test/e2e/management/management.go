@@ -83,7 +83,7 @@ type Cluster struct {
 	config    *rest.Config
 	admin     client.Client
 	processes []*Process
-	ports     int // how many were tried
+	ports     int // the next to try, from firstPort; zero is none yet
 	closers   []io.Closer
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -155,15 +156,20 @@ func stopAll(processes []*Process) {
 // not while a process is stopped.
 const firstPort, lastPort = 20000, 32767
 
-// freePort returns a port of loopback at which nobody listens, another one with each call.
+// freePort returns a port of loopback at which nobody listens, another one with each call. Clusters that start at the same
+// time begin at different places.
 func (c *Cluster) freePort(ctx context.Context) (int, error) {
-	for ; c.ports < lastPort-firstPort; c.ports++ {
-		port := firstPort + c.ports
+	const ports = lastPort - firstPort
+	if c.ports == 0 {
+		c.ports = 1 + rand.IntN(ports) //nolint:gosec // no secret
+	}
+	for range ports {
+		port := firstPort + c.ports%ports
+		c.ports++
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
 		if err != nil {
 			continue // that of another cluster
 		}
-		c.ports++
 		return port, listener.Close()
 	}
 	return 0, errors.New("finding a free port: all are in use")
