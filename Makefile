@@ -141,7 +141,7 @@ test-e2e: ## Run the product on a real management cluster of Cluster API. Needs 
 	@mkdir -p out; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
 	status=0; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" \
-	go test -tags e2e -json -count=1 -timeout 30m ./test/e2e/... | $(SUMMARY) || status=$$?; \
+	go test -tags e2e -json -count=1 -timeout 45m ./test/e2e/... | $(SUMMARY) || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
 
 .PHONY: test-summary
