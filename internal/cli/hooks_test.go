@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,11 +15,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
 
 // hookCertificate returns a folder with a certificate for servers.
@@ -84,31 +84,13 @@ func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
 		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		var stderr lockedBuffer
+		var stderr logbuffer.Buffer
 		status := Main(ctx, append([]string{"hooks", "-v", "0"}, test.args...), Streams{Out: io.Discard, Err: &stderr})
 		cancel()
 		if status != test.status || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%s: status %d, want %d: %s", name, status, test.status, stderr.String())
 		}
 	}
-}
-
-// lockedBuffer is a log that goroutines of a server may write to while the command has returned and it is read.
-type lockedBuffer struct {
-	mutex  sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.buffer.String()
 }
 
 func TestHooksAreReadyWhenTheyAnswer(t *testing.T) {

@@ -3,7 +3,6 @@
 package envtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
@@ -36,7 +36,7 @@ type world struct {
 	client   client.Client // of an administrator: the user
 	config   *rest.Config  // of the manager's ServiceAccount
 	requests *requestLog
-	logs     *safeBuffer
+	logs     *logbuffer.Buffer
 	webhooks *mgmt.Webhooks
 	// kubeconfig is a file of the administrator's, for kubectl.
 	kubeconfig string
@@ -115,7 +115,7 @@ func newWorld(ctx context.Context, cluster *mgmt.Cluster) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{client: user, config: config, requests: &requestLog{}, logs: &safeBuffer{}}
+	w := &world{client: user, config: config, requests: &requestLog{}, logs: &logbuffer.Buffer{}}
 	config.Wrap(w.requests.wrap)
 	installation := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: defaultSecretNamespace, Name: defaultSecretName, Labels: map[string]string{contract.LabelProxySecret: ""}},
@@ -185,21 +185,3 @@ func (l *requestLog) in(namespace string) []string {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// safeBuffer is a buffer that several goroutines may write to.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}

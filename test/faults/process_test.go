@@ -1,16 +1,16 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"net/http"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
 
 const (
@@ -27,7 +27,7 @@ type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	health string
-	log    *safeBuffer
+	log    *logbuffer.Buffer
 	// exited is closed when the process is gone.
 	exited chan struct{}
 }
@@ -35,7 +35,7 @@ type process struct {
 // launch starts a manager of a namespace and does not wait for it. The test's end is its end.
 func launch(t *testing.T, ns string, flags ...string) *process {
 	t.Helper()
-	p := &process{t: t, health: freeAddress(t), log: &safeBuffer{}, exited: make(chan struct{})}
+	p := &process{t: t, health: freeAddress(t), log: &logbuffer.Buffer{}, exited: make(chan struct{})}
 	args := append([]string{"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health, "-v", "2"}, flags...)
 	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -154,22 +154,4 @@ func freeAddress(t *testing.T) string {
 	}
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
-}
-
-// safeBuffer is a buffer that several goroutines may use.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
