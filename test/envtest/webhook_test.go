@@ -111,13 +111,17 @@ func manifest(t *testing.T, objects ...client.Object) string {
 	return b.String()
 }
 
-// runControlPlane creates a control-plane Machine, so that a change of the control plane would replace it.
+// runControlPlane creates a control-plane Machine, so that a change of the control plane would replace it. As Cluster API
+// does, it creates a KubeadmConfig first; that tells when the cache has not seen the Machine yet.
 func (c classic) runControlPlane() {
 	c.t.Helper()
+	labels := map[string]string{clusterv1.ClusterNameLabel: c.name, clusterv1.MachineControlPlaneLabel: ""}
+	create(c.t, &bootstrapv1.KubeadmConfig{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: labels, OwnerReferences: ownedBy("Machine", c.name+"-0")},
+		Spec:       bootstrapv1.KubeadmConfigSpec{JoinConfiguration: bootstrapv1.JoinConfiguration{NodeRegistration: bootstrapv1.NodeRegistrationOptions{Name: "own"}}},
+	})
 	create(c.t, &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: map[string]string{
-			clusterv1.ClusterNameLabel: c.name, clusterv1.MachineControlPlaneLabel: "",
-		}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: labels},
 		Spec: c.machine("KubeadmConfig", c.name+"-0"),
 	})
 }
