@@ -118,10 +118,11 @@ const (
 	GeneratedSecretSuffix = "-proxy-files"
 )
 
-// PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane that the product holds
-// back, because Inline delivery has to write a NO_PROXY into it and the control-plane endpoint is not known yet. Cluster
-// API looks only at the key. Written by the product and taken away by it when the endpoint is known, the label of the
-// Cluster goes, or one of them is deleted. An annotation with any other value is the user's and stays.
+// PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig of a
+// worker, that the product holds back, because Inline delivery has to write a NO_PROXY into it and the control-plane
+// endpoint is not known yet. Cluster API looks only at the key. Written by the product and taken away by it when the
+// endpoint is known, the label of the Cluster goes, or one of them is deleted. An annotation with any other value is the
+// user's and stays.
 const PausedForEndpoint = Domain + "/waiting-for-control-plane-endpoint"
 
 // Target is a part of a node that is configured for the proxy.

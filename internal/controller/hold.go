@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,13 +20,36 @@ import (
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// hold keeps Cluster API from creating the first Machine of a control plane, which Inline delivery cannot give a
-// complete NO_PROXY yet. The webhook does it at admission; this is for when it was away.
+// hold keeps Cluster API from creating the first Machine of a control plane, and bootstrap data of workers, which Inline
+// delivery cannot give a complete NO_PROXY yet. The webhook does it at admission; this is for when it was away.
 func (r *reconciliation) hold(ctx context.Context, o *bootstrapObject) error {
-	if o.kind != plan.KindControlPlane || o.running || plan.IsHeld(o.object.GetAnnotations()) || !o.object.GetDeletionTimestamp().IsZero() {
+	if o.kind == plan.KindTemplate || o.running || plan.IsHeld(o.object.GetAnnotations()) || !o.object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
 	return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint})
+}
+
+// holdsBack reports whether an object of the Cluster is held back.
+func (c *Controller) holdsBack(ctx context.Context, cluster proxysource.Cluster) (bool, error) {
+	if cluster.ControlPlaneKind == plan.KindControlPlane {
+		controlPlane := &controlplanev1.KubeadmControlPlane{}
+		if exists, err := c.get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane); err != nil || exists && plan.IsHeld(controlPlane.Annotations) {
+			return err == nil, err
+		}
+	}
+	configs, err := c.configsOf(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(configs.Items, func(config bootstrapv1.KubeadmConfig) bool { return plan.IsHeld(config.Annotations) }), nil
+}
+
+// release lets Cluster API go on with an object that is held back, as it is.
+func (c *Controller) release(ctx context.Context, o bootstrapObject) error {
+	if !plan.IsHeld(o.object.GetAnnotations()) {
+		return nil
+	}
+	return c.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
 }
 
 // reportHeld says which objects wait because this product told them to.

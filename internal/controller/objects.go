@@ -151,14 +151,23 @@ func isOfMachine(object client.Object) bool {
 // itself: whoever changes one copies it first.
 func (r *reconciliation) configs(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
 	if r.listed == nil {
-		var list bootstrapv1.KubeadmConfigList
-		if err := r.Client.List(ctx, &list, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name},
-			client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
+		list, err := r.configsOf(ctx, r.view)
+		if err != nil {
+			return nil, err
 		}
-		r.listed = &list
+		r.listed = list
 	}
 	return r.listed.Items, nil
+}
+
+// configsOf lists the KubeadmConfigs of a Cluster in the cache.
+func (c *Controller) configsOf(ctx context.Context, cluster proxysource.Cluster) (*bootstrapv1.KubeadmConfigList, error) {
+	list := &bootstrapv1.KubeadmConfigList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
+	}
+	return list, nil
 }
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.

@@ -207,7 +207,7 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
 	if r.topology != nil && plan.IsTopologyOwned(o.object.GetLabels()) {
 		if isOfMachine(o.object) {
-			return r.configureCopy(ctx, o, options)
+			return r.settleCopy(ctx, o, options)
 		}
 		r.inspect(o, options)
 		return nil
@@ -264,12 +264,12 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	for _, warning := range brought.Warnings {
 		r.found.note("%s: %s", o, warning)
 	}
+	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
+		return err
+	}
 	if options.Delivery == contract.DeliveryInline && !resolution.Complete {
 		r.keepReferences(*o)
 		return r.hold(ctx, o) // the finding about the endpoint says why
-	}
-	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
-		return err
 	}
 	if options.Delivery == contract.DeliveryReference {
 		if other, taken := r.ensured[secretName]; taken && other != resolution.Secret.Name {
@@ -299,7 +299,7 @@ func (r *reconciliation) readyForPatch(ctx context.Context, o bootstrapObject) (
 			return false, err
 		case evidence != "":
 			r.found.note("%s", plan.Windows(o.String(), evidence).Message)
-			return false, nil
+			return false, r.release(ctx, o)
 		case !exists && !isOfMachine(o.object): // what a Machine is made of existed, if only for a moment
 			r.found.add(contract.ReasonWaitingForObjects, "%s %s/%s of %s does not exist yet; it tells whether nodes run Windows",
 				pool.Infrastructure.Kind, r.view.Namespace, pool.Infrastructure.Name, pool)
@@ -425,7 +425,16 @@ func (r *reconciliation) disable(ctx context.Context) error {
 // restoreObject removes our entries from o.
 func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
 	if plan.IsTopologyOwned(o.object.GetLabels()) {
-		if r.view.Topology {
+		switch {
+		case !r.view.Topology:
+		case isOfMachine(o.object):
+			if err := r.settleCopy(ctx, o, options); err != nil {
+				return err
+			}
+			if plan.IsHeld(o.object.GetAnnotations()) {
+				r.found.add(contract.ReasonRemovalWaiting, "%s is held back until the topology controller gives its pool another template", o)
+			}
+		default:
 			r.restoreOwned(*o)
 		}
 		return nil

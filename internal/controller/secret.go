@@ -219,19 +219,23 @@ func (r *reconciliation) keepReferences(o bootstrapObject) {
 	}
 }
 
-// leftOver reports whether a Cluster that is done with has a Secret of this controller: one that the cache did not show yet
-// when the Cluster was disabled, or that a process made with its last breath. What render has made belongs to its user.
+// leftOver reports whether a Cluster that is done with has a Secret of this controller, or an object that is held back: one
+// that the cache did not show yet when the Cluster was disabled, that a process made with its last breath, or that a webhook
+// did which had not heard. What render has made belongs to its user.
 func (c *Controller) leftOver(ctx context.Context, cluster proxysource.Cluster) (bool, error) {
 	var secrets corev1.SecretList
 	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing generated Secrets: %w", err)
 	}
-	return slices.ContainsFunc(secrets.Items, func(s corev1.Secret) bool {
+	if slices.ContainsFunc(secrets.Items, func(s corev1.Secret) bool {
 		_, written := s.Data[contract.KeyContentHash]
 		_, adopted := s.Data[contract.KeyAdoptedFiles]
 		return written || adopted
-	}), nil
+	}) {
+		return true, nil
+	}
+	return c.holdsBack(ctx, cluster)
 }
 
 // cleanSecrets deletes the generated Secrets of the Cluster that no bootstrap object refers to.

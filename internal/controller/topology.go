@@ -171,37 +171,49 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 	}
 }
 
-// configureCopy patches the KubeadmConfig of a worker Machine whose bootstrap data is still to be made, and that was copied
-// from a template without the proxy: an old MachineSet makes Machines while the topology controller brings it a new
-// template, in Inline delivery as soon as the endpoint is known. Nobody compares it with its template.
-func (r *reconciliation) configureCopy(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
+// settleCopy sees to the KubeadmConfig of a worker Machine whose bootstrap data is still to be made, and that was copied from
+// a template that the topology controller has replaced since: nobody else compares it with its template. With Inline
+// delivery the first template of a pool holds its copies back. They go on when the pool has another one, as that one says.
+func (r *reconciliation) settleCopy(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
 	r.keepReferences(*o)
-	if patch.IsPatched(o.spec) || patch.WindowsEvidence(o.spec) != "" || plan.IsPausedByUser(o.object.GetAnnotations()) || len(o.pools) == 0 {
+	annotations := o.object.GetAnnotations()
+	if plan.IsPausedByUser(annotations) || len(o.pools) == 0 || patch.IsPatched(o.spec) && !plan.IsHeld(annotations) {
 		return nil
 	}
 	template := &bootstrapv1.KubeadmConfigTemplate{}
 	exists, err := r.get(ctx, r.view.Namespace, o.pools[0].Bootstrap.Name, template)
-	if err != nil || !exists || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
-		return err // what the topology controller has not brought to the pool is not brought to its Machines
+	if err != nil || !exists || plan.IsHeld(template.Spec.Template.ObjectMeta.Annotations) {
+		return err
 	}
-	pool, found := r.topology.pool(o.pools[0])
-	resolution := r.topology.resolutions[pool.Override]
-	if !found || pool.Override == contract.SecretNone || resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete ||
-		!topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(*o)) {
-		return nil
+	if !r.view.Enabled || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
+		return r.release(ctx, *o) // what the topology controller has not brought to the pool is not brought to its Machines
 	}
-	recipe, err := plan.Recipe(options, r.topology.version, *resolution, pool.GeneratedSecret(r.view.Name))
+	recipe, err := r.recipeOfCopy(*o, options)
+	if recipe == nil || err != nil {
+		return nil //nolint:nilerr // the template is newer than what the cache tells of the rest, or a finding says why
+	}
+	edits, err := patch.EnsureOrAdopt(o.spec, *recipe, options.Adopt)
 	if err != nil {
-		return nil //nolint:nilerr // its template has the same, and a finding about it
-	}
-	brought, err := patch.Ensure(o.spec, recipe)
-	if err != nil {
-		return nil //nolint:nilerr // as above
+		return r.release(ctx, *o) // a conflict, which leaves the pool alone as well
 	}
 	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
 		return err
 	}
-	return r.write(ctx, o, brought.Edits, recipe.Version, options)
+	return r.write(ctx, o, edits, recipe.Version, options)
+}
+
+// recipeOfCopy is what a KubeadmConfig of a pool of the topology should have, nil if that is not known or nothing.
+func (r *reconciliation) recipeOfCopy(o bootstrapObject, options proxysource.Options) (*patch.Recipe, error) {
+	if patch.WindowsEvidence(o.spec) != "" || !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o)) {
+		return nil, nil //nolint:nilnil // nothing
+	}
+	pool, found := r.topology.pool(o.pools[0])
+	resolution := r.topology.resolutions[pool.Override]
+	if !found || pool.Override == contract.SecretNone || resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete {
+		return nil, nil //nolint:nilnil // as above
+	}
+	recipe, err := plan.Recipe(options, r.topology.version, *resolution, pool.GeneratedSecret(r.view.Name))
+	return &recipe, err
 }
 
 // versionOf is the Kubernetes version of the Machines of an object, as the topology controller has written it.
@@ -224,7 +236,7 @@ func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
 // restoreOwned keeps what an object of the topology refers to, and reports that it still has the proxy.
 func (r *reconciliation) restoreOwned(o bootstrapObject) {
 	r.keepReferences(o)
-	if isOfMachine(o.object) || !patch.IsPatched(o.spec) {
+	if !patch.IsPatched(o.spec) {
 		return
 	}
 	if topology.Enabled(nil, r.cluster.Annotations, versionOf(o)) {

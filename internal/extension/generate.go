@@ -174,7 +174,10 @@ func (g *generator) template(it *item, kind, group string, parents []string, ove
 	if err != nil {
 		return nil, false, err
 	}
-	if recipe.waiting && it.isControlPlane() {
+	if recipe.waiting {
+		if patch.WindowsEvidence(g.view(&t)) != "" {
+			return nil, false, nil
+		}
 		made, err = holdBack(&t)
 		return made, false, err
 	}
@@ -205,16 +208,12 @@ func (g *generator) operations(t *template, recipe *patch.Recipe) ([]byte, error
 	if patch.WindowsEvidence(spec) != "" {
 		return nil, nil
 	}
-	var edits []patch.Edit
-	if g.settings.Options.Adopt {
-		// The original stays in the template of the ClusterClass, which every request begins with.
-		edits = patch.Adopt(spec, *recipe, func(int) bool { return true })
-	}
-	plan, err := patch.Ensure(patch.Apply(spec, edits), *recipe)
+	// The original stays in the template of the ClusterClass, which every request begins with.
+	edits, err := patch.EnsureOrAdopt(spec, *recipe, g.settings.Options.Adopt)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a conflict, which leaves the template alone
 	}
-	operations := patch.Operations(t.at, spec, append(edits, plan.Edits...))
+	operations := patch.Operations(t.at, spec, edits)
 	if len(operations) == 0 {
 		return nil, nil
 	}

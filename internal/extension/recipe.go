@@ -93,8 +93,9 @@ func (g *generator) options(secret, override string) (patch.Options, bool, error
 	return options, !values.Complete, nil
 }
 
-// holdBack keeps a control plane from making Machines while Inline delivery cannot write the whole NO_PROXY: annotations of
-// spec.template.metadata become those of the control plane.
+// holdBack keeps a control plane from making Machines, and those of a pool from getting bootstrap data, while Inline delivery
+// cannot write the whole NO_PROXY: annotations of spec.template.metadata become those of the control plane, and of the
+// KubeadmConfigs that are made from a KubeadmConfigTemplate.
 func holdBack(t *template) ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`
@@ -106,7 +107,7 @@ func holdBack(t *template) ([]byte, error) {
 	var operations []operation
 	switch {
 	case t.at.Missing > len(t.at.Parents)-2:
-		return nil, fmt.Errorf("delivery %s cannot hold back a control plane whose template has no spec.template; use delivery %s",
+		return nil, fmt.Errorf("delivery %s cannot hold back what is made from a template that has no spec.template; use delivery %s",
 			contract.DeliveryInline, contract.DeliveryReference)
 	case !t.metadata:
 		operations = append(operations, operation{"add", metadata, map[string]any{"annotations": annotation}})

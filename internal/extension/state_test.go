@@ -115,6 +115,8 @@ func TestInlineWaits(t *testing.T) {
 	}
 
 	h := &Handlers{State: fakeState{proxies: map[string]string{"": "http://p:1"}}}
+	const controlPlane = `{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate"`
+	const pool = `{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"`
 	want := map[string]any{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
 	for name, test := range map[string]struct {
 		metadata string
@@ -128,24 +130,34 @@ func TestInlineWaits(t *testing.T) {
 		"a pause of the user's":   {`"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}},`, map[string]any{clusterv1.PausedAnnotation: ""}},
 		"metadata after the spec": {``, want},
 	} {
-		template := `{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate","spec":{"template":{` + test.metadata + `"spec":{}}}}`
-		q := with(t, inline, []byte(template), []byte(`{}`))
-		got := object(t, apply(t, q, respond(t, h, q))[string(q.Items[1].UID)])
-		metadata, _ := specAt(got, []string{"/spec", "/template", "/metadata"})["annotations"].(map[string]any)
-		if diff := cmp.Diff(test.want, metadata); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if spec := specAt(got, []string{"/spec", "/template", "/spec"}); len(spec) > 0 {
-			t.Errorf("%s: a spec is patched without the endpoint: %v", name, spec)
+		rest := `,"spec":{"template":{` + test.metadata + `"spec":{}}}}`
+		q := with(t, inline, []byte(controlPlane+rest), []byte(pool+rest))
+		objects := apply(t, q, respond(t, h, q))
+		for _, i := range []int{1, 3} {
+			got := object(t, objects[string(q.Items[i].UID)])
+			metadata, _ := specAt(got, []string{"/spec", "/template", "/metadata"})["annotations"].(map[string]any)
+			if diff := cmp.Diff(test.want, metadata); diff != "" {
+				t.Errorf("%s, item %d (-want +got):\n%s", name, i, diff)
+			}
+			if spec := specAt(got, []string{"/spec", "/template", "/spec"}); len(spec) > 0 {
+				t.Errorf("%s, item %d: a spec is patched without the endpoint: %v", name, i, spec)
+			}
 		}
 	}
-	q := generated(t, inline)
-	if items := respond(t, h, q).Items; len(items) != 1 || items[0].UID != q.Items[1].UID {
-		t.Errorf("%d patches, want that of the control plane only", len(items))
+	q := generated(t, requests.Options{Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{1: `{"secretName":"none"}`}})
+	q.Items[3].Object.Raw = []byte(pool + `,"spec":{"template":{"spec":{"files":[{"path":"C:/k/init.ps1"}]}}}}`)
+	var held []types.UID
+	for _, item := range respond(t, h, q).Items {
+		held = append(held, item.UID)
 	}
-	q = with(t, inline, []byte(`{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate"}`), []byte(`{}`))
-	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure {
-		t.Errorf("a control plane that cannot be held back: %s", response.Status)
+	if want := []types.UID{q.Items[1].UID, q.Items[7].UID}; !slices.Equal(held, want) {
+		t.Errorf("patches of %v, want %v: not those of a Windows pool, and of one without the proxy", held, want)
+	}
+	for kind, without := range map[string][2]string{"control plane": {controlPlane + `}`, `{}`}, "pool": {`{}`, pool + `}`}} {
+		q = with(t, inline, []byte(without[0]), []byte(without[1]))
+		if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure {
+			t.Errorf("a %s that cannot be held back: %s", kind, response.Status)
+		}
 	}
 }
 

@@ -34,6 +34,20 @@ func (o Originals) Encode() ([]byte, error) {
 	return text, nil
 }
 
+// EnsureOrAdopt returns the edits of Ensure for an object whose user's files are kept elsewhere: with adopt, files that stand
+// in the way give way to managed ones. Its errors are those of Ensure.
+func EnsureOrAdopt(spec Spec, recipe Recipe, adopt bool) ([]Edit, error) {
+	var edits []Edit
+	if adopt {
+		edits = Adopt(spec, recipe, func(int) bool { return true })
+	}
+	plan, err := Ensure(Apply(spec, edits), recipe)
+	if err != nil {
+		return nil, err
+	}
+	return append(edits, plan.Edits...), nil
+}
+
 // Adopt returns the edits that put managed files of recipe into the places of files of the user that stand in the way,
 // one for each managed file. may says of the entry at an index whether it may be taken over. What is left in the way
 // after that is still a conflict for Ensure.

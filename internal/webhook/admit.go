@@ -72,8 +72,8 @@ type outcome struct {
 
 	// version is the output version to record; zero keeps the record of the stored object.
 	version int
-	// hold and release say what becomes of the annotation that holds a control plane back. With neither it stays as it
-	// is in the stored object.
+	// hold and release say what becomes of the annotation that holds an object back. With neither it stays as it is in the
+	// stored object.
 	hold, release bool
 	warnings      []string
 }
@@ -161,11 +161,6 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 		if err != nil {
 			return a.unusable(err)
 		}
-		if !resolution.Complete {
-			kept := a.keep("")
-			kept.hold = a.kind == plan.KindControlPlane
-			return kept, nil
-		}
 	}
 	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
 		return a.keep(finding), err
@@ -177,6 +172,14 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 	recipe, err := plan.RecipeOf(a.stored.GetAnnotations(), before, options, resolution, object.GeneratedSecret(a.view.Name))
 	if err != nil {
 		return a.refused(err), nil
+	}
+	if options.Delivery == contract.DeliveryInline && !resolution.Complete {
+		if _, err := patch.Ensure(a.spec, recipe); err != nil && !options.Adopt {
+			return a.refused(err), nil
+		}
+		kept := a.keep("")
+		kept.hold = a.kind != plan.KindTemplate
+		return kept, nil
 	}
 	if options.Adopt {
 		if err := a.adopt(ctx, recipe); err != nil {

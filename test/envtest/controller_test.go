@@ -216,15 +216,10 @@ func TestAFileOfTheUserIsAConflictThatStaysAlone(t *testing.T) {
 
 func TestALateEndpointHoldsValuesBack(t *testing.T) {
 	t.Parallel()
-	late := func(o client.Object) {
-		if cluster, ok := o.(*clusterv1.Cluster); ok {
-			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
-		}
-	}
 	t.Run("Reference: specs are patched, the Secret waits, the endpoint changes no spec", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", late)
+		c := newCluster(t, ns, "one", lateEndpoint)
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+"/one is not set yet")
 		if got := c.patched(); got != [3]bool{true, true, true} {
 			t.Errorf("patched %v", got)
@@ -233,9 +228,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 			t.Error("the generated Secret exists without the endpoint")
 		}
 		before := c.snapshot()
-		c.edit(func(cluster *clusterv1.Cluster) {
-			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-		})
+		c.endpointComes()
 		c.eventuallyReports(contract.ReasonConfigured)
 		if !strings.Contains(string(c.generated()[contract.KeyProxyEnv]), ",192.0.2.1") {
 			t.Error("the generated Secret lacks the endpoint")
@@ -247,11 +240,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 	t.Run("Inline: nothing is patched before it is known, and the control plane is held back", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", late, func(o client.Object) {
-			if cluster, ok := o.(*clusterv1.Cluster); ok {
-				cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
-			}
-		})
+		c := newCluster(t, ns, "one", lateInline)
 		before := c.specs()
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is held back by annotation cluster.x-k8s.io/paused")
 		if got := c.controlPlane().Annotations[clusterv1.PausedAnnotation]; got != contract.PausedForEndpoint {
@@ -261,9 +250,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 		if diff := cmp.Diff(before, c.specs()); diff != "" {
 			t.Errorf("specs changed before the endpoint was known:\n%s", diff)
 		}
-		c.edit(func(cluster *clusterv1.Cluster) {
-			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-		})
+		c.endpointComes()
 		c.eventuallyReports(contract.ReasonConfigured)
 		for _, spec := range c.specs() {
 			if !strings.Contains(strings.Join(spec.PreKubeadmCommands, "\n"), "export NO_PROXY='localhost,127.0.0.1,10.244.0.0/16,") {

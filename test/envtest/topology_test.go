@@ -803,3 +803,69 @@ func TestACopyOfAnOldTemplateOfATopologyIsPatchedInTime(t *testing.T) {
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
 }
+
+func TestCopiesOfAHeldTemplateOfATopologyGoOnWithItsSuccessor(t *testing.T) {
+	t.Parallel()
+	held := func(o client.Object) {
+		if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
+			template.Spec.Template.ObjectMeta.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+		}
+	}
+	start := func(t *testing.T, ns string) classic {
+		t.Helper()
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), held, lateEndpoint)
+		waiting := c.workerConfig("waiting")
+		waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
+		waiting.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+		create(t, waiting)
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+		return c
+	}
+	// rotate has the topology controller give the pool another template.
+	rotate := func(c classic, options ...patch.Options) {
+		c.t.Helper()
+		next := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("next")}
+		next.Labels = c.template().Labels
+		next.Spec.Template.Spec = c.template().Spec.Template.Spec
+		create(c.t, next)
+		if len(options) > 0 {
+			topologyWrites(c.t, next, options...)
+		}
+		change(c.t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "next" })
+	}
+	stays := func(c classic) {
+		c.t.Helper()
+		if config := fetch(c.t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}); !plan.IsHeld(config.Annotations) {
+			c.t.Error("released, although its pool still has the template that holds it back")
+		}
+	}
+	t.Run("with the proxy", func(t *testing.T) {
+		c := start(t, namespace(t))
+		staysQuiet(t, c.ns)
+		stays(c)
+		c.endpointComes()
+		c.eventuallyReports(contract.ReasonTemplateNotSupported) // nobody plays the topology controller for ten seconds
+		stays(c)
+		settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rotate(c, patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"})
+		c.eventuallyReleased("waiting", true)
+	})
+	t.Run("as it is, if the pool gets nothing", func(t *testing.T) {
+		c := start(t, namespace(t))
+		rotate(c)
+		c.eventuallyReleased("waiting", false)
+	})
+	t.Run("as it is, when the label goes", func(t *testing.T) {
+		c := start(t, namespace(t))
+		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+"/waiting is held back until the topology controller gives its pool another template")
+		stays(c)
+		rotate(c)
+		c.eventuallyReleased("waiting", false)
+		c.eventuallyReports(noCondition)
+	})
+}

@@ -461,17 +461,11 @@ func TestUsersAreWarnedOfWhatStandsInTheWay(t *testing.T) {
 
 func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 	t.Parallel()
-	inline := func(o client.Object) {
-		if cluster, ok := o.(*clusterv1.Cluster); ok {
-			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
-			cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
-		}
-	}
 	start := func(t *testing.T, ns string, options ...func(client.Object)) classic {
 		t.Helper()
 		admitted(t, ns, webhooksLive)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", append(options, inline)...)
+		c := newCluster(t, ns, "one", append(options, lateInline)...)
 		if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) && len(options) == 0 {
 			t.Fatalf("annotations %v at creation", controlPlane.Annotations)
 		}
@@ -495,9 +489,7 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 		}
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is held back by annotation cluster.x-k8s.io/paused")
 		earlier := len(shared.requests.in(c.ns))
-		c.edit(func(cluster *clusterv1.Cluster) {
-			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-		})
+		c.endpointComes()
 		// Whenever it is not held, it is complete.
 		eventually(t, "control plane", func() string {
 			controlPlane := c.controlPlane()
@@ -521,15 +513,24 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 			t.Errorf("the control plane was completed and released by %d writes, want 1: %v", len(writes), writes)
 		}
 	})
+	t.Run("not for a conflict, which would stay", func(t *testing.T) {
+		c := start(t, namespace(t), func(o client.Object) {
+			if controlPlane, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
+				controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
+			}
+		})
+		c.eventuallyReports(contract.ReasonConflictingFile)
+		if annotations := c.controlPlane().Annotations; plan.IsHeld(annotations) {
+			t.Errorf("annotations %v", annotations)
+		}
+	})
 	t.Run("a pause of the user's stays", func(t *testing.T) {
 		c := start(t, namespace(t), func(o client.Object) {
 			if _, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
 				o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: "true"})
 			}
 		})
-		c.edit(func(cluster *clusterv1.Cluster) {
-			cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-		})
+		c.endpointComes()
 		c.eventuallyReports(contract.ReasonPaused)
 		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "true" || hasProxy(controlPlane) {
 			t.Errorf("annotations %v", controlPlane.Annotations)
@@ -564,6 +565,160 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 			released(t, c)
 		})
 	}
+}
+
+// lateEndpoint makes a Cluster one whose endpoint is not known yet, lateInline with delivery Inline as well.
+func lateEndpoint(o client.Object) {
+	if cluster, ok := o.(*clusterv1.Cluster); ok {
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+	}
+}
+
+func lateInline(o client.Object) {
+	lateEndpoint(o)
+	if cluster, ok := o.(*clusterv1.Cluster); ok {
+		cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
+	}
+}
+
+// endpointComes has the infrastructure provider tell the endpoint.
+func (c classic) endpointComes() {
+	c.t.Helper()
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
+	})
+}
+
+// workerConfig is a KubeadmConfig as a MachineSet of the Cluster makes it.
+func (c classic) workerConfig(name string) *bootstrapv1.KubeadmConfig {
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
+	config.Labels = c.worker()
+	config.Labels[clusterv1.ClusterNameLabel] = c.name
+	config.OwnerReferences = ownedBy("Machine", name)
+	config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
+	return config
+}
+
+// eventuallyReleased waits until a KubeadmConfig is held back no more. Until then it has nothing of the proxy, and from then
+// on what is wanted: bootstrap data may be made of it.
+func (c classic) eventuallyReleased(name string, wantProxy bool) {
+	c.t.Helper()
+	eventually(c.t, "KubeadmConfig "+name, func() string {
+		config := fetch(c.t, c.ns, name, &bootstrapv1.KubeadmConfig{})
+		held, proxy := plan.IsHeld(config.Annotations), strings.Contains(strings.Join(config.Spec.PreKubeadmCommands, "\n"), ",192.0.2.1")
+		if held {
+			if proxy {
+				c.t.Fatalf("KubeadmConfig %s is complete and held back", name)
+			}
+			return "is held back"
+		}
+		if proxy != wantProxy {
+			c.t.Fatalf("KubeadmConfig %s may be bootstrapped, complete: %v, want %v", name, proxy, wantProxy)
+		}
+		return ""
+	})
+}
+
+func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
+	t.Parallel()
+	isHeld := func(t *testing.T, o client.Object, want bool) {
+		t.Helper()
+		if got := plan.IsHeld(fetch(t, o.GetNamespace(), o.GetName(), &bootstrapv1.KubeadmConfig{}).Annotations); got != want {
+			t.Errorf("KubeadmConfig %s is held back: %v, want %v", o.GetName(), got, want)
+		}
+	}
+	start := func(t *testing.T, ns string, options ...func(client.Object)) classic {
+		t.Helper()
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		return newCluster(t, ns, "one", append(options, lateInline)...)
+	}
+	t.Run("at admission", func(t *testing.T) {
+		ns := admitted(t, namespace(t), webhooksLive)
+		c := start(t, ns)
+		worker := c.workerConfig("worker")
+		create(t, worker)
+		if !plan.IsHeld(worker.Annotations) {
+			t.Error("bootstrap data of a worker may be made before anybody knows the endpoint")
+		}
+		c.endpointComes()
+		c.eventuallyReleased("worker", true)
+		c.eventuallyReleased("one-mp", true)
+		c.eventuallyReports(contract.ReasonConfigured)
+		if got := fetch(t, ns, "worker", &bootstrapv1.KubeadmConfig{}).Generation; got != 2 {
+			t.Errorf("generation %d, want 2: completed and released in one write", got)
+		}
+	})
+	t.Run("by the controller", func(t *testing.T) {
+		c := start(t, namespace(t))
+		create(t, c.workerConfig("worker"))
+		for _, name := range []string{"worker", "one-mp"} {
+			eventually(t, "KubeadmConfig "+name, func() string {
+				if !plan.IsHeld(fetch(t, c.ns, name, &bootstrapv1.KubeadmConfig{}).Annotations) {
+					return "is not held back"
+				}
+				return ""
+			})
+		}
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmConfig "+c.ns+"/one-mp is held back by annotation cluster.x-k8s.io/paused")
+		staysQuiet(t, c.ns)
+		c.endpointComes()
+		c.eventuallyReleased("worker", true)
+		c.eventuallyReleased("one-mp", true)
+	})
+	t.Run("the label goes", func(t *testing.T) {
+		c := start(t, admitted(t, namespace(t), webhooksLive))
+		create(t, c.workerConfig("worker"))
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+		c.eventuallyReleased("worker", false)
+		c.eventuallyReleased("one-mp", false)
+		c.eventuallyReports(noCondition)
+	})
+	t.Run("held back by somebody who has not heard that the label is gone", func(t *testing.T) {
+		c := start(t, namespace(t), with(withoutLabel))
+		worker := c.workerConfig("worker")
+		worker.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+		create(t, worker)
+		c.eventuallyReleased("worker", false)
+		change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = worker.Annotations })
+		eventually(t, "control plane", func() string { return c.controlPlane().Annotations[clusterv1.PausedAnnotation] })
+	})
+	t.Run("the pool goes without a proxy", func(t *testing.T) {
+		c := start(t, admitted(t, namespace(t), webhooksLive))
+		create(t, c.workerConfig("worker"))
+		change(t, c.deployment(), func(o *clusterv1.MachineDeployment) {
+			o.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
+		})
+		c.eventuallyReleased("worker", false)
+	})
+	t.Run("nothing that will not get the proxy", func(t *testing.T) {
+		c := start(t, admitted(t, namespace(t), webhooksLive))
+		conflict := c.workerConfig("conflict")
+		conflict.Spec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
+		windows := c.workerConfig("windows")
+		windows.Spec.Files = []bootstrapv1.File{{Path: `C:\k\init.ps1`, Content: "x"}}
+		paused := c.workerConfig("paused")
+		paused.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+		first := c.workerConfig("first")
+		first.Labels = controlPlaneNode()
+		first.Labels[clusterv1.ClusterNameLabel] = "one"
+		for _, o := range []client.Object{conflict, windows, paused, first} {
+			create(t, o)
+		}
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+		staysQuiet(t, c.ns)
+		for _, o := range []client.Object{conflict, windows, paused, first} {
+			isHeld(t, o, false)
+		}
+	})
+	t.Run("no pool whose machine template asks for Windows", func(t *testing.T) {
+		c := start(t, admitted(t, namespace(t), webhooksLive), windowsPool)
+		worker := c.workerConfig("worker")
+		create(t, worker)
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is for Windows nodes")
+		isHeld(t, worker, false)
+		isHeld(t, c.config(), false)
+	})
 }
 
 func TestWhileTheWebhookIsDownTheControllerPatches(t *testing.T) {
