@@ -122,7 +122,7 @@ func (c classic) runControlPlane() {
 	})
 	create(c.t, &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: labels},
-		Spec: c.machine("KubeadmConfig", c.name+"-0"),
+		Spec:       c.machine("KubeadmConfig", c.name+"-0"),
 	})
 }
 
