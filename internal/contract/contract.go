@@ -66,10 +66,11 @@ const (
 
 // Annotations written by the product.
 const (
-	// AnnotationTopologyHold on a Cluster with a ClusterClass keeps the templates of objects that run a Kubernetes version
-	// with or without the proxy, whatever the label says by now. Its value is HoldEnabled or HoldDisabled, an at sign and
-	// that version. Written by the webhook when LabelEnabled changes on a Cluster that runs, read by the topology hook, and
-	// taken away when no object runs that version any more, when the label changes back, or for RolloutImmediate.
+	// AnnotationTopologyHold on a Cluster with a ClusterClass keeps the templates of objects that run a Kubernetes version, or
+	// an earlier one, with or without the proxy, whatever the label says by now. Its value is HoldEnabled or HoldDisabled, an
+	// at sign and that version. Written by the webhook when LabelEnabled changes on a Cluster that runs, read by the topology
+	// hook, and taken away when no object runs such a version any more, when the label changes back, or for
+	// RolloutImmediate.
 	AnnotationTopologyHold = Domain + "/topology-hold"
 	// AnnotationSettingsHash on a Cluster with a ClusterClass and DeliveryInline is the SHA-256, in hex, of the values that
 	// its templates get. A change of it has the topology controller ask the hook again, which it would not do for a changed

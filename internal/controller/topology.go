@@ -229,8 +229,9 @@ func versionOf(o bootstrapObject) string {
 
 // reportHold says what an object waits for that keeps the templates it has.
 func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
+	hold, _ := topology.HoldOf(r.cluster.Annotations)
 	r.found.add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
-		o, verb, versionOf(o), contract.AnnotationRollout, contract.RolloutImmediate)
+		o, verb, hold.Version, contract.AnnotationRollout, contract.RolloutImmediate)
 }
 
 // restoreOwned keeps what an object of the topology refers to, and reports that it still has the proxy.
@@ -288,7 +289,7 @@ func (r *reconciliation) releases(hold topology.Hold) bool {
 // holds reports whether a hold keeps any of objects as it is.
 func holds(hold topology.Hold, objects []bootstrapObject) bool {
 	return slices.ContainsFunc(objects, func(o bootstrapObject) bool {
-		return plan.IsTopologyOwned(o.object.GetLabels()) && versionOf(o) == hold.Version && patch.IsPatched(o.spec) == hold.Enabled
+		return plan.IsTopologyOwned(o.object.GetLabels()) && hold.Covers(versionOf(o)) && patch.IsPatched(o.spec) == hold.Enabled
 	})
 }
 

@@ -3,13 +3,15 @@ package topology
 import (
 	"strings"
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// Hold is the value of contract.AnnotationTopologyHold: templates of objects that run Version stay with the proxy, or
-// without it, although the label of the Cluster asks for the opposite. It keeps a label that is set on a running Cluster
-// from replacing its Machines.
+// Hold is the value of contract.AnnotationTopologyHold: templates of objects that run Version or an earlier one stay with
+// the proxy, or without it, although the label of the Cluster asks for the opposite. It keeps a label that is set on a
+// running Cluster from replacing its Machines. Objects run an earlier version if an upgrade has not come to them.
 type Hold struct {
 	// Enabled reports whether the templates stay with the proxy.
 	Enabled bool
@@ -34,10 +36,23 @@ func HoldOf(annotations map[string]string) (Hold, bool) {
 	return Hold{Enabled: state == contract.HoldEnabled, Version: version}, true
 }
 
+// Covers reports whether the hold is about a Kubernetes version. What is no version is no earlier one.
+func (h Hold) Covers(version string) bool {
+	if version == h.Version {
+		return true
+	}
+	v, err := utilversion.ParseSemantic(version)
+	if err != nil {
+		return false
+	}
+	held, err := utilversion.ParseSemantic(h.Version)
+	return err == nil && v.LessThan(held)
+}
+
 // Enabled reports whether the template of an object that runs a Kubernetes version carries the proxy: what the hold says
 // if it is about that version, else what the label of the Cluster says.
 func Enabled(labels, annotations map[string]string, version string) bool {
-	if hold, held := HoldOf(annotations); held && hold.Version == version {
+	if hold, held := HoldOf(annotations); held && hold.Covers(version) {
 		return hold.Enabled
 	}
 	return source.IsEnabled(labels)

@@ -513,6 +513,27 @@ func TestALabelOnARunningTopologyHoldsItsTemplates(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
+func TestALabelInTheMiddleOfAnUpgradeHoldsWhatIsNotUpgradedToo(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
+	c.initialized()
+	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Version = newVersion })
+	c.upgradedControlPlane()
+	c.edit(labelled)
+	c.eventuallyHolds("disabled@" + newVersion)
+	for _, object := range []string{"KubeadmControlPlane " + ns + "/one", "KubeadmConfigTemplate " + ns + "/one-md"} {
+		c.eventuallyReports(contract.ReasonWaitingForRollout, object+" has Machines, which a change would replace; it gets the proxy with the next upgrade of Kubernetes from "+newVersion)
+	}
+	staysQuiet(t, ns)
+
+	// The control plane is upgraded once more, and workers are behind by two versions.
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.38.0" })
+	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md has Machines")
+	c.eventuallyHolds("disabled@" + newVersion)
+}
+
 func TestImmediateEndsAHold(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
