@@ -219,6 +219,29 @@ func TestClusterClassIsHeldUntilTheUpgrade(t *testing.T) {
 	c.waitOwned(t, true)
 }
 
+func TestClusterClassIsLabelledInTheMiddleOfAnUpgrade(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, edit: func(manifest string) string {
+		return unlabelled(annotatedPool(t, manifest, clusterv1.ClusterTopologyDeferUpgradeAnnotation, ""))
+	}}))
+	c.applyClass(t, "proxied", nil)
+	c.apply(t)
+	machines := c.waitRunning(t, 2)
+	c.waitTopology(t)
+	c.upgrade(t)
+	halfway := c.waitReplaced(t, machines, 2, ofTopologyControlPlane)
+
+	c.label(t)
+	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
+	c.staysCalm(t, halfway)
+	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "json", "-p", `[{"op": "remove", "path": "/spec/topology/workers/machineDeployments/0/metadata"}]`)
+	upgraded := c.waitReplaced(t, halfway, 2, func(name string) bool { return !ofTopologyControlPlane(name) })
+	c.waitTopology(t)
+	c.staysCalm(t, upgraded)
+	c.waitOwned(t, false)
+	c.checkBoots(t, 4, want{}, everyBoot)
+}
+
 func TestClusterClassIsRebased(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, variables: map[string]string{"CLUSTER_CLASS": "bare"}}))
@@ -239,32 +262,33 @@ func TestClusterClassIsRebased(t *testing.T) {
 	c.checkBoots(t, 2, want{proxy: proxyURL}, since(machines))
 }
 
-// TestClusterClassInline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet. Cluster
-// API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the template.
-func TestClusterClassInline(t *testing.T) {
-	t.Parallel()
-	annotate := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
-	c := newCluster(t, start(t), classy(options{
-		controlPlanes: 1, workers: 1, secret: plainSecret,
-		edit: func(manifest string) string {
-			const pool = "        name: md-0\n"
-			if !strings.Contains(manifest, pool) {
-				t.Fatalf("no line %q in\n%s", pool, manifest)
-			}
-			return annotate(strings.Replace(manifest, pool, pool+"        metadata:\n          annotations:\n            "+
-				clusterv1.MachineSetSkipPreflightChecksAnnotation+": "+string(clusterv1.MachineSetPreflightCheckAll)+"\n", 1))
-		},
-	}))
-	c.applyClass(t, "proxied", func(manifest string) string {
-		const infrastructure = "  template:\n    spec:\n      backend:\n"
-		if !strings.Contains(manifest, infrastructure) {
-			t.Fatalf("the class has no %q", infrastructure)
-		}
-		manifest = strings.Replace(manifest, infrastructure, strings.Replace(infrastructure, "\n", "\n    metadata:\n      annotations:\n        "+
-			infra.HoldEndpoint+`: ""`+"\n", 1), 1)
-		return strings.ReplaceAll(manifest, ".capi-proxy-patcher\n", "."+managerHooks+"\n")
-	})
-	c.apply(t)
+// annotatedPool adds an annotation to the pool in the topology of a manifest.
+func annotatedPool(t *testing.T, manifest, key, value string) string {
+	t.Helper()
+	const pool = "        name: md-0\n"
+	if !strings.Contains(manifest, pool) {
+		t.Fatalf("no line %q in\n%s", pool, manifest)
+	}
+	return strings.Replace(manifest, pool, pool+fmt.Sprintf("        metadata:\n          annotations:\n            %s: %q\n", key, value), 1)
+}
+
+// lateInlineClass edits a class to one whose hooks are the manager's, and whose Clusters learn their endpoint late.
+func lateInlineClass(manifest string) string {
+	const infrastructure = "  template:\n    spec:\n      backend:\n"
+	held := strings.Replace(infrastructure, "\n", "\n    metadata:\n      annotations:\n        "+infra.HoldEndpoint+`: ""`+"\n", 1)
+	return strings.ReplaceAll(strings.Replace(manifest, infrastructure, held, 1), ".capi-proxy-patcher\n", "."+managerHooks+"\n")
+}
+
+// releaseClass has the endpoint of the Cluster of a lateInlineClass become known.
+func (c *cluster) releaseClass(t *testing.T, name string) {
+	t.Helper()
+	c.kubectl(t, "", "patch", "localclustertemplate", name+"-cluster", "--type", "json", "-p", `[{"op": "remove", "path": "/spec/template/metadata"}]`)
+	c.kubectl(t, "", "annotate", "cluster", c.name, "example.com/look=again")
+}
+
+// waitHeldWorker waits for the KubeadmConfig of a worker, and sees that no bootstrap data is made of it.
+func (c *cluster) waitHeldWorker(t *testing.T) {
+	t.Helper()
 	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
 	held := func() error {
 		configs := &bootstrapv1.KubeadmConfigList{}
@@ -281,9 +305,23 @@ func TestClusterClassInline(t *testing.T) {
 	}
 	eventually(t, held)
 	staysTrue(t, held)
+}
 
-	c.kubectl(t, "", "patch", "localclustertemplate", "proxied-cluster", "--type", "json", "-p", `[{"op": "remove", "path": "/spec/template/metadata"}]`)
-	c.kubectl(t, "", "annotate", "cluster", c.name, "example.com/look=again")
+// TestClusterClassInline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet. Cluster
+// API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the template.
+func TestClusterClassInline(t *testing.T) {
+	t.Parallel()
+	annotate := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
+	c := newCluster(t, start(t), classy(options{
+		controlPlanes: 1, workers: 1, secret: plainSecret,
+		edit: func(manifest string) string {
+			return annotate(annotatedPool(t, manifest, clusterv1.MachineSetSkipPreflightChecksAnnotation, string(clusterv1.MachineSetPreflightCheckAll)))
+		},
+	}))
+	c.applyClass(t, "proxied", lateInlineClass)
+	c.apply(t)
+	c.waitHeldWorker(t)
+	c.releaseClass(t, "proxied")
 	machines := c.waitRunning(t, 2)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.staysCalm(t, machines)
@@ -317,23 +355,50 @@ func TestClusterClassWaitsForItsSecret(t *testing.T) {
 
 func TestClusterClassWithAMachinePool(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, start(t), classy(options{
-		controlPlanes: 1, workers: 2, from: "../../templates/cluster-template-clusterclass-machinepool.yaml",
-	}))
-	c.applyClassOf(t, "../../templates/clusterclass-proxied-machinepool.yaml", "proxied-machinepool", nil)
-	c.apply(t)
-	machines := c.waitRunning(t, 1)
-	eventually(t, func() error {
-		var pools clusterv1.MachinePoolList
-		if err := c.client.List(t.Context(), &pools, client.InNamespace(c.namespace)); err != nil {
-			return err
-		}
-		if len(pools.Items) != 1 || len(pools.Items[0].Status.NodeRefs) != 2 {
-			return fmt.Errorf("the pool has no two Nodes: %+v", pools.Items)
-		}
-		return nil
-	})
-	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	c.staysCalm(t, machines)
-	c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot) // the machines of a pool come up with the same data
+	w := start(t)
+	inlined := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
+	for _, test := range []struct {
+		name         string
+		secret       string
+		edit, class  func(string) string
+		beforeItRuns func(*testing.T, *cluster)
+		want         want
+	}{
+		{name: "by reference", want: want{proxy: proxyURL}},
+		{
+			name: "inline", secret: plainSecret, edit: inlined, class: lateInlineClass,
+			beforeItRuns: func(t *testing.T, c *cluster) {
+				t.Helper()
+				c.waitHeldWorker(t)
+				c.releaseClass(t, "proxied-machinepool")
+			},
+			want: want{proxy: plainURL, delivery: contract.DeliveryInline},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, w, classy(options{
+				controlPlanes: 1, workers: 2, from: "../../templates/cluster-template-clusterclass-machinepool.yaml", secret: test.secret, edit: test.edit,
+			}))
+			c.applyClassOf(t, "../../templates/clusterclass-proxied-machinepool.yaml", "proxied-machinepool", test.class)
+			c.apply(t)
+			if test.beforeItRuns != nil {
+				test.beforeItRuns(t, c)
+			}
+			machines := c.waitRunning(t, 1)
+			eventually(t, func() error {
+				var pools clusterv1.MachinePoolList
+				if err := c.client.List(t.Context(), &pools, client.InNamespace(c.namespace)); err != nil {
+					return err
+				}
+				if len(pools.Items) != 1 || len(pools.Items[0].Status.NodeRefs) != 2 {
+					return fmt.Errorf("the pool has no two Nodes: %+v", pools.Items)
+				}
+				return nil
+			})
+			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+			c.staysCalm(t, machines)
+			c.checkBoots(t, 2, test.want, everyBoot) // the machines of a pool come up with the same data
+		})
+	}
 }
