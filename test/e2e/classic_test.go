@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
@@ -53,19 +54,35 @@ func inline() map[string]string { return map[string]string{"PROXY_DELIVERY": con
 func TestEndpointArrivesLate(t *testing.T) {
 	t.Parallel()
 	w := start(t)
+	early := func(manifest string) string { // workers begin at once, and not when the control plane is up
+		skip := clusterv1.MachineSetSkipPreflightChecksAnnotation + ": " + string(clusterv1.MachineSetPreflightCheckAll)
+		for _, pool := range []string{"work-md-0", "work-md-1"} {
+			manifest = annotated("MachineDeployment", pool, skip)(manifest)
+		}
+		return heldEndpoint(manifest)
+	}
 	for _, test := range []struct {
 		name      string
 		variables map[string]string
 		secret    string
+		edit      func(string) string
+		held      int
 		want      want
 	}{
-		{name: "by reference", want: want{proxy: proxyURL}},
-		{name: "inline", variables: inline(), secret: plainSecret, want: want{proxy: plainURL, delivery: contract.DeliveryInline}},
+		{name: "by reference", edit: heldEndpoint, want: want{proxy: proxyURL}},
+		{name: "inline", variables: inline(), secret: plainSecret, edit: heldEndpoint, want: want{proxy: plainURL, delivery: contract.DeliveryInline}},
+		{
+			name: "inline, workers at once", variables: inline(), secret: plainSecret, edit: early, held: 2,
+			want: want{proxy: plainURL, delivery: contract.DeliveryInline},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: 1, workers: 1, variables: test.variables, secret: test.secret, edit: heldEndpoint})
+			c := newCluster(t, w, options{controlPlanes: 1, workers: 1, variables: test.variables, secret: test.secret, edit: test.edit})
 			c.apply(t)
+			if test.held > 0 {
+				c.waitHeldWorkers(t, test.held)
+			}
 			c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
 			staysTrue(t, func() error {
 				if endpoint := c.endpoint(t); endpoint != "" {

@@ -286,27 +286,6 @@ func (c *cluster) releaseClass(t *testing.T, name string) {
 	c.kubectl(t, "", "annotate", "cluster", c.name, "example.com/look=again")
 }
 
-// waitHeldWorker waits for the KubeadmConfig of a worker, and sees that no bootstrap data is made of it.
-func (c *cluster) waitHeldWorker(t *testing.T) {
-	t.Helper()
-	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
-	held := func() error {
-		configs := &bootstrapv1.KubeadmConfigList{}
-		if err := c.client.List(t.Context(), configs, client.InNamespace(c.namespace)); err != nil {
-			return err
-		}
-		if len(configs.Items) != 1 || configs.Items[0].Annotations[clusterv1.PausedAnnotation] != contract.PausedForEndpoint {
-			return fmt.Errorf("want one KubeadmConfig, that of a worker, held back: %+v", configs.Items)
-		}
-		if booted := len(c.boots()); booted > 0 {
-			return fmt.Errorf("%d Machines came up before the endpoint was known", booted)
-		}
-		return nil
-	}
-	eventually(t, held)
-	staysTrue(t, held)
-}
-
 // TestClusterClassInline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet. Cluster
 // API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the template.
 func TestClusterClassInline(t *testing.T) {
@@ -320,7 +299,7 @@ func TestClusterClassInline(t *testing.T) {
 	}))
 	c.applyClass(t, "proxied", lateInlineClass)
 	c.apply(t)
-	c.waitHeldWorker(t)
+	c.waitHeldWorkers(t, 1)
 	c.releaseClass(t, "proxied")
 	machines := c.waitRunning(t, 2)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
@@ -369,7 +348,7 @@ func TestClusterClassWithAMachinePool(t *testing.T) {
 			name: "inline", secret: plainSecret, edit: inlined, class: lateInlineClass,
 			beforeItRuns: func(t *testing.T, c *cluster) {
 				t.Helper()
-				c.waitHeldWorker(t)
+				c.waitHeldWorkers(t, 1)
 				c.releaseClass(t, "proxied-machinepool")
 			},
 			want: want{proxy: plainURL, delivery: contract.DeliveryInline},

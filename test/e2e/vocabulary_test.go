@@ -184,6 +184,33 @@ func (c *cluster) releaseEndpoint(t *testing.T) {
 	c.kubectl(t, "", "annotate", "localcluster", c.name, infra.HoldEndpoint+"-")
 }
 
+// waitHeldWorkers waits for the KubeadmConfigs of workers in a Cluster with delivery Inline, and sees that no bootstrap data is
+// made of them while nobody knows the endpoint.
+func (c *cluster) waitHeldWorkers(t *testing.T, count int) {
+	t.Helper()
+	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
+	held := func() error {
+		if endpoint := c.endpoint(t); endpoint != "" {
+			return errors.New("the endpoint is known: the test does not test what it says")
+		}
+		configs := &bootstrapv1.KubeadmConfigList{}
+		if err := c.client.List(t.Context(), configs, client.InNamespace(c.namespace)); err != nil {
+			return err
+		}
+		if len(configs.Items) != count || slices.ContainsFunc(configs.Items, func(config bootstrapv1.KubeadmConfig) bool {
+			return config.Annotations[clusterv1.PausedAnnotation] != contract.PausedForEndpoint
+		}) {
+			return fmt.Errorf("want KubeadmConfigs of %d workers, held back: %+v", count, configs.Items)
+		}
+		if booted := len(c.boots()); booted > 0 {
+			return fmt.Errorf("%d Machines came up before the endpoint was known", booted)
+		}
+		return nil
+	}
+	eventually(t, held)
+	staysTrue(t, held)
+}
+
 // unlabelled edits a manifest to one of a Cluster without the label.
 func unlabelled(manifest string) string {
 	return regexp.MustCompile(`(?m)^  labels:\n    `+regexp.QuoteMeta(contract.LabelEnabled)+`: .*\n`).ReplaceAllString(manifest, "")
