@@ -2,6 +2,7 @@ package patch_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -108,6 +109,28 @@ func TestAdoptedFilesComeBackAsTheyWere(t *testing.T) {
 	}
 	if diff := cmp.Diff(patch.Remove(after), patch.Take(after, nil)); diff != "" {
 		t.Errorf("without originals Take is not Remove:\n%s", diff)
+	}
+}
+
+func TestEnsureOrAdopt(t *testing.T) {
+	t.Parallel()
+	wanted := recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "one-proxy-files"})
+	spec, _ := specOfJSON(t, handWritten)
+	if edits, err := patch.EnsureOrAdopt(spec, wanted, false); len(edits) > 0 || err == nil {
+		t.Errorf("got %+v, %v without adoption, want the conflict of Ensure", edits, err)
+	} else if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	edits, err := patch.EnsureOrAdopt(spec, wanted, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := patch.Apply(spec, edits)
+	if left, err := patch.EnsureOrAdopt(after, wanted, true); len(left) > 0 || err != nil {
+		t.Errorf("got %+v, %v for what is adopted already", left, err)
+	}
+	if strings.Contains(applied(t, handWritten, edits), "old:3128") {
+		t.Error("a file of the user is still there")
 	}
 }
 
