@@ -861,6 +861,14 @@ func TestCopiesOfAHeldTemplateOfATopologyGoOnWithItsSuccessor(t *testing.T) {
 			c.t.Error("released, although its pool still has the template that holds it back")
 		}
 	}
+	inline := func(t *testing.T) patch.Options {
+		t.Helper()
+		settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"}
+	}
 	t.Run("with the proxy", func(t *testing.T) {
 		c := start(t, namespace(t))
 		staysQuiet(t, c.ns)
@@ -868,13 +876,31 @@ func TestCopiesOfAHeldTemplateOfATopologyGoOnWithItsSuccessor(t *testing.T) {
 		c.endpointComes()
 		c.eventuallyReports(contract.ReasonTemplateNotSupported) // nobody plays the topology controller for ten seconds
 		stays(c)
-		settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rotate(c, patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"})
+		rotate(c, inline(t))
 		c.eventuallyReleased("waiting", true)
 	})
+	for name, adopt := range map[string]bool{"with the proxy in the place of a file of the user, if that is adopted": true, "as it is, if a file of the user is in the way": false} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, namespace(t))
+			const path = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
+			change(t, fetch(t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}), func(o *bootstrapv1.KubeadmConfig) {
+				o.Spec.Files = []bootstrapv1.File{{Path: path, Content: "[Service]"}}
+			})
+			if adopt {
+				c.edit(func(cluster *clusterv1.Cluster) {
+					cluster.Annotations = map[string]string{contract.AnnotationAdopt: contract.AdoptValue}
+				})
+			}
+			c.endpointComes()
+			rotate(c, inline(t))
+			c.eventuallyReleased("waiting", adopt)
+			for _, f := range fetch(t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec.Files {
+				if f.Path == path && (f.Content == "[Service]") == adopt {
+					t.Errorf("adopted: %v, and the file holds %q", adopt, f.Content)
+				}
+			}
+		})
+	}
 	t.Run("as it is, if the pool gets nothing", func(t *testing.T) {
 		c := start(t, namespace(t))
 		rotate(c)
