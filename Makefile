@@ -90,7 +90,12 @@ vet: ## Run go vet.
 	go vet ./...
 
 .PHONY: verify
-verify: verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
+verify: verify-paths verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
+
+.PHONY: verify-paths
+verify-paths: ## Check that every path is one that the go command accepts in a module, and that people can type.
+	@! git ls-files -z | LC_ALL=C grep -zvE '^[A-Za-z0-9._/@+-]+$$' | tr '\0' '\n' | grep . || \
+	{ echo "verify-paths: rename or remove the paths above; use A-Z a-z 0-9 . _ / @ + -" >&2; exit 1; }
 
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.

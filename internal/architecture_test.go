@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-const module = "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/"
+const modulePath = "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/"
 
 // TestPurePackagesStayPure holds the pure packages to what they may import, through everything that they import. The
 // linter sees direct imports only.
@@ -46,7 +46,7 @@ func TestPurePackagesStayPure(t *testing.T) {
 					}
 				}
 				for _, shell := range []string{"cli", "controller", "render", "source", "webhook"} {
-					if dependency == module+shell {
+					if dependency == modulePath+shell {
 						t.Errorf("%s comes to import %s, which is not pure", name, shell)
 					}
 				}

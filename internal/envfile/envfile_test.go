@@ -204,7 +204,7 @@ func source(t *testing.T, shell []string, file string, stdin ...byte) map[string
 	t.Helper()
 	argv := slices.Concat(shell, []string{"-c", `set -a; . "$1" || exit 1; set +a; exec /usr/bin/env -0`, "sh", file})
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Env = []string{}
+	cmd.Dir, cmd.Env = t.TempDir(), []string{} // what a broken encoder lets the shell write stays there
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -53,7 +53,7 @@ func runCommands(t *testing.T, shell []string, s proxyconfig.Settings, user ...s
 	script = append(script, "env -0 >"+root+"/after")
 	text := strings.ReplaceAll(strings.Join(script, "\n")+"\n", "/etc/capi-proxy-patcher/", root+"/etc/capi-proxy-patcher/")
 	command := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "-c", text)...)
-	command.Env = []string{"PATH=" + os.Getenv("PATH")}
+	command.Dir, command.Env = root, []string{"PATH=" + os.Getenv("PATH")}
 	if output, err := command.CombinedOutput(); err != nil || len(output) > 0 {
 		t.Fatalf("running\n%s: %v\n%s", text, err, output)
 	}

@@ -231,6 +231,7 @@ type shell struct {
 func startShell(f *testing.F) *shell {
 	f.Helper()
 	cmd := exec.CommandContext(f.Context(), "sh")
+	cmd.Dir = f.TempDir() // what a broken encoder lets the shell write stays there
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		f.Fatal(err)
@@ -284,6 +285,7 @@ func run(t *testing.T, shell []string, script string, args ...string) string {
 	t.Helper()
 	argv := slices.Concat(shell, []string{"-c", script, "sh"}, args)
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = t.TempDir()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
