@@ -203,15 +203,15 @@ func printNode(ctx context.Context, user client.Client, out io.Writer, spec boot
 		if f.Path == contract.PathSetup {
 			content = bytes.Join(append(bytes.SplitAfterN(content, []byte("\n"), 3)[:2], []byte("...\n")), nil)
 		}
-		_, _ = fmt.Fprintf(out, "\n%s (%s)\n%s", f.Path, f.Permissions, indent(hidePasswords(content)))
+		_, _ = fmt.Fprintf(out, "\n%s (%s)\n%s", f.Path, f.Permissions, indent(hideUserinfo(content)))
 	}
 	_, _ = fmt.Fprint(out, "\nCommands before kubeadm\n"+indent([]byte(strings.Join(spec.PreKubeadmCommands, "\n")+"\n")))
 	return nil
 }
 
-// hidePasswords replaces the password of every URL by xxxxx, as net/url's Redacted does.
-func hidePasswords(text []byte) []byte {
-	return regexp.MustCompile(`(://[^:@/"]*):[^@"]*@`).ReplaceAll(text, []byte("${1}:xxxxx@"))
+// hideUserinfo replaces the userinfo of every URL by xxxxx.
+func hideUserinfo(text []byte) []byte {
+	return regexp.MustCompile(`://[^@/"]+@`).ReplaceAll(text, []byte("://xxxxx@"))
 }
 
 func indent(text []byte) string {

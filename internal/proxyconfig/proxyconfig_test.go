@@ -220,24 +220,41 @@ func TestVarsAreBothSpellingsOfWhatIsSet(t *testing.T) {
 	}
 }
 
-func TestSettingsPrintNoPassword(t *testing.T) {
+func TestSettingsPrintNoUserinfo(t *testing.T) {
 	t.Parallel()
-	s := parse(t, "httpProxy", "http://user:s3cr@proxy:1", "noProxy", "internal.example.com")
-	encoded, err := json.Marshal(map[string]any{"settings": s, "url": s.HTTPProxy})
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := []string{string(encoded), fmt.Sprint(s.MarshalLog()), s.HTTPProxy.String(), fmt.Sprint(s.Redacted()), s.Redacted().HTTPProxy.Reveal()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		texts = append(texts, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, s.HTTPProxy), fmt.Sprintf(verb, []any{s}), fmt.Sprintf(verb, struct{ S proxyconfig.Settings }{s}))
-	}
-	for _, text := range texts {
-		if strings.Contains(text, "s3cr") || strings.Contains(text, fmt.Sprintf("%x", "s3cr")) {
-			t.Errorf("%q holds the password", text)
-		}
-	}
-	if got := s.HTTPProxy.String(); got != "http://user:xxxxx@proxy:1" {
-		t.Errorf("String is %q", got)
+	const secret = "s3cr"
+	for name, values := range map[string][]string{
+		"user and password":       {"httpProxy", "http://user:s3cr@proxy:1"},
+		"a token alone":           {"httpProxy", "http://s3cr@proxy:1"},
+		"a token and a colon":     {"httpProxy", "http://s3cr:@proxy:1"},
+		"a token as the password": {"httpProxy", "http://:s3cr@proxy:1"},
+		"a percent-encoded token": {"httpProxy", "http://s3cr%40%3A@proxy:1"},
+		"keys":                    {"httpProxy", "http://proxy:1", "username", "s3cr@", "password", "s3cr"},
+		"key username alone":      {"httpProxy", "http://proxy:1", "username", "s3cr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := parse(t, append(values, "noProxy", "internal.example.com")...)
+			if !strings.Contains(s.HTTPProxy.Reveal(), secret) {
+				t.Fatalf("Reveal is %s", s.HTTPProxy.Reveal())
+			}
+			encoded, err := json.Marshal(map[string]any{"settings": s, "url": s.HTTPProxy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts := []string{string(encoded), fmt.Sprint(s.MarshalLog()), s.HTTPProxy.String(), fmt.Sprint(s.Redacted()), s.Redacted().HTTPProxy.Reveal()}
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+				texts = append(texts, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, s.HTTPProxy), fmt.Sprintf(verb, []any{s}), fmt.Sprintf(verb, struct{ S proxyconfig.Settings }{s}))
+			}
+			for _, text := range texts {
+				if strings.Contains(text, secret) || strings.Contains(text, "user") || strings.Contains(text, fmt.Sprintf("%x", secret)) {
+					t.Errorf("%q holds userinfo", text)
+				}
+			}
+			if got := s.HTTPProxy.String(); got != "http://xxxxx@proxy:1" {
+				t.Errorf("String is %q", got)
+			}
+		})
 	}
 }
 

@@ -67,7 +67,7 @@ func (s Settings) Vars(noProxy string) []envfile.Var {
 	return vars
 }
 
-// Redacted returns s with every password replaced by xxxxx, for display.
+// Redacted returns s with every userinfo replaced by xxxxx, for display.
 func (s Settings) Redacted() Settings {
 	s.HTTPProxy = s.HTTPProxy.redacted()
 	s.HTTPSProxy = s.HTTPSProxy.redacted()

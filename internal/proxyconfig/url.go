@@ -13,7 +13,8 @@ import (
 )
 
 // URL is a validated proxy URL: scheme, optional userinfo, host and optional port, nothing else.
-// It formats itself with the password replaced by xxxxx; Reveal is the only way to the whole text.
+// It formats itself with the userinfo replaced by xxxxx, as a token often stands where a user should; Reveal is the only
+// way to the whole text.
 type URL struct {
 	scheme   string
 	userinfo string // percent-encoded, as it stands in the URL
@@ -43,18 +44,18 @@ func (u URL) Reveal() string {
 	return text
 }
 
-// String returns the URL with the password replaced by xxxxx, as net/url's Redacted does.
+// String returns the URL with the userinfo replaced by xxxxx.
 func (u URL) String() string { return u.redacted().Reveal() }
 
-// Format implements fmt.Formatter, so that no verb reaches the password.
+// Format implements fmt.Formatter, so that no verb reaches the userinfo.
 func (u URL) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(u.String())) }
 
 // MarshalText implements encoding.TextMarshaler with the text of String.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 func (u URL) redacted() URL {
-	if user, _, found := strings.Cut(u.userinfo, ":"); found {
-		u.userinfo = user + ":xxxxx"
+	if u.HasCredentials() {
+		u.userinfo = "xxxxx"
 	}
 	return u
 }
