@@ -88,18 +88,17 @@ func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unres
 	}
 	reference := dig(object.Value(), "spec", "infrastructureRef")
 	refName, _ := reference["name"].(string)
-	for _, o := range r.objects {
-		if o.Kind() != view.InfrastructureKind || o.Name() != refName || o.Namespace() != object.Namespace() || refName == "" {
-			continue
-		}
-		endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
-		host, _ := endpoint["host"].(string)
-		if strings.Contains(host, "${") {
-			*unresolved = append(*unresolved, fmt.Sprintf("spec.controlPlaneEndpoint.host of %s", name(o)))
-			return
-		}
-		view.EndpointHost, view.EndpointPort = host, port(endpoint)
+	o := r.lookup(object.Namespace(), "", view.InfrastructureKind, refName)
+	if o == nil {
+		return
 	}
+	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
+	host, _ := endpoint["host"].(string)
+	if strings.Contains(host, "${") {
+		*unresolved = append(*unresolved, fmt.Sprintf("spec.controlPlaneEndpoint.host of %s", name(o)))
+		return
+	}
+	view.EndpointHost, view.EndpointPort = host, port(endpoint)
 }
 
 // member is a bootstrap object of a Cluster.
@@ -119,7 +118,7 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 	switch {
 	case view.Topology:
 	case view.ControlPlaneKind == "KubeadmControlPlane":
-		if o := r.lookup(cluster, "KubeadmControlPlane", groupControlPlane, view.ControlPlaneName); o != nil {
+		if o := r.lookup(cluster.Namespace(), groupControlPlane, "KubeadmControlPlane", view.ControlPlaneName); o != nil {
 			members = append(members, member{object: o})
 		} else if enabled {
 			r.note(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
@@ -127,12 +126,11 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 	case view.ControlPlaneKind != "" && enabled:
 		r.note(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
 	}
-	for _, pool := range append(r.find("MachineDeployment", groupCluster), r.find("MachinePool", groupCluster)...) {
-		spec := dig(pool.Value(), "spec")
-		if clusterName, _ := spec["clusterName"].(string); clusterName != cluster.Name() || pool.Namespace() != cluster.Namespace() || plan.IsTopologyOwned(pool.Labels()) {
+	for _, pool := range r.pools[cluster] {
+		if plan.IsTopologyOwned(pool.Labels()) {
 			continue
 		}
-		reference := dig(spec, "template", "spec", "bootstrap", "configRef")
+		reference := dig(pool.Value(), "spec", "template", "spec", "bootstrap", "configRef")
 		kind, _ := reference["kind"].(string)
 		refName, _ := reference["name"].(string)
 		want := map[string]string{"MachineDeployment": "KubeadmConfigTemplate", "MachinePool": "KubeadmConfig"}[pool.Kind()]
@@ -147,7 +145,7 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 				kind, want)
 			continue
 		}
-		o := r.lookup(pool, kind, groupBootstrap, refName)
+		o := r.lookup(pool.Namespace(), groupBootstrap, kind, refName)
 		if o == nil {
 			if enabled {
 				r.note(pool, "%s %s is not in the input and is not patched", kind, refName)
@@ -305,10 +303,9 @@ func (c *clusterRun) windows(m member, spec patch.Spec) string {
 	}
 	for _, pool := range m.pools {
 		reference := dig(pool.Value(), "spec", "template", "spec", "infrastructureRef")
-		for _, o := range c.objects {
-			if o.Kind() != reference["kind"] || o.Name() != reference["name"] || o.Namespace() != pool.Namespace() {
-				continue
-			}
+		kind, _ := reference["kind"].(string)
+		refName, _ := reference["name"].(string)
+		if o := c.lookup(pool.Namespace(), "", kind, refName); o != nil {
 			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
 				return field + " of " + name(o)
 			}

@@ -69,10 +69,8 @@ func (m *Manifests) Clusters() []Cluster {
 		m.renderer.infrastructureOf(o, &view)
 		m.renderer.endpoint(o, &view, &unresolved)
 		c := Cluster{Object: o, View: view, Unresolved: unresolved, Settings: said, Invalid: invalid}
-		for _, pool := range append(m.renderer.find("MachineDeployment", groupCluster), m.renderer.find("MachinePool", groupCluster)...) {
-			if cluster := dig(pool.Value(), "spec")["clusterName"]; cluster == o.Name() && pool.Namespace() == o.Namespace() {
-				c.Pools = append(c.Pools, Pool{Object: pool, Secret: override(pool)})
-			}
+		for _, pool := range m.renderer.pools[o] {
+			c.Pools = append(c.Pools, Pool{Object: pool, Secret: override(pool)})
 		}
 		clusters = append(clusters, c)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // Input is one file.
@@ -63,6 +64,7 @@ func Render(ctx context.Context, o Options) (Result, error) {
 	for _, cluster := range r.find("Cluster", groupCluster) {
 		r.cluster(ctx, cluster)
 	}
+	r.checkPools()
 	r.checkStrays()
 	r.checkClasses()
 	if len(r.problems) > 0 {
@@ -84,6 +86,7 @@ type renderer struct {
 
 	streams  []*manifest.Stream // one an input
 	objects  []*manifest.Object
+	index    // of objects
 	secrets  secretReader
 	notes    []string
 	problems []error
@@ -107,6 +110,7 @@ func newRenderer(o Options) (*renderer, error) {
 		r.streams = append(r.streams, stream)
 		r.objects = append(r.objects, stream.Objects()...)
 	}
+	r.index = newIndex(r.objects)
 	var given []*manifest.Object
 	for _, input := range o.Secrets {
 		stream, err := manifest.Parse(input.Name, input.Data)
@@ -122,27 +126,6 @@ func newRenderer(o Options) (*renderer, error) {
 	}
 	r.secrets = secrets
 	return r, errors.Join(problems...)
-}
-
-// find returns the objects of a kind of a group, in order.
-func (r *renderer) find(kind, group string) []*manifest.Object {
-	var found []*manifest.Object
-	for _, o := range r.objects {
-		if o.Kind() == kind && strings.HasPrefix(o.APIVersion(), group+"/") {
-			found = append(found, o)
-		}
-	}
-	return found
-}
-
-// lookup returns the object of a kind with a name, in the namespace of from, or nil.
-func (r *renderer) lookup(from *manifest.Object, kind, group, name string) *manifest.Object {
-	for _, o := range r.find(kind, group) {
-		if o.Name() == name && o.Namespace() == from.Namespace() {
-			return o
-		}
-	}
-	return nil
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) {
@@ -234,6 +217,23 @@ func (r *renderer) result() (Result, error) {
 	result.Output = joined.Bytes()
 	result.Notes = r.notes
 	return result, nil
+}
+
+// checkPools says which pools are not patched, or cannot be, because of their namespace.
+func (r *renderer) checkPools() {
+	for _, pool := range r.allPools() {
+		clusters := inGroup(r.names[kindName{"Cluster", clusterName(pool)}], groupCluster)
+		if plan.IsTopologyOwned(pool.Labels()) ||
+			!slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }) {
+			continue
+		}
+		switch own := nearest(pool.Namespace(), clusters); {
+		case own == nil:
+			r.note(pool, "warning: names %s, which is in another namespace, and is not patched; a pool is in the namespace of its Cluster", name(clusters[0]))
+		case own.Namespace() != pool.Namespace() && len(clusters) > 1 && pool.Namespace() == "":
+			r.reject(pool, "has no namespace and may belong to %s or to %s; write its namespace", name(clusters[0]), name(clusters[1]))
+		}
+	}
 }
 
 // checkStrays notes patched objects that belong to no Cluster of the input.

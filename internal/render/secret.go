@@ -49,15 +49,11 @@ func newSecretReader(objects, given []*manifest.Object, files []Input, installat
 	return r, nil
 }
 
-// ReadSecret implements source.SecretReader. A Secret without a namespace fits every namespace: the namespace is
-// often set only when manifests are applied.
+// ReadSecret implements source.SecretReader.
 func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
-	fits := func(o *manifest.Object) bool {
-		return o.Name() == name.Name && (o.Namespace() == name.Namespace || o.Namespace() == "" || name.Namespace == "")
-	}
 	for _, objects := range [][]*manifest.Object{r.input, r.given} {
-		if i := slices.IndexFunc(objects, fits); i >= 0 {
-			return decodeSecret(objects[i], name)
+		if o := lookupSecret(objects, name); o != nil {
+			return decodeSecret(o, name)
 		}
 	}
 	if r.only != nil && name.Name == contract.DefaultSecretName {
@@ -133,7 +129,7 @@ func (r *renderer) writeSecrets() error {
 				place(g.cluster), g.name, missingNetwork(g.unresolved)))
 			continue
 		}
-		existing := r.lookupSecret(g)
+		existing := r.existing(g)
 		if existing == nil {
 			continue
 		}
@@ -148,13 +144,14 @@ func (r *renderer) writeSecrets() error {
 	return errors.Join(problems...)
 }
 
-func (r *renderer) lookupSecret(g generatedSecret) *manifest.Object {
-	for _, o := range r.secrets.input {
-		if o.Name() == g.name && o.Namespace() == g.view.Namespace {
-			return o
-		}
-	}
-	return nil
+// lookupSecret returns the one of some Secrets that a name means, or nil.
+func lookupSecret(secrets []*manifest.Object, name types.NamespacedName) *manifest.Object {
+	return nearest(name.Namespace, slices.DeleteFunc(slices.Clone(secrets), func(o *manifest.Object) bool { return o.Name() != name.Name }))
+}
+
+// existing is a generated Secret of an earlier run in the input, or nil.
+func (r *renderer) existing(g generatedSecret) *manifest.Object {
+	return lookupSecret(r.secrets.input, types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
 }
 
 // updateSecret sets what differs in a generated Secret of the input.
@@ -200,7 +197,7 @@ func (r *renderer) newSecrets() ([]byte, error) {
 		return nil, nil
 	}
 	for _, g := range r.generated {
-		if r.lookupSecret(g) != nil {
+		if r.existing(g) != nil {
 			continue
 		}
 		data, err := encodedData(g)

@@ -115,8 +115,7 @@ func (c *clusterRun) expect(resolution *source.Resolution, secretName string) {
 	}
 }
 
-// class returns the ClusterClass of a Cluster and its name; nil if it is not in the input. A ClusterClass without a
-// namespace fits every namespace: the namespace is often set only when manifests are applied.
+// class returns the ClusterClass of a Cluster and its name; nil if it is not in the input.
 func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, called string) {
 	value := dig(cluster.Value(), "spec", "topology")
 	name, _ := value["class"].(string)
@@ -126,16 +125,7 @@ func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, call
 		namespace, _ = reference["namespace"].(string)
 	}
 	namespace = cmp.Or(namespace, cluster.Namespace())
-	for _, o := range r.find("ClusterClass", groupCluster) {
-		switch {
-		case o.Name() != name:
-		case o.Namespace() == namespace:
-			return o, ""
-		case class == nil && (o.Namespace() == "" || namespace == ""):
-			class = o
-		}
-	}
-	return class, qualified(namespace, name)
+	return r.lookup(namespace, groupCluster, "ClusterClass", name), qualified(namespace, name)
 }
 
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with what they have to say.
