@@ -15,10 +15,10 @@ import (
 )
 
 type renderOptions struct {
-	files, secrets      []string
-	defaultSecret       string
-	all, includeSecrets bool
-	output              string
+	files, secrets                         []string
+	defaultSecret                          string
+	all, includeSecrets, incompleteSecrets bool
+	output                                 string
 }
 
 func newRender(streams Streams) *cobra.Command {
@@ -42,6 +42,7 @@ Exit status: 0 done, 1 bad input (nothing is written), 2 wrong usage.`,
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
 	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
+	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false, "with --include-secrets, print generated Secrets even while the control-plane endpoint is not known")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	return cmd
 }
@@ -50,6 +51,8 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	switch {
 	case len(o.files) == 0:
 		return usageError{errors.New("render: no input; use -f FILE, or -f - for standard input")}
+	case o.incompleteSecrets && !o.includeSecrets:
+		return usageError{errors.New("render: --incomplete-secrets goes with --include-secrets")}
 	case o.output != "yaml" && o.output != "diff":
 		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
 	}
@@ -63,7 +66,8 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	}
 	result, err := render.Render(cmd.Context(), render.Options{
 		Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, All: o.all, IncludeSecrets: o.includeSecrets,
-		Now: time.Now, //nolint:forbidigo // the clock enters here
+		IncompleteSecrets: o.incompleteSecrets,
+		Now:               time.Now, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
 		return err

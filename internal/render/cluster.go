@@ -257,9 +257,9 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 
 // ensure brings one bootstrap object to its recipe.
 func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution source.Resolution, secretName string) {
-	if c.options.Delivery == contract.DeliveryInline && (len(c.unresolved) > 0 || !resolution.Complete) {
+	if missing := missingNetwork(c.unresolved, resolution); missing != "" && c.options.Delivery == contract.DeliveryInline {
 		c.reject(c.object, "delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or use delivery %s",
-			contract.DeliveryInline, missingNetwork(c.unresolved), contract.DeliveryReference)
+			contract.DeliveryInline, missing, contract.DeliveryReference)
 		return
 	}
 	recipe, err := plan.RecipeOf(m.object.Annotations(), spec, c.options, resolution, secretName)
@@ -289,11 +289,15 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 	}
 }
 
-func missingNetwork(unresolved []string) string {
-	if len(unresolved) > 0 {
+// missingNetwork says what of the network of a Cluster is not known yet, or "".
+func missingNetwork(unresolved []string, resolution source.Resolution) string {
+	switch {
+	case len(unresolved) > 0:
 		return strings.Join(unresolved, ", ") + " has unresolved variables"
+	case !resolution.Complete:
+		return "spec.controlPlaneEndpoint is not set"
 	}
-	return "spec.controlPlaneEndpoint is not set"
+	return ""
 }
 
 // windows says what tells that a bootstrap object is for Windows nodes, or "".

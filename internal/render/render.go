@@ -39,6 +39,8 @@ type Options struct {
 	All bool
 	// IncludeSecrets adds the generated Secrets to the output.
 	IncludeSecrets bool
+	// IncompleteSecrets prints generated Secrets even if the network of the Cluster is not fully known.
+	IncompleteSecrets bool
 	// Now is the clock by which trusted certificates expire. Without it nobody is warned of them.
 	Now func() time.Time
 }
@@ -134,6 +136,11 @@ func (r *renderer) note(o *manifest.Object, format string, args ...any) {
 	}
 }
 
+// warn notes what is worth a change.
+func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
+	r.note(o, "warning: "+format, args...)
+}
+
 func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
 	r.problems = append(r.problems, errors.New(place(o)+": "+fmt.Sprintf(format, args...)))
 }
@@ -193,7 +200,8 @@ func (r *renderer) result() (Result, error) {
 		result Result
 		joined manifest.Stream
 	)
-	if err := r.writeSecrets(); err != nil {
+	added, err := r.writeSecrets()
+	if err != nil {
 		return Result{}, err
 	}
 	for i, stream := range r.streams {
@@ -203,10 +211,6 @@ func (r *renderer) result() (Result, error) {
 		if err := joined.Append(input.Name, after); err != nil {
 			return Result{}, fmt.Errorf("joining output: %w", err)
 		}
-	}
-	added, err := r.newSecrets()
-	if err != nil {
-		return Result{}, err
 	}
 	if len(added) > 0 {
 		if err := joined.Append("generated Secrets", added); err != nil {

@@ -114,44 +114,61 @@ func (c *clusterRun) generate(name string, resolution source.Resolution) {
 	c.generated = append(c.generated, generatedSecret{c.object, c.view, name, resolution, c.unresolved})
 }
 
-// writeSecrets checks that the generated Secrets can be made and brings those that the input has up to date. Without
+// writeSecrets brings the generated Secrets of the input up to date and returns the others as a stream. Without
 // IncludeSecrets it only notes their names.
-func (r *renderer) writeSecrets() error {
-	var problems []error
+func (r *renderer) writeSecrets() ([]byte, error) {
+	var stream []byte
 	for _, g := range r.generated {
 		if !r.IncludeSecrets {
 			r.note(g.cluster, "needs Secret %s; the controller generates it in a management cluster, or print it with --include-secrets",
 				qualified(g.view.Namespace, g.name))
 			continue
 		}
-		if len(g.unresolved) > 0 {
-			problems = append(problems, fmt.Errorf("%s: Secret %s cannot be generated, because %s; run clusterctl generate cluster first",
-				place(g.cluster), g.name, missingNetwork(g.unresolved)))
-			continue
-		}
-		existing := r.existing(g)
-		if existing == nil {
+		existing := lookupSecret(r.secrets.input, types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
+		if !r.isPrinted(g, existing != nil) {
 			continue
 		}
 		data, err := encodedData(g)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := updateSecret(existing, data, g); err != nil {
-			return err
+		if existing != nil {
+			if err := updateSecret(existing, data, g); err != nil {
+				return nil, err
+			}
+			continue
 		}
+		text, err := newSecret(g, data)
+		if err != nil {
+			return nil, err
+		}
+		stream = append(append(stream, "---\n"...), text...)
 	}
-	return errors.Join(problems...)
+	return stream, nil
+}
+
+// isPrinted reports whether a generated Secret is to be printed. Nodes that come up with one that lacks the endpoint ask the
+// proxy for it.
+func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
+	missing := missingNetwork(g.unresolved, g.resolution)
+	switch {
+	case missing == "":
+		return true
+	case r.IncompleteSecrets:
+		r.warn(g.cluster, "Secret %s is printed although %s; nodes ask the proxy for what NO_PROXY lacks", g.name, missing)
+		return true
+	case exists:
+		r.warn(g.cluster, "Secret %s stays as it is, because %s", g.name, missing)
+	default:
+		r.warn(g.cluster, "Secret %s is left out, because %s; new nodes wait until the controller generates it, or until you set that and render again; "+
+			"--incomplete-secrets prints it nevertheless", g.name, missing)
+	}
+	return false
 }
 
 // lookupSecret returns the one of some Secrets that a name means, or nil.
 func lookupSecret(secrets []*manifest.Object, name types.NamespacedName) *manifest.Object {
 	return nearest(name.Namespace, slices.DeleteFunc(slices.Clone(secrets), func(o *manifest.Object) bool { return o.Name() != name.Name }))
-}
-
-// existing is a generated Secret of an earlier run in the input, or nil.
-func (r *renderer) existing(g generatedSecret) *manifest.Object {
-	return lookupSecret(r.secrets.input, types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
 }
 
 // updateSecret sets what differs in a generated Secret of the input.
@@ -190,31 +207,17 @@ func encodedData(g generatedSecret) (map[string]string, error) {
 	return encoded, nil
 }
 
-// newSecrets returns the generated Secrets that the input does not have, as a stream.
-func (r *renderer) newSecrets() ([]byte, error) {
-	var stream []byte
-	if !r.IncludeSecrets {
-		return nil, nil
+// newSecret returns a generated Secret in YAML.
+func newSecret(g generatedSecret, data map[string]string) ([]byte, error) {
+	metadata := map[string]any{
+		"name": g.name, "labels": source.SecretLabels(g.view), "annotations": source.SecretAnnotations(g.resolution),
 	}
-	for _, g := range r.generated {
-		if r.existing(g) != nil {
-			continue
-		}
-		data, err := encodedData(g)
-		if err != nil {
-			return nil, err
-		}
-		metadata := map[string]any{
-			"name": g.name, "labels": source.SecretLabels(g.view), "annotations": source.SecretAnnotations(g.resolution),
-		}
-		if g.view.Namespace != "" {
-			metadata["namespace"] = g.view.Namespace
-		}
-		text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})
-		if err != nil {
-			return nil, fmt.Errorf("encoding Secret %s: %w", g.name, err)
-		}
-		stream = append(append(stream, "---\n"...), text...)
+	if g.view.Namespace != "" {
+		metadata["namespace"] = g.view.Namespace
 	}
-	return stream, nil
+	text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})
+	if err != nil {
+		return nil, fmt.Errorf("encoding Secret %s: %w", g.name, err)
+	}
+	return text, nil
 }

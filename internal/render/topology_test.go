@@ -215,8 +215,6 @@ func TestABadTopologyIsOneClearError(t *testing.T) {
 	pool := func(value string) string {
 		return "{name: md, class: linux, variables: {overrides: [" + variable(value) + "]}}"
 	}
-	filled := topologyInput("", variable("{noProxy: ['${X}']}"), "", "[]", plain)
-	filled.IncludeSecrets = true
 	for name, test := range map[string]struct {
 		options render.Options
 		want    []string
@@ -232,7 +230,6 @@ func TestABadTopologyIsOneClearError(t *testing.T) {
 		"credentials inline":                  {topologyInput("", variable("{delivery: Inline}"), "", "[]", secret), []string{"Cluster c: delivery Inline would write the proxy's credentials into the spec"}},
 		"an output version of somebody's own": {topologyInput("capi-proxy-patcher.io/output-version: new", "", "", "[]", plain), []string{"Cluster c: annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version"}},
 		"an output version to come":           {topologyInput("capi-proxy-patcher.io/output-version: '99'", "", "", "[]", plain), []string{"Cluster c: output version 99 is not known"}},
-		"a variable of clusterctl in a value": {filled, []string{"Secret c-proxy-files cannot be generated, because spec.topology.variables[capiProxyPatcher] has unresolved variables"}},
 		"the name is taken":                   {topologyInput("", "", "", "[{name: capi-proxy-patcher, definitions: []}]", plain), []string{"m.yaml: document 1: ClusterClass base: spec.patches[0]: its name is capi-proxy-patcher but it is not the patch of that product; rename it"}},
 		"the name is taken by another hook":   {topologyInput("", "", "", "[{name: a}, {name: capi-proxy-patcher, external: {generatePatchesExtension: x.capi-proxy-patcher}}]", plain), []string{"spec.patches[1]: its name is"}},
 		"patches are no list":                 {topologyInput("", "", "", "{a: b}", plain), []string{"m.yaml", "document 1", "patches"}},
