@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -39,33 +38,19 @@ func (o HookOptions) server() extension.ServerOptions {
 
 // check finds out at the start what would otherwise show when the first request fails. prefix is that of the flags.
 func (o HookOptions) check(prefix string) error {
-	if o.Port < 1 || o.Port > 65535 {
-		return usageError{fmt.Errorf("--%sport %d: use a port from 1 to 65535", prefix, o.Port)}
+	if err := firstOf(checkPort("--"+prefix+"port", o.Port, false), checkHost("--"+prefix+"bind-address", o.BindAddress)); err != nil {
+		return err
 	}
 	if o.CertDir == "" {
-		return usageError{fmt.Errorf("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service", prefix)}
+		return usagef("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service", prefix)
 	}
-	names := []string{"tls.crt", "tls.key"}
-	if o.ClientCAName != "" {
-		if filepath.Base(o.ClientCAName) != o.ClientCAName {
-			return usageError{fmt.Errorf("--%sclient-ca-name %q: name a file in --%scert-dir, without a folder", prefix, o.ClientCAName, prefix)}
-		}
-		names = append(names, o.ClientCAName)
+	if err := checkFiles("--"+prefix+"cert-dir", o.CertDir, certificateFiles...); err != nil || o.ClientCAName == "" {
+		return err
 	}
-	for _, name := range names {
-		path := filepath.Join(o.CertDir, name)
-		if _, err := os.ReadFile(path); err != nil { //nolint:gosec // the folder is the operator's own choice
-			flag, why := "cert-dir", "cannot be read"
-			if errors.Is(err, os.ErrNotExist) {
-				why = "does not exist"
-			}
-			if name == o.ClientCAName {
-				flag = "client-ca-name"
-			}
-			return fmt.Errorf("--%s%s: file %s %s; mount the Secret of the certificate there", prefix, flag, path, why)
-		}
+	if filepath.Base(o.ClientCAName) != o.ClientCAName {
+		return usagef("--%sclient-ca-name %q: name a file in --%scert-dir, without a folder", prefix, o.ClientCAName, prefix)
 	}
-	return nil
+	return checkFiles("--"+prefix+"client-ca-name", o.CertDir, o.ClientCAName)
 }
 
 // hooksOptions are the options of the command hooks.
@@ -98,7 +83,7 @@ func newHooks(streams Streams) *cobra.Command {
 }
 
 func runHooks(ctx context.Context, o hooksOptions, streams Streams) error {
-	if err := o.check(""); err != nil {
+	if err := firstOf(o.check(""), checkAddress("--health-addr", o.healthAddr)); err != nil {
 		return err
 	}
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(o.verbosity), textlogger.Output(streams.Err)))
@@ -116,7 +101,7 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 	defer cancel()
 	ends := make(chan error, 2)
 	serving := 1
-	if o.healthAddr != "0" {
+	if o.healthAddr != off {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.healthAddr)
 		if err != nil {
 			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.healthAddr, err)

@@ -75,10 +75,13 @@ func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"no folder":              {nil, exitUsage, "--cert-dir is required; name the folder"},
-		"an empty folder":        {[]string{"--cert-dir", empty}, exitInput, "--cert-dir: file " + empty + "/tls.crt does not exist; mount the Secret"},
-		"no authorities":         {[]string{"--cert-dir", certificates, "--client-ca-name", "ca.crt"}, exitInput, "--client-ca-name: file " + certificates + "/ca.crt does not exist"},
+		"an empty folder":        {[]string{"--cert-dir", empty}, exitUsage, "--cert-dir: file " + empty + "/tls.crt does not exist; mount the Secret"},
+		"no authorities":         {[]string{"--cert-dir", certificates, "--client-ca-name", "ca.crt"}, exitUsage, "--client-ca-name: file " + certificates + "/ca.crt does not exist"},
 		"authorities elsewhere":  {[]string{"--cert-dir", certificates, "--client-ca-name", "../ca.crt"}, exitUsage, `--client-ca-name "../ca.crt": name a file in --cert-dir`},
 		"no port":                {[]string{"--port", "0", "--cert-dir", certificates}, exitUsage, "--port 0: use a port from 1 to 65535"},
+		"a port beyond":          {[]string{"--port", "65536", "--cert-dir", certificates}, exitUsage, "--port 65536: use a port from 1 to 65535"},
+		"a wrong address":        {[]string{"--bind-address", "127.0.0.1:1", "--cert-dir", certificates}, exitUsage, `--bind-address "127.0.0.1:1": use an IP address without a port`},
+		"a wrong health address": {[]string{"--health-addr", "8081", "--cert-dir", certificates}, exitUsage, `--health-addr "8081": use an address and a port`},
 		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--cert-dir", certificates}, exitInput, "--port " + port + ": serving hooks: "},
 		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--cert-dir", certificates}, exitInput, "--health-addr 127.0.0.1:" + port + ": "},
 		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2/textlogger"
@@ -37,6 +35,9 @@ type ManagerOptions struct {
 	Namespace string
 	// DefaultProxySecret is the installation-wide proxy Secret as namespace/name; empty means none.
 	DefaultProxySecret string
+	// DefaultProxyNamespaces is the label selector of the namespaces whose Clusters may use its URLs and credentials;
+	// empty selects none.
+	DefaultProxyNamespaces string
 	// LeaderElect lets one of several replicas work at a time.
 	LeaderElect bool
 	// LeaderElectNamespace is the namespace of the lease; empty means the Pod's own.
@@ -84,8 +85,9 @@ func newManager(streams Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; default is the Pod's service account")
-	f.StringVar(&o.Namespace, "namespace", "", "watch only this namespace; default is all")
-	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; serves Clusters without one of their own, and its noProxy is merged into every Cluster's")
+	f.StringVar(&o.Namespace, "namespace", "", "serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; default is all")
+	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; its noProxy is merged into every Cluster's, and it serves Clusters without a Secret of their own in the namespaces of --default-proxy-namespaces")
+	f.StringVar(&o.DefaultProxyNamespaces, "default-proxy-namespaces", contract.LabelDefaultProxy+"="+contract.DefaultProxyAllowed, "label selector of the namespaces whose Clusters may use the URLs and credentials of --default-proxy-secret; who reads Secrets there reads them; empty is none")
 	f.BoolVar(&o.LeaderElect, "leader-elect", false, "elect a leader among replicas")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default is the Pod's own")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "Clusters reconciled at once")
@@ -107,13 +109,8 @@ func newManager(streams Streams) *cobra.Command {
 }
 
 func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
-	if _, err := parseSecretName(o.DefaultProxySecret); err != nil {
-		return usageError{err}
-	}
-	if o.hooks() {
-		if err := o.Hooks.check("hook-"); err != nil {
-			return err
-		}
+	if err := o.check(); err != nil {
+		return err
 	}
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -135,10 +132,6 @@ func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
 
 // NewManager returns a manager with the controller, ready to be started. It works through config.
 func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (manager.Manager, error) {
-	defaultSecret, err := parseSecretName(o.DefaultProxySecret)
-	if err != nil {
-		return nil, err
-	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
 	scheme, err := controller.NewScheme()
@@ -167,7 +160,7 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 	if err != nil {
 		return nil, fmt.Errorf("setting up manager: %w", err)
 	}
-	if err := addController(ctx, mgr, o, defaultSecret); err != nil {
+	if err := addController(ctx, mgr, o); err != nil {
 		return nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -192,8 +185,12 @@ func cachesSynced(c cache.Cache) healthz.Checker {
 }
 
 // addController adds the controller, its cache of proxy Secrets and the webhooks to mgr.
-func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, defaultSecret types.NamespacedName) error {
-	secretOptions, err := controller.ProxySecretCacheOptions(o.Namespace, defaultSecret.Namespace, mgr.GetScheme())
+func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) error {
+	installation, err := o.installation(mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	secretOptions, err := controller.ProxySecretCacheOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -213,14 +210,14 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 		Admission:      o.webhooks(),
 		Recorder:       mgr.GetEventRecorder(contract.Name),
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
-		DefaultSecret:  defaultSecret,
+		Installation:   installation,
 		Concurrency:    o.Concurrency,
 	}
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
 	if o.hooks() {
-		if err := addHooks(mgr, o, proxySecrets, defaultSecret); err != nil {
+		if err := addHooks(mgr, o, proxySecrets, installation); err != nil {
 			return err
 		}
 	}
@@ -233,7 +230,8 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 		Live:           mgr.GetAPIReader(),
 		Secrets:        source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
 		Infrastructure: infrastructure,
-		DefaultSecret:  defaultSecret,
+		Installation:   installation,
+		Namespace:      o.Namespace,
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
 	}
 	if err := hooks.Register(server); err != nil {
@@ -246,17 +244,18 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions, d
 }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, the leader or not.
-func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, defaultSecret types.NamespacedName) error {
+func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, installation source.Installation) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
 			Cached: mgr.GetCache(),
 			Live:   mgr.GetAPIReader(),
 			Resolver: source.Resolver{
-				Secrets: source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: defaultSecret,
+				Secrets: source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
 			},
 		},
-		Hold: o.HoldClusterCreate,
-		Now:  time.Now, //nolint:forbidigo // the clock enters here
+		Hold:      o.HoldClusterCreate,
+		Namespace: o.Namespace,
+		Now:       time.Now, //nolint:forbidigo // the clock enters here
 	}
 	server, err := hooks.NewServer(o.Hooks.server())
 	if err != nil {
@@ -281,17 +280,6 @@ func webhookServer(o ManagerOptions) ctrlwebhook.Server {
 			config.NextProtos = []string{"http/1.1"}
 		}},
 	})
-}
-
-func parseSecretName(text string) (types.NamespacedName, error) {
-	if text == "" {
-		return types.NamespacedName{}, nil
-	}
-	namespace, name, found := strings.Cut(text, "/")
-	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return types.NamespacedName{}, fmt.Errorf("--default-proxy-secret %q: write namespace/name", text)
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

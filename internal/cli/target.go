@@ -69,7 +69,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return network, usageError{err}
 	}
-	resolver := source.Resolver{Secrets: withoutFiles{t.secrets}, Default: defaultSecret, Profile: noproxy.Profile(o.profile)}
+	resolver := source.Resolver{Secrets: withoutFiles{t.secrets}, Default: source.Installation{Secret: defaultSecret, Namespaces: source.EveryNamespace{}}, Profile: noproxy.Profile(o.profile)}
 	resolution, err := resolver.Resolve(ctx, t.cluster, t.settings.Options, t.override)
 	if err != nil {
 		hint := ""

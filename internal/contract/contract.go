@@ -18,6 +18,10 @@ const (
 	// LabelProxySecret on a Secret, with any value, makes a change of the proxy Secret noticed at once. Written
 	// by the user. Without it a change is noticed at the next resync.
 	LabelProxySecret = Domain + "/proxy"
+	// LabelDefaultProxy on a Namespace, with value DefaultProxyAllowed, lets its Clusters use the installation-wide
+	// Secret, and so everybody who reads Secrets there. Written by the operator; the manager's
+	// --default-proxy-namespaces may choose another label.
+	LabelDefaultProxy = Domain + "/default-proxy"
 	// LabelGenerated marks a Secret that the product generated. Written by the product; its value is the name
 	// of the Cluster.
 	LabelGenerated = Domain + "/generated-for"
@@ -115,6 +119,9 @@ const (
 	DefaultSecretName = "http-proxy"
 	// ClusterSecretSuffix after the name of a Cluster is the name of the Cluster's own proxy Secret.
 	ClusterSecretSuffix = "-http-proxy"
+	// DefaultProxyAllowed is the value of LabelDefaultProxy that lets the Clusters of a Namespace use the
+	// installation-wide Secret.
+	DefaultProxyAllowed = "allowed"
 	// GeneratedSecretSuffix after the name of a Cluster is the name of its generated Secret.
 	GeneratedSecretSuffix = "-proxy-files"
 )

@@ -40,6 +40,7 @@ const Name = "cluster-proxy"
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;kubeadmconfigtemplates,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Controller reconciles the proxy of Clusters.
@@ -59,8 +60,8 @@ type Controller struct {
 	Recorder events.EventRecorder
 	// Now is the clock.
 	Now func() time.Time
-	// DefaultSecret is the installation-wide proxy Secret, or the zero value.
-	DefaultSecret types.NamespacedName
+	// Installation is the installation-wide proxy Secret, or the zero value.
+	Installation proxysource.Installation
 	// Concurrency is how many Clusters are reconciled at once. Zero means 10: more gains nothing on a small API server.
 	Concurrency int
 
@@ -85,7 +86,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	// A resync brings every Cluster back once, not once more for each object that belongs to it.
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&clusterv1.Cluster{}).
 		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfControlPlane), changed).
@@ -97,8 +98,12 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(clusterOfGeneratedSecret), changed).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
 			handler.TypedEnqueueRequestsFromMapFunc(c.clustersOfProxySecret), predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency}).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), c))
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
+	if c.Installation.Secret != (types.NamespacedName{}) {
+		b = b.Watches(proxysource.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(c.clustersOfNamespace),
+			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
 }
 
 func requestFor(namespace, name string) []reconcile.Request {
@@ -177,9 +182,25 @@ func (c *Controller) clustersOfConfig(ctx context.Context, object client.Object)
 	return requests
 }
 
+// clustersOfNamespace finds the Clusters for which the labels of their Namespace decide about the installation-wide
+// Secret.
+func (c *Controller) clustersOfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	var clusters clusterv1.ClusterList
+	if err := c.Client.List(ctx, &clusters, client.InNamespace(namespace.GetName()),
+		client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of Namespace")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range clusters.Items {
+		requests = append(requests, requestFor(clusters.Items[i].Namespace, clusters.Items[i].Name)...)
+	}
+	return requests
+}
+
 func (c *Controller) clustersOfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
 	options := []client.ListOption{client.InNamespace(secret.Namespace), client.MatchingFields{indexSecret: secret.Name}}
-	if (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) == c.DefaultSecret {
+	if (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) == c.Installation.Secret {
 		options = []client.ListOption{client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}}
 	}
 	var clusters clusterv1.ClusterList

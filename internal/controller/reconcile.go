@@ -167,7 +167,7 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override string) (*proxysource.Resolution, error) {
 	resolver := proxysource.Resolver{
 		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.absences},
-		Default: r.DefaultSecret,
+		Default: r.Installation,
 		Now:     r.Now,
 	}
 	resolution, err := resolver.Resolve(ctx, r.view, options, override)

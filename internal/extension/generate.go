@@ -73,6 +73,9 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 	if !mayBeEnabled(c) {
 		return nil
 	}
+	if err := h.outside(c); err != nil {
+		return err
+	}
 	s := sourceOf(c, q)
 	settings, err := topology.Of(s)
 	if err != nil {

@@ -51,6 +51,8 @@ type Handlers struct {
 	State State
 	// Hold is how long after its creation a Cluster may be held back for its proxy Secret; 0 is never. Used with State.
 	Hold time.Duration
+	// Namespace is the only namespace whose Clusters are answered for; empty means all.
+	Namespace string
 	// Now is the clock. Used with Hold.
 	Now func() time.Time
 
@@ -97,6 +99,9 @@ func (h *Handlers) validate(ctx context.Context, q request) string {
 	if !mayBeEnabled(c) {
 		return ""
 	}
+	if err := h.outside(c); err != nil {
+		return err.Error()
+	}
 	settings, err := topology.Of(inOrder(sourceOf(c, q)))
 	switch {
 	case err != nil:
@@ -106,6 +111,16 @@ func (h *Handlers) validate(ctx context.Context, q request) string {
 	}
 	view := source.Cluster{Namespace: c.namespace, Name: c.name, Annotations: c.annotations}
 	return strings.Join(h.secrets(ctx, view, settings, false), "; ")
+}
+
+// outside returns an error for a Cluster of another namespace than Namespace. Templates without patches would take the
+// proxy out of a Cluster that another manager is responsible for.
+func (h *Handlers) outside(c cluster) error {
+	if h.Namespace == "" || c.namespace == h.Namespace {
+		return nil
+	}
+	return fmt.Errorf("Cluster %s/%s is outside of --namespace %s of this manager; "+
+		"leave its namespace out of the namespaceSelector of the ExtensionConfig", c.namespace, c.name, h.Namespace) //nolint:staticcheck // a kind
 }
 
 // inOrder puts pools into an order that does not change: the topology controller sends them in the order of a map, and
@@ -151,7 +166,7 @@ const retryAfterSeconds = 20
 func (h *Handlers) BeforeClusterCreate(ctx context.Context, q *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	cluster := source.ClusterOf(&q.Cluster)
-	if h.State == nil || !cluster.Enabled || h.Hold <= 0 || h.Now().Sub(q.Cluster.CreationTimestamp.Time) >= h.Hold {
+	if h.State == nil || !cluster.Enabled || h.Namespace != "" && cluster.Namespace != h.Namespace || h.Hold <= 0 || h.Now().Sub(q.Cluster.CreationTimestamp.Time) >= h.Hold {
 		return
 	}
 	settings, err := topology.OfCluster(&q.Cluster)

@@ -206,6 +206,35 @@ func TestValidateTopology(t *testing.T) {
 	}
 }
 
+func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	const want = "Cluster team-a/cluster-0000 is outside of --namespace team-b of this manager; leave its namespace out of the namespaceSelector of the ExtensionConfig"
+	h := &Handlers{State: fakeState{}, Namespace: "team-b", Hold: time.Hour, Now: time.Now}
+	q := generated(t, requests.Options{Pools: 1})
+	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
+		t.Errorf("GeneratePatches: %s %q", response.Status, response.Message)
+	}
+	validated := &runtimehooksv1.ValidateTopologyResponse{}
+	if h.ValidateTopology(t.Context(), requests.Validate(q), validated); validated.Message != want {
+		t.Errorf("ValidateTopology: %s %q", validated.Status, validated.Message)
+	}
+	create := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "one", Labels: map[string]string{contract.LabelEnabled: "true"}, CreationTimestamp: metav1.Now(),
+	}}}
+	created := &runtimehooksv1.BeforeClusterCreateResponse{}
+	if h.BeforeClusterCreate(t.Context(), create, created); created.RetryAfterSeconds != 0 || created.Message != "" {
+		t.Errorf("BeforeClusterCreate: %q", created.Message)
+	}
+	for name, answered := range map[string]*runtimehooksv1.GeneratePatchesResponse{
+		"an unlabelled Cluster": respond(t, h, generated(t, requests.Options{Pools: 1, Unlabelled: true})),
+		"its own namespace":     respond(t, &Handlers{Namespace: "team-a"}, q),
+	} {
+		if answered.Status != runtimehooksv1.ResponseStatusSuccess {
+			t.Errorf("%s: %s %q", name, answered.Status, answered.Message)
+		}
+	}
+}
+
 func TestBeforeClusterCreate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)

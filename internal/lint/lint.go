@@ -172,7 +172,7 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		return err
 	}
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
-	resolver := source.Resolver{Secrets: l.manifests.Secrets(), Default: l.defaultSecret}
+	resolver := source.Resolver{Secrets: l.manifests.Secrets(), Default: source.Installation{Secret: l.defaultSecret, Namespaces: source.EveryNamespace{}}}
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
 		if err != nil {

@@ -194,7 +194,7 @@ type clusterRun struct {
 
 // resolve finds the settings of the Cluster or of a pool. It returns nil when a problem has been recorded.
 func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resolution {
-	resolution, err := source.Resolver{Secrets: c.secrets, Default: c.DefaultSecret, Now: c.Now}.Resolve(ctx, c.view, c.options, override)
+	resolution, err := source.Resolver{Secrets: c.secrets, Default: source.Installation{Secret: c.DefaultSecret, Namespaces: source.EveryNamespace{}}, Now: c.Now}.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
 		if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
 			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)

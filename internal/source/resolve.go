@@ -48,14 +48,39 @@ type SecretReader interface {
 // Resolver finds proxy Secrets and composes NO_PROXY.
 type Resolver struct {
 	Secrets SecretReader
-	// Default is the installation-wide Secret. Its zero value means that there is none. It serves Clusters that
-	// have no proxy Secret, and its noProxy is merged into every Cluster's.
-	Default types.NamespacedName
+	// Default is the installation-wide Secret. Its zero value means that there is none.
+	Default Installation
 	// Profile says who reads NO_PROXY; its zero value is what nodes get.
 	Profile noproxy.Profile
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
 }
+
+// Installation is the installation-wide proxy Secret. Its noProxy is merged into every Cluster's. Its URLs and
+// credentials serve Clusters without a proxy Secret of their own, but only in the namespaces that it serves: whoever
+// reads Secrets there reads the password.
+type Installation struct {
+	// Secret is the name of the Secret; the zero value means that there is none.
+	Secret types.NamespacedName
+	// Namespaces selects the namespaces that it serves. Required with a Secret.
+	Namespaces NamespaceSelector
+}
+
+// NamespaceSelector selects namespaces.
+type NamespaceSelector interface {
+	// Selects reports whether a namespace is selected. A namespace that does not exist is not.
+	Selects(ctx context.Context, namespace string) (bool, error)
+	// String describes what is selected, for messages: a label selector.
+	String() string
+}
+
+// EveryNamespace is the selector of commands that work for an operator with files of the operator's own.
+type EveryNamespace struct{}
+
+// Selects implements NamespaceSelector.
+func (EveryNamespace) Selects(context.Context, string) (bool, error) { return true, nil }
+
+func (EveryNamespace) String() string { return "" }
 
 // Resolution is what a Cluster, or one of its pools, gets.
 type Resolution struct {
@@ -116,23 +141,38 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 			break
 		}
 	}
-	if r.Default != (types.NamespacedName{}) {
-		secret, err := r.Secrets.ReadSecret(ctx, r.Default)
+	if r.Default.Secret != (types.NamespacedName{}) {
+		secret, err := r.Secrets.ReadSecret(ctx, r.Default.Secret)
 		if err != nil {
-			return Resolution{}, fmt.Errorf("reading Secret %s: %w", r.Default, err)
+			return Resolution{}, fmt.Errorf("reading Secret %s: %w", r.Default.Secret, err)
 		}
 		if secret == nil {
-			return Resolution{}, &NotFoundError{Message: fmt.Sprintf("the installation-wide Secret %s does not exist; create it or start the manager without --default-proxy-secret", r.Default)}
+			return Resolution{}, &NotFoundError{Message: fmt.Sprintf("the installation-wide Secret %s does not exist; "+
+				"create it or start the manager without --default-proxy-secret", r.Default.Secret)}
 		}
 		installation = secret
-		if found == nil && !named {
-			found = secret
+	}
+	if found == nil && installation != nil && !named {
+		selected, err := r.Default.Namespaces.Selects(ctx, cluster.Namespace)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading Namespace %s: %w", cluster.Namespace, err)
 		}
+		if !selected {
+			return Resolution{}, notServed(candidates, r.Default)
+		}
+		found = installation
 	}
 	if found == nil {
 		return Resolution{}, notFound(candidates)
 	}
 	return r.compose(cluster, options, found, installation)
+}
+
+// notServed says that the proxy Secrets of a Cluster are missing, and that its namespace is not one that the
+// installation-wide Secret serves.
+func notServed(candidates []types.NamespacedName, installation Installation) error {
+	return &NotFoundError{Message: fmt.Sprintf("%s; or ask an operator to let Namespace %s use the installation-wide Secret, "+
+		"which serves namespaces by their labels (%s)", notFound(candidates), candidates[0].Namespace, installation.Namespaces)}
 }
 
 func notFound(candidates []types.NamespacedName) error {

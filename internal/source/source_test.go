@@ -74,7 +74,7 @@ func TestResolveFindsTheSecretThatIsNearest(t *testing.T) {
 			t.Parallel()
 			reader := &secrets{data: test.data}
 			cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", Annotations: map[string]string{contract.AnnotationSecret: test.annotation}}
-			got, err := source.Resolver{Secrets: reader, Default: test.fallback}.Resolve(t.Context(), cluster, source.Options{}, test.override)
+			got, err := source.Resolver{Secrets: reader, Default: source.Installation{Secret: test.fallback, Namespaces: serving{"team": true}}}.Resolve(t.Context(), cluster, source.Options{}, test.override)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,13 +88,54 @@ func TestResolveFindsTheSecretThatIsNearest(t *testing.T) {
 	}
 }
 
+// serving selects the namespaces with true; it does not know others.
+type serving map[string]bool
+
+func (s serving) Selects(_ context.Context, namespace string) (bool, error) {
+	selected, known := s[namespace]
+	if !known {
+		return false, errors.New("connection refused")
+	}
+	return selected, nil
+}
+
+func (serving) String() string { return "proxy=yes" }
+
+func installation(serves bool) source.Installation {
+	return source.Installation{Secret: types.NamespacedName{Namespace: "system", Name: "default"}, Namespaces: serving{"team": serves}}
+}
+
+func TestResolve_MergesTheInstallationsEntriesInNamespacesThatItDoesNotServe(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{
+		"team/http-proxy": {"httpProxy": "http://p:1"}, "system/default": {"httpProxy": "http://u:s3cret@q:1", "noProxy": "installation.example.com"},
+	}}
+	cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	got, err := source.Resolver{Secrets: reader, Default: installation(false)}.Resolve(t.Context(), cluster, source.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(got.NoProxy.Value, ",installation.example.com,.installation.example.com") || got.Settings.HTTPProxy.Reveal() != "http://p:1" {
+		t.Errorf("NO_PROXY %s, proxy %s", got.NoProxy.Value, got.Settings.HTTPProxy)
+	}
+}
+
+func TestResolve_FailsWhereItCannotTellWhetherTheInstallationsSecretServes(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"system/default": proxy("y")}}
+	_, err := source.Resolver{Secrets: reader, Default: installation(true)}.Resolve(t.Context(), source.Cluster{Namespace: "other", Name: "one"}, source.Options{}, "")
+	if err == nil || err.Error() != "reading Namespace other: connection refused" {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestResolveMergesTheInstallationsEntriesInFrontOfTheClusters(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{
 		"team/http-proxy": {"httpProxy": "http://p:1", "noProxy": "cluster.example.com shared.example.com"},
 		"system/default":  {"httpProxy": "http://q:1", "noProxy": "installation.example.com,shared.example.com"},
 	}}
-	resolver := source.Resolver{Secrets: reader, Default: types.NamespacedName{Namespace: "system", Name: "default"}}
+	resolver := source.Resolver{Secrets: reader, Default: installation(true)}
 	cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
 	got, err := resolver.Resolve(t.Context(), cluster, source.Options{}, "")
 	if err != nil {
@@ -128,14 +169,20 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret",
 		},
 		"the named one, whatever else there is": {
-			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}},
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: installation(true)},
 			named,
 			"Secret team/chosen does not exist; create it or change annotation capi-proxy-patcher.io/secret",
 		},
 		"the installation's": {
-			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: types.NamespacedName{Namespace: "system", Name: "default"}},
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: installation(true)},
 			cluster,
 			"the installation-wide Secret system/default does not exist; create it or start the manager without --default-proxy-secret",
+		},
+		"the Cluster's own, in a namespace that the installation's does not serve": {
+			source.Resolver{Secrets: &secrets{data: map[string]map[string]string{"system/default": proxy("y")}}, Default: installation(false)},
+			cluster,
+			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; " +
+				"or ask an operator to let Namespace team use the installation-wide Secret, which serves namespaces by their labels (proxy=yes)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

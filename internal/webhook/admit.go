@@ -20,7 +20,7 @@ import (
 
 // admit answers a request.
 func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.AdmissionRequest) (answer, error) {
-	if isOurs(request) {
+	if isOurs(request) || w.Namespace != "" && request.Namespace != w.Namespace {
 		return answer{}, nil
 	}
 	if kind == KindCluster {
@@ -157,7 +157,7 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 	var resolution source.Resolution
 	if options.Delivery == contract.DeliveryInline {
 		var err error
-		resolution, err = source.Resolver{Secrets: a.Secrets, Default: a.DefaultSecret}.Resolve(ctx, a.view, options, object.Override())
+		resolution, err = source.Resolver{Secrets: a.Secrets, Default: a.Installation}.Resolve(ctx, a.view, options, object.Override())
 		if err != nil {
 			return a.unusable(err)
 		}

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -40,8 +39,10 @@ type Webhook struct {
 	Secrets source.SecretReader
 	// Infrastructure tells Windows pools by their machine templates.
 	Infrastructure *source.Infrastructure
-	// DefaultSecret is the installation-wide proxy Secret, or the zero value.
-	DefaultSecret types.NamespacedName
+	// Installation is the installation-wide proxy Secret, or the zero value.
+	Installation source.Installation
+	// Namespace limits the webhooks to one namespace; writes elsewhere pass unchanged. Empty means all.
+	Namespace string
 	// Now is the clock.
 	Now func() time.Time
 }

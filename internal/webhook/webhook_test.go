@@ -256,6 +256,24 @@ func TestAWriteThatIsNotOursToPatchIsAdmittedAsItIs(t *testing.T) {
 	}
 }
 
+func TestWebhook_LeavesOtherNamespacesAlone(t *testing.T) {
+	t.Parallel()
+	for namespace, patched := range map[string]bool{"": true, "ns": true, "other": false} {
+		mux, cached, live := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{labelled()}}, &store{}
+		hooks := &webhook.Webhook{
+			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &source.Infrastructure{}, Namespace: namespace,
+			Now: func() time.Time { return time.Time{} },
+		}
+		if err := hooks.Register(registrar{mux}); err != nil {
+			t.Fatal(err)
+		}
+		got := response(t, post(t, mux, review(t, hostile)))
+		if reads := cached.reads + live.reads; (got.Patch != nil) != patched || !patched && reads > 0 {
+			t.Errorf("limited to %q: patch %s after %d reads", namespace, got.Patch, reads)
+		}
+	}
+}
+
 func TestWhatCannotBeAnsweredIsAnErrorAndNoDenial(t *testing.T) {
 	t.Parallel()
 	broken := &store{err: errors.New("secret detail")}

@@ -109,11 +109,18 @@ func TestClustersSideBySide(t *testing.T) {
 	unlabelled.staysAsIs(before)
 }
 
-func TestTheInstallationWideSecretServesWhoHasNone(t *testing.T) {
+func TestInstallationWideSecret_ServesNamespacesThatAreSelected(t *testing.T) {
 	ns := namespace(t)
 	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonSettingsNotFound, "or ask an operator to let Namespace "+ns+" use the installation-wide Secret")
+	if secret := c.generated(); secret != nil {
+		t.Errorf("there is a generated Secret with %d keys", len(secret))
+	}
+	mayUseDefault(t, ns, true)
 	c.eventuallyReports(contract.ReasonConfigured, defaultSecretNamespace+"/"+defaultSecretName)
 	c.eventuallyHas(`HTTP_PROXY="http://installation.example.com:3128"`)
+	mayUseDefault(t, ns, false)
+	c.eventuallyReports(contract.ReasonSettingsNotFound)
 }
 
 func TestAMissingSecretThatAppearsLater(t *testing.T) {

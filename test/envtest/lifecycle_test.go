@@ -22,6 +22,7 @@ import (
 func TestAChangeOfTheInstallationWideSecretReachesWhoUsesIt(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	create(t, ns)
+	mayUseDefault(t, ns.Name, true)
 	proxySecret(t, ns.Name, "own-http-proxy", map[string]string{"httpProxy": proxyURL})
 	served := newCluster(t, ns.Name, "served")
 	own := newCluster(t, ns.Name, "own")

@@ -137,7 +137,8 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 	ctrl.SetLogger(log)
 	mgr, err := cli.NewManager(ctrl.LoggerInto(ctx, log), shared.config, cli.ManagerOptions{
 		Concurrency: 10, SyncPeriod: resync, QPS: -1, HealthAddr: "0", MetricsAddr: "0", Log: log,
-		DefaultProxySecret: defaultSecretNamespace + "/" + defaultSecretName,
+		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
+		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,
 		WebhookBindAddress: shared.webhooks.Host, WebhookPort: shared.webhooks.Port, WebhookCertDir: shared.webhooks.CertDir,
 	})
 	if err != nil {

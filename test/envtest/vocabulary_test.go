@@ -43,6 +43,17 @@ func namespace(t *testing.T) string {
 	return ns.Name
 }
 
+// mayUseDefault lets the Clusters of a namespace use the installation-wide Secret, or no longer.
+func mayUseDefault(t *testing.T, ns string, may bool) {
+	t.Helper()
+	change(t, fetch(t, "", ns, &corev1.Namespace{}), func(n *corev1.Namespace) {
+		delete(n.Labels, contract.LabelDefaultProxy)
+		if may {
+			n.Labels[contract.LabelDefaultProxy] = contract.DefaultProxyAllowed
+		}
+	})
+}
+
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {

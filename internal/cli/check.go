@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// off is the value of an address flag that switches its server off.
+const off = "0"
+
+// check finds out before anything starts what would otherwise show later, or never. Its error is one line.
+func (o ManagerOptions) check() error {
+	return firstOf(
+		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
+		checkName("--leader-elect-namespace", o.LeaderElectNamespace, validation.IsDNS1123Label),
+		o.checkInstallation(),
+		atLeast("--concurrency", o.Concurrency, 1),
+		longerThan("--sync-period", o.SyncPeriod, 0),
+		longerThan("--hold-cluster-create", o.HoldClusterCreate, -1),
+		atLeast("--kube-api-burst", o.Burst, 1),
+		checkQPS(o.QPS),
+		checkAddress("--health-addr", o.HealthAddr),
+		checkAddress("--metrics-addr", o.MetricsAddr),
+		o.checkWebhooks(),
+		o.checkHooks(),
+	)
+}
+
+// firstOf returns the first error.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func usagef(format string, arguments ...any) error {
+	return usageError{fmt.Errorf(format, arguments...)}
+}
+
+// checkName holds the value of a flag, unless it is empty, to a rule of package validation.
+func checkName(flag, value string, rule func(string) []string) error {
+	if value == "" {
+		return nil
+	}
+	if problems := rule(value); len(problems) > 0 {
+		return usagef("%s %q: %s", flag, value, problems[0])
+	}
+	return nil
+}
+
+func atLeast(flag string, value, least int) error {
+	if value < least {
+		return usagef("%s %d: use %d or more", flag, value, least)
+	}
+	return nil
+}
+
+func longerThan(flag string, value, than time.Duration) error {
+	if value <= than {
+		return usagef("%s %s: use a longer time, for example 10m", flag, value)
+	}
+	return nil
+}
+
+func checkQPS(value float32) error {
+	if !(value > 0) { // NaN is not either
+		return usagef("--kube-api-qps %v: use more than 0", value)
+	}
+	return nil
+}
+
+// checkPort accepts 0 where it switches the server off.
+func checkPort(flag string, port int, mayBeOff bool) error {
+	if port == 0 && mayBeOff || port >= 1 && port <= 65535 {
+		return nil
+	}
+	return usagef("%s %d: use a port from 1 to 65535", flag, port)
+}
+
+// checkAddress holds an address to host:port. The host is an IP address, localhost or empty, which means all.
+func checkAddress(flag, address string) error {
+	if address == off {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || !isHost(host) || len(validation.IsValidPortNum(portNumber(port))) > 0 {
+		return usagef("%s %q: use an address and a port such as :8081 or 127.0.0.1:8081, or 0 to switch it off", flag, address)
+	}
+	return nil
+}
+
+// checkHost holds the address of a server whose port has a flag of its own to what isHost accepts.
+func checkHost(flag, host string) error {
+	if !isHost(host) {
+		return usagef("%s %q: use an IP address without a port, or nothing for all addresses", flag, host)
+	}
+	return nil
+}
+
+func isHost(host string) bool { return host == "" || host == "localhost" || net.ParseIP(host) != nil }
+
+// portNumber returns 0, which is no port to listen at, for what is not a number.
+func portNumber(text string) int {
+	port, err := net.LookupPort("tcp", text)
+	if err != nil {
+		return 0
+	}
+	return port
+}
+
+// checkInstallation checks the flags about the installation-wide Secret.
+func (o ManagerOptions) checkInstallation() error {
+	if _, err := o.installation(nil); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// installation returns the installation-wide Secret. Namespaces are read from cached.
+func (o ManagerOptions) installation(cached client.Reader) (source.Installation, error) {
+	secret, err := parseSecretName(o.DefaultProxySecret)
+	if err != nil {
+		return source.Installation{}, err
+	}
+	selector, err := labels.Parse(o.DefaultProxyNamespaces)
+	if o.DefaultProxyNamespaces == "" {
+		selector = labels.Nothing()
+	}
+	if err != nil {
+		return source.Installation{}, fmt.Errorf("--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE", o.DefaultProxyNamespaces, err)
+	}
+	return source.Installation{Secret: secret, Namespaces: source.LabelledNamespaces{Cached: cached, Selector: selector}}, nil
+}
+
+func parseSecretName(text string) (types.NamespacedName, error) {
+	if text == "" {
+		return types.NamespacedName{}, nil
+	}
+	namespace, name, _ := strings.Cut(text, "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return types.NamespacedName{}, fmt.Errorf("--default-proxy-secret %q: write namespace/name", text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// checkWebhooks checks the flags of the webhooks.
+func (o ManagerOptions) checkWebhooks() error {
+	if err := firstOf(checkPort("--webhook-port", o.WebhookPort, true), checkHost("--webhook-bind-address", o.WebhookBindAddress)); err != nil || !o.webhooks() {
+		return err
+	}
+	return checkFiles("--webhook-cert-dir", o.WebhookCertDir, certificateFiles...)
+}
+
+// checkHooks checks the flags of the hooks.
+func (o ManagerOptions) checkHooks() error {
+	if o.Hooks.CertDir == "" {
+		return firstOf(checkPort("--hook-port", o.Hooks.Port, true), checkHost("--hook-bind-address", o.Hooks.BindAddress))
+	}
+	if o.Hooks.Port == 0 {
+		return nil
+	}
+	return o.Hooks.check("hook-")
+}
+
+// certificateFiles are the files of a certificate in a mounted Secret of type kubernetes.io/tls.
+var certificateFiles = []string{"tls.crt", "tls.key"}
+
+// checkFiles reports the first of some files in a folder that cannot be read.
+func checkFiles(flag, folder string, names ...string) error {
+	for _, name := range names {
+		path := filepath.Join(folder, name)
+		if _, err := os.ReadFile(path); err != nil { //nolint:gosec // the folder is the operator's own choice
+			why := "cannot be read"
+			if errors.Is(err, os.ErrNotExist) {
+				why = "does not exist"
+			}
+			return usagef("%s: file %s %s; mount the Secret of the certificate there", flag, path, why)
+		}
+	}
+	return nil
+}

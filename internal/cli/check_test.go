@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
+	t.Parallel()
+	certificates, none := hookCertificate(t), t.TempDir()
+	for name, test := range map[string]struct {
+		args string
+		want string
+	}{
+		"sync period below 0":          {"--sync-period -1s", "--sync-period -1s: use a longer time, for example 10m"},
+		"sync period 0":                {"--sync-period 0", "--sync-period 0s: use a longer time"},
+		"concurrency below 0":          {"--concurrency -1", "--concurrency -1: use 1 or more"},
+		"concurrency 0":                {"--concurrency 0", "--concurrency 0: use 1 or more"},
+		"requests below 0":             {"--kube-api-qps -1", "--kube-api-qps -1: use more than 0"},
+		"requests that are no number":  {"--kube-api-qps NaN", "--kube-api-qps NaN: use more than 0"},
+		"burst 0":                      {"--kube-api-burst 0", "--kube-api-burst 0: use 1 or more"},
+		"hold below 0":                 {"--hold-cluster-create -1s", "--hold-cluster-create -1s: use a longer time"},
+		"namespace":                    {"--namespace Bad_NS", `--namespace "Bad_NS": `},
+		"two namespaces":               {"--namespace a,b", `--namespace "a,b": `},
+		"namespace of the lease":       {"--leader-elect-namespace a/b", `--leader-elect-namespace "a/b": `},
+		"default Secret":               {"--default-proxy-secret a/B_", `--default-proxy-secret "a/B_": write namespace/name`},
+		"default Secret elsewhere":     {"--default-proxy-secret ../a", `--default-proxy-secret "../a": write namespace/name`},
+		"default Secret of three":      {"--default-proxy-secret a/b/c", `--default-proxy-secret "a/b/c": write namespace/name`},
+		"default namespaces":           {"--default-proxy-namespaces a=b=c", `--default-proxy-namespaces "a=b=c": `},
+		"health address":               {"--health-addr 8081", `--health-addr "8081": use an address and a port such as :8081`},
+		"health port":                  {"--health-addr :65536", `--health-addr ":65536": use an address and a port`},
+		"health port 0":                {"--health-addr :0", `--health-addr ":0": use an address and a port`},
+		"metrics address":              {"--metrics-addr example.com:1", `--metrics-addr "example.com:1": use an address and a port`},
+		"webhook port":                 {"--webhook-port -1", "--webhook-port -1: use a port from 1 to 65535"},
+		"webhook port beyond":          {"--webhook-port 65536", "--webhook-port 65536: use a port from 1 to 65535"},
+		"webhook address":              {"--webhook-bind-address [::]:1", `--webhook-bind-address "[::]:1": use an IP address without a port`},
+		"webhook certificates missing": {"--webhook-cert-dir " + none, "--webhook-cert-dir: file " + none + "/tls.crt does not exist"},
+		"hook port":                    {"--hook-port 70000", "--hook-port 70000: use a port from 1 to 65535"},
+		"hook address":                 {"--hook-bind-address x", `--hook-bind-address "x": use an IP address`},
+		"hook certificates missing":    {"--hook-cert-dir " + none, "--hook-cert-dir: file " + none + "/tls.crt does not exist"},
+		"hook authorities missing":     {"--hook-cert-dir " + certificates + " --hook-client-ca-name ca.crt", "--hook-client-ca-name: file " + certificates + "/ca.crt does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, stderr := startManager(t, strings.Fields(test.args)...)
+			first, _, _ := strings.Cut(stderr, "\n")
+			if status != exitUsage || !strings.HasPrefix(first, "capi-proxy-patcher: "+test.want) {
+				t.Errorf("exit status %d, want %d; %q, want %q", status, exitUsage, stderr, test.want)
+			}
+		})
+	}
+}
+
+func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
+	t.Parallel()
+	certificates := hookCertificate(t)
+	for _, args := range [][]string{
+		nil,
+		{"--sync-period", "1s", "--concurrency", "1", "--kube-api-qps", "0.5", "--kube-api-burst", "1", "--hold-cluster-create", "0"},
+		{"--health-addr", "0", "--metrics-addr", "[::1]:8443", "--webhook-port", "0", "--hook-port", "0", "--webhook-bind-address", "::1"},
+		{"--namespace", "team-a", "--default-proxy-secret", "system/proxy.v1", "--default-proxy-namespaces", "a,!b,c in (d)"},
+		{"--default-proxy-namespaces", "", "--webhook-cert-dir", certificates, "--hook-cert-dir", certificates},
+	} {
+		if status, stderr := startManager(t, args...); status != exitInput || !strings.Contains(stderr, "reading kubeconfig") {
+			t.Errorf("%q: exit status %d: %s", args, status, stderr)
+		}
+	}
+}
+
+// startManager starts a manager whose kubeconfig does not exist, and returns its exit status and standard error.
+func startManager(t *testing.T, args ...string) (status int, stderr string) {
+	t.Helper()
+	var text bytes.Buffer
+	command := append([]string{"manager", "--kubeconfig", t.TempDir() + "/kubeconfig"}, args...)
+	status = Main(t.Context(), command, Streams{Out: io.Discard, Err: &text})
+	return status, text.String()
+}
