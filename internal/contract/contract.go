@@ -124,6 +124,9 @@ const (
 	DefaultProxyAllowed = "allowed"
 	// GeneratedSecretSuffix after the name of a Cluster is the name of its generated Secret.
 	GeneratedSecretSuffix = "-proxy-files"
+	// PoolSecretSuffix ends the name of the generated Secret of a pool with a proxy Secret of its own. It begins with a
+	// dot, so that no such name is that of a Cluster's generated Secret.
+	PoolSecretSuffix = ".proxy-files"
 )
 
 // PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig of a

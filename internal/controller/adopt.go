@@ -48,7 +48,7 @@ func (r *reconciliation) adopt(ctx context.Context, o bootstrapObject, recipe pa
 // files, so they are read live. An object that waits for a rollout is read only once: the webhook that adopts its files
 // in the request which rolls it compares them with the originals again.
 func (r *reconciliation) keepOriginals(ctx context.Context, o bootstrapObject, edits []patch.Edit, waits bool) error {
-	r.needed[proxysource.GeneratedSecretName(r.view.Name, "")] = true
+	r.needed[proxysource.GeneratedSecretName(r.view.Name)] = true
 	secret, originals, err := r.originals(ctx)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secr
 	if secret == nil {
 		secret = &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: r.view.Namespace, Name: proxysource.GeneratedSecretName(r.view.Name, ""),
+				Namespace: r.view.Namespace, Name: proxysource.GeneratedSecretName(r.view.Name),
 				Labels: proxysource.SecretLabels(r.view), OwnerReferences: r.ownerReferences(),
 			},
 			Type: corev1.SecretTypeOpaque,
@@ -143,7 +143,7 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	secret := r.adopted
 	if secret == nil {
 		secret = &corev1.Secret{}
-		exists, err := r.get(ctx, r.view.Namespace, proxysource.GeneratedSecretName(r.view.Name, ""), secret)
+		exists, err := r.get(ctx, r.view.Namespace, proxysource.GeneratedSecretName(r.view.Name), secret)
 		if err != nil || !exists {
 			return nil, nil, err
 		}
@@ -195,7 +195,7 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 		})
 		if len(paths) > 0 {
 			r.found.note("%s: the files of yours that %s took the place of are kept in Secret %s and come back with the removal of label %s",
-				o, strings.Join(paths, ", "), proxysource.GeneratedSecretName(r.view.Name, ""), contract.LabelEnabled)
+				o, strings.Join(paths, ", "), proxysource.GeneratedSecretName(r.view.Name), contract.LabelEnabled)
 		}
 	}
 	return nil

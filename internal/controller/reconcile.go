@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -76,8 +75,8 @@ type reconciliation struct {
 	found   findings
 	// needed are the names of generated Secrets that a bootstrap object refers to.
 	needed map[string]bool
-	// ensured are the generated Secrets that this pass has seen to, with the proxy Secret that each is made of.
-	ensured map[string]types.NamespacedName
+	// ensured are the generated Secrets that this pass has seen to.
+	ensured map[string]bool
 	// adopted is the Cluster's generated Secret if this pass has written originals into it, else nil.
 	adopted *corev1.Secret
 	// listed are the KubeadmConfigs of the Cluster, nil until they are asked for.
@@ -272,12 +271,6 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		return r.hold(ctx, o) // the finding about the endpoint says why
 	}
 	if options.Delivery == contract.DeliveryReference {
-		if other, taken := r.ensured[secretName]; taken && other != resolution.Secret.Name {
-			r.found.add(contract.ReasonSharedTemplate, "%s needs generated Secret %s, which a pool of the same name has with another proxy Secret; rename one of the pools",
-				o, secretName)
-			r.keepReferences(*o)
-			return nil
-		}
 		if err := r.ensureSecret(ctx, secretName, *resolution); err != nil {
 			return err
 		}
@@ -452,10 +445,8 @@ func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, 
 		r.keepReferences(*o)
 		return nil
 	}
-	for _, name := range referencedSecrets(o.spec) {
-		if !strings.HasPrefix(name, r.view.Name+"-") { // a shared template that another Cluster had patched
-			return nil
-		}
+	if labels, err := r.generatedFor(ctx, o.spec); err != nil || plan.IsOthers(o.spec, r.view.Name, labels) {
+		return err // a shared template that another Cluster had patched
 	}
 	o.recipe = &patch.Recipe{}
 	return r.write(ctx, o, edits, 0, options)

@@ -33,13 +33,13 @@ const originsLimit = 256 << 10
 // complete, so that no bootstrap data is made of incomplete ones.
 func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
 	r.needed[name] = true
-	if _, done := r.ensured[name]; done {
+	if r.ensured[name] {
 		return nil // for another object of this pass; the cache may not show it yet
 	}
 	if r.ensured == nil {
-		r.ensured = map[string]types.NamespacedName{}
+		r.ensured = map[string]bool{}
 	}
-	r.ensured[name] = resolution.Secret.Name
+	r.ensured[name] = true
 	current := &corev1.Secret{}
 	exists, err := r.get(ctx, r.view.Namespace, name, current)
 	if err != nil {
@@ -198,23 +198,27 @@ func (r *reconciliation) nudge(ctx context.Context, secret *corev1.Secret) error
 	return nil
 }
 
-func referencedSecrets(spec patch.Spec) []string {
-	var names []string
-	for _, f := range spec.Files {
-		if patch.IsManagedFile(f) && f.ContentFrom.Name != "" {
-			names = append(names, f.ContentFrom.Name)
+// generatedFor returns which Clusters the Secrets that managed files of spec come from were generated for, as far as the
+// cache knows.
+func (r *reconciliation) generatedFor(ctx context.Context, spec patch.Spec) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, name := range patch.References(spec) {
+		secret := &corev1.Secret{}
+		if _, err := r.get(ctx, r.view.Namespace, name, secret); err != nil {
+			return nil, err
 		}
+		labels[name] = secret.Labels[contract.LabelGenerated]
 	}
-	return names
+	return labels, nil
 }
 
 func refersTo(spec patch.Spec, secret string) bool {
-	return slices.Contains(referencedSecrets(spec), secret)
+	return slices.Contains(patch.References(spec), secret)
 }
 
 // keepReferences keeps the generated Secrets that o refers to.
 func (r *reconciliation) keepReferences(o bootstrapObject) {
-	for _, name := range referencedSecrets(o.spec) {
+	for _, name := range patch.References(o.spec) {
 		r.needed[name] = true
 	}
 }
@@ -253,7 +257,7 @@ func (r *reconciliation) cleanSecrets(ctx context.Context, objects []bootstrapOb
 	}
 	for i := range configs {
 		if configs[i].Status.DataSecretName == "" { // its bootstrap data is still to be made
-			for _, name := range referencedSecrets(patch.SpecOf(&configs[i].Spec)) {
+			for _, name := range patch.References(patch.SpecOf(&configs[i].Spec)) {
 				r.needed[name] = true
 			}
 		}

@@ -47,7 +47,7 @@ func patchedFor(object client.Object) []string {
 			values = append(values, patchedForCluster+owner.Name)
 		}
 	}
-	for _, name := range referencedSecrets(spec) {
+	for _, name := range patch.References(spec) {
 		values = append(values, patchedForSecret+name)
 	}
 	slices.Sort(values)
@@ -96,7 +96,7 @@ func (c *Controller) clustersOfPool(ctx context.Context, object client.Object) [
 // strays returns the templates that were patched for the Cluster and that no pool of it uses. secrets are its generated
 // Secrets.
 func (r *reconciliation) strays(ctx context.Context, objects []bootstrapObject, secrets []corev1.Secret) ([]bootstrapObject, error) {
-	values := []string{patchedForCluster + r.view.Name, patchedForSecret + proxysource.GeneratedSecretName(r.view.Name, "")}
+	values := []string{patchedForCluster + r.view.Name, patchedForSecret + proxysource.GeneratedSecretName(r.view.Name)}
 	for i := range secrets {
 		if value := patchedForSecret + secrets[i].Name; !slices.Contains(values, value) {
 			values = append(values, value)

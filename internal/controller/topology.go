@@ -260,7 +260,7 @@ func (r *reconciliation) settleTopology(ctx context.Context, objects []bootstrap
 		return fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
 	for i := range templates.Items {
-		for _, name := range referencedSecrets(patch.SpecOf(&templates.Items[i].Spec.Template.Spec)) {
+		for _, name := range patch.References(patch.SpecOf(&templates.Items[i].Spec.Template.Spec)) {
 			r.needed[name] = true
 		}
 	}

@@ -162,7 +162,7 @@ func TestUnderTheEngineOfClusterAPI(t *testing.T) {
 	for name, got := range specs(desired) {
 		secret := "cluster-0000-proxy-files"
 		if name == "own" {
-			secret = "cluster-0000-own-proxy-files"
+			secret = "cluster-0000.own.tmd.proxy-files"
 		}
 		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret})
 		if err != nil {

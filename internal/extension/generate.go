@@ -41,10 +41,9 @@ const maxSeen = 16
 
 // preparedRecipe is a recipe that some templates of the request share.
 type preparedRecipe struct {
-	override string
-	pool     string        // the one it was made for
-	recipe   *patch.Recipe // nil: nothing is to be there
-	waiting  bool          // for the control-plane endpoint
+	pool    topology.Pool // the one it was made for
+	recipe  *patch.Recipe // nil: nothing is to be there
+	waiting bool          // for the control-plane endpoint
 }
 
 // madePatch is a patch and all that it depends on. Pools of one class mostly have the same lists.
@@ -97,14 +96,14 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 		)
 		switch {
 		case it.isControlPlane():
-			made, kept, err = g.template(it, "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group, controlPlaneParents(), "")
+			made, kept, err = g.template(it, "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group, controlPlaneParents(), topology.Pool{})
 		case it.isPool():
-			override := settings.Pools[pool].Override
+			holder := settings.Pools[pool]
 			pool++
 			if slices.ContainsFunc(windows, it.sameHolder) {
 				continue
 			}
-			made, kept, err = g.template(it, "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents(), override)
+			made, kept, err = g.template(it, "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents(), holder)
 		default:
 			continue
 		}
@@ -162,7 +161,7 @@ func sourceOf(c cluster, q request) topology.Source {
 }
 
 // template returns the patch of one template, nil if there is nothing to change, and whether it is kept.
-func (g *generator) template(it *item, kind, group string, parents []string, override string) (made []byte, kept bool, err error) {
+func (g *generator) template(it *item, kind, group string, parents []string, pool topology.Pool) (made []byte, kept bool, err error) {
 	if !topology.Enabled(g.cluster.labels, g.cluster.annotations, it.holder.version) {
 		return nil, false, nil
 	}
@@ -173,7 +172,7 @@ func (g *generator) template(it *item, kind, group string, parents []string, ove
 	if !t.supported || patch.WindowsEvidence(patch.Spec{CRISockets: t.sockets, KubeletArgs: t.kubeletArgs}) != "" {
 		return nil, false, nil
 	}
-	recipe, err := g.recipe(override, it.holder.topologyName)
+	recipe, err := g.recipe(pool)
 	if err != nil {
 		return nil, false, err
 	}

@@ -12,23 +12,23 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
-// recipe returns what templates get, the same pointer for the same content.
-func (g *generator) recipe(override, pool string) (*preparedRecipe, error) {
+// recipe returns what templates of the control plane (the zero pool) or of a pool get, the same pointer for the same content.
+func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
-	shared := inline || override == "" || override == contract.SecretNone
+	shared := inline || pool.Override == "" || pool.Override == contract.SecretNone
 	for i := range g.recipes {
-		if r := &g.recipes[i]; r.override == override && (shared || r.pool == pool) {
+		if r := &g.recipes[i]; r.pool == pool || shared && r.pool.Override == pool.Override {
 			return r, nil
 		}
 	}
-	secret := topology.Pool{TopologyName: pool, Override: override}.GeneratedSecret(g.cluster.name)
-	prepared := preparedRecipe{override: override, pool: pool}
+	secret := pool.GeneratedSecret(g.cluster.name)
+	prepared := preparedRecipe{pool: pool}
 	switch base := g.anyRecipe(); {
-	case override == contract.SecretNone:
+	case pool.Override == contract.SecretNone:
 	case base != nil && !inline:
 		prepared.recipe = withSecret(base, secret)
 	default:
-		options, waiting, err := g.options(secret, override)
+		options, waiting, err := g.options(secret, pool.Override)
 		if err != nil {
 			return nil, err
 		}

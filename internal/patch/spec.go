@@ -62,6 +62,17 @@ func IsManagedFile(f File) bool {
 	}
 }
 
+// References returns the names of the generated Secrets that managed files of spec come from, one for each such file.
+func References(spec Spec) []string {
+	var names []string
+	for _, f := range spec.Files {
+		if IsManagedFile(f) && f.ContentFrom.Name != "" {
+			names = append(names, f.ContentFrom.Name)
+		}
+	}
+	return names
+}
+
 // hasHeader reports whether one of the first two lines is the header of managed files; a script has its
 // interpreter in the first.
 func hasHeader(content string) bool {

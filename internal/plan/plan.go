@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -94,9 +95,23 @@ func (o Object) Override() string {
 // GeneratedSecret returns the name of the generated Secret that o refers to in Reference delivery.
 func (o Object) GeneratedSecret(cluster string) string {
 	if o.Override() == "" {
-		return source.GeneratedSecretName(cluster, "")
+		return source.GeneratedSecretName(cluster)
 	}
-	return source.GeneratedSecretName(cluster, o.Pools[0].Name)
+	pool := o.Pools[0]
+	if pool.TopologyName != "" {
+		return source.PoolSecretName(cluster, source.Pool{Kind: pool.Kind, Name: pool.TopologyName, Topology: true})
+	}
+	return source.PoolSecretName(cluster, source.Pool{Kind: pool.Kind, Name: pool.Name})
+}
+
+// IsOthers reports whether managed files of spec refer to a Secret that was generated neither for the Cluster of that name
+// nor for one of its pools. Such entries are left to the Cluster that they belong to. labels are the values of
+// contract.LabelGenerated of the Secrets that are known, by name: an earlier program named the Secrets of pools so that
+// their names alone do not identify the Cluster.
+func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
+	return slices.ContainsFunc(patch.References(spec), func(name string) bool {
+		return source.GeneratedFor(name) != cluster && labels[name] != cluster
+	})
 }
 
 // Finding says why an object is not as the label of its Cluster asks.

@@ -166,10 +166,8 @@ func (r *renderer) restore(view source.Cluster, m member) {
 	at, _ := locate(m.object)
 	spec := patch.SpecOfMap(specAt(m.object, at.path))
 	r.users[m.object] = m.object
-	for _, f := range spec.Files {
-		if patch.IsManagedFile(f) && f.ContentFrom.Name != "" && !strings.HasPrefix(f.ContentFrom.Name, view.Name+"-") {
-			return // of another Cluster
-		}
+	if plan.IsOthers(spec, view.Name, nil) {
+		return
 	}
 	edits := patch.Remove(spec)
 	if len(edits) == 0 {
@@ -229,7 +227,7 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		c.note(m.object, "warning: for Windows nodes (%s), left alone", evidence)
 		return
 	}
-	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name, "")
+	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name)
 	if len(m.pools) > 0 {
 		poolSecret = override(m.pools[0])
 		for _, pool := range m.pools {
@@ -247,7 +245,8 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 	}
 	resolution := main
 	if poolSecret != "" {
-		resolution, secretName = c.resolve(ctx, poolSecret), source.GeneratedSecretName(c.view.Name, m.pools[0].Name())
+		resolution = c.resolve(ctx, poolSecret)
+		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.pools[0].Kind(), Name: m.pools[0].Name()})
 	}
 	if resolution == nil {
 		return

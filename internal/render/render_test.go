@@ -308,3 +308,42 @@ func TestBadInputIsOneClearError(t *testing.T) {
 		})
 	}
 }
+
+func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {
+	t.Parallel()
+	const objects = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {namespace: ns, name: NAME, labels: {LABEL}}
+spec: {clusterNetwork: {}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {namespace: ns, name: eu}
+spec: {clusterName: NAME, template: {spec: {clusterName: NAME, bootstrap: {configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: eu}}}}}
+---
+`
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {namespace: ns, name: http-proxy}\nstringData: {httpProxy: 'http://proxy.example.com:3128'}\n"
+	const template = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {namespace: ns, name: eu}\nspec: {template: {spec: {}}}\n"
+	run := func(cluster, labels, template string) string {
+		t.Helper()
+		text := strings.NewReplacer("NAME", cluster, "LABEL", labels).Replace(objects) + template
+		result, err := render.Render(t.Context(), render.Options{
+			Inputs: []render.Input{{Name: "in.yaml", Data: []byte(text)}}, Secrets: []render.Input{{Name: "secret.yaml", Data: []byte(secret)}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		output := string(result.Output)
+		return output[strings.LastIndex(output, "---\n")+4:]
+	}
+	patched := run("prod-eu", `capi-proxy-patcher.io/enabled: "true"`, template)
+	if !strings.Contains(patched, "prod-eu-proxy-files") {
+		t.Fatalf("not patched:\n%s", patched)
+	}
+	if got := run("prod", "", patched); got != patched {
+		t.Errorf("a Cluster whose name begins alike took the proxy out:\n%s", got)
+	}
+	if got := run("prod-eu", "", patched); strings.Contains(got, "proxy") {
+		t.Errorf("the Cluster's own entries are left:\n%s", got)
+	}
+}

@@ -70,15 +70,6 @@ func IsEnabled(labels map[string]string) bool {
 	return labels[contract.LabelEnabled] == contract.LabelEnabledValue
 }
 
-// GeneratedSecretName returns the name of the generated Secret of a Cluster, or of one of its pools if the pool has
-// a proxy Secret of its own.
-func GeneratedSecretName(cluster, pool string) string {
-	if pool != "" {
-		cluster += "-" + pool
-	}
-	return cluster + contract.GeneratedSecretSuffix
-}
-
 // SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every
 // NO_PROXY entry in at most originsLimit bytes.
 func SecretData(resolution Resolution, originsLimit int) (map[string][]byte, error) {

@@ -79,9 +79,9 @@ type Pool struct {
 // GeneratedSecret returns the name of the generated Secret that the nodes of p read in Reference delivery.
 func (p Pool) GeneratedSecret(cluster string) string {
 	if p.Override == "" {
-		return source.GeneratedSecretName(cluster, "")
+		return source.GeneratedSecretName(cluster)
 	}
-	return source.GeneratedSecretName(cluster, p.TopologyName)
+	return source.PoolSecretName(cluster, source.Pool{Kind: p.Kind, Name: p.TopologyName, Topology: true})
 }
 
 // View returns cluster with the annotations that say what the settings say, for everything that looks for the proxy
@@ -144,7 +144,6 @@ func Of(s Source) (Settings, error) {
 	for _, pool := range s.Pools {
 		settings.Pools = append(settings.Pools, r.pool(pool, settings))
 	}
-	r.names(settings.Pools)
 	return settings, errors.Join(r.findings...)
 }
 
@@ -235,22 +234,6 @@ func (r *reader) pool(s PoolSource, cluster Settings) Pool {
 	r.sameOptions(path, v, cluster)
 	return pool
 }
-
-// names holds pools of one name to one Secret. A MachineDeployment and a MachinePool may be called alike, and then share
-// the generated Secret.
-func (r *reader) names(pools []Pool) {
-	for i, pool := range pools {
-		for _, other := range pools[:i] {
-			if other.TopologyName == pool.TopologyName && concrete(other.Override) && concrete(pool.Override) && other.Override != pool.Override {
-				r.find(CodeContradiction, fmt.Sprintf("%s %s", pool.Kind, pool.TopologyName),
-					fmt.Sprintf("names another Secret than the %s of the same name", other.Kind), "rename one of them, or name the same Secret")
-			}
-		}
-	}
-}
-
-// concrete reports whether an override is the name of a Secret.
-func concrete(override string) bool { return override != "" && override != contract.SecretNone }
 
 // controlPlane holds the override of the control plane to what the Cluster says.
 func (r *reader) controlPlane(raw []byte, cluster Settings) {

@@ -220,8 +220,9 @@ func TestViewNamesTheSecretOfTheVariable(t *testing.T) {
 func TestGeneratedSecretOfAPool(t *testing.T) {
 	t.Parallel()
 	for want, pool := range map[string]topology.Pool{
-		"one-proxy-files":      {TopologyName: "md-0"},
-		"one-md-0-proxy-files": {TopologyName: "md-0", Override: "other"},
+		"one-proxy-files":          {TopologyName: "md-0"},
+		"one.md-0.tmd.proxy-files": {Kind: topology.KindMachineDeployment, TopologyName: "md-0", Override: "other"},
+		"one.md-0.tmp.proxy-files": {Kind: topology.KindMachinePool, TopologyName: "md-0", Override: "other"},
 	} {
 		if got := pool.GeneratedSecret("one"); got != want {
 			t.Errorf("got %s, want %s", got, want)

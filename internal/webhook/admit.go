@@ -143,10 +143,8 @@ func (a *admission) changes(goal outcome) bool {
 // goal is what becomes of the object if no running Machine stands against it.
 func (a *admission) goal(ctx context.Context, object plan.Object, options source.Options, rolls bool) (outcome, error) {
 	if !a.view.Enabled || object.Override() == contract.SecretNone {
-		for _, f := range a.before.Files {
-			if !a.view.Enabled && patch.IsManagedFile(f) && f.ContentFrom.Name != "" && !strings.HasPrefix(f.ContentFrom.Name, a.view.Name+"-") {
-				return a.keep(""), nil // a shared template that another Cluster had patched
-			}
+		if !a.view.Enabled && plan.IsOthers(a.before, a.view.Name, a.generatedFor(ctx, a.namespace, a.before)) {
+			return a.keep(""), nil // a shared template that another Cluster had patched
 		}
 		originals, err := a.originals(ctx)
 		if err != nil {

@@ -69,7 +69,7 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) error {
 // keeps them.
 func (a *admission) originals(ctx context.Context) (map[string]json.RawMessage, error) {
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: a.view.Namespace, Name: source.GeneratedSecretName(a.view.Name, "")}
+	key := client.ObjectKey{Namespace: a.view.Namespace, Name: source.GeneratedSecretName(a.view.Name)}
 	exists, err := a.get(ctx, key, secret)
 	if err != nil || !exists {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
@@ -233,6 +235,19 @@ func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.O
 		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
 	}
 	return true, nil
+}
+
+// generatedFor returns which Clusters the Secrets that managed files of spec come from were generated for, as far as the
+// cache knows.
+func (w *Webhook) generatedFor(ctx context.Context, namespace string, spec patch.Spec) map[string]string {
+	labels := map[string]string{}
+	for _, name := range patch.References(spec) {
+		secret := &corev1.Secret{}
+		if err := w.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); err == nil {
+			labels[name] = secret.Labels[contract.LabelGenerated]
+		}
+	}
+	return labels
 }
 
 // hasMachines reports whether a control plane has Machines. Only a live answer may say that it has none, because then

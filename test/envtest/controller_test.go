@@ -367,10 +367,10 @@ func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
 	if got := c.patched(); got != [3]bool{true, true, false} {
 		t.Errorf("patched %v, want all but the pool without a proxy", got)
 	}
-	if env := string(c.secret("one-one-md-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://dmz.example.com:3128"`) {
+	if env := string(c.secret("one.one-md.md.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://dmz.example.com:3128"`) {
 		t.Errorf("the pool's generated Secret holds %q", env)
 	}
-	if got := c.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name; got != "one-one-md-proxy-files" {
+	if got := c.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name; got != "one.one-md.md.proxy-files" {
 		t.Errorf("the pool's template refers to Secret %s", got)
 	}
 
@@ -380,7 +380,7 @@ func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
 		if got := c.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name; got != "one-proxy-files" {
 			return "it refers to Secret " + got
 		}
-		if c.secret("one-one-md-proxy-files") != nil {
+		if c.secret("one.one-md.md.proxy-files") != nil {
 			return "the pool's generated Secret is still there"
 		}
 		return ""

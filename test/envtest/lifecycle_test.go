@@ -315,7 +315,7 @@ func TestASecretThatComesAfterRemovalGoesToo(t *testing.T) {
 	}
 }
 
-func TestPoolsOfOneNameShareAGeneratedSecretOnlyWithTheSameProxySecret(t *testing.T) {
+func TestPoolsOfOneName_HaveGeneratedSecretsOfTheirOwn(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
@@ -326,10 +326,10 @@ func TestPoolsOfOneNameShareAGeneratedSecretOnlyWithTheSameProxySecret(t *testin
 		}
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	const shared = "one-one-md-proxy-files"
-	env := string(fetch(t, ns, shared, &corev1.Secret{}).Data[contract.KeyProxyEnv])
+	const deployments = "one.one-md.md.proxy-files"
+	env := string(c.secret(deployments)[contract.KeyProxyEnv])
 	if !strings.Contains(env, "dmz.example.com") {
-		t.Fatalf("Secret %s is not that of the pool:\n%s", shared, env)
+		t.Fatalf("Secret %s is not that of the pool:\n%s", deployments, env)
 	}
 
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-md-of-pool")}
@@ -338,18 +338,21 @@ func TestPoolsOfOneNameShareAGeneratedSecretOnlyWithTheSameProxySecret(t *testin
 	pool.Spec.ClusterName = "one"
 	pool.Spec.Template.Spec = c.machine("KubeadmConfig", "one-md-of-pool")
 	create(t, config, pool)
-	c.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfig "+ns+"/one-md-of-pool needs generated Secret "+shared+
-		", which a pool of the same name has with another proxy Secret; rename one of the pools")
-	staysQuiet(t, ns)
-	if got := string(fetch(t, ns, shared, &corev1.Secret{}).Data[contract.KeyProxyEnv]); got != env {
-		t.Errorf("the values of the first pool changed to\n%s", got)
-	}
-	if files := fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec.Files; len(files) != 0 {
-		t.Errorf("the second pool got the files of the first: %v", files)
-	}
-
-	change(t, pool, func(o *clusterv1.MachinePool) { o.Annotations = map[string]string{contract.AnnotationSecret: "dmz"} })
+	const own = "one.one-md.mp.proxy-files"
+	eventually(t, "the generated Secret of the MachinePool", func() string {
+		if env := string(c.secret(own)[contract.KeyProxyEnv]); !strings.Contains(env, "lab.example.com") {
+			return "it has\n" + env
+		}
+		return ""
+	})
 	c.eventuallyReports(contract.ReasonConfigured)
+	if got := string(c.secret(deployments)[contract.KeyProxyEnv]); got != env {
+		t.Errorf("the values of the MachineDeployment changed to\n%s", got)
+	}
+	if got := patch.References(patch.SpecOf(&fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec)); len(got) == 0 || got[0] != own {
+		t.Errorf("the MachinePool refers to %v", got)
+	}
+	staysQuiet(t, ns)
 }
 
 // TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone is about a cache that is behind: Cluster API has cloned the

@@ -222,10 +222,10 @@ func TestATopologyGetsItsSecretsAndNoObjectOfItIsWritten(t *testing.T) {
 	if origins := string(c.generated()[contract.KeyNoProxyOrigins]); !strings.Contains(origins, "variable capiProxyPatcher.noProxy") {
 		t.Errorf("the origins do not name the variable:\n%s", origins)
 	}
-	if env := string(c.secret("one-batch-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://other.example.com:3128"`) {
+	if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://other.example.com:3128"`) {
 		t.Errorf("Secret of the pool:\n%s", env)
 	}
-	for _, name := range []string{"one-pool-proxy-files", "one-one-md-proxy-files"} {
+	for _, name := range []string{"one.pool.tmp.proxy-files", "one.one-md.md.proxy-files"} {
 		if c.secret(name) != nil {
 			t.Errorf("Secret %s exists", name)
 		}
@@ -234,14 +234,14 @@ func TestATopologyGetsItsSecretsAndNoObjectOfItIsWritten(t *testing.T) {
 	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
 	topologyWrites(t, c.template(), reference("one-proxy-files"))
 	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not brought the current settings to KubeadmConfigTemplate "+ns+"/one-md yet")
-	topologyWrites(t, c.template(), reference("one-batch-proxy-files"))
+	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
 	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects use the proxy of Secret "+ns+"/corp")
 
 	change(t, corp, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
 	c.eventuallyHas(`HTTPS_PROXY="http://user:p%2540ss@moved.example.com:3128"`)
 	change(t, other, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://elsewhere.example.com:3128") })
 	eventually(t, "Secret of the pool", func() string {
-		if env := string(c.secret("one-batch-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "elsewhere.example.com") {
+		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "elsewhere.example.com") {
 			return env
 		}
 		return ""
@@ -259,7 +259,7 @@ func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
 	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{}`, `{"secretName": "other"}`))
 	c.carried()
-	topologyWrites(t, c.template(), reference("one-batch-proxy-files"))
+	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = nil
@@ -273,7 +273,7 @@ func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
 	topologyWrites(t, rotated, reference("one-proxy-files"))
 	change(t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md-2" })
 	c.eventuallyReports(contract.ReasonConfigured)
-	if c.secret("one-batch-proxy-files") == nil {
+	if c.secret("one.batch.tmd.proxy-files") == nil {
 		t.Error("the Secret that an old template refers to is gone")
 	}
 	waiting := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-md-a"), Spec: c.template().Spec.Template.Spec}
@@ -283,7 +283,7 @@ func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
-	if c.secret("one-batch-proxy-files") == nil {
+	if c.secret("one.batch.tmd.proxy-files") == nil {
 		t.Error("the Secret that bootstrap data is still to be made of is gone")
 	}
 	waiting.Status.DataSecretName = "one-md-a"
@@ -291,7 +291,7 @@ func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "Secret of the pool", func() string {
-		if c.secret("one-batch-proxy-files") != nil {
+		if c.secret("one.batch.tmd.proxy-files") != nil {
 			return "it is still there"
 		}
 		return ""
@@ -789,7 +789,7 @@ func TestAPoolOfATopologyTakesTheSecretThatItsClassNames(t *testing.T) {
 		}
 	})
 	eventually(t, "Secret of the pool", func() string {
-		if env := string(c.secret("one-batch-proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "other.example.com") {
+		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "other.example.com") {
 			return "holds " + env
 		}
 		return ""
@@ -797,7 +797,7 @@ func TestAPoolOfATopologyTakesTheSecretThatItsClassNames(t *testing.T) {
 	for _, o := range []client.Object{c.controlPlane(), c.config()} {
 		topologyWrites(t, o, reference("one-proxy-files"))
 	}
-	topologyWrites(t, c.template(), reference("one-batch-proxy-files"))
+	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 }
