@@ -23,6 +23,7 @@ const off = "0"
 // check finds out before anything starts what would otherwise show later, or never. Its error is one line.
 func (o ManagerOptions) check() error {
 	return firstOf(
+		checkVerbosity(o.Verbosity),
 		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
 		checkName("--leader-elect-namespace", o.LeaderElectNamespace, validation.IsDNS1123Label),
 		o.checkInstallation(),

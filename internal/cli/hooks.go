@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
@@ -83,10 +82,10 @@ func newHooks(streams Streams) *cobra.Command {
 }
 
 func runHooks(ctx context.Context, o hooksOptions, streams Streams) error {
-	if err := firstOf(o.check(""), checkAddress("--health-addr", o.healthAddr)); err != nil {
+	if err := firstOf(checkVerbosity(o.verbosity), o.check(""), checkAddress("--health-addr", o.healthAddr)); err != nil {
 		return err
 	}
-	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(o.verbosity), textlogger.Output(streams.Err)))
+	log := newLogger(o.verbosity, streams.Err)
 	ctrl.SetLogger(log)
 	return serveHooks(ctrl.LoggerInto(ctx, log), o, log)
 }

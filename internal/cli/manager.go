@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -116,7 +115,7 @@ func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(o.Verbosity), textlogger.Output(streams.Err)))
+	log := newLogger(o.Verbosity, streams.Err)
 	ctrl.SetLogger(log)
 	ctx = ctrl.LoggerInto(ctx, log)
 	o.Log = log
