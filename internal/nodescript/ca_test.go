@@ -2,8 +2,10 @@ package nodescript_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,9 +84,60 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 						t.Errorf("files (-want +got):\n%s", diff)
 					}
 				}
+				emptied(n, test.call, test.dir)
 			})
 		})
 	}
+}
+
+// emptied takes all certificates out of the bundle of a node that trusts some of it, and one that is not ours.
+func emptied(n *node, call, dir string) {
+	t := n.t
+	t.Helper()
+	n.write(dir+"/other.crt", "theirs")
+	n.write(bundlePath, "# The proxy Secret has no trustedCA.\n")
+	for _, want := range []outcome{
+		{Stdout: "capi-proxy-patcher: trusting 0 certificates in ROOT/" + dir + "\n", Calls: call + "\n"},
+		{Stdout: "capi-proxy-patcher: no certificates in ROOT/" + bundlePath + ", nothing to install\n"},
+	} {
+		if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
+			t.Errorf("without certificates (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]string{"other.crt": "theirs"}, n.files(dir)); diff != "" {
+			t.Errorf("files without certificates (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"setup.sh", "trusted-ca.pem"}, slices.Sorted(maps.Keys(n.files("etc/capi-proxy-patcher")))); diff != "" {
+			t.Errorf("files of the product (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Certificates that the system may still trust must not be forgotten.
+func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(n *node) {
+		t := n.t
+		const dir = "etc/pki/ca-trust/source/anchors"
+		n.write("etc/os-release", "ID=rhel\n")
+		n.stub("update-ca-trust", "")
+		n.write(bundlePath, fakeCert("a"))
+		n.run("install-ca")
+		n.write(bundlePath, "")
+		n.stub("update-ca-trust", "exit 1")
+		failed := outcome{Exit: 1, Calls: "update-ca-trust extract\n", Stderr: "capi-proxy-patcher: update-ca-trust extract does not work here: see the lines above\n"}
+		for range 2 {
+			if diff := cmp.Diff(failed, n.run("install-ca")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		n.remove("stubs/update-ca-trust")
+		missing := outcome{Exit: 1, Stderr: "capi-proxy-patcher: update-ca-trust not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets\n"}
+		if diff := cmp.Diff(missing, n.run("install-ca")); diff != "" {
+			t.Errorf("without the command (-want +got):\n%s", diff)
+		}
+		n.stub("update-ca-trust", "")
+		emptied(n, "update-ca-trust extract", dir)
+	})
 }
 
 func TestInstallCA_TellsSUSEFromDebianByItsFolders(t *testing.T) {
@@ -195,7 +248,7 @@ func TestInstallCA_WritesForEveryoneWhateverTheUmask(t *testing.T) {
 	})
 }
 
-func TestInstallCA_DoesNothingWithoutCertificates(t *testing.T) {
+func TestInstallCA_DoesNothingOnAnUnknownSystemWithoutCertificates(t *testing.T) {
 	t.Parallel()
 	for name, bundle := range map[string]string{
 		"nothing": "", "a comment": "# no trusted CA\n", "a comment without newline": "# none",
@@ -205,7 +258,7 @@ func TestInstallCA_DoesNothingWithoutCertificates(t *testing.T) {
 			t.Parallel()
 			eachShell(t, func(n *node) {
 				t := n.t
-				// An unknown system, which would be an error with certificates.
+				// It would be an error with certificates.
 				n.write("usr/local/share/ca-certificates/capi-proxy-patcher-1.crt", "old")
 				n.write(bundlePath, bundle)
 				want := outcome{Stdout: "capi-proxy-patcher: no certificates in ROOT/" + bundlePath + ", nothing to install\n"}

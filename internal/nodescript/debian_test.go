@@ -45,7 +45,9 @@ func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 		{"two certificates", "# corporate\n" + first + strings.TrimSuffix(second, "\n"), []string{distribution, first, second}},
 		{"the same once more", first + second, []string{distribution, first, second}},
 		{"only the second", second, []string{distribution, second}},
-		{"none, which keeps what there is", "# none\n", []string{distribution, second}},
+		{"none", "# none\n", []string{distribution}},
+		{"none once more", "# none\n", []string{distribution}},
+		{"the first after none", first, []string{distribution, first}},
 	} {
 		n.write(bundlePath, step.bundle)
 		if got := n.run("install-ca"); got.Exit != 0 {

@@ -5,8 +5,6 @@
 #   setup.sh install-ca          trust the certificates of trusted-ca.pem
 #   setup.sh daemon-reload       make systemd read the http-proxy.conf drop-ins
 #   setup.sh restart-containerd  restart containerd and wait until it answers
-#   setup.sh list-credentials    print the names of the *_proxy variables that
-#                                hold a user or password
 # Exit status: 0 done or nothing to do, 1 failed (a line says why), 2 usage.
 #
 # There is no dollar sign before a brace in it: clusterctl and Flux take that
@@ -17,6 +15,7 @@
 
 root=$CAPI_PROXY_PATCHER_ROOT
 bundle=$root/etc/capi-proxy-patcher/trusted-ca.pem
+old=$root/etc/capi-proxy-patcher/removed-certificates
 wait=$CAPI_PROXY_PATCHER_WAIT
 case $wait in '' | 0* | *[!0-9]*) wait=60 ;; esac
 probe=5
@@ -130,7 +129,8 @@ family() {
 	esac
 }
 
-# detect chooses the family: by name, else by the commands that there are.
+# detect chooses the family: by name, else by the commands that there are. It
+# fails if it knows neither; ids is then what the system calls itself.
 detect() {
 	for file in /etc/os-release /usr/lib/os-release; do
 		[ -r "$root$file" ] || continue
@@ -141,6 +141,7 @@ detect() {
 		done
 		break
 	done
+	[ -n "$ids" ] || ids='no os-release'
 	if has update-ca-trust; then
 		family rhel
 	elif has rehash_ca_certificates.sh; then
@@ -150,8 +151,7 @@ detect() {
 	elif has update-ca-certificates; then
 		family debian
 	else
-		[ -n "$ids" ] || ids='no os-release'
-		die "do not know how to trust certificates on this system ($ids): use a supported image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
+		return 1
 	fi
 }
 
@@ -159,27 +159,30 @@ install_ca() {
 	[ -r "$bundle" ] || die "cannot read $bundle"
 	split || die "$bundle: certificate $((count + 1)) has no beginning or no end"
 	total=$count
-	if [ "$total" -eq 0 ]; then
-		say "no certificates in $bundle, nothing to install"
-		return
+	nothing="no certificates in $bundle, nothing to install"
+	if ! detect; then
+		[ "$total" -gt 0 ] || { say "$nothing"; return; }
+		die "do not know how to trust certificates on this system ($ids): use a supported image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
 	fi
-	detect
-	# shellcheck disable=SC2086 # a command and its argument
-	set -- $update
-	has "$1" || die "$1 not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
 	prefix=$root$dir/capi-proxy-patcher-
-	mkdir -p "$root$dir" 2>/dev/null || die "cannot create $root$dir"
+	[ "$total" -eq 0 ] || mkdir -p "$root$dir" 2>/dev/null || die "cannot create $root$dir"
 	split "$prefix" "$ext"
-	# Those of an earlier, longer bundle.
+	# Those of an earlier bundle are kept aside until nothing trusts them: if that
+	# fails, the next run knows of them.
 	for file in "$prefix"*."$ext"; do
 		case $file in "$prefix"*[!0-9]*."$ext") continue ;; esac
 		number=1
 		while [ "$number" -le "$total" ] && [ "$file" != "$prefix$number.$ext" ]; do
 			number=$((number + 1))
 		done
-		[ "$number" -le "$total" ] || rm -f "$file" 2>/dev/null || die "cannot remove $file"
+		[ "$number" -le "$total" ] || { mkdir -p "$old" && mv -f "$file" "$old"; } 2>/dev/null || die "cannot remove $file"
 	done
+	[ "$total" -gt 0 ] || [ -d "$old" ] || { say "$nothing"; return; }
+	# shellcheck disable=SC2086 # a command and its argument
+	set -- $update
+	has "$1" || die "$1 not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets"
 	quiet "$@" || die "$update does not work here: see the lines above"
+	rm -rf "$old" 2>/dev/null || die "cannot remove $old"
 	say "trusting $total certificates in $root$dir"
 }
 
@@ -226,19 +229,12 @@ restart_containerd() {
 	say "containerd restarted and answers"
 }
 
-# list_credentials knows names in any spelling, as kubeadm does.
-list_credentials() {
-	env | sed -n -e '/^[Nn][Oo]_[Pp][Rr][Oo][Xx][Yy]=/d' \
-		-e 's/^\(\([A-Za-z_][A-Za-z0-9_]*\)\{0,1\}_[Pp][Rr][Oo][Xx][Yy]\)=.*@.*/\1/p'
-}
-
 case $1 in
 install-ca) install_ca ;;
 daemon-reload) daemon_reload ;;
 restart-containerd) restart_containerd ;;
-list-credentials) list_credentials ;;
 *)
-	say "usage: setup.sh install-ca | daemon-reload | restart-containerd | list-credentials" >&2
+	say "usage: setup.sh install-ca | daemon-reload | restart-containerd" >&2
 	exit 2
 	;;
 esac

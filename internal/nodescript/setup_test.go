@@ -55,7 +55,7 @@ func TestSetup_ExplainsItselfToAnUnknownVerb(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(n *node) {
 		t := n.t
-		want := outcome{Exit: 2, Stderr: "capi-proxy-patcher: usage: setup.sh install-ca | daemon-reload | restart-containerd | list-credentials\n"}
+		want := outcome{Exit: 2, Stderr: "capi-proxy-patcher: usage: setup.sh install-ca | daemon-reload | restart-containerd\n"}
 		for _, args := range [][]string{nil, {""}, {"install"}, {"install-ca-x"}, {"*"}} {
 			if diff := cmp.Diff(want, n.run(args...)); diff != "" {
 				t.Errorf("%q (-want +got):\n%s", args, diff)
@@ -115,21 +115,4 @@ func TestDaemonReload(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestListCredentials_NamesWhatKubeadmWouldCopy(t *testing.T) {
-	t.Parallel()
-	eachShell(t, func(n *node) {
-		t := n.t
-		n.env = append(n.env, "HTTPS_PROXY=http://u:p@h", "all_Proxy=socks5://u@h", "_proxy=u@h", "plain_proxy=http://h", "NO_PROXY=u@h", "PROXY=u@h", "X_PROXY_Y=u@h")
-		want := outcome{Stdout: "HTTPS_PROXY\n_proxy\nall_Proxy\n"}
-		got := n.run("list-credentials")
-		lines := strings.SplitAfter(strings.TrimSuffix(got.Stdout, "\n"), "\n")
-		lines[len(lines)-1] += "\n"
-		slices.Sort(lines)
-		got.Stdout = strings.Join(lines, "")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
 }

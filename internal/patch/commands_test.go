@@ -2,9 +2,11 @@ package patch_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,21 +18,44 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
-// shells are the two that run the commands: cloud-init's sh without set -e, Ignition's bash with it.
-func shells() map[string][]string {
-	return map[string][]string{"dash": {"dash"}, "bash": {"bash"}, "bash -e": {"bash", "-e"}}
+// bootstrap runs what a bootstrap provider makes of a recipe around the commands of a user, in one shell.
+type bootstrap struct {
+	shell []string
+	// environment is what the shell is started with, beside PATH. HTTPS_PROXY is in it.
+	environment []string
+	before      []string // the user's preKubeadmCommands
+	options     patch.Options
 }
 
-// runCommands runs what a bootstrap provider makes of a recipe around the commands of a user, in one shell, and
-// returns the *_proxy variables that kubeadm and then the user's commands after it see. Only the commands about
-// variables are run; those about systemd are not.
-func runCommands(t *testing.T, shell []string, s proxyconfig.Settings, user ...string) (kubeadm, after []string) {
+// outcome is what the commands see: the variables that kubeadm would copy, sorted. kubeadm is nil if it does not run.
+type outcome struct{ before, kubeadm, after []string }
+
+// shells are those that a node runs commands with: cloud-init's sh without set -e, Ignition's bash with it.
+func shells() map[string][]string {
+	return map[string][]string{"dash": {"dash"}, "bash": {"bash"}, "bash -e": {"bash", "-e"}, "bash as sh": {"bash", "--posix"}, "busybox": {"busybox", "sh"}}
+}
+
+// eachBootstrap runs a test for each shell and delivery of a proxy without credentials.
+func eachBootstrap(t *testing.T, test func(t *testing.T, b bootstrap)) {
 	t.Helper()
-	if _, err := exec.LookPath(shell[0]); err != nil {
-		t.Skipf("%s is not installed", shell[0])
+	for name, shell := range shells() {
+		for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
+			t.Run(name+" "+delivery, func(t *testing.T) {
+				t.Parallel()
+				if _, err := exec.LookPath(shell[0]); err != nil {
+					t.Skipf("%s is not installed", shell[0])
+				}
+				test(t, bootstrap{shell: shell, options: patch.Options{Delivery: delivery, Settings: plain(t), NoProxy: noProxy}})
+			})
+		}
 	}
+}
+
+// run returns what was seen, and what was printed. Of the recipe it leaves out the commands about systemd.
+func (b bootstrap) run(t *testing.T) (outcome, string) {
+	t.Helper()
 	root := t.TempDir()
-	data, err := patch.SecretData(s, noProxy)
+	data, err := patch.SecretData(b.options.Settings, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,84 +68,125 @@ func runCommands(t *testing.T, shell []string, s proxyconfig.Settings, user ...s
 			t.Fatal(err)
 		}
 	}
-	r := recipe(t, patch.Options{Targets: []contract.Target{contract.TargetKubeadm}})
-	var script []string
-	script = append(script, r.First...)
-	script = append(script, user...)
-	script = append(script, r.Last...)
-	script = append(script, "env -0 >"+root+"/kubeadm")
-	script = append(script, r.Post...)
-	script = append(script, "env -0 >"+root+"/after")
+	b.options.Targets = []contract.Target{contract.TargetKubeadm}
+	r := recipe(t, b.options)
+	record := func(name string) []string { return []string{"/usr/bin/env -0 >" + root + "/" + name} }
+	script := slices.Concat(r.First, b.before, record("before"), r.Last, record("kubeadm"), r.Post, record("after"))
 	text := strings.ReplaceAll(strings.Join(script, "\n")+"\n", "/etc/capi-proxy-patcher/", root+"/etc/capi-proxy-patcher/")
-	command := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "-c", text)...)
-	command.Dir, command.Env = root, []string{"PATH=" + os.Getenv("PATH")}
-	if output, err := command.CombinedOutput(); err != nil || len(output) > 0 {
-		t.Fatalf("running\n%s: %v\n%s", text, err, output)
+	command := exec.CommandContext(t.Context(), b.shell[0], append(b.shell[1:], "-c", text)...)
+	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HTTPS_PROXY=http://of.the.image:1"}, b.environment...)
+	command.Dir = root
+	output, err := command.CombinedOutput()
+	if _, err := os.Stat(root + "/ran"); err == nil {
+		t.Error("a name ran as a command")
 	}
-	read := func(name string) []string {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var variables []string
-		for variable := range bytes.SplitSeq(content, []byte{0}) {
-			name, _, _ := strings.Cut(string(variable), "=")
-			if strings.HasSuffix(strings.ToLower(name), "_proxy") || name == "names" {
-				variables = append(variables, string(variable))
-			}
-		}
-		return variables
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		t.Fatalf("running\n%s: %v", text, err)
 	}
-	return read("kubeadm"), read("after")
+	return outcome{seen(t, root+"/before"), seen(t, root+"/kubeadm"), seen(t, root+"/after")}, string(output)
 }
 
-func sorted(list []string) cmp.Option {
-	return cmp.Transformer("set", func(l []string) map[string]bool {
-		set := map[string]bool{}
-		for _, item := range append(l, list...) {
-			set[item] = true
+// seen are the variables of a recorded environment that kubeadm would copy, or nil if there is no record.
+func seen(t *testing.T, name string) []string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{}
+	for variable := range bytes.SplitSeq(content, []byte{0}) {
+		name, _, _ := strings.Cut(string(variable), "=")
+		if strings.HasSuffix(strings.ToLower(name), "_proxy") {
+			variables = append(variables, string(variable))
 		}
-		return set
+	}
+	slices.Sort(variables)
+	return variables
+}
+
+// exported are the variables of settings as the environment has them, with more.
+func exported(s proxyconfig.Settings, more ...string) []string {
+	for _, v := range s.Vars(noProxy) {
+		more = append(more, v.Name+"="+v.Value)
+	}
+	slices.Sort(more)
+	return more
+}
+
+func TestKubeadmSeesNoProxyVariableInAnySpelling(t *testing.T) {
+	t.Parallel()
+	eachBootstrap(t, func(t *testing.T, b bootstrap) {
+		t.Helper()
+		own := []string{
+			"All_Proxy=socks5://u:p@h", "Ftp_proxy=", "_PROXY=u:p@h", "_proxy=\xff\n\nX_PROXY=u:p@h\nunset PATH=", "plain_PROXY=$(id)`id`'\"\\ % {{x}}",
+		}
+		b.environment = append(slices.Clone(own), "TEXT=a\nb_proxy=c", "A_PROXY_NOT=u@h", "LC_ALL=C.UTF-8")
+		b.before = []string{"IFS=_; set -f"}
+		got, output := b.run(t)
+		want := outcome{before: exported(b.options.Settings, own...), kubeadm: []string{}, after: exported(b.options.Settings)}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
+			t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
+		}
 	})
 }
 
-func TestKubeadmGetsNoCredentialInAnySpelling(t *testing.T) {
+func TestKubeadmSeesNoCredential(t *testing.T) {
 	t.Parallel()
 	for name, shell := range shells() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if _, err := exec.LookPath(shell[0]); err != nil {
+				t.Skipf("%s is not installed", shell[0])
+			}
 			s := settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#"})
-			kubeadm, after := runCommands(t, shell, s,
-				"export ALL_PROXY='socks5://u:p@h' Ftp_proxy=http://u@h _PROXY=u:p@h plain_PROXY=http://h NOT_A_PROXY_NAME=u@h no_proxy=kept.example.com",
-				"export multiline_proxy='http://u:p@h\nX_PROXY=u:p@h'")
-			want := []string{"NO_PROXY=" + noProxy, "no_proxy=kept.example.com", "plain_PROXY=http://h"}
-			if diff := cmp.Diff(want, kubeadm, sorted(nil)); diff != "" {
-				t.Errorf("variables of kubeadm (-want +got):\n%s", diff)
-			}
-			want = []string{"plain_PROXY=http://h"}
-			for _, v := range s.Vars(noProxy) {
-				want = append(want, v.Name+"="+v.Value)
-			}
-			if diff := cmp.Diff(want, after, sorted(nil)); diff != "" {
-				t.Errorf("variables of the user's commands after kubeadm (-want +got):\n%s", diff)
+			got, output := bootstrap{shell: shell, options: patch.Options{Settings: s}}.run(t)
+			want := outcome{before: exported(s), kubeadm: []string{}, after: exported(s)}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
+				t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
 			}
 		})
 	}
 }
 
-func TestKubeadmKeepsAProxyWithoutCredentials(t *testing.T) {
+// What a shell cannot unset must not reach kubeadm. dash and busybox do not hand down a name that is none of theirs.
+func TestKubeadmDoesNotRunIfAVariableStays(t *testing.T) {
 	t.Parallel()
-	for name, shell := range shells() {
+	const says = "capi-proxy-patcher: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of " +
+		"your commands, or leave kubeadm out of the annotation capi-proxy-patcher.io/targets\n"
+	for name, change := range map[string]func(b *bootstrap){
+		"a name that is none":                  func(b *bootstrap) { b.environment = []string{"a.http_proxy=u:p@h"} },
+		"a name that begins with a digit":      func(b *bootstrap) { b.environment = []string{"9_proxy=u:p@h"} },
+		"a name that is a command":             func(b *bootstrap) { b.environment = []string{"$(touch ran)`touch ran`;touch ran;_proxy=u:p@h"} },
+		"a name with a newline":                func(b *bootstrap) { b.environment = []string{"a\nb_Proxy=u:p@h"} },
+		"a name that is no UTF-8":              func(b *bootstrap) { b.environment = []string{"\xffx_PROXY=u:p@h", "LC_ALL=C.UTF-8"} },
+		"a variable that can only be read":     func(b *bootstrap) { b.before = []string{"readonly x_Proxy=u:p@h; export x_Proxy"} },
+		"a machine without the commands":       func(b *bootstrap) { b.before = []string{"sed() { :; }"} },
+		"env that does not know zero bytes":    func(b *bootstrap) { b.before = []string{`env() { [ "$1" != -0 ] || return 1; command env "$@"; }`} },
+		"tr that does not know them":           func(b *bootstrap) { b.before = []string{"tr() { cat; }"} },
+		"unset that is a function of the user": func(b *bootstrap) { b.before = []string{"command() { :; }"} },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kubeadm, _ := runCommands(t, shell, plain(t), "true")
-			var want []string
-			for _, v := range plain(t).Vars(noProxy) {
-				want = append(want, v.Name+"="+v.Value)
-			}
-			if diff := cmp.Diff(want, kubeadm, sorted(nil)); diff != "" {
-				t.Errorf("variables of kubeadm (-want +got):\n%s", diff)
-			}
+			eachBootstrap(t, func(t *testing.T, b bootstrap) {
+				t.Helper()
+				change(&b)
+				got, output := b.run(t)
+				dropped := b.shell[0] != "bash" && b.before == nil
+				switch {
+				case dropped && (got.kubeadm == nil || len(got.kubeadm) > 0):
+					t.Errorf("kubeadm sees %q: %s", got.kubeadm, output)
+				case !dropped && got.kubeadm != nil:
+					t.Errorf("kubeadm runs and sees %q: %s", got.kubeadm, output)
+				case !dropped && !strings.HasSuffix(output, says):
+					t.Errorf("says %q, want %q", output, says)
+				}
+				if strings.Contains(output, "u:p@h") {
+					t.Errorf("the log has a value: %s", output)
+				}
+			})
 		})
 	}
 }

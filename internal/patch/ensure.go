@@ -151,7 +151,7 @@ func overrides(spec Spec) []string {
 		}
 		name, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(command), "export "), "=")
 		if found && isProxyVariable(strings.TrimSpace(name)) {
-			warnings = append(warnings, fmt.Sprintf("%s[%d] sets %s itself and overrides the proxy Secret for kubeadm; remove the command",
+			warnings = append(warnings, fmt.Sprintf("%s[%d] sets %s itself and overrides the proxy Secret for the commands after it; remove the command",
 				ListPre, i-countManaged(spec.PreKubeadmCommands[:i]), strings.TrimSpace(name)))
 		}
 	}

@@ -95,7 +95,7 @@ func split(commands []string) (first, last []string) {
 	for _, command := range commands {
 		switch {
 		case !isManagedCommand(command):
-		case command == commandHideCredentials:
+		case command == commandUnset:
 			last = append(last, command)
 		default:
 			first = append(first, command)

@@ -368,8 +368,8 @@ func TestEnsureWarnsOfExportsOfTheUser(t *testing.T) {
 	d := parse(t, "preKubeadmCommands: [echo, 'export HTTP_PROXY=''http://asdf''', no_proxy=x]")
 	r := recipe(t, patch.Options{})
 	want := []string{
-		"preKubeadmCommands[1] sets HTTP_PROXY itself and overrides the proxy Secret for kubeadm; remove the command",
-		"preKubeadmCommands[2] sets no_proxy itself and overrides the proxy Secret for kubeadm; remove the command",
+		"preKubeadmCommands[1] sets HTTP_PROXY itself and overrides the proxy Secret for the commands after it; remove the command",
+		"preKubeadmCommands[2] sets no_proxy itself and overrides the proxy Secret for the commands after it; remove the command",
 	}
 	for _, spec := range []document{d, ensure(t, d, r)} { // the position is that of the user's own list
 		plan, err := patch.Ensure(patch.SpecOfMap(spec), r)

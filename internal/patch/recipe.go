@@ -72,7 +72,7 @@ func NewRecipe(o Options) (Recipe, error) {
 			return Recipe{}, tooLong("file " + f.Path)
 		}
 	}
-	for _, command := range recipe.First {
+	for _, command := range recipe.First { // those of Post are among them
 		if utf8.RuneCountInString(command) > maxCharacters {
 			return Recipe{}, tooLong("an export command")
 		}
@@ -121,21 +121,21 @@ func (b builder) recipe() (Recipe, error) {
 	} else if trust {
 		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle))
 	}
-	script := units || trust || !inline && b.targets(contract.TargetKubeadm)
-	if script {
+	if units || trust {
 		recipe.Files = append(recipe.Files, inlineFile(contract.PathSetup, "0755", nodescript.Setup()))
 	}
 
-	if b.targets(contract.TargetKubeadm) && inline {
-		exports, err := exportCommands(vars)
-		if err != nil {
-			return Recipe{}, err
+	if b.targets(contract.TargetKubeadm) {
+		exports := []string{commandExport}
+		if inline {
+			var err error
+			if exports, err = exportCommands(vars); err != nil {
+				return Recipe{}, err
+			}
 		}
-		recipe.First = exports
-	} else if b.targets(contract.TargetKubeadm) {
-		recipe.First = []string{commandExport}
-		recipe.Last = []string{commandHideCredentials}
-		recipe.Post = []string{commandExport}
+		recipe.First = slices.Clone(exports)
+		recipe.Last = []string{commandUnset}
+		recipe.Post = exports
 	}
 	if trust {
 		recipe.First = append(recipe.First, commandInstallCA)
@@ -155,14 +155,22 @@ const (
 	commandInstallCA         = "sh " + contract.PathSetup + " install-ca || exit 1" + mark
 	commandDaemonReload      = "sh " + contract.PathSetup + " daemon-reload || exit 1" + mark
 	commandRestartContainerd = "sh " + contract.PathSetup + " restart-containerd || exit 1" + mark
-	// kubeadm copies every *_proxy variable of its environment into static pods and kube-proxy.
-	commandHideCredentials = "names=$(sh " + contract.PathSetup + " list-credentials) || exit 1; unset $names names" + mark
+	// kubeadm copies every *_proxy variable of its environment, in any spelling, into static Pods and kube-proxy.
+	// commandUnset takes all of them out. Then it counts on nothing: unless env, with one such variable more, lists that
+	// one alone, kubeadm does not run. A newline in a value becomes a dot, so that each line is one variable. Names are
+	// read from the shell's own env, because another shell would not hand down a name that is no name to it.
+	commandUnset = `eval "$(` + listEnvironment + `'s/^\([A-Za-z0-9_]*` + anyProxy + `\)=.*/command unset \1;/p')" || :; ` +
+		`[ "$(` + listEnvironment + `'s/=.*//; /` + anyProxy + `$/p')" = ` + contract.Name + `_proxy ] || ` +
+		`{ echo '` + contract.Name + `: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +
+		`your commands, or leave kubeadm out of the annotation ` + contract.AnnotationTargets + `' >&2; exit 1; }` + mark
+	listEnvironment = `env -0 ` + contract.Name + `_proxy= | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
+	anyProxy        = `_[Pp][Rr][Oo][Xx][Yy]`
 )
 
 // isManagedCommand reports whether command is one that this product writes, in any of its versions.
 func isManagedCommand(command string) bool {
 	switch command {
-	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandHideCredentials:
+	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandUnset:
 		return true
 	}
 	assignment, found := strings.CutPrefix(strings.TrimSuffix(command, mark), "export ")

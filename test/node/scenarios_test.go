@@ -28,7 +28,6 @@ type sight int
 const (
 	nothing sight = iota
 	everything
-	noCredentials // NO_PROXY only: what does not carry the credentials
 )
 
 // scenario is one node.
@@ -46,8 +45,8 @@ type scenario struct {
 	files    map[string]machine.File
 	remove   []string
 	commands []string
-	// services, users and kubeadm are what containerd and kubelet, the user's commands and kubeadm see.
-	services, users, kubeadm sight
+	// services and users are what containerd and kubelet, and the user's commands see. kubeadm sees nothing.
+	services, users sight
 	// starts is how often containerd is started in the first boot; 2 if not set, by systemd and by the product.
 	starts int
 	// stops is a regular expression for the line by which the bootstrap ends before kubeadm; empty if it goes through.
@@ -96,13 +95,13 @@ func scenarios() []scenario {
 		{
 			name:   "cloud-init: a password with every rude character reaches its readers and nobody else",
 			secret: rudeSecret(), httpProxy: rudeURL,
-			services: everything, users: everything, kubeadm: noCredentials, managed: allManaged(),
+			services: everything, users: everything, managed: allManaged(),
 			checks: []check{credentialsInCloudInit, trustOrder, trustedServer, validUserData, secondBoot},
 		},
 		{
-			name:   "cloud-init: without credentials kubeadm sees all six variables",
+			name:   "cloud-init: a proxy without credentials",
 			secret: plainSecret(), httpProxy: plainURL,
-			services: everything, users: everything, kubeadm: everything, managed: allManaged(),
+			services: everything, users: everything, managed: allManaged(),
 		},
 		{
 			name:   "cloud-init: the user's own commands install containerd",
@@ -115,7 +114,7 @@ func scenarios() []scenario {
 				"cp /usr/share/node-test/containerd.service /lib/systemd/system/",
 				"systemctl enable --now containerd",
 			},
-			services: everything, users: everything, kubeadm: noCredentials, managed: allManaged(), starts: 1,
+			services: everything, users: everything, managed: allManaged(), starts: 1,
 			checks: []check{outputHas("containerd is not running (inactive), nothing to restart")},
 		},
 		{
@@ -141,31 +140,31 @@ func scenarios() []scenario {
 			name:   "cloud-init: without the target kubeadm no command sees a variable",
 			secret: rawSecret(), httpProxy: rawURL,
 			targets:  []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust},
-			services: everything, users: nothing, kubeadm: nothing, managed: allManaged(),
+			services: everything, users: nothing, managed: allManaged(),
 			checks: []check{trustedServer},
 		},
 		{
 			name:   "cloud-init: Inline delivery",
 			secret: plainSecret(), httpProxy: plainURL, delivery: contract.DeliveryInline,
-			services: everything, users: everything, kubeadm: everything, managed: inlineManaged(),
+			services: everything, users: everything, managed: inlineManaged(),
 			checks: []check{trustedServer},
 		},
 		{
 			name:   "cloud-init: a spec that the product was taken out of leaves nothing on the node",
 			secret: rudeSecret(), httpProxy: rudeURL, removed: true,
-			services: nothing, users: nothing, kubeadm: nothing, starts: 1,
+			services: nothing, users: nothing, starts: 1,
 			checks: []check{untrustedServer},
 		},
 		{
 			name:   "Ignition: a password with every rude character reaches its readers and nobody else",
 			secret: rudeSecret(), httpProxy: rudeURL, ignition: true,
-			services: everything, users: everything, kubeadm: noCredentials, managed: allManaged(),
+			services: everything, users: everything, managed: allManaged(),
 			checks: []check{credentialsInIgnition, trustOrder, trustedServer, secondBoot},
 		},
 		{
 			name:   "Ignition: userinfo that is rude to bash, in the URL itself",
 			secret: rawSecret(), httpProxy: rawURL, ignition: true,
-			services: everything, users: everything, kubeadm: noCredentials, managed: allManaged(),
+			services: everything, users: everything, managed: allManaged(),
 		},
 		{
 			name:   "Ignition: containerd that never answers stops the bootstrap",

@@ -36,6 +36,7 @@ const (
 	mainURL = "http://10.77.0.1:3128"
 	poolURL = "http://10.77.0.1:3129"
 	nextURL = "http://10.77.0.1:3131"
+	openURL = "http://10.77.0.1:3132" // the one without credentials
 
 	// clusterNoProxy is what every node of the Cluster gets, poolNoProxy the same for a Secret without noProxy.
 	poolNoProxy = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/16,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc," +
@@ -97,7 +98,9 @@ func TestKubernetes(t *testing.T) {
 	}) {
 		return
 	}
+	plain := s.plainCluster(t) // Cluster API makes its bootstrap data meanwhile
 	t.Run("cluster", s.cluster)
+	t.Run("a proxy without credentials", func(t *testing.T) { s.plain(t, plain) })
 	t.Run("pulls", s.pulls)
 	t.Run("nothing is left on the host", func(t *testing.T) {
 		remains, err := machine.Remains()

@@ -32,6 +32,7 @@ const (
 	bootstrapLimit = 5 * time.Minute
 	registryHost   = "registry.k8s.io"
 	pauseImage     = "registry.k8s.io/pause:3.10.2"
+	probeImage     = "registry.k8s.io/probe:v1"
 )
 
 // image is what nodes and the lab are made of.
@@ -134,12 +135,13 @@ func (n node) kubectl(t *testing.T, args ...string) string {
 	return n.MustRun(t, append([]string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)...)
 }
 
-// images are what the registry has: all that kubeadm asks for, from scratch.
+// images are what the registry has: all that kubeadm asks for, and probe, from scratch.
 func images(t *testing.T, i image) []lab.Image {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(i.programs, name) }
 	list := []lab.Image{
 		{Repository: "pause", Tag: "3.10.2", Files: map[string]string{"/pause": at("pause")}, Entrypoint: []string{"/pause"}},
+		{Repository: "probe", Tag: "v1", Files: map[string]string{"/probe": i.probe}, Entrypoint: []string{"/probe"}},
 		{Repository: "etcd", Tag: etcdVersion, Files: map[string]string{"/usr/local/bin/etcd": at("etcd")}},
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {

@@ -136,7 +136,9 @@ func (s *suite) pulling(t *testing.T, p pull) node {
 }
 
 // proxies are the names of all that were ever started.
-func (s *suite) proxies() []string { return []string{"main", "pool", "intercepting", "next"} }
+func (s *suite) proxies() []string {
+	return []string{"main", "pool", "intercepting", "next", openProxy}
+}
 
 // withoutNoProxy shows that a request into the cluster would be seen: a log without one is no accident.
 func (s *suite) withoutNoProxy(t *testing.T, p pull) {

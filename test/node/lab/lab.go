@@ -172,11 +172,12 @@ func (l *Lab) Network(address string) *machine.Network {
 	}
 }
 
-// Proxy is a squid that asks for a password.
+// Proxy is a squid.
 type Proxy struct {
 	Name string
 	Port int
-	// Username and Password are what it asks for.
+	// Username and Password are what it asks for. A proxy without a username
+	// asks for nothing.
 	Username, Password string
 	// Intercept makes it read TLS with certificates of its own, signed by
 	// this authority, if set.
@@ -189,8 +190,10 @@ func (l *Lab) StartProxy(t *testing.T, p Proxy) {
 	files := map[string][]byte{
 		"kind": []byte("proxy"), "port": []byte(strconv.Itoa(p.Port)), "squid.conf": []byte(squidConfig(p)),
 		"hosts":      []byte(Outside + " " + strings.Join(l.names, " ") + "\n"),
-		"passwd":     []byte(p.Username + ":" + l.hash(t, p.Password) + "\n"),
 		"origin.pem": l.trusted,
+	}
+	if p.Username != "" {
+		files["passwd"] = []byte(p.Username + ":" + l.hash(t, p.Password) + "\n")
 	}
 	if p.Intercept != nil {
 		files["ca.pem"] = slices.Concat(p.Intercept.PEM, p.Intercept.keyPEM(t))
@@ -228,6 +231,16 @@ acl hello at_step SslBump1
 ssl_bump peek hello
 ssl_bump bump all`
 	}
+	users := ""
+	if p.Username != "" {
+		users = `auth_param basic program /usr/lib/squid/basic_ncsa_auth /work/passwd
+auth_param basic children 2 startup=1
+auth_param basic realm proxy
+auth_param basic casesensitive on
+acl known proxy_auth REQUIRED
+http_access deny !known
+`
+	}
 	return listen + `
 visible_hostname proxy
 cache_effective_user proxy
@@ -244,14 +257,8 @@ cache_log /work/cache.log
 logformat node %ts.%03tu %>a %Ss/%03>Hs %rm %ru %[un
 access_log stdio:/work/access.log logformat=node
 buffered_logs off
-auth_param basic program /usr/lib/squid/basic_ncsa_auth /work/passwd
-auth_param basic children 2 startup=1
-auth_param basic realm proxy
-auth_param basic casesensitive on
-acl known proxy_auth REQUIRED
-acl inside dst -n 10.0.0.0/8 127.0.0.0/8 169.254.0.0/16 192.0.2.0/24
+` + users + `acl inside dst -n 10.0.0.0/8 127.0.0.0/8 169.254.0.0/16 192.0.2.0/24
 acl names dstdomain -n localhost .svc .cluster.local .example.com .example.org
-http_access deny !known
 http_access deny inside
 http_access deny names
 http_access allow all

@@ -1,11 +1,13 @@
 //go:build node
 
-// Command probe is both ends of a TLS connection inside a test node. It is
+// Command probe is both ends of a connection inside a test node. It is
 // linked statically, like the programs of Kubernetes, and trusts what Go
 // finds on the node.
 //
-//	probe serve ADDRESS CERTIFICATE KEY
+//	probe serve ADDRESS [CERTIFICATE KEY]
 //	probe get URL
+//
+// Without a certificate it serves plain HTTP.
 package main
 
 import (
@@ -30,12 +32,14 @@ func main() {
 
 func run(args []string) error {
 	switch {
+	case len(args) == 2 && args[0] == "serve":
+		return serve(args[1], "", "")
 	case len(args) == 4 && args[0] == "serve":
 		return serve(args[1], args[2], args[3])
 	case len(args) == 2 && args[0] == "get":
 		return get(args[1])
 	default:
-		return errors.New("usage: probe serve ADDRESS CERTIFICATE KEY | probe get URL")
+		return errors.New("usage: probe serve ADDRESS [CERTIFICATE KEY] | probe get URL")
 	}
 }
 
@@ -44,6 +48,10 @@ func serve(address, certificate, key string) error {
 	server := &http.Server{
 		Addr: address, ReadHeaderTimeout: readTimeout,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+	}
+	log.Print("serving " + address)
+	if certificate == "" {
+		return server.ListenAndServe()
 	}
 	return server.ListenAndServeTLS(certificate, key)
 }

@@ -1,0 +1,138 @@
+//go:build node
+
+package kubernetes_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+)
+
+const (
+	stepPlain     = "a cluster, kubectl logs, exec and port-forward behind a proxy without credentials"
+	openProxy     = "open"
+	plainEndpoint = "10.77.0.30"
+	plainWorker   = "10.77.0.31"
+	// ownSpelling is a variable of the user's that kubeadm would copy too.
+	ownSpelling = "All_Proxy"
+	// forward asks a Pod through kubectl port-forward.
+	forward = `kubectl --kubeconfig=/etc/kubernetes/admin.conf port-forward "pod/$1" 18080:8080 >/run/forward 2>&1 &
+until grep -q '^Forwarding from 127' /run/forward; do kill -0 $! || { cat /run/forward; exit 1; }; sleep 0.1; done
+curl --silent --show-error --fail --max-time 10 http://127.0.0.1:18080/ 2>&1; status=$?
+kill $!; cat /run/forward; exit "$status"`
+)
+
+// plainCluster applies a Cluster whose proxy asks for no credentials. All of its machines use that proxy.
+func (s *suite) plainCluster(t *testing.T) cluster {
+	t.Helper()
+	s.lab.StartProxy(t, lab.Proxy{Name: openProxy, Port: 3132})
+	manifest := strings.NewReplacer(
+		"10.77.0.10", plainEndpoint,
+		"  annotations:\n    "+contract.AnnotationSecret+": "+poolSecret+"\n", "",
+		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n    - export "+ownSpelling+"="+openURL+"\n",
+	).Replace(clusterManifest)
+	return s.management.newCluster(t, "plain", manifest, map[string]map[string]string{
+		"http-proxy": {contract.KeyHTTPProxy: openURL, contract.KeyTrustedCA: string(s.authority.PEM)},
+	})
+}
+
+// plain makes a cluster of two nodes behind a proxy without credentials, and has kube-apiserver ask the worker's kubelet,
+// whose address is not in NO_PROXY.
+func (s *suite) plain(t *testing.T, c cluster) {
+	s.report.Step(t, stepPlain)
+	first := s.node(t, nodeOptions{name: "plain-control-plane", address: plainEndpoint, pods: "10.244.0.0/24", boot: c.waitBoot(t, ofControlPlane)})
+	first.Start(t)
+	first.mustBootstrap(t)
+	worker := s.node(t, nodeOptions{name: "plain-worker", address: plainWorker, pods: "10.244.1.0/24", boot: c.waitBoot(t, ofPool)})
+	s.join(t, first, worker)
+	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, first, worker) })
+	sawNoProxy(t, first, openURL)
+	sawNoProxy(t, worker, openURL)
+	madeWithoutProxy(t, first)
+	worker.Stop(t)
+	first.Stop(t)
+	t.Run("the proxy saw the registry, and no address of a node", func(t *testing.T) {
+		tunnels := 0
+		for _, r := range s.lab.Requests(t, openProxy) {
+			if r.Host != registryHost || r.Status != "TCP_TUNNEL/200" || r.User != "-" {
+				t.Errorf("%s %s %s:%s by %s", r.Status, r.Method, r.Host, r.Port, r.Client)
+			}
+			tunnels++
+		}
+		if tunnels == 0 {
+			t.Error("no request to the registry, so this shows nothing")
+		}
+		if !t.Failed() {
+			s.report.Saw(t, stepPlain, "%d tunnels to %s, no other", tunnels, registryHost)
+		}
+	})
+}
+
+// reach runs a Pod on a worker and asks for it in every way that goes through kubelet.
+func (s *suite) reach(t *testing.T, first, worker node) {
+	t.Helper()
+	first.kubectl(t, "run", "probe", "--image="+probeImage, "--port=8080",
+		`--overrides={"spec": {"nodeName": "`+worker.host+`", "automountServiceAccountToken": false}}`, "--", "serve", ":8080")
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod/probe", "--timeout=90s")
+	const kubeconfig = "--kubeconfig=/etc/kubernetes/admin.conf"
+	for name, test := range map[string]struct {
+		argv []string
+		want string
+	}{
+		"logs":         {[]string{"kubectl", kubeconfig, "logs", "probe"}, "serving :8080\n"},
+		"exec":         {[]string{"kubectl", kubeconfig, "exec", "probe", "--", "/probe", "get", "http://127.0.0.1:8080/"}, ""},
+		"port-forward": {[]string{"sh", "-c", forward, "sh", "probe"}, "Handling connection for 18080\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, err := first.Run(test.argv...); err != nil || !strings.HasSuffix(out, test.want) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	if !t.Failed() {
+		s.report.Saw(t, stepPlain, "logs, exec, port-forward")
+	}
+}
+
+// sawNoProxy looks for variables that kubeadm would copy, and for a text in all others.
+func sawNoProxy(t *testing.T, n node, text string) {
+	t.Helper()
+	t.Run("kubeadm of "+n.name+" saw no proxy variable", func(t *testing.T) {
+		recorded := n.ReadFile(t, "/var/lib/node-test/kubeadm.env")
+		if diff := cmp.Diff(map[string]string{}, proxyVariables(machine.ParseEnviron(recorded))); diff != "" {
+			t.Errorf("variables (-want +got):\n%s", diff)
+		}
+		if strings.Contains(recorded, text) {
+			t.Errorf("a variable of another name has %s", text)
+		}
+	})
+}
+
+// madeWithoutProxy looks for variables in what kubeadm makes.
+func madeWithoutProxy(t *testing.T, first node) {
+	t.Helper()
+	none := map[string]string{}
+	t.Run("no static Pod has a proxy variable", func(t *testing.T) {
+		for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+			var pod corev1.Pod
+			decode(t, first.ReadFile(t, "/etc/kubernetes/manifests/"+name+".yaml"), &pod)
+			if diff := cmp.Diff(none, environOf(pod.Spec)); len(pod.Spec.Containers) == 0 || diff != "" {
+				t.Errorf("variables of %s, %d containers (-want +got):\n%s", name, len(pod.Spec.Containers), diff)
+			}
+		}
+	})
+	t.Run("the DaemonSet of kube-proxy has no proxy variable", func(t *testing.T) {
+		var set appsv1.DaemonSet
+		decode(t, first.kubectl(t, "get", "daemonset", "kube-proxy", "--namespace=kube-system", "-o", "yaml"), &set)
+		if diff := cmp.Diff(none, environOf(set.Spec.Template.Spec)); diff != "" {
+			t.Errorf("variables (-want +got):\n%s", diff)
+		}
+	})
+}
