@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -29,13 +29,22 @@ const (
 
 // contests remembers which writes did not last. It is forgotten with the process, which costs a few writes.
 type contests struct {
-	mutex sync.Mutex
-	byUID map[types.UID]*contest
+	known expiring.Map[contestKey, contest]
 }
 
-// contest is a series of writes of the same edits to one object.
+// contestKey names what is written: a bootstrap object by its UID, a generated Secret by its name, because whoever
+// deletes it undoes the write, too.
+type contestKey struct {
+	uid    types.UID
+	secret types.NamespacedName
+}
+
+// digest stands for what is written to an object; zero for an object that is as it should be.
+type digest [sha256.Size]byte
+
+// contest is a series of writes of the same to one object.
 type contest struct {
-	edits [sha256.Size]byte
+	wrote digest
 	count int
 	last  time.Time
 	// rival is who undoes them, as far as the API server has noted it.
@@ -50,75 +59,64 @@ func (c contest) delay() time.Duration {
 	return min(contestDelay<<min(c.count-contestLimit, 10), contestMaxDelay)
 }
 
-// over reports whether the last write has lasted.
-func (c contest) over(now time.Time) bool { return now.Sub(c.last) > max(contestWindow, 2*c.delay()) }
-
-// find returns the contest about an object; its count is zero if there is none. edits may be nil, for an object that is
-// as it should be.
-func (s *contests) find(uid types.UID, edits []patch.Edit, now time.Time) contest {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	known := s.byUID[uid]
-	if known == nil || known.over(now) || len(edits) > 0 && known.edits != digest(edits) {
+// find returns the contest about an object; its count is zero if there is none about such a write.
+func (s *contests) find(key contestKey, write digest, now time.Time) contest {
+	known, found := s.known.Get(key, now)
+	if !found || write != (digest{}) && known.wrote != write {
 		return contest{}
 	}
-	return *known
+	return known
 }
 
-// wrote notes that edits of an object were written, after a rival had undone them, if that is known.
-func (s *contests) wrote(uid types.UID, edits []patch.Edit, now time.Time, rival string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for other, c := range s.byUID {
-		if c.over(now) {
-			delete(s.byUID, other)
-		}
-	}
-	if s.byUID == nil {
-		s.byUID = map[types.UID]*contest{}
-	}
-	known, sum := s.byUID[uid], digest(edits)
-	if known == nil || known.edits != sum {
-		known = &contest{edits: sum}
-		s.byUID[uid] = known
-	}
-	known.count++
-	known.last = now
+// wrote notes a write to an object, after a rival had undone the one before, if that is known.
+func (s *contests) wrote(key contestKey, write digest, now time.Time, rival string) {
+	c := s.find(key, write, now)
+	c.wrote, c.last = write, now
+	c.count++
 	if rival != "" {
-		known.rival = rival
+		c.rival = rival
 	}
+	s.known.Put(key, c, now, now.Add(max(contestWindow, 2*c.delay()))) // a write that lasts so long has lasted
 }
 
-func digest(edits []patch.Edit) [sha256.Size]byte {
-	text, err := json.Marshal(edits)
+// digestOf returns the digest of what is written, which is encoded as JSON; zero for nothing.
+func digestOf[T any](written []T) digest {
+	if len(written) == 0 {
+		return digest{}
+	}
+	text, err := json.Marshal(written)
 	if err != nil {
-		return [sha256.Size]byte{}
+		return digest{}
 	}
 	return sha256.Sum256(text)
 }
 
-// contested reports whether a write of edits has to wait because earlier ones were undone. It says so in the condition,
-// and goes on saying so until a write has lasted.
-func (r *reconciliation) contested(o bootstrapObject, edits []patch.Edit) bool {
+// contested reports whether a write to an object has to wait because earlier ones were undone. It says so in the
+// condition, and goes on saying so until a write has lasted.
+func (r *reconciliation) contested(object string, key contestKey, write digest) bool {
 	now := r.Now()
-	c := r.contests.find(o.object.GetUID(), edits, now)
+	c := r.contests.find(key, write, now)
 	if c.count < contestLimit {
 		return false
 	}
+	asItShouldBe := write == digest{}
 	delay := c.delay()
-	if len(edits) == 0 {
+	if asItShouldBe {
 		delay = contestDelay // a write that lasts so long has lasted
 	}
 	left := c.last.Add(delay).Sub(now)
-	if len(edits) == 0 && left <= 0 {
+	if asItShouldBe && left <= 0 {
 		return false
 	}
 	rival := "another manager"
 	if c.rival != "" {
 		rival += ", " + c.rival + ","
 	}
-	r.found.add(contract.ReasonContested, "%s: %s undoes what is written again and again; it is written less and less often, once an hour at least. "+
-		"Run the webhooks, or keep the other from writing files and commands", o, rival)
+	advice := "Enable the webhooks, or keep it from managing files and commands"
+	if key.secret.Name != "" {
+		advice = "Keep it from managing this Secret, which is generated"
+	}
+	r.found.add(contract.ReasonContested, "%s: %s keeps reverting our changes; retrying with back-off up to one hour. %s", object, rival, advice)
 	r.lookAgain(max(left, time.Second))
 	return left > 0
 }
@@ -126,7 +124,7 @@ func (r *reconciliation) contested(o bootstrapObject, edits []patch.Edit) bool {
 // rival returns who else has written the lists of o last, if that begins to matter and the API server has noted it: a
 // manager that owns no entry of a list, because it has emptied it, is not known.
 func (r *reconciliation) rival(ctx context.Context, o bootstrapObject, edits []patch.Edit) string {
-	if r.contests.find(o.object.GetUID(), edits, r.Now()).count != contestLimit-1 {
+	if r.contests.find(contestKey{uid: o.object.GetUID()}, digestOf(edits), r.Now()).count != contestLimit-1 {
 		return ""
 	}
 	live := &metav1.PartialObjectMetadata{}

@@ -12,39 +12,38 @@ import (
 func TestContestsGrowSlowerAndEnd(t *testing.T) {
 	t.Parallel()
 	var (
-		s     contests
-		edits = []patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "a"}}
-		other = []patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "b"}}
-		now   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		s        contests
+		one, two = contestKey{uid: "one"}, contestKey{secret: types.NamespacedName{Namespace: "team", Name: "one"}}
+		edits    = digestOf([]patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "a"}})
+		other    = digestOf([]patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "b"}})
+		none     = digestOf[patch.Edit](nil)
+		now      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	)
 	want := []time.Duration{0, 0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 640 * time.Second, 1280 * time.Second, 2560 * time.Second, time.Hour, time.Hour}
 	for i, delay := range want {
-		s.wrote("one", edits, now, "")
-		c := s.find("one", edits, now)
+		s.wrote(one, edits, now, "")
+		c := s.find(one, edits, now)
 		if c.count != i+1 || c.delay() != delay {
 			t.Fatalf("write %d: count %d, delay %v, want %v", i+1, c.count, c.delay(), delay)
 		}
 		now = now.Add(max(delay, time.Second))
 	}
-	if c := s.find("one", other, now); c.count != 0 {
+	if c := s.find(one, other, now); c.count != 0 {
 		t.Errorf("other edits are part of the contest: %+v", c)
 	}
-	if c := s.find("two", edits, now); c.count != 0 {
+	if c := s.find(two, edits, now); c.count != 0 {
 		t.Errorf("another object is part of the contest: %+v", c)
 	}
-	if c := s.find("one", nil, now); c.count != len(want) {
+	if c := s.find(one, none, now); c.count != len(want) {
 		t.Errorf("an object as it should be has forgotten its contest: %+v", c)
 	}
 	now = now.Add(3 * time.Hour)
-	if c := s.find("one", edits, now); c.count != 0 {
+	if c := s.find(one, edits, now); c.count != 0 {
 		t.Errorf("a write that has lasted is still a contest: %+v", c)
 	}
-	s.wrote("two", edits, now, "")
-	if len(s.byUID) != 1 {
-		t.Errorf("%d contests are remembered, want that of the last write", len(s.byUID))
-	}
-	s.wrote("two", other, now, "")
-	if c := s.find("two", other, now); c.count != 1 {
+	s.wrote(two, edits, now, "")
+	s.wrote(two, other, now, "")
+	if c := s.find(two, other, now); c.count != 1 {
 		t.Errorf("a change of the settings counts as a contest: %+v", c)
 	}
 }

@@ -286,25 +286,23 @@ func (r *reconciliation) readyForPatch(ctx context.Context, o bootstrapObject) (
 		return true, nil
 	}
 	for _, pool := range o.pools {
-		evidence, exists, err := r.Infrastructure.Windows(ctx, r.view.Namespace, pool.Infrastructure)
+		made := isOfMachine(o.object)
+		template, err := r.Infrastructure.Template(ctx, r.view.Namespace, pool.Infrastructure, made)
 		switch {
 		case err != nil:
 			return false, err
-		case evidence != "":
-			r.found.note("%s", plan.Windows(o.String(), evidence).Message)
+		case template.Windows != "":
+			r.found.note("%s", plan.Windows(o.String(), template.Windows).Message)
 			return false, r.release(ctx, o)
-		case !exists && !isOfMachine(o.object): // what a Machine is made of existed, if only for a moment
+		case !template.Exists && !made: // what a Machine is made of existed, if only for a moment
 			r.found.add(contract.ReasonWaitingForObjects, "%s %s/%s of %s does not exist yet; it tells whether nodes run Windows",
 				pool.Infrastructure.Kind, r.view.Namespace, pool.Infrastructure.Name, pool)
-			r.lookAgain(infrastructureDelay)
+			r.lookAgain(template.Again)
 			return false, nil
 		}
 	}
 	return true, nil
 }
-
-// infrastructureDelay is when to look again for an infrastructure template, which nobody watches.
-const infrastructureDelay = 5 * time.Second
 
 // lookAgain brings the Cluster back after a time, or earlier.
 func (r *reconciliation) lookAgain(after time.Duration) {

@@ -58,6 +58,14 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 	if originals := current.Data[contract.KeyAdoptedFiles]; originals != nil {
 		desired.Data[contract.KeyAdoptedFiles] = originals
 	}
+	contest, sum := contestKey{secret: client.ObjectKeyFromObject(desired)}, digestOfSecret(desired)
+	same := exists && sameSecret(current, desired)
+	if same {
+		sum = digest{}
+	}
+	if r.contested("Secret "+contest.secret.String(), contest, sum) {
+		return nil
+	}
 	switch {
 	case !exists:
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))
@@ -68,12 +76,13 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 		if err != nil {
 			return fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 		}
+		r.contests.wrote(contest, sum, r.Now(), "")
 		current = desired
 	case current.Labels[contract.LabelGenerated] != r.view.Name:
 		r.found.add(contract.ReasonInvalidSettings, "Secret %s/%s was generated for Cluster %s; rename the pool or the Cluster", r.view.Namespace, name,
 			current.Labels[contract.LabelGenerated])
 		return nil
-	case !sameSecret(current, desired):
+	case !same:
 		if contentChanged(current, desired) {
 			desired.Annotations[contract.AnnotationChangedAt] = r.now()
 		}
@@ -82,6 +91,7 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 		if err := r.Client.Update(ctx, desired); err != nil {
 			return fmt.Errorf("updating Secret %s: %w", klog.KObj(desired), err)
 		}
+		r.contests.wrote(contest, sum, r.Now(), "")
 		current = desired
 	}
 	return r.nudge(ctx, current)
@@ -124,6 +134,12 @@ func (r *reconciliation) ownerReferences() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: r.cluster.Name, UID: r.cluster.UID,
 	}}
+}
+
+// digestOfSecret is the digest of what the product writes into a generated Secret, which is the same on each write as
+// long as the settings are.
+func digestOfSecret(secret *corev1.Secret) digest {
+	return digestOf([]any{secret.Data, secret.Labels, secret.Annotations})
 }
 
 // sameSecret reports whether current has what desired sets. Labels and annotations of others are left in peace.

@@ -38,7 +38,8 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 		r.waitForRollout(*o)
 		edits = nil
 	}
-	if r.contested(*o, edits) {
+	contest, sum := contestKey{uid: o.object.GetUID()}, digestOf(edits)
+	if r.contested(o.String(), contest, sum) {
 		edits = nil
 	}
 	if len(edits) == 0 {
@@ -63,7 +64,7 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 		}
 		return fmt.Errorf("patching %s: %w", o, err)
 	}
-	r.contests.wrote(o.object.GetUID(), edits, r.Now(), rival)
+	r.contests.wrote(contest, sum, r.Now(), rival)
 	o.spec = patch.SpecOf(specOf(o.object))
 	if removed {
 		r.eventRemoved(r.cluster, o.object, o.String())

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -30,57 +30,91 @@ type Infrastructure struct {
 
 	// known keeps what was found out for a while: a pool that stays unpatched, for Windows or because it waits, would be
 	// asked for in every pass. Cluster API's contract makes templates immutable; one of the same name may replace them.
-	known sync.Map
+	known expiring.Map[templateKey, Template]
+	// absent keeps how long the next answer counts for templates that did not exist.
+	absent expiring.Map[templateKey, time.Duration]
 }
 
-// infrastructureMemory is how long an answer counts.
-const infrastructureMemory = 5 * time.Minute
+const (
+	// templateMemory is how long it counts what a template asks for.
+	templateMemory = 5 * time.Minute
+	// absenceDelay is how long it counts at first that there is no template; each time is twice the one before, up to
+	// absenceMaxDelay.
+	absenceDelay    = 5 * time.Second
+	absenceMaxDelay = time.Minute
+)
 
-// answer is what is known of a template.
-type answer struct {
-	evidence string
-	until    time.Time
+type templateKey struct{ group, kind, namespace, name string }
+
+// Template is what is known of an infrastructure template.
+type Template struct {
+	// Windows says by what the template asks for Windows nodes, or "".
+	Windows string
+	// Exists is false if there is no such object yet, and then there are no Machines of it either. A kind that cannot be
+	// read, because it is in another API group than those that Cluster API's providers use or is not installed, is taken
+	// for an existing one of Linux.
+	Exists bool
+	// Again is after which time the API server is asked again about one that does not exist.
+	Again time.Duration
+
+	until time.Time
 }
 
-// Windows says what tells that the machines of a template are Windows nodes, or "". exists is false if there is no such
-// object yet, and then there are no machines of it either. A kind that cannot be read, because it is in another API group
-// than those that Cluster API's providers use or is not installed, is taken for Linux.
-func (i *Infrastructure) Windows(ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference) (evidence string, exists bool, err error) {
-	key := types.NamespacedName{Namespace: namespace, Name: reference.Name}
-	id := reference.APIGroup + "/" + reference.Kind + "/" + key.String()
-	if known, found := i.known.Load(id); found && i.Now != nil {
-		if known, ok := known.(answer); ok && i.Now().Before(known.until) {
-			return known.evidence, true, nil
-		}
+// Template looks at an infrastructure template. An answer counts for a while. fresh has the API server asked about one
+// that was missing; for Machines that have been made of it.
+func (i *Infrastructure) Template(
+	ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference, fresh bool,
+) (Template, error) {
+	key := templateKey{reference.APIGroup, reference.Kind, namespace, reference.Name}
+	if i.Now == nil {
+		return i.read(ctx, key)
 	}
-	mapping, err := i.Mapper.RESTMapping(schema.GroupKind{Group: reference.APIGroup, Kind: reference.Kind})
+	now := i.Now()
+	if known, found := i.known.Get(key, now); found && (known.Exists || !fresh) {
+		known.Again = known.until.Sub(now)
+		return known, nil
+	}
+	template, err := i.read(ctx, key)
+	if err != nil {
+		return Template{}, err
+	}
+	keep := templateMemory
+	if !template.Exists {
+		keep = absenceDelay
+		if last, found := i.absent.Get(key, now); found {
+			keep = min(2*last, absenceMaxDelay)
+		}
+		template.Again = keep
+		i.absent.Put(key, keep, now, now.Add(2*absenceMaxDelay))
+	}
+	template.until = now.Add(keep)
+	i.known.Put(key, template, now, template.until)
+	return template, nil
+}
+
+// read asks the API server.
+func (i *Infrastructure) read(ctx context.Context, key templateKey) (Template, error) {
+	mapping, err := i.Mapper.RESTMapping(schema.GroupKind{Group: key.group, Kind: key.kind})
 	if meta.IsNoMatchError(err) {
-		return "", true, nil
+		return Template{Exists: true}, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("looking up kind %s: %w", reference.Kind, err)
+		return Template{}, fmt.Errorf("looking up kind %s: %w", key.kind, err)
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	switch err := i.Live.Get(ctx, key, object); {
+	name := types.NamespacedName{Namespace: key.namespace, Name: key.name}
+	switch err := i.Live.Get(ctx, name, object); {
 	case apierrors.IsNotFound(err):
-		return "", false, nil
+		return Template{Again: absenceDelay}, nil
 	case apierrors.IsForbidden(err):
-		return "", true, nil
+		return Template{Exists: true}, nil
 	case err != nil:
-		return "", false, fmt.Errorf("reading %s %s: %w", reference.Kind, key, err)
+		return Template{}, fmt.Errorf("reading %s %s: %w", key.kind, name, err)
 	}
+	template := Template{Exists: true}
 	if field := patch.WindowsField(object.Object["spec"]); field != "" {
-		evidence = field + " of " + reference.Kind + " " + key.String()
+		template.Windows = field + " of " + key.kind + " " + name.String()
 	}
-	if i.Now != nil {
-		i.known.Range(func(id, known any) bool {
-			if known, ok := known.(answer); !ok || !i.Now().Before(known.until) {
-				i.known.Delete(id)
-			}
-			return true
-		})
-		i.known.Store(id, answer{evidence: evidence, until: i.Now().Add(infrastructureMemory)})
-	}
-	return evidence, true, nil
+	return template, nil
 }

@@ -36,21 +36,65 @@ func (r *templates) Get(_ context.Context, key client.ObjectKey, object client.O
 	return nil
 }
 
-func TestWindowsIsToldByTheMachineTemplate(t *testing.T) {
-	t.Parallel()
-	live := &templates{os: map[string]string{"linux": "Linux", "windows": "Windows", "secret": "forbidden"}}
+// demo returns an Infrastructure that knows the kind DemoMachineTemplate.
+func demo(live client.Reader, now func() time.Time) *source.Infrastructure {
 	kind := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "DemoMachineTemplate"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
+	return &source.Infrastructure{Live: live, Mapper: mapper, Now: now}
+}
+
+func TestInfrastructure_AsksForAnAbsentTemplateLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	live := &templates{os: map[string]string{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	infrastructure := &source.Infrastructure{Live: live, Mapper: mapper, Now: func() time.Time { return now }}
+	infrastructure := demo(live, func() time.Time { return now })
+	reference := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DemoMachineTemplate", Name: "later"}
+	ask := func(fresh bool) source.Template {
+		t.Helper()
+		got, err := infrastructure.Template(t.Context(), "team", reference, fresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for i, seconds := range []int{5, 10, 20, 40, 60, 60} {
+		for range 100 { // passes of the Cluster in between
+			if got := ask(false); got.Exists || got.Again != time.Duration(seconds)*time.Second {
+				t.Fatalf("exists %v, to be asked again after %v, want %d s", got.Exists, got.Again, seconds)
+			}
+		}
+		if live.asked != i+1 {
+			t.Fatalf("%d requests, want %d", live.asked, i+1)
+		}
+		now = now.Add(time.Duration(seconds)*time.Second - 1)
+		if got := ask(false); got.Again != 1 || live.asked != i+1 {
+			t.Fatalf("to be asked again after %v, after %d requests", got.Again, live.asked)
+		}
+		now = now.Add(1)
+	}
+	ask(false)
+	live.os["later"] = "Windows"
+	if got := ask(true); got.Windows == "" || !got.Exists {
+		t.Errorf("a Machine that has been made of it: %+v", got)
+	}
+	if got := ask(false); got.Windows == "" || !got.Exists {
+		t.Errorf("what is known by now: %+v", got)
+	}
+}
+
+func TestWindowsIsToldByTheMachineTemplate(t *testing.T) {
+	t.Parallel()
+	live := &templates{os: map[string]string{"linux": "Linux", "windows": "Windows", "secret": "forbidden"}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	infrastructure := demo(live, func() time.Time { return now })
 	read := func(kind, name, evidence string, exists bool, asked int) {
 		t.Helper()
 		before := live.asked
 		reference := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: kind, Name: name}
-		got, found, err := infrastructure.Windows(t.Context(), "team", reference)
-		if err != nil || got != evidence || found != exists || live.asked-before != asked {
-			t.Errorf("%s: evidence %q, exists %v, after %d requests (%v); want %q, %v, %d", name, got, found, live.asked-before, err, evidence, exists, asked)
+		got, err := infrastructure.Template(t.Context(), "team", reference, false)
+		if err != nil || got.Windows != evidence || got.Exists != exists || live.asked-before != asked {
+			t.Errorf("%s: %+v, after %d requests (%v); want %q, %v, %d", name, got, live.asked-before, err, evidence, exists, asked)
 		}
 	}
 	const windows = "spec.template.spec.osDisk.osType of DemoMachineTemplate team/windows"
@@ -60,7 +104,9 @@ func TestWindowsIsToldByTheMachineTemplate(t *testing.T) {
 	read("DemoMachineTemplate", "windows", windows, true, 0)
 	read("DemoMachineTemplate", "later", "", false, 1)
 	live.os["later"] = "Linux"
-	read("DemoMachineTemplate", "later", "", true, 1) // as soon as it is there
+	read("DemoMachineTemplate", "later", "", false, 0)
+	now = now.Add(5 * time.Second)
+	read("DemoMachineTemplate", "later", "", true, 1)
 	read("DemoMachineTemplate", "secret", "", true, 1)
 	read("NotInstalled", "linux", "", true, 0)
 	live.os["linux"] = "Windows" // deleted, and created again

@@ -2,14 +2,14 @@ package source
 
 import (
 	"context"
-	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 )
 
 // ClusterSecrets is the SecretReader of a management cluster.
@@ -32,9 +32,7 @@ type Absences struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mutex sync.Mutex
-	until map[types.NamespacedName]time.Time
-	swept time.Time
+	known expiring.Map[types.NamespacedName, struct{}]
 }
 
 // has reports whether a Secret did not exist a moment ago.
@@ -42,27 +40,16 @@ func (a *Absences) has(name types.NamespacedName) bool {
 	if a == nil {
 		return false
 	}
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	return a.Now().Before(a.until[name])
+	_, absent := a.known.Get(name, a.Now())
+	return absent
 }
 
-// add remembers that a Secret does not exist, and forgets what is too old.
+// add remembers that a Secret does not exist.
 func (a *Absences) add(name types.NamespacedName) {
-	if a == nil {
-		return
+	if a != nil {
+		now := a.Now()
+		a.known.Put(name, struct{}{}, now, now.Add(absenceTime))
 	}
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	now := a.Now()
-	if a.swept.Add(absenceTime).Before(now) {
-		maps.DeleteFunc(a.until, func(_ types.NamespacedName, until time.Time) bool { return !now.Before(until) })
-		a.swept = now
-	}
-	if a.until == nil {
-		a.until = map[types.NamespacedName]time.Time{}
-	}
-	a.until[name] = now.Add(absenceTime)
 }
 
 // ReadSecret implements SecretReader.

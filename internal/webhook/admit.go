@@ -202,13 +202,14 @@ func (a *admission) infrastructure(ctx context.Context, object plan.Object) (wai
 		return false, "", nil
 	}
 	for _, pool := range object.Pools {
-		evidence, exists, err := a.Infrastructure.Windows(ctx, a.namespace, pool.Infrastructure)
+		made := hasOwner(a.write, "Machine") || hasOwner(a.write, "MachineSet")
+		template, err := a.Infrastructure.Template(ctx, a.namespace, pool.Infrastructure, made)
 		switch {
 		case err != nil:
 			return false, "", err
-		case evidence != "":
-			return true, plan.Windows(object.Name, evidence).Message, nil
-		case !exists && !hasOwner(a.write, "Machine") && !hasOwner(a.write, "MachineSet"):
+		case template.Windows != "":
+			return true, plan.Windows(object.Name, template.Windows).Message, nil
+		case !template.Exists && !made:
 			return true, "", nil
 		}
 	}

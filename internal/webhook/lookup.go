@@ -156,7 +156,12 @@ func clusterNames(pools []plan.Pool, fallback string) []string {
 	return slices.Compact(names)
 }
 
-// pools returns the pools of a kind that refer to the object, by name.
+// livePools bounds how many pools of a namespace a request reads from the API server. A MachineDeployment is up to 10 kB.
+const livePools = 250
+
+// pools returns the pools of a kind that refer to the object, by name. A pool that the cache does not have is
+// milliseconds old, or there is none: the API server is asked, unless the namespace has more pools than livePools. The
+// controller patches what is left out.
 func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectList) ([]plan.Pool, error) {
 	if object.name == "" {
 		return nil, nil
@@ -164,8 +169,11 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace), client.MatchingFields{plan.IndexBootstrap: object.name})
 	pools := poolsOf(list, object)
 	if err != nil || len(pools) == 0 {
-		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace)); err != nil {
+		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace), client.Limit(livePools)); err != nil {
 			return nil, fmt.Errorf("listing pools: %w", err)
+		}
+		if list.GetContinue() != "" {
+			return nil, nil // some of them say nothing about the others
 		}
 		pools = poolsOf(list, object)
 	}

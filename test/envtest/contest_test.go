@@ -2,13 +2,17 @@ package envtest
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -50,7 +54,7 @@ func TestAManagerThatUndoesEveryPatchIsNamedAndGivenRoom(t *testing.T) {
 		return count
 	}
 	before := writes()
-	c.eventuallyReports(contract.ReasonContested, "KubeadmControlPlane "+ns+"/one: another manager, stubborn-operator, undoes what is written again and again")
+	c.eventuallyReports(contract.ReasonContested, "KubeadmControlPlane "+ns+"/one: another manager, stubborn-operator, keeps reverting our changes; retrying with back-off up to one hour")
 	time.Sleep(3 * time.Second)
 	// The first patch of the Cluster was one of three, and writes that came too late were conflicts.
 	if got := writes() - before; got > 8 {
@@ -73,5 +77,79 @@ func TestAManagerThatUndoesEveryPatchIsNamedAndGivenRoom(t *testing.T) {
 	})
 	if got := c.patched(); got != [3]bool{true, true, true} {
 		t.Errorf("patched %v", got)
+	}
+}
+
+// TestGeneratedSecret_ThatIsRevertedIsContested counts the writes of the manager, which went on without end.
+func TestGeneratedSecret_ThatIsRevertedIsContested(t *testing.T) {
+	t.Parallel()
+	for name, revert := range map[string]func(context.Context, *corev1.Secret) error{
+		"changed": func(ctx context.Context, secret *corev1.Secret) error {
+			if string(secret.Data[contract.KeyProxyEnv]) == "HTTP_PROXY=x\n" {
+				return nil
+			}
+			secret.Data[contract.KeyProxyEnv] = []byte("HTTP_PROXY=x\n")
+			return shared.client.Update(ctx, secret)
+		},
+		"deleted": func(ctx context.Context, secret *corev1.Secret) error { return shared.client.Delete(ctx, secret) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := newCluster(t, ns, "one")
+			c.eventuallyReports(contract.ReasonConfigured)
+			before := len(secretWrites(ns))
+			stop := revertGenerated(t, c, revert)
+			c.eventuallyReports(contract.ReasonContested, "Secret "+ns+"/one-proxy-files: another manager keeps reverting our changes; "+
+				"retrying with back-off up to one hour. Keep it from managing this Secret, which is generated")
+			if writes := secretWrites(ns)[before:]; len(writes) > 4 {
+				t.Errorf("%d writes until the contest was noticed: %v", len(writes), writes)
+			}
+			for i := range 20 { // what brings the Cluster back does not bring a write
+				change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
+					cluster.Annotations = map[string]string{"example.com/touched": strconv.Itoa(i)}
+				})
+			}
+			stop()
+			if writes := secretWrites(ns)[before:]; len(writes) > 8 {
+				t.Errorf("%d writes against the other manager: %v", len(writes), writes)
+			}
+			within(t, 2*time.Minute, "condition", func() string {
+				if got := c.condition(); got.Reason != contract.ReasonConfigured {
+					return got.Message
+				}
+				return ""
+			})
+			c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+		})
+	}
+}
+
+// secretWrites returns the requests of the manager that write the Secrets of a namespace.
+func secretWrites(ns string) []string {
+	return slices.DeleteFunc(shared.requests.in(ns), func(request string) bool {
+		return strings.HasPrefix(request, "GET ") || !strings.Contains(request, "/secrets")
+	})
+}
+
+// revertGenerated reverts each write of the generated Secret of a Cluster until it is stopped.
+func revertGenerated(t *testing.T, c classic, revert func(context.Context, *corev1.Secret) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			secret := &corev1.Secret{}
+			if err := shared.client.Get(ctx, client.ObjectKey{Namespace: c.ns, Name: c.name + contract.GeneratedSecretSuffix}, secret); err == nil {
+				if err := revert(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
 	}
 }

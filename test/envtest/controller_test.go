@@ -3,6 +3,7 @@ package envtest
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -626,6 +627,18 @@ func TestAPoolWaitsForItsMachineTemplate(t *testing.T) {
 	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+"/one of MachineDeployment one-md does not exist yet; it tells whether nodes run Windows")
 	if got := c.patched(); got != [3]bool{true, false, false} {
 		t.Errorf("patched %v, want only the control plane", got)
+	}
+	asked := func() int {
+		return len(slices.DeleteFunc(shared.requests.in(ns), func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
+	}
+	before := asked()
+	for i := range 30 { // each brings the Cluster back
+		change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
+			cluster.Annotations = map[string]string{"example.com/touched": strconv.Itoa(i)}
+		})
+	}
+	if got := asked() - before; got > 10 {
+		t.Errorf("the API server was asked %d times for a template that does not exist", got)
 	}
 	create(t, template)
 	c.eventuallyReports(contract.ReasonConfigured)

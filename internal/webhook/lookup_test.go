@@ -1,0 +1,49 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// manyPools is a namespace with MachineDeployments, each of which refers to the same template.
+type manyPools struct {
+	client.Reader
+	count, sent int
+}
+
+func (m *manyPools) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	deployments := list.(*clusterv1.MachineDeploymentList) //nolint:forcetypeassert // nothing else is asked for
+	deployments.Items = nil
+	for i := range m.count {
+		if asked.Limit > 0 && int64(i) == asked.Limit {
+			deployments.Continue = "more"
+			break
+		}
+		deployment := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("md-%05d", i)}}
+		deployment.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "shared"}
+		deployments.Items = append(deployments.Items, deployment)
+		m.sent++
+	}
+	return nil
+}
+
+func TestPools_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for count, want := range map[int]int{0: 0, 1: 1, livePools: livePools, livePools + 1: 0, 30_000: 0} {
+		live := &manyPools{count: count}
+		w := &Webhook{Cached: &manyPools{}, Live: live}
+		pools, err := w.pools(t.Context(), write{kind: plan.KindTemplate, namespace: "team", name: "shared"}, &clusterv1.MachineDeploymentList{})
+		if err != nil || len(pools) != want || live.sent > livePools {
+			t.Errorf("%d MachineDeployments: %d pools after %d were read (%v), want %d", count, len(pools), live.sent, err, want)
+		}
+	}
+}
