@@ -15,10 +15,10 @@ import (
 )
 
 type renderOptions struct {
-	files, secrets                         []string
-	defaultSecret                          string
-	all, includeSecrets, incompleteSecrets bool
-	output                                 string
+	files, secrets                                 []string
+	defaultSecret                                  string
+	all, includeSecrets, incompleteSecrets, strict bool
+	output                                         string
 }
 
 func newRender(streams Streams) *cobra.Command {
@@ -30,7 +30,7 @@ func newRender(streams Streams) *cobra.Command {
 them to standard output. Everything else comes out as it went in, byte for byte. What is worth knowing goes to
 standard error.
 
-Exit status: 0 done, 1 bad input (nothing is written), 2 wrong usage.`,
+Exit status: 0 done, 1 bad input or, with --strict, a warning (nothing is written), 2 wrong usage.`,
 		Example: `  clusterctl generate cluster demo | capi-proxy-patcher render -f - --secret proxy-secret.yaml | kubectl apply -f -
   capi-proxy-patcher render -f clusters/ --include-secrets -o diff`,
 		Args: noArgs,
@@ -43,6 +43,7 @@ Exit status: 0 done, 1 bad input (nothing is written), 2 wrong usage.`,
 	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
 	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
 	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false, "with --include-secrets, print generated Secrets even while the control-plane endpoint is not known")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 on warnings, too, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	return cmd
 }
@@ -74,6 +75,9 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	}
 	for _, note := range result.Notes {
 		_, _ = fmt.Fprintln(streams.Err, note)
+	}
+	if o.strict && result.Warnings > 0 {
+		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
 	}
 	text := result.Output
 	if o.output == "diff" {

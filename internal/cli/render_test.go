@@ -137,3 +137,34 @@ func TestExitStatus(t *testing.T) {
 		})
 	}
 }
+
+func TestRender_StrictFailsOnWarnings(t *testing.T) {
+	t.Parallel()
+	const pool = `---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: md}
+spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: RKE2ConfigTemplate, name: md}}}}}
+`
+	plain := clusterManifest + "---\n" + controlPlaneManifest + "---\n" + secretManifest
+	for name, test := range map[string]struct {
+		stdin, flag string
+		status      int
+		stderr      string
+	}{
+		"nothing to warn of":         {plain, "--strict", 0, ""},
+		"a warning":                  {plain + pool, "--strict=false", 0, "standard input: document 4: MachineDeployment md: warning: "},
+		"a warning that is an error": {plain + pool, "--strict", 1, "capi-proxy-patcher: render: nothing is written, because --strict"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, stdout, stderr := run(t, test.stdin, "render", "-f", "-", test.flag)
+			if status != test.status || (stdout == "") != (test.status != 0) {
+				t.Errorf("exit status %d, want %d; output %q", status, test.status, stdout)
+			}
+			if !strings.Contains(stderr, test.stderr) || test.status != 0 && !strings.Contains(stderr, "RKE2ConfigTemplate cannot be patched") {
+				t.Errorf("want %q in standard error:\n%s", test.stderr, stderr)
+			}
+		})
+	}
+}

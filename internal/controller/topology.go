@@ -138,8 +138,8 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 		}
 		return
 	}
-	if evidence := patch.WindowsEvidence(o.spec); evidence != "" {
-		r.found.note("%s", plan.Windows(o.String(), evidence).Message)
+	if finding := plan.Unsupported(o.String(), o.spec); finding != nil {
+		r.found.note("%s", finding.Message)
 		return
 	}
 	if !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(*o)) {
@@ -204,7 +204,7 @@ func (r *reconciliation) settleCopy(ctx context.Context, o *bootstrapObject, opt
 
 // recipeOfCopy is what a KubeadmConfig of a pool of the topology should have, nil if that is not known or nothing.
 func (r *reconciliation) recipeOfCopy(o bootstrapObject, options proxysource.Options) (*patch.Recipe, error) {
-	if patch.WindowsEvidence(o.spec) != "" || !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o)) {
+	if patch.Unsupported(o.spec) != "" || !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o)) {
 		return nil, nil //nolint:nilnil // nothing
 	}
 	pool, found := r.topology.pool(o.pools[0])

@@ -51,8 +51,8 @@ func FuzzDecodeTemplate(f *testing.F) {
 			t.Fatalf("%s (-want +got):\n%s", text, diff)
 		}
 		want, view := patch.SpecOfMap(spec), got.view()
-		if patch.WindowsEvidence(want) != patch.WindowsEvidence(view) {
-			t.Fatalf("%s: Windows by %q, want by %q", text, patch.WindowsEvidence(view), patch.WindowsEvidence(want))
+		if patch.Unsupported(want) != patch.Unsupported(view) {
+			t.Fatalf("%s: unsupported as %q, want as %q", text, patch.Unsupported(view), patch.Unsupported(want))
 		}
 		want.CRISockets, want.KubeletArgs, view.CRISockets, view.KubeletArgs = nil, nil, nil, nil
 		for i, file := range want.Files {

@@ -169,7 +169,7 @@ func (g *generator) template(it *item, kind, group string, parents []string, poo
 	if err != nil {
 		return nil, false, fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
 	}
-	if !t.supported || patch.WindowsEvidence(patch.Spec{CRISockets: t.sockets, KubeletArgs: t.kubeletArgs}) != "" {
+	if !t.supported || patch.Unsupported(patch.Spec{Format: t.format, CRISockets: t.sockets, KubeletArgs: t.kubeletArgs}) != "" {
 		return nil, false, nil
 	}
 	recipe, err := g.recipe(pool)
@@ -177,7 +177,7 @@ func (g *generator) template(it *item, kind, group string, parents []string, poo
 		return nil, false, err
 	}
 	if recipe.waiting {
-		if patch.WindowsEvidence(g.view(&t)) != "" {
+		if patch.Unsupported(g.view(&t)) != "" {
 			return nil, false, nil
 		}
 		made, err = holdBack(&t)
@@ -207,7 +207,7 @@ func (g *generator) template(it *item, kind, group string, parents []string, poo
 // the controller reports it.
 func (g *generator) operations(t *template, recipe *patch.Recipe) ([]byte, error) {
 	spec := g.view(t)
-	if patch.WindowsEvidence(spec) != "" {
+	if patch.Unsupported(spec) != "" {
 		return nil, nil
 	}
 	// The original stays in the template of the ClusterClass, which every request begins with.
@@ -227,7 +227,7 @@ func (g *generator) view(t *template) patch.Spec {
 	for i := range g.views {
 		if v := &g.views[i]; bytes.Equal(v.files, t.files) && bytes.Equal(v.pre, t.pre) && bytes.Equal(v.post, t.post) {
 			spec := v.lists
-			spec.CRISockets, spec.KubeletArgs = t.sockets, t.kubeletArgs
+			spec.Format, spec.CRISockets, spec.KubeletArgs = t.format, t.sockets, t.kubeletArgs
 			return spec
 		}
 	}

@@ -272,6 +272,8 @@ func TestTemplatesThatAreLeftAlone(t *testing.T) {
 		"a Windows kubelet argument":        wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []any{map[string]any{"name": "node-labels", "value": "kubernetes.io/os=windows"}}}}}),
 		"the same in v1beta1":               wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": map[string]any{"windows-service": "true"}}}}),
 		"the same in escape sequences":      bytes.ReplaceAll(wrap(t, worker, map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"criSocket": "npipe:x"}}}), []byte("npipe"), []byte(`\u006e\u0070\u0069\u0070\u0065`)),
+		"a format that is not ours":         wrap(t, worker, map[string]any{"format": "bottlerocket"}),
+		"the last of two formats":           bytes.Replace(wrap(t, worker, map[string]any{"format": "bottlerocket"}), []byte(`"format"`), []byte(`"format":"ignition","format"`), 1),
 		"a file of the user's in our place": wrap(t, worker, map[string]any{"files": []any{file("/etc/systemd/system/kubelet.service.d/http-proxy.conf")}}),
 		"no object":                         []byte(`[]`),
 	} {

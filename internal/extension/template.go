@@ -23,6 +23,8 @@ type template struct {
 	metadata    bool
 	// sockets and kubeletArgs are what of the node registrations may tell Windows nodes.
 	sockets, kubeletArgs []string
+	// format is the format of the bootstrap data.
+	format string
 	// lists are the lists decoded, once generator.view has done so.
 	lists patch.Spec
 }
@@ -102,6 +104,9 @@ func (t *template) spec(r *jsonread.Reader) {
 			t.pre = array(r)
 		case string(patch.ListPost):
 			t.post = array(r)
+		case "format":
+			t.at.Others = true
+			t.format, _ = r.Text()
 		case "initConfiguration":
 			t.at.Others = true
 			registrations[0] = decodeConfiguration(r)
@@ -204,7 +209,7 @@ func decodeArgs(r *jsonread.Reader) []string {
 func (t *template) view() patch.Spec {
 	return patch.Spec{
 		Files: decodeFiles(t.files), PreKubeadmCommands: decodeTexts(t.pre), PostKubeadmCommands: decodeTexts(t.post),
-		CRISockets: t.sockets, KubeletArgs: t.kubeletArgs,
+		Format: t.format, CRISockets: t.sockets, KubeletArgs: t.kubeletArgs,
 	}
 }
 

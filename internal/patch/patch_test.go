@@ -428,19 +428,26 @@ func TestEnsureKeepsToTheLimitsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestWindowsIsRecognized(t *testing.T) {
+func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, want string }{
-		"a drive letter":    {"files: [{path: 'c:/k/azure.json'}]", "a file path with a drive letter, c:/k/azure.json"},
-		"a named pipe":      {"joinConfiguration: {nodeRegistration: {criSocket: 'npipe:////./pipe/containerd-containerd'}}", "criSocket npipe:////./pipe/containerd-containerd"},
-		"v1beta1 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: {windows-priorityclass: HIGH}}}", "kubelet argument windows-priorityclass"},
-		"v1beta2 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: node-labels, value: kubernetes.io/os=windows}]}}", "kubelet argument node-labels"},
+		"a drive letter":    {"files: [{path: 'c:/k/azure.json'}]", "for Windows nodes (a file path with a drive letter, c:/k/azure.json)"},
+		"a named pipe":      {"joinConfiguration: {nodeRegistration: {criSocket: 'npipe:////./pipe/containerd-containerd'}}", "for Windows nodes (criSocket npipe:////./pipe/containerd-containerd)"},
+		"v1beta1 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: {windows-priorityclass: HIGH}}}", "for Windows nodes (kubelet argument windows-priorityclass)"},
+		"v1beta2 arguments": {"joinConfiguration: {nodeRegistration: {kubeletExtraArgs: [{name: node-labels, value: kubernetes.io/os=windows}]}}", "for Windows nodes (kubelet argument node-labels)"},
 		"a Linux node":      {"files: [{path: /c:/x}]", ""},
+		"cloud-config":      {"format: cloud-config", ""},
+		"ignition":          {"format: ignition", ""},
+		"an empty format":   {"format: ''", ""},
+		"bottlerocket":      {"format: bottlerocket", `of format "bottlerocket", not cloud-config or ignition,`},
+		"another case":      {"format: Ignition", `of format "Ignition", not cloud-config or ignition,`},
+		"a rude format":     {`format: "a\n\"'$(b){{ %s ` + strings.Repeat("x", 5000) + `"`, `of format "a\n\"'$(b){{ %s ` + strings.Repeat("x", 26) + `", not cloud-config or ignition,`},
+		"Windows first":     {"{format: bottlerocket, files: [{path: 'c:/a'}]}", "for Windows nodes (a file path with a drive letter, c:/a)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := parse(t, test.spec)
-			if got := patch.WindowsEvidence(patch.SpecOfMap(d)); got != test.want {
+			if got := patch.Unsupported(patch.SpecOfMap(d)); got != test.want {
 				t.Errorf("from a manifest %q, want %q", got, test.want)
 			}
 			if strings.HasPrefix(name, "v1beta1") {
@@ -454,7 +461,7 @@ func TestWindowsIsRecognized(t *testing.T) {
 			if err := json.Unmarshal(encoded, &typed); err != nil {
 				t.Fatal(err)
 			}
-			if got := patch.WindowsEvidence(patch.SpecOf(&typed)); got != test.want {
+			if got := patch.Unsupported(patch.SpecOf(&typed)); got != test.want {
 				t.Errorf("from a typed spec %q, want %q", got, test.want)
 			}
 		})

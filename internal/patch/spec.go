@@ -36,6 +36,8 @@ type Spec struct {
 	Files               []File
 	PreKubeadmCommands  []string
 	PostKubeadmCommands []string
+	// Format is the format of the bootstrap data; empty is the default.
+	Format string
 	// CRISockets and KubeletArgs come from the node registrations; they tell Windows nodes.
 	CRISockets  []string
 	KubeletArgs []string
@@ -83,7 +85,9 @@ func hasHeader(content string) bool {
 
 // SpecOf returns the view of a typed bootstrap spec.
 func SpecOf(typed *bootstrapv1.KubeadmConfigSpec) Spec {
-	spec := Spec{PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands}
+	spec := Spec{
+		PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands, Format: string(typed.Format),
+	}
 	for _, f := range typed.Files {
 		spec.Files = append(spec.Files, File{
 			Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content,
@@ -112,6 +116,7 @@ func SpecOfMap(object map[string]any) Spec {
 	spec := Spec{
 		PreKubeadmCommands:  stringsOf(object["preKubeadmCommands"]),
 		PostKubeadmCommands: stringsOf(object["postKubeadmCommands"]),
+		Format:              stringOf(object["format"]),
 	}
 	for _, item := range listOf(object["files"]) {
 		spec.Files = append(spec.Files, fileOfMap(mapOf(item)))

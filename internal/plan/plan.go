@@ -133,8 +133,8 @@ func LeaveAlone(o Object) *Finding {
 	if IsPausedByUser(o.Annotations) {
 		return find(contract.ReasonPaused, "%s is paused and left alone", o.Name)
 	}
-	if evidence := patch.WindowsEvidence(o.Spec); evidence != "" {
-		return Windows(o.Name, evidence)
+	if finding := Unsupported(o.Name, o.Spec); finding != nil {
+		return finding
 	}
 	for _, p := range o.Pools {
 		if p.Override != o.Pools[0].Override {
@@ -149,9 +149,19 @@ func LeaveAlone(o Object) *Finding {
 	return nil
 }
 
-// Windows is the finding about an object for Windows nodes, which have no systemd.
-func Windows(name, evidence string) *Finding {
-	return &Finding{Message: fmt.Sprintf("%s is for Windows nodes (%s) and left alone", name, evidence)}
+// Unsupported is the note about an object whose nodes cannot be configured, see patch.Unsupported, or nil.
+func Unsupported(name string, spec patch.Spec) *Finding {
+	if what := patch.Unsupported(spec); what != "" {
+		return leftAlone(name, what)
+	}
+	return nil
+}
+
+// Windows is the note about an object for Windows nodes.
+func Windows(name, evidence string) *Finding { return leftAlone(name, patch.ForWindows(evidence)) }
+
+func leftAlone(name, what string) *Finding {
+	return &Finding{Message: fmt.Sprintf("%s is %s and left alone", name, what)}
 }
 
 // IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. A write of anybody else

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -121,10 +123,10 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 		if o := r.lookup(cluster.Namespace(), groupControlPlane, "KubeadmControlPlane", view.ControlPlaneName); o != nil {
 			members = append(members, member{object: o})
 		} else if enabled {
-			r.note(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
+			r.warn(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
 		}
 	case view.ControlPlaneKind != "" && enabled:
-		r.note(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
+		r.warn(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
 	}
 	for _, pool := range r.pools[cluster] {
 		if plan.IsTopologyOwned(pool.Labels()) {
@@ -135,20 +137,19 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 		refName, _ := reference["name"].(string)
 		want := map[string]string{"MachineDeployment": "KubeadmConfigTemplate", "MachinePool": "KubeadmConfig"}[pool.Kind()]
 		switch {
-		case !enabled && kind != want:
+		case kind != want && (!enabled || override(pool) == contract.SecretNone):
 			continue
 		case refName == "":
 			r.note(pool, "brings its own bootstrap data and is not patched")
 			continue
 		case kind != want:
-			r.reject(pool, "spec.template.spec.bootstrap.configRef.kind: %s cannot be patched, only %s; remove the label from the Cluster or the pool from the Cluster",
-				kind, want)
+			r.warn(pool, "spec.template.spec.bootstrap.configRef.kind: %s cannot be patched, only %s", cmp.Or(kind, "an empty kind"), want)
 			continue
 		}
 		o := r.lookup(pool.Namespace(), groupBootstrap, kind, refName)
 		if o == nil {
 			if enabled {
-				r.note(pool, "%s %s is not in the input and is not patched", kind, refName)
+				r.warn(pool, "%s %s is not in the input and is not patched", kind, refName)
 			}
 			continue
 		}
@@ -203,8 +204,12 @@ func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resol
 	}
 	for _, warning := range resolution.Warnings {
 		unset := func(field string) bool { return warning.Where != "" && strings.HasPrefix(field, warning.Where) }
-		if !slices.ContainsFunc(c.unresolved, unset) { // what is a variable still has no value to warn of
+		switch {
+		case slices.ContainsFunc(c.unresolved, unset): // what is a variable still has no value to warn of
+		case warning.Code == noproxy.CodeDefaultsUsed, warning.Code == noproxy.CodeEndpointUnset:
 			c.note(c.object, "%s", warning)
+		default:
+			c.warn(c.object, "%s", warning)
 		}
 	}
 	return &resolution
@@ -223,8 +228,8 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		return
 	}
 	spec := patch.SpecOfMap(specAt(m.object, at.path))
-	if evidence := c.windows(m, spec); evidence != "" {
-		c.note(m.object, "warning: for Windows nodes (%s), left alone", evidence)
+	if what := c.unsupported(m, spec); what != "" {
+		c.note(m.object, "is %s and left alone", what)
 		return
 	}
 	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name)
@@ -275,7 +280,7 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 		return
 	}
 	for _, warning := range ensured.Warnings {
-		c.note(m.object, "warning: %s%s", field, warning)
+		c.warn(m.object, "%s%s", field, warning)
 	}
 	if len(ensured.Edits) > 0 {
 		if err := apply(m.object, at, ensured.Edits, strconv.Itoa(recipe.Version)); err != nil {
@@ -299,10 +304,13 @@ func missingNetwork(unresolved []string, resolution source.Resolution) string {
 	return ""
 }
 
-// windows says what tells that a bootstrap object is for Windows nodes, or "".
-func (c *clusterRun) windows(m member, spec patch.Spec) string {
-	if evidence := patch.WindowsEvidence(spec); evidence != "" {
-		return evidence
+// unsupported says what is special about the nodes of a bootstrap object, so that they cannot be configured, or "".
+func (c *clusterRun) unsupported(m member, spec patch.Spec) string {
+	if strings.Contains(spec.Format, "${") {
+		spec.Format = "" // not known yet
+	}
+	if what := patch.Unsupported(spec); what != "" {
+		return what
 	}
 	for _, pool := range m.pools {
 		reference := dig(pool.Value(), "spec", "template", "spec", "infrastructureRef")
@@ -310,7 +318,7 @@ func (c *clusterRun) windows(m member, spec patch.Spec) string {
 		refName, _ := reference["name"].(string)
 		if o := c.lookup(pool.Namespace(), "", kind, refName); o != nil {
 			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
-				return field + " of " + name(o)
+				return patch.ForWindows(field + " of " + name(o))
 			}
 		}
 	}

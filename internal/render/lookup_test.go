@@ -70,7 +70,7 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 			[]string{"team/cp", "md"}, "", "",
 		},
 		"and another namespace does not fit": {
-			scene("team/c", "KubeadmControlPlane other/cp"), nil, "Cluster team/c: KubeadmControlPlane cp is not in the input", "",
+			scene("team/c", "KubeadmControlPlane other/cp"), nil, "Cluster team/c: warning: KubeadmControlPlane cp is not in the input", "",
 		},
 		"and a pool of another namespace is named": {
 			scene("team/c", "KubeadmControlPlane cp", "MachineDeployment other/md", "KubeadmConfigTemplate other/md"), []string{"cp"},

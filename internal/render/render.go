@@ -53,6 +53,8 @@ type Result struct {
 	Diff []byte
 	// Notes are lines for people, in the order of the input. They hold no secret.
 	Notes []string
+	// Warnings counts the notes that are worth a change.
+	Warnings int
 }
 
 // Render patches what belongs to the Clusters of the inputs, ClusterClasses included. A Cluster without the label loses
@@ -91,6 +93,7 @@ type renderer struct {
 	index    // of objects
 	secrets  secretReader
 	notes    []string
+	warnings int // among notes
 	problems []error
 	// users are the Clusters that use a bootstrap object.
 	users map[*manifest.Object]*manifest.Object
@@ -130,15 +133,20 @@ func newRenderer(o Options) (*renderer, error) {
 	return r, errors.Join(problems...)
 }
 
-func (r *renderer) note(o *manifest.Object, format string, args ...any) {
-	if text := place(o) + ": " + fmt.Sprintf(format, args...); !slices.Contains(r.notes, text) {
-		r.notes = append(r.notes, text)
+func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
+	text := place(o) + ": " + fmt.Sprintf(format, args...)
+	if slices.Contains(r.notes, text) {
+		return false
 	}
+	r.notes = append(r.notes, text)
+	return true
 }
 
 // warn notes what is worth a change.
 func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
-	r.note(o, "warning: "+format, args...)
+	if r.note(o, "warning: "+format, args...) {
+		r.warnings++
+	}
 }
 
 func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
@@ -219,7 +227,7 @@ func (r *renderer) result() (Result, error) {
 		result.Diff = append(result.Diff, diff.Unified("/dev/null", "generated Secrets", nil, added)...)
 	}
 	result.Output = joined.Bytes()
-	result.Notes = r.notes
+	result.Notes, result.Warnings = r.notes, r.warnings
 	return result, nil
 }
 
@@ -233,7 +241,7 @@ func (r *renderer) checkPools() {
 		}
 		switch own := nearest(pool.Namespace(), clusters); {
 		case own == nil:
-			r.note(pool, "warning: names %s, which is in another namespace, and is not patched; a pool is in the namespace of its Cluster", name(clusters[0]))
+			r.warn(pool, "names %s, which is in another namespace, and is not patched; a pool is in the namespace of its Cluster", name(clusters[0]))
 		case own.Namespace() != pool.Namespace() && len(clusters) > 1 && pool.Namespace() == "":
 			r.reject(pool, "has no namespace and may belong to %s or to %s; write its namespace", name(clusters[0]), name(clusters[1]))
 		}

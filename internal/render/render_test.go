@@ -252,9 +252,6 @@ spec: {version: v1.36.3}
 func TestBadInputIsOneClearError(t *testing.T) {
 	t.Parallel()
 	const good = "httpProxy: 'http://proxy.example.com:3128'"
-	pool := func(kind string) string {
-		return "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: " + kind + ", name: md}}}}}\n"
-	}
 	for name, test := range map[string]struct {
 		options render.Options
 		want    []string
@@ -279,7 +276,6 @@ func TestBadInputIsOneClearError(t *testing.T) {
 		"not base64":            {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy: data.httpProxy is not base64"}},
 		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
 		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/delivery: inline", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`}},
-		"another provider":      {minimal(good, "", pool("RKE2ConfigTemplate")), []string{"m.yaml: document 4: MachineDeployment md: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"}},
 		"credentials inline":    {minimal("httpProxy: 'http://u:s3cr@proxy:1'", "capi-proxy-patcher.io/delivery: Inline", ""), []string{"m.yaml: document 3: KubeadmControlPlane c: delivery Inline would write the proxy's credentials into the spec"}},
 		"not YAML":              {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
 		"no Secret in the file": {render.Options{Secrets: []render.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},

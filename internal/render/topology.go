@@ -184,12 +184,12 @@ func isDeclaration(p map[string]any) bool {
 func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string]any, at int, want manifest.Map) {
 	for _, field := range want {
 		if text, _ := dig(patches[at], "external")[field.Name].(string); text == "" {
-			r.note(class, "warning: spec.patches[%d].external lacks %s: %s", at, field.Name, field.Value)
+			r.warn(class, "spec.patches[%d].external lacks %s: %s", at, field.Name, field.Value)
 		}
 	}
 	for i, later := range patches[at+1:] {
 		if changesBootstrap(later) {
-			r.note(class, "warning: spec.patches[%d] comes after that of %s and can undo it; move the latter to the end", at+1+i, contract.Name)
+			r.warn(class, "spec.patches[%d] comes after that of %s and can undo it; move the latter to the end", at+1+i, contract.Name)
 		}
 	}
 }
@@ -212,7 +212,7 @@ const (
 func (r *renderer) checkTemplates(class *manifest.Object) {
 	check := func(path string, parent map[string]any, want string) {
 		if kind := templateKind(parent); kind != "" && kind != want {
-			r.note(class, "warning: %s: %s cannot be patched, only %s", path, kind, want)
+			r.warn(class, "%s: %s cannot be patched, only %s", path, kind, want)
 		}
 	}
 	spec := dig(class.Value(), "spec")

@@ -3,10 +3,29 @@ package patch
 import (
 	"fmt"
 	"strings"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 )
 
-// WindowsEvidence says what tells that spec is for a Windows node, or "". Windows nodes have no systemd.
-func WindowsEvidence(spec Spec) string {
+// Unsupported says why the nodes of spec cannot be configured, as it follows "is", or "": they are Windows nodes, which have
+// no systemd, or their bootstrap data is in a format of its own, as Bottlerocket's is, in which files and commands mean
+// something else.
+func Unsupported(spec Spec) string {
+	if evidence := windowsEvidence(spec); evidence != "" {
+		return ForWindows(evidence)
+	}
+	switch bootstrapv1.Format(spec.Format) {
+	case "", bootstrapv1.CloudConfig, bootstrapv1.Ignition:
+		return ""
+	}
+	return fmt.Sprintf("of format %.40q, not %s or %s,", spec.Format, bootstrapv1.CloudConfig, bootstrapv1.Ignition)
+}
+
+// ForWindows is what an object for Windows nodes is, and what tells so.
+func ForWindows(evidence string) string { return "for Windows nodes (" + evidence + ")" }
+
+// windowsEvidence says what tells that spec is for Windows nodes, or "".
+func windowsEvidence(spec Spec) string {
 	for _, f := range spec.Files {
 		if len(f.Path) > 2 && isLetter(f.Path[0]) && f.Path[1] == ':' && (f.Path[2] == '/' || f.Path[2] == '\\') {
 			return "a file path with a drive letter, " + f.Path
