@@ -246,6 +246,11 @@ const (
 	// EventRolloutStarted is emitted on the Cluster when Machines that are behind are replaced because the Cluster asks
 	// for RolloutImmediate.
 	EventRolloutStarted = "ProxyRolloutStarted"
-	// EventInvalidSettings is emitted on the Cluster when its settings turn unusable.
+	// EventInvalidSettings is emitted on the Cluster when its settings turn unusable, or unusable for another cause.
 	EventInvalidSettings = "InvalidProxySettings"
+	// EventConfigured is emitted on the Cluster when the condition turns True, or is True with other notes.
+	EventConfigured = "ProxyConfigured"
+	// EventNotConfigured is emitted on the Cluster when the condition is not True for another cause than before, and when
+	// it is gone.
+	EventNotConfigured = "ProxyNotConfigured"
 )

@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +65,7 @@ type Controller struct {
 	Concurrency int
 
 	contests contests
-	// told are the reasons of the last events about unusable settings, by the UID of the Cluster.
-	told     sync.Map
+	news     news
 	absences *proxysource.Absences
 	made     madeTimes
 }

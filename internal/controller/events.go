@@ -2,15 +2,18 @@ package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // Actions of events.
 const (
 	actionInject   = "Inject"
 	actionRemove   = "Remove"
+	actionReport   = "Report"
 	actionRollOut  = "RollOut"
 	actionValidate = "Validate"
 )
@@ -32,11 +35,17 @@ func (c *Controller) eventRollout(cluster, related runtime.Object, object string
 	c.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventRolloutStarted, actionRollOut, "%s", "Set spec.rollout.after of "+object)
 }
 
-func (c *Controller) eventInvalid(cluster runtime.Object, message string) {
-	// An event holds 1,024 characters; the condition has the whole message.
-	const limit = 1000
-	if runes := []rune(message); len(runes) > limit {
-		message = string(runes[:limit]) + "…"
+// eventReported tells of a condition.
+func (c *Controller) eventReported(cluster runtime.Object, condition metav1.Condition) {
+	event := finding.EventOf(condition)
+	action := actionReport
+	if event.Reason == contract.EventInvalidSettings {
+		action = actionValidate
 	}
-	c.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, contract.EventInvalidSettings, actionValidate, "%s", message)
+	c.Recorder.Eventf(cluster, nil, event.Type, event.Reason, action, "%s", event.Note)
+}
+
+// eventGone tells that the condition is gone.
+func (c *Controller) eventGone(cluster runtime.Object) {
+	c.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s", "Nothing of the proxy is left")
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -57,7 +58,7 @@ func (r *reconciliation) followUp(ctx context.Context, objects []bootstrapObject
 	}
 	for _, group := range groups {
 		if report {
-			r.found.note("%s", group)
+			r.found = append(r.found, finding.Finding{Message: group.String(), Progress: true})
 		}
 		if options.Rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue

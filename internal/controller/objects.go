@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -37,6 +38,8 @@ type bootstrapObject struct {
 	// recipe is what the object is to have, nil if that is not known. generated is the Secret that it refers to.
 	recipe    *patch.Recipe
 	generated string
+	// proxy is the proxy Secret that the object is to have the proxy of, or "" if it is to have none or that is not known.
+	proxy string
 }
 
 func (o bootstrapObject) String() string { return o.kind + " " + klog.KObj(o.object).String() }
@@ -71,7 +74,8 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 		object.rollout = rolloutOf(controlPlane.Spec.Rollout.After, created)
 		objects = append(objects, object)
 	case cluster.ControlPlaneKind != "":
-		found.note("%s %s/%s is not a %s and is not patched", cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
+		found.add(contract.ReasonTemplateNotSupported, "%s %s/%s is not a %s and is not patched; pools with kubeadm bootstrap objects are",
+			cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
 	}
 
 	pools, err := c.pools(ctx, cluster)
@@ -228,9 +232,9 @@ func (c *Controller) pools(ctx context.Context, cluster proxysource.Cluster) ([]
 	}
 	slices.SortStableFunc(pools, func(a, b plan.Pool) int {
 		if a.Kind != b.Kind {
-			return compare(a.Kind, b.Kind)
+			return cmp.Compare(a.Kind, b.Kind)
 		}
-		return compare(a.Name, b.Name)
+		return cmp.Compare(a.Name, b.Name)
 	})
 	return pools, nil
 }
@@ -278,7 +282,7 @@ func (c *Controller) foreignUser(ctx context.Context, cluster proxysource.Cluste
 	if len(others) == 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	first := slices.MinFunc(others, func(a, b plan.Pool) int { return compare(a.Name, b.Name) })
+	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.Name, b.Name) })
 	return &first, nil
 }
 

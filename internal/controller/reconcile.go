@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -28,7 +29,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	reported := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	_, held := topology.HoldOf(cluster.Annotations)
 	if view.Deleted {
-		c.told.Delete(cluster.UID)
+		c.news.forget(cluster.UID)
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
 	}
 	if view.Paused {
@@ -53,15 +54,13 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	}
 	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
 		var found findings
-		found.add(contract.ReasonInvalidSettings, "%s", invalid.Message)
-		_, err = c.setCondition(ctx, cluster, found.condition(""))
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		found.addAll(contract.ReasonInvalidSettings, invalid)
+		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, found, ""))
 	}
 	if err != nil {
 		var internal findings
 		internal.add(contract.ReasonInternalError, "Please check controller logs for errors")
-		_, statusErr := c.setCondition(ctx, cluster, internal.condition(""))
-		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(statusErr))
+		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.report(ctx, cluster, internal, "")))
 	}
 	return ctrl.Result{RequeueAfter: r.later}, nil
 }
@@ -73,6 +72,8 @@ type reconciliation struct {
 	cluster *clusterv1.Cluster
 	view    proxysource.Cluster
 	found   findings
+	// warnings are about the settings that the pass has resolved.
+	warnings []noproxy.Warning
 	// needed are the names of generated Secrets that a bootstrap object refers to.
 	needed map[string]bool
 	// ensured are the generated Secrets that this pass has seen to.
@@ -96,20 +97,7 @@ func (r *reconciliation) enable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	condition := r.found.condition(configured)
-	transition, err := r.setCondition(ctx, r.cluster, condition)
-	if err != nil {
-		return err
-	}
-	if condition.Reason != contract.ReasonInvalidSettings && condition.Reason != contract.ReasonSettingsNotFound {
-		r.told.Delete(r.cluster.UID)
-		return nil
-	}
-	// A cache that is behind shows the old condition once more, and the transition with it.
-	if before, told := r.told.Swap(r.cluster.UID, condition.Reason); transition && (!told || before != condition.Reason) {
-		r.eventInvalid(r.cluster, condition.Message)
-	}
-	return nil
+	return r.report(ctx, r.cluster, r.found, configured)
 }
 
 // configure carries out what can be carried out, collects findings about the rest, and returns the message for a
@@ -117,21 +105,22 @@ func (r *reconciliation) enable(ctx context.Context) error {
 func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	options, err := r.options()
 	if err != nil {
-		r.found.add(contract.ReasonInvalidSettings, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.found.addAll(contract.ReasonInvalidSettings, err)
+		if !r.view.Topology { // whose variable may name another Secret
+			_, err = r.resolve(ctx, options, "", "")
+			return "", err
+		}
 		return "", nil
 	}
 	objects, found, err := r.collect(ctx, r.view)
 	if err != nil {
 		return "", err
 	}
-	main, err := r.resolve(ctx, options, "")
+	main, err := r.resolve(ctx, options, "", "")
 	if err != nil {
 		return "", err
 	}
 	r.found = append(r.found, found...)
-	if main != nil {
-		r.reportSecret(*main)
-	}
 	if err := r.topologySecrets(ctx, objects, options, main); err != nil {
 		return "", err
 	}
@@ -159,15 +148,18 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	if err := r.reportAdopted(ctx, objects); err != nil {
 		return "", err
 	}
-	return r.summary(objects, main), nil
+	r.reportWarnings()
+	return r.summary(objects, len(found) > 0), nil
 }
 
-// resolve finds the settings of the Cluster or of a pool. It returns nil when a finding explains why there are none.
-func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override string) (*proxysource.Resolution, error) {
+// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
+// finding explains why there are none.
+func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override, pool string) (*proxysource.Resolution, error) {
 	resolver := proxysource.Resolver{
 		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.absences},
 		Default: r.Installation,
 		Now:     r.Now,
+		Object:  pool,
 	}
 	resolution, err := resolver.Resolve(ctx, r.view, options, override)
 	var (
@@ -176,12 +168,13 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 	)
 	switch {
 	case errors.As(err, &invalid):
-		r.found.add(contract.ReasonInvalidSettings, "%s", invalid.Message)
+		r.found.addAll(contract.ReasonInvalidSettings, invalid)
 	case errors.As(err, &missing):
 		r.found.add(contract.ReasonSettingsNotFound, "%s", missing.Message)
 	case err != nil:
 		return nil, err
 	default:
+		r.reportSecret(resolution)
 		return &resolution, nil
 	}
 	return nil, nil //nolint:nilnil // the finding says why
@@ -194,11 +187,16 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must hold it",
 			r.view.Namespace, r.view.Name)
 	}
-	if codes := proxysource.WarningCodes(resolution.Warnings); codes != "" {
-		r.found.note("warnings: %s", codes)
-	}
+	r.warnings = append(r.warnings, resolution.Warnings...)
 	if !resolution.Secret.Watched {
 		r.found.note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name, contract.LabelProxySecret)
+	}
+}
+
+// reportWarnings tells what works differently from what it looks like in the settings in use.
+func (r *reconciliation) reportWarnings() {
+	for _, warning := range proxysource.WarningNotes(r.warnings) {
+		r.found.note("%s", warning)
 	}
 }
 
@@ -215,8 +213,8 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	if err != nil {
 		return err
 	}
-	if finding := plan.LeaveAlone(view); finding != nil {
-		r.found.add(finding.Reason, "%s", finding.Message)
+	if left := plan.LeaveAlone(view); left != nil {
+		r.found.add(left.Reason, "%s", left.Message)
 		r.keepReferences(*o)
 		return nil
 	}
@@ -235,7 +233,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	}
 	resolution, secretName := main, view.GeneratedSecret(r.view.Name)
 	if override != "" {
-		if resolution, err = r.resolve(ctx, options, override); err != nil {
+		if resolution, err = r.resolve(ctx, options, override, view.Pools[0].String()); err != nil {
 			return err
 		}
 	}
@@ -243,6 +241,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		r.keepReferences(*o)
 		return nil
 	}
+	o.proxy = resolution.Secret.Name.String()
 	brought, recipe, err := r.bring(*o, options, *resolution, secretName)
 	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
 		var adopted bool
@@ -360,17 +359,21 @@ func (r *reconciliation) planned(ctx context.Context, o bootstrapObject) (plan.O
 	}, nil
 }
 
-// summary is the message of a configured Cluster.
-func (r *reconciliation) summary(objects []bootstrapObject, main *proxysource.Resolution) string {
-	if main == nil || len(objects) == 0 {
-		return ""
+// summary is the message of a configured Cluster. One that is not, although nothing was found, gets findings that say so.
+// unsupported reports whether something was left alone that cannot be patched.
+func (r *reconciliation) summary(objects []bootstrapObject, unsupported bool) string {
+	counted := make([]finding.Object, len(objects))
+	for i, o := range objects {
+		counted[i] = finding.Object{Name: o.String(), Secret: o.proxy, Carries: patch.IsPatched(o.spec)}
 	}
-	return fmt.Sprintf("New Machines of %d bootstrap objects use the proxy of Secret %s", len(objects), main.Secret.Name)
+	if !r.found.explained() {
+		r.found = append(r.found, finding.Unconfigured(r.view.Namespace+"/"+r.view.Name, counted, unsupported)...)
+	}
+	return finding.Summary(counted)
 }
 
 // disable takes everything out again. The condition goes last.
 func (r *reconciliation) disable(ctx context.Context) error {
-	r.told.Delete(r.cluster.UID)
 	r.needed = map[string]bool{}
 	options, err := proxysource.ParseOptions(r.view.Annotations)
 	if err != nil {
@@ -406,9 +409,8 @@ func (r *reconciliation) disable(ctx context.Context) error {
 	if err := r.cleanSecrets(ctx, objects); err != nil {
 		return err
 	}
-	if len(r.found) > 0 {
-		_, err := r.setCondition(ctx, r.cluster, r.found.condition(""))
-		return err
+	if r.found.explained() {
+		return r.report(ctx, r.cluster, r.found, "")
 	}
 	return r.removeCondition(ctx, r.cluster)
 }

@@ -1,111 +1,78 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-func compare[T cmp.Ordered](a, b T) int { return cmp.Compare(a, b) }
-
-// finding is one thing that the condition tells. A finding without a reason is a note: it does not stop the
-// condition from being True.
-type finding struct{ reason, message string }
-
-type findings []finding
+// findings are what a pass has found, in order.
+type findings []finding.Finding
 
 func (f *findings) add(reason, format string, args ...any) {
-	*f = append(*f, finding{reason: reason, message: fmt.Sprintf(format, args...)})
+	*f = append(*f, finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
 func (f *findings) note(format string, args ...any) { f.add("", format, args...) }
 
-// maxFindings is how many findings a message names; the others are counted.
-const maxFindings = 8
-
-// condition sums findings up. The reason is the most severe one; messages keep the order of the findings, the
-// severe before the notes.
-func (f findings) condition(configured string) metav1.Condition {
-	ranked := slices.Clone(f)
-	slices.SortStableFunc(ranked, func(a, b finding) int { return compare(rank(a.reason), rank(b.reason)) })
-	condition := metav1.Condition{
-		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionTrue, Reason: contract.ReasonConfigured,
-	}
-	var messages []string
-	if len(ranked) > 0 && ranked[0].reason != "" {
-		condition.Reason = ranked[0].reason
-		condition.Status = statusOf(ranked[0].reason)
-	} else {
-		messages = append(messages, configured)
-	}
-	for i, finding := range ranked {
-		if i == maxFindings {
-			messages = append(messages, fmt.Sprintf("and %d more", len(ranked)-i))
-			break
-		}
-		messages = append(messages, finding.message)
-	}
-	condition.Message = strings.Join(slices.DeleteFunc(messages, func(m string) bool { return m == "" }), "; ")
-	return condition
-}
-
-// ranking lists the reasons from the one that the user must act on first.
-func ranking() []string {
-	return []string{
-		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonConflictingFile,
-		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
-		contract.ReasonConfiguring,
+// addAll adds each finding that err tells.
+func (f *findings) addAll(reason string, err error) {
+	for _, message := range proxysource.Messages(err) {
+		f.add(reason, "%s", message)
 	}
 }
 
-func rank(reason string) int {
-	if reason == "" {
-		return len(ranking())
-	}
-	return slices.Index(ranking(), reason)
+// explained reports whether a finding has a reason, which is then that of the condition.
+func (f findings) explained() bool {
+	return slices.ContainsFunc(f, func(one finding.Finding) bool { return one.Reason != "" })
 }
 
-// statusOf is Unknown while something is expected to come by itself, and False when it is not.
-func statusOf(reason string) metav1.ConditionStatus {
-	switch reason {
-	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
-		return metav1.ConditionUnknown
+// report writes what was found into the condition of the Cluster. What is news is one line in the log and one event.
+func (c *Controller) report(ctx context.Context, cluster *clusterv1.Cluster, found findings, summary string) error {
+	condition := finding.Condition(found, summary)
+	written, err := c.setCondition(ctx, cluster, condition)
+	if err != nil || !c.news.isNew(cluster.UID, finding.Digest(found), written) {
+		return err
 	}
-	return metav1.ConditionFalse
+	ctrl.LoggerFrom(ctx).Info("Reporting", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
+	c.eventReported(cluster, condition)
+	return nil
 }
 
-// setCondition writes the condition if it differs from what the Cluster has. It reports whether the reason or the
-// status changed, which is when an event is due.
+// setCondition writes the condition if it differs from what the Cluster has, and reports whether it does in more than
+// the generation.
 func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.Cluster, condition metav1.Condition) (bool, error) {
 	condition.ObservedGeneration = cluster.Generation
 	condition.LastTransitionTime = metav1.NewTime(c.Now())
-	previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type)
-	transition := previous == nil || previous.Reason != condition.Reason || previous.Status != condition.Status
-	if previous != nil {
+	changed := true
+	if previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type); previous != nil {
 		if previous.Status == condition.Status {
 			condition.LastTransitionTime = previous.LastTransitionTime
 		}
 		if *previous == condition {
 			return false, nil
 		}
+		changed = previous.Status != condition.Status || previous.Reason != condition.Reason || previous.Message != condition.Message
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
 	if err != nil {
 		return false, fmt.Errorf("converting condition: %w", err)
 	}
-	return transition, c.applyConditions(ctx, cluster, []any{object})
+	return changed, c.applyConditions(ctx, cluster, []any{object})
 }
 
 // removeCondition takes the condition off the Cluster.
@@ -113,7 +80,41 @@ func (c *Controller) removeCondition(ctx context.Context, cluster *clusterv1.Clu
 	if meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) == nil {
 		return nil
 	}
-	return c.applyConditions(ctx, cluster, []any{})
+	err := c.applyConditions(ctx, cluster, []any{})
+	if err == nil && c.news.isNew(cluster.UID, "", true) {
+		ctrl.LoggerFrom(ctx).Info("Reporting that nothing of the proxy is left")
+		c.eventGone(cluster)
+	}
+	return err
+}
+
+// news remembers what was last told about each Cluster: a cache that is behind shows the old condition once more. After a
+// restart the condition itself tells.
+type news struct {
+	mutex sync.Mutex
+	last  map[types.UID]string
+}
+
+// maxNews is about how many Clusters is remembered. Beyond that all of it is forgotten.
+const maxNews = 100_000
+
+// isNew remembers a digest of findings, and reports whether the one before was another. changed is the answer about a
+// Cluster of which nothing is remembered.
+func (n *news) isNew(uid types.UID, digest string, changed bool) bool {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	before, known := n.last[uid]
+	if n.last == nil || len(n.last) >= maxNews {
+		n.last = map[types.UID]string{}
+	}
+	n.last[uid] = digest
+	return known && before != digest || !known && changed
+}
+
+func (n *news) forget(uid types.UID) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	delete(n.last, uid)
 }
 
 // applyConditions applies our part of the conditions, a list that the API server merges by type: those of others

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -101,7 +102,7 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 		resolution, known := r.topology.resolutions[pool.Override]
 		if !known {
 			var err error
-			if resolution, err = r.resolve(ctx, options, pool.Override); err != nil {
+			if resolution, err = r.resolve(ctx, options, pool.Override, pool.Kind+" "+pool.TopologyName+" of spec.topology"); err != nil {
 				return err
 			}
 			r.topology.resolutions[pool.Override] = resolution
@@ -150,6 +151,7 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 	if resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete {
 		return // a finding says why
 	}
+	o.proxy = resolution.Secret.Name.String()
 	secretName := pool.GeneratedSecret(r.view.Name)
 	recipe, err := plan.Recipe(options, r.topology.version, *resolution, secretName)
 	if err != nil {
@@ -265,7 +267,7 @@ func (r *reconciliation) settleTopology(ctx context.Context, objects []bootstrap
 		}
 	}
 	want := map[string]string{contract.AnnotationSettingsHash: r.settingsHash()}
-	complete := !slices.ContainsFunc(missing, func(f finding) bool { return f.reason == contract.ReasonWaitingForObjects })
+	complete := !slices.ContainsFunc(missing, func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
 	if hold, held := topology.HoldOf(r.cluster.Annotations); held && (r.releases(hold) || complete && !holds(hold, objects)) {
 		want[contract.AnnotationTopologyHold] = ""
 	}

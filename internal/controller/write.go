@@ -108,8 +108,7 @@ func (r *reconciliation) announce(ctx context.Context, version int, options prox
 	r.announced = true
 	var begun findings
 	begun.add(contract.ReasonConfiguring, "The first bootstrap object is being patched")
-	_, err := r.setCondition(ctx, r.cluster, begun.condition(""))
-	return err
+	return r.report(ctx, r.cluster, begun, "")
 }
 
 // waits reports whether a change of o has to wait until the user rolls it.
@@ -124,7 +123,7 @@ func (r *reconciliation) reportWaiting(o bootstrapObject, version int) {
 		reason, verb = contract.ReasonRemovalWaiting, "loses"
 	}
 	if o.kind == plan.KindConfig {
-		r.found.note("%s has its bootstrap data already, which stays as it is; a new KubeadmConfig %s the current proxy", o, verb)
+		r.found.add(reason, "%s has its bootstrap data already, which stays as it is; a new KubeadmConfig %s the current proxy", o, verb)
 		return
 	}
 	when := "when"

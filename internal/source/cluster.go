@@ -4,6 +4,7 @@
 package source
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -106,4 +107,28 @@ func WarningCodes(warnings []noproxy.Warning) string {
 		}
 	}
 	return strings.Join(codes, ",")
+}
+
+// WarningNotes returns a sentence for each kind of warning: the first of it, and how many others there are. As in
+// WarningCodes an unset endpoint is not among them.
+func WarningNotes(warnings []noproxy.Warning) []string {
+	var firsts []noproxy.Warning
+	count, known := map[noproxy.Code]int{}, map[noproxy.Warning]bool{}
+	for _, warning := range warnings {
+		if known[warning] || warning.Code == noproxy.CodeEndpointUnset {
+			continue
+		}
+		known[warning] = true
+		if count[warning.Code]++; count[warning.Code] == 1 {
+			firsts = append(firsts, warning)
+		}
+	}
+	notes := make([]string, len(firsts))
+	for i, warning := range firsts {
+		notes[i] = warning.String()
+		if others := count[warning.Code] - 1; others > 0 {
+			notes[i] += fmt.Sprintf(" (and %d more like it)", others)
+		}
+	}
+	return notes
 }

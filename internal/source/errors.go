@@ -31,6 +31,31 @@ func (e *InvalidError) Unwrap() []error {
 	return errs
 }
 
+// Messages returns what err tells, one message for each finding.
+func Messages(err error) []string {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand to find all of them, not the first
+	case nil:
+		return nil
+	case *InvalidError:
+		if len(e.Findings) < 2 {
+			return []string{e.Message}
+		}
+		messages := make([]string, len(e.Findings))
+		for i, finding := range e.Findings {
+			messages[i] = finding.Error()
+		}
+		return messages
+	case interface{ Unwrap() []error }:
+		var messages []string
+		for _, joined := range e.Unwrap() {
+			messages = append(messages, Messages(joined)...)
+		}
+		return messages
+	default:
+		return []string{err.Error()}
+	}
+}
+
 // NotFoundError says that a Secret is missing.
 type NotFoundError struct{ Message string }
 

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -54,6 +53,8 @@ type Resolver struct {
 	Profile noproxy.Profile
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
+	// Object names the pool whose annotation names a Secret of its own, for messages; "" for the Cluster itself.
+	Object string
 }
 
 // Installation is the installation-wide proxy Secret. Its noProxy is merged into every Cluster's. Its URLs and
@@ -124,7 +125,7 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 	candidates := Candidates(cluster, override)
 	named := len(candidates) == 1
 	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
-		return Resolution{}, badAnnotation(contract.AnnotationSecret, fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
+		return Resolution{}, badAnnotation(r.annotation(), fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
 			"use the name of one in the namespace of the Cluster, without the namespace")
 	}
 	var (
@@ -158,30 +159,38 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 			return Resolution{}, fmt.Errorf("reading Namespace %s: %w", cluster.Namespace, err)
 		}
 		if !selected {
-			return Resolution{}, notServed(candidates, r.Default)
+			return Resolution{}, r.notServed(candidates)
 		}
 		found = installation
 	}
 	if found == nil {
-		return Resolution{}, notFound(candidates)
+		return Resolution{}, r.notFound(candidates)
 	}
 	return r.compose(cluster, options, found, installation)
 }
 
 // notServed says that the proxy Secrets of a Cluster are missing, and that its namespace is not one that the
 // installation-wide Secret serves.
-func notServed(candidates []types.NamespacedName, installation Installation) error {
+func (r Resolver) notServed(candidates []types.NamespacedName) error {
 	return &NotFoundError{Message: fmt.Sprintf("%s; or ask an operator to let Namespace %s use the installation-wide Secret, "+
-		"which serves namespaces by their labels (%s)", notFound(candidates), candidates[0].Namespace, installation.Namespaces)}
+		"which serves namespaces by their labels (%s)", r.notFound(candidates), candidates[0].Namespace, r.Default.Namespaces)}
 }
 
-func notFound(candidates []types.NamespacedName) error {
+// annotation names the annotation that names the Secret.
+func (r Resolver) annotation() string {
+	if r.Object == "" {
+		return contract.AnnotationSecret
+	}
+	return contract.AnnotationSecret + " of " + r.Object
+}
+
+func (r Resolver) notFound(candidates []types.NamespacedName) error {
 	names := make([]string, len(candidates))
 	for i, name := range candidates {
 		names[i] = display(name)
 	}
 	if len(names) == 1 {
-		return &NotFoundError{Message: fmt.Sprintf("Secret %s does not exist; create it or change annotation %s", names[0], contract.AnnotationSecret)}
+		return &NotFoundError{Message: fmt.Sprintf("Secret %s does not exist; create it or change annotation %s", names[0], r.annotation())}
 	}
 	return &NotFoundError{Message: fmt.Sprintf("neither Secret %s exists; create one of them or name another in annotation %s",
 		strings.Join(names, " nor "), contract.AnnotationSecret)}
@@ -189,10 +198,7 @@ func notFound(candidates []types.NamespacedName) error {
 
 func (r Resolver) compose(cluster Cluster, options Options, found, installation *Secret) (Resolution, error) {
 	resolution := Resolution{Secret: *found}
-	settings, err := proxyconfig.Parse(found.Data)
-	if err != nil {
-		return Resolution{}, invalid(found.where()+" ", err)
-	}
+	settings, unusable := proxyconfig.Parse(found.Data)
 	resolution.Settings = settings
 	resolution.Warnings = append(resolution.Warnings, within(found.where()+" ", settings.Warnings)...)
 
@@ -215,8 +221,11 @@ func (r Resolver) compose(cluster Cluster, options Options, found, installation 
 		input.Variable = noproxy.Layer{Key: "variable " + contract.VariableName + "." + contract.VariableNoProxy, Text: options.NoProxy}
 	}
 	result, err := noproxy.Compose(input)
+	if findings := append(placed(found.where()+" ", unusable), placed("", err)...); len(findings) > 0 {
+		return Resolution{}, invalid(findings)
+	}
 	if err != nil {
-		return Resolution{}, invalid("", err)
+		return Resolution{}, err
 	}
 	resolution.NoProxy = result
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
@@ -237,18 +246,22 @@ func within(object string, warnings []noproxy.Warning) []noproxy.Warning {
 	return placed
 }
 
-// invalid joins the findings of err into one *InvalidError, each with its object in front.
-func invalid(object string, err error) error {
+// placed returns the findings of err, each with its object in front.
+func placed(object string, err error) []*noproxy.Error {
 	found := noproxy.Errors(err)
-	messages := make([]string, 0, len(found))
 	for i, finding := range found {
-		placed := *finding
-		placed.Where = object + placed.Where
-		messages = append(messages, placed.Error())
-		found[i] = &placed
+		at := *finding
+		at.Where = object + at.Where
+		found[i] = &at
 	}
-	if len(messages) == 0 {
-		return errors.New(object + err.Error())
+	return found
+}
+
+// invalid is the error of findings.
+func invalid(found []*noproxy.Error) error {
+	messages := make([]string, len(found))
+	for i, finding := range found {
+		messages[i] = finding.Error()
 	}
 	return &InvalidError{Message: strings.Join(messages, "; "), Findings: found}
 }

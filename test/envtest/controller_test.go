@@ -30,7 +30,7 @@ func TestALabelledClusterIsConfiguredChangedAndRestored(t *testing.T) {
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "username": "user", "password": rude})
 	create(t, c.objects()[0])
 
-	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects use the proxy of Secret "+ns+"/one-http-proxy")
+	c.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 3 use "+ns+"/one-http-proxy")
 	if got := c.patched(); got != [3]bool{true, true, true} {
 		t.Errorf("patched %v", got)
 	}
@@ -411,7 +411,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 				cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
 			}
 		})
-		c.eventuallyReports(contract.ReasonConfigured, "KamajiControlPlane "+ns+"/one is not a KubeadmControlPlane and is not patched")
+		c.eventuallyReports(contract.ReasonTemplateNotSupported, "KamajiControlPlane "+ns+"/one is not a KubeadmControlPlane and is not patched")
 		if got := c.patched(); got != [3]bool{false, true, true} {
 			t.Errorf("patched %v", got)
 		}

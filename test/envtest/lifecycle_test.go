@@ -161,7 +161,7 @@ func TestATemplateThatMovesToAnotherClusterFollowsIt(t *testing.T) {
 		}
 		return ""
 	})
-	one.eventuallyReports(contract.ReasonConfigured, "New Machines of 2 bootstrap objects")
+	one.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 2 use ")
 
 	// To a Cluster without the label: its entries go.
 	three := newCluster(t, ns, "three", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
@@ -235,12 +235,16 @@ func TestEventsAreEmittedAtTransitionsOnly(t *testing.T) {
 	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1})
 	proxySecret(t, ns, "late", map[string]string{"httpProxy": proxyURL})
 	c.eventuallyReports(contract.ReasonConfigured)
-	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3})
+	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3, contract.EventConfigured: 1})
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
-	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3, contract.EventSettingsRemoved: 3})
+	all := map[string]int{
+		contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3, contract.EventConfigured: 1,
+		contract.EventSettingsRemoved: 3, contract.EventNotConfigured: 1,
+	}
+	eventuallyEvents(all)
 	time.Sleep(2 * resync)
-	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3, contract.EventSettingsRemoved: 3})
+	eventuallyEvents(all)
 }
 
 func TestPoolsThatShareATemplateMustAgree(t *testing.T) {

@@ -235,7 +235,7 @@ func TestATopologyGetsItsSecretsAndNoObjectOfItIsWritten(t *testing.T) {
 	topologyWrites(t, c.template(), reference("one-proxy-files"))
 	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not brought the current settings to KubeadmConfigTemplate "+ns+"/one-md yet")
 	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
-	c.eventuallyReports(contract.ReasonConfigured, "New Machines of 3 bootstrap objects use the proxy of Secret "+ns+"/corp")
+	c.eventuallyReports(contract.ReasonConfigured, fmt.Sprintf("Bootstrap objects by proxy Secret: 1 uses %s/corp, 1 uses %s/other, 1 has none", ns, ns))
 
 	change(t, corp, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
 	c.eventuallyHas(`HTTPS_PROXY="http://user:p%2540ss@moved.example.com:3128"`)
