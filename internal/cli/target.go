@@ -70,6 +70,9 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, usageError{err}
 	}
 	resolver := source.Resolver{Secrets: withoutFiles{t.secrets}, Default: source.Installation{Secret: defaultSecret, Namespaces: source.EveryNamespace{}}, Profile: noproxy.Profile(o.profile)}
+	if t.override != "" {
+		resolver.Object = "pool " + o.pool
+	}
 	resolution, err := resolver.Resolve(ctx, t.cluster, t.settings.Options, t.override)
 	if err != nil {
 		hint := ""

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -233,7 +232,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	}
 	resolution, secretName := main, view.GeneratedSecret(r.view.Name)
 	if override != "" {
-		if resolution, err = r.resolve(ctx, options, override, view.Pools[0].String()); err != nil {
+		if resolution, err = r.resolve(ctx, options, override, view.Overrider()); err != nil {
 			return err
 		}
 	}

@@ -102,7 +102,7 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 		resolution, known := r.topology.resolutions[pool.Override]
 		if !known {
 			var err error
-			if resolution, err = r.resolve(ctx, options, pool.Override, pool.Kind+" "+pool.TopologyName+" of spec.topology"); err != nil {
+			if resolution, err = r.resolve(ctx, options, pool.Override, pool.String()); err != nil {
 				return err
 			}
 			r.topology.resolutions[pool.Override] = resolution

@@ -92,6 +92,14 @@ func (o Object) Override() string {
 	return o.Pools[0].Override
 }
 
+// Overrider names the pool whose annotation Override returns, "" if there is none.
+func (o Object) Overrider() string {
+	if o.Override() == "" {
+		return ""
+	}
+	return o.Pools[0].String()
+}
+
 // GeneratedSecret returns the name of the generated Secret that o refers to in Reference delivery.
 func (o Object) GeneratedSecret(cluster string) string {
 	if o.Override() == "" {

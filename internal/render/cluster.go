@@ -191,9 +191,13 @@ type clusterRun struct {
 	unresolved []string
 }
 
-// resolve finds the settings of the Cluster or of a pool. It returns nil when a problem has been recorded.
-func (c *clusterRun) resolve(ctx context.Context, override string) *source.Resolution {
-	resolution, err := source.Resolver{Secrets: c.secrets, Default: source.Installation{Secret: c.DefaultSecret, Namespaces: source.EveryNamespace{}}, Now: c.Now}.Resolve(ctx, c.view, c.options, override)
+// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
+// problem has been recorded.
+func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source.Resolution {
+	resolution, err := source.Resolver{
+		Secrets: c.secrets, Default: source.Installation{Secret: c.DefaultSecret, Namespaces: source.EveryNamespace{}},
+		Now: c.Now, Object: pool,
+	}.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
 		if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
 			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)
@@ -250,7 +254,7 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 	}
 	resolution := main
 	if poolSecret != "" {
-		resolution = c.resolve(ctx, poolSecret)
+		resolution = c.resolve(ctx, poolSecret, name(m.pools[0]))
 		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.pools[0].Kind(), Name: m.pools[0].Name()})
 	}
 	if resolution == nil {

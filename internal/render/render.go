@@ -193,7 +193,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.note(object, "%s has unresolved variables; what depends on it is left to a later run, after clusterctl generate cluster",
 			strings.Join(unresolved, ", "))
 	}
-	main := c.resolve(ctx, "")
+	main := c.resolve(ctx, "", "")
 	if view.Topology {
 		c.topology(ctx, settings.Pools, main)
 	}

@@ -270,8 +270,13 @@ func TestBadInputIsOneClearError(t *testing.T) {
 		"an unknown key":         {minimal(good+", proxyHTTP: s3cr", "", ""), []string{`key "proxyHTTP": unknown key`}},
 		"an entry with a scheme": {minimal(good+", noProxy: 'a.example.com,http://s3cr.example.com'", "", ""), []string{"document 1: Secret http-proxy", "entry 2", "url-entry"}},
 		"every finding at once": {
-			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr", "", ""),
-			[]string{"key httpProxy", "key httpsProxy", `key "colour"`},
+			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr, noProxy: 'a,s3cr/x,b:s3cr'", "", ""),
+			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
+		},
+		"no Secret of a pool": {
+			minimal(good, "", strings.Replace(pool("KubeadmConfigTemplate"), "{name: md}", "{name: md, annotations: {capi-proxy-patcher.io/secret: edge}}", 1)+
+				"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
+			[]string{"Secret edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md; it must be in the input"},
 		},
 		"not base64":            {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy: data.httpProxy is not base64"}},
 		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},

@@ -92,7 +92,7 @@ func (c *clusterRun) topology(ctx context.Context, pools []topology.Pool, main *
 	c.expect(main, source.GeneratedSecretName(c.view.Name))
 	for _, pool := range pools {
 		if pool.Override != "" && pool.Override != contract.SecretNone {
-			c.expect(c.resolve(ctx, pool.Override), pool.GeneratedSecret(c.view.Name))
+			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.GeneratedSecret(c.view.Name))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -34,6 +35,9 @@ func TestFindingsAreWhatTheMessageTells(t *testing.T) {
 		"a list": {resolve(map[string]string{"httpProxy": "http://p:1", "noProxy": "a,b/c d:x"}), []noproxy.Error{
 			{Code: noproxy.CodeURLEntry, Where: "Secret team/http-proxy key noProxy entry 2"}, {Code: noproxy.CodeBadPort, Where: "Secret team/http-proxy key noProxy entry 3"},
 		}},
+		"a URL and a list": {resolve(map[string]string{"httpProxy": "p:1", "noProxy": "a,b:x"}), []noproxy.Error{
+			{Code: noproxy.CodeBadProxyURL, Where: "Secret team/http-proxy key httpProxy"}, {Code: noproxy.CodeBadPort, Where: "Secret team/http-proxy key noProxy entry 2"},
+		}},
 		"delivery": {options(contract.AnnotationDelivery, "x"), []noproxy.Error{{Code: source.CodeBadAnnotation, Where: "annotation " + contract.AnnotationDelivery}}},
 		"targets":  {options(contract.AnnotationTargets, "x"), []noproxy.Error{{Code: source.CodeBadAnnotation, Where: "annotation " + contract.AnnotationTargets}}},
 		"groups":   {options(contract.AnnotationNoProxyGroups, "x"), []noproxy.Error{{Code: source.CodeBadAnnotation, Where: "annotation " + contract.AnnotationNoProxyGroups}}},
@@ -51,6 +55,55 @@ func TestFindingsAreWhatTheMessageTells(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestMessages_AreOneForEachFinding(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "p:1", "noProxy": "a,b:x"}}}
+	_, unusable := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, "")
+	_, annotations := source.ParseOptions(map[string]string{contract.AnnotationDelivery: "a\n\"b", contract.AnnotationAdopt: "yes"})
+	got := source.Messages(errors.Join(annotations, unusable, errors.New("other")))
+	want := []string{
+		`annotation capi-proxy-patcher.io/delivery: unknown value "a\n\"b"; use Reference or Inline`,
+		`annotation capi-proxy-patcher.io/adopt: unknown value "yes"; use false or true`,
+		"parsing Secret team/http-proxy key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front",
+		"parsing Secret team/http-proxy key noProxy entry 2: the port is not a number from 1 to 65535 (bad-port); write host:port or only the host",
+		"other",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := source.Messages(nil); got != nil {
+		t.Errorf("no error has messages %q", got)
+	}
+}
+
+func TestWarningNotes_HaveTheSentenceOfEachKindOnce(t *testing.T) {
+	t.Parallel()
+	warning := func(code noproxy.Code, where string) noproxy.Warning {
+		return noproxy.Warning{Code: code, Where: where, Message: "%s {{", Fix: "write\nit"}
+	}
+	got := source.WarningNotes([]noproxy.Warning{
+		warning(noproxy.CodeEndpointUnset, "a"), warning(noproxy.CodePortEntry, "a"), warning(noproxy.CodeSize, "a"), warning(noproxy.CodePortEntry, "b"),
+		warning(noproxy.CodePortEntry, "a"), warning(noproxy.CodePortEntry, "c"), warning(noproxy.CodeSize, "a"),
+	})
+	want := []string{"port-entry: a: %s {{; write\nit (and 2 more like it)", "size: a: %s {{; write\nit"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestResolve_NamesThePoolWhoseSecretIsMissing(t *testing.T) {
+	t.Parallel()
+	for override, want := range map[string]string{
+		"edge": "Secret team/edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md",
+		"../x": `annotation capi-proxy-patcher.io/secret of MachineDeployment md: "../x" cannot be the name of a Secret; use the name of one in the namespace of the Cluster, without the namespace`,
+	} {
+		_, err := source.Resolver{Secrets: &secrets{}, Object: "MachineDeployment md"}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, override)
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 }
 

@@ -76,6 +76,9 @@ type Pool struct {
 	Override string
 }
 
+// String names p for messages.
+func (p Pool) String() string { return p.Kind + " " + p.TopologyName + " of spec.topology" }
+
 // GeneratedSecret returns the name of the generated Secret that the nodes of p read in Reference delivery.
 func (p Pool) GeneratedSecret(cluster string) string {
 	if p.Override == "" {

@@ -155,7 +155,8 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 	var resolution source.Resolution
 	if options.Delivery == contract.DeliveryInline {
 		var err error
-		resolution, err = source.Resolver{Secrets: a.Secrets, Default: a.Installation}.Resolve(ctx, a.view, options, object.Override())
+		resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
+		resolution, err = resolver.Resolve(ctx, a.view, options, object.Override())
 		if err != nil {
 			return a.unusable(err)
 		}

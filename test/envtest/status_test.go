@@ -237,12 +237,16 @@ func TestReport_OneEventAndOneLineForWhatIsNew(t *testing.T) {
 	c.eventuallyReports(contract.ReasonInvalidSettings)
 	tells(contract.EventInvalidSettings, "key httpProxy: ")
 	// Another finding for the same reason.
-	change(t, secret, func(s *corev1.Secret) { s.Data = map[string][]byte{"httpProxy": []byte(proxyURL), "noProxy": []byte("b:x")} })
+	change(t, secret, func(s *corev1.Secret) {
+		s.Data = map[string][]byte{"httpProxy": []byte(proxyURL), "noProxy": []byte("b:x")}
+	})
 	c.eventuallyReports(contract.ReasonInvalidSettings, "key noProxy entry 1")
 	tells(contract.EventInvalidSettings, "key noProxy entry 1")
 	// The same finding, again and again.
 	for range 3 {
-		c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = map[string]string{"own": fmt.Sprint(time.Now().UnixNano())} }) //nolint:forbidigo // any new value
+		c.edit(func(cluster *clusterv1.Cluster) {
+			cluster.Annotations = map[string]string{"own": fmt.Sprint(time.Now().UnixNano())}
+		}) //nolint:forbidigo // any new value
 		c.eventuallyReports(contract.ReasonInvalidSettings, "key noProxy entry 1")
 	}
 	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("b.example.com") })
