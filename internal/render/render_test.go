@@ -274,7 +274,8 @@ func TestBadInputIsOneClearError(t *testing.T) {
 			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
 		},
 		"no Secret of a pool": {
-			minimal(good, "", strings.Replace(pool("KubeadmConfigTemplate"), "{name: md}", "{name: md, annotations: {capi-proxy-patcher.io/secret: edge}}", 1)+
+			minimal(good, "", "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md, annotations: {capi-proxy-patcher.io/secret: edge}}\n"+
+				"spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n"+
 				"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
 			[]string{"Secret edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md; it must be in the input"},
 		},
