@@ -195,19 +195,25 @@ func (c *Controller) bootstrapOf(ctx context.Context, namespace string, p plan.P
 }
 
 func newObject(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec, running bool) bootstrapObject {
-	missing := 0
-	if reflect.DeepEqual(*spec, bootstrapv1.KubeadmConfigSpec{}) {
-		missing = 1
+	return bootstrapObject{object: object, kind: kind, spec: patch.SpecOf(spec), location: locate(object, kind, spec), running: running}
+}
+
+// locate returns where spec is in object. It sees the fields that the program's types have.
+func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec) patch.Location {
+	at := patch.Location{Parents: plan.Parents(kind)}
+	parents := 1 // that hold nothing but the spec: the API accepts none of them empty
+	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok && reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
+		parents = len(at.Parents)
 	}
 	others := *spec
 	others.Files, others.PreKubeadmCommands, others.PostKubeadmCommands = nil, nil, nil
-	return bootstrapObject{
-		object:   object,
-		kind:     kind,
-		spec:     patch.SpecOf(spec),
-		location: patch.Location{Parents: plan.Parents(kind), Missing: missing, Others: !reflect.DeepEqual(others, bootstrapv1.KubeadmConfigSpec{})},
-		running:  running,
+	switch {
+	case reflect.DeepEqual(*spec, bootstrapv1.KubeadmConfigSpec{}):
+		at.Missing = parents
+	case reflect.DeepEqual(others, bootstrapv1.KubeadmConfigSpec{}):
+		at.Alone = parents
 	}
+	return at
 }
 
 // pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.

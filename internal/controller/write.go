@@ -146,7 +146,8 @@ func (r *reconciliation) waitForRollout(o bootstrapObject) {
 func operations(o bootstrapObject, edits []patch.Edit, version int) []patch.Operation {
 	ops := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: o.object.GetResourceVersion()}}
 	if o.location.Missing > 0 {
-		ops = append(ops, patch.Operation{Op: "test", Path: o.location.Parents[len(o.location.Parents)-1], Value: json.RawMessage("null")})
+		outermost := o.location.Parents[len(o.location.Parents)-o.location.Missing]
+		ops = append(ops, patch.Operation{Op: "test", Path: outermost, Value: json.RawMessage("null")})
 	}
 	ops = append(ops, patch.Operations(o.location, o.spec, edits)...)
 

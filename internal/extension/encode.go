@@ -44,9 +44,28 @@ func (g *generator) appendValue(text []byte, value any) ([]byte, error) {
 	case patch.File:
 		file, err := g.file(v)
 		return append(text, file...), err
+	case []patch.File:
+		return appendList(text, v, g)
+	case []string:
+		return appendList(text, v, g)
 	}
 	encoded, err := json.Marshal(value)
 	return append(text, encoded...), err
+}
+
+// appendList appends a list of such values.
+func appendList[T any](text []byte, list []T, g *generator) ([]byte, error) {
+	text = append(text, '[')
+	for i, entry := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		var err error
+		if text, err = g.appendValue(text, entry); err != nil {
+			return nil, err
+		}
+	}
+	return append(text, ']'), nil
 }
 
 // isPlain reports whether encoding/json writes s as it is.

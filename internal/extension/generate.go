@@ -51,7 +51,6 @@ type madePatch struct {
 	recipe           *preparedRecipe
 	parents          int
 	missing          int
-	others           bool
 	files, pre, post []byte
 	patch            []byte
 }
@@ -187,7 +186,7 @@ func (g *generator) template(it *item, kind, group string, parents []string, poo
 		return nil, false, nil
 	}
 	for i := range g.made {
-		if m := &g.made[i]; m.recipe == recipe && m.parents == len(parents) && m.missing == t.at.Missing && m.others == t.at.Others &&
+		if m := &g.made[i]; m.recipe == recipe && m.parents == len(parents) && m.missing == t.at.Missing &&
 			bytes.Equal(m.files, t.files) && bytes.Equal(m.pre, t.pre) && bytes.Equal(m.post, t.post) {
 			return m.patch, true, nil
 		}
@@ -197,7 +196,7 @@ func (g *generator) template(it *item, kind, group string, parents []string, poo
 	}
 	made = slices.Clone(made)
 	g.made = append(g.made, madePatch{
-		recipe: recipe, parents: len(parents), missing: t.at.Missing, others: t.at.Others,
+		recipe: recipe, parents: len(parents), missing: t.at.Missing,
 		files: t.files, pre: t.pre, post: t.post, patch: made,
 	})
 	return made, true, nil

@@ -14,7 +14,7 @@ import (
 type template struct {
 	// supported reports whether the template is of a kind that can be patched.
 	supported bool
-	// at says where the bootstrap spec is.
+	// at says where the bootstrap spec is. A hook leaves none empty, so Alone stays 0.
 	at patch.Location
 	// files, pre and post are the lists in JSON, nil where there is none.
 	files, pre, post []byte
@@ -105,16 +105,11 @@ func (t *template) spec(r *jsonread.Reader) {
 		case string(patch.ListPost):
 			t.post = array(r)
 		case "format":
-			t.at.Others = true
 			t.format, _ = r.Text()
 		case "initConfiguration":
-			t.at.Others = true
 			registrations[0] = decodeConfiguration(r)
 		case "joinConfiguration":
-			t.at.Others = true
 			registrations[1] = decodeConfiguration(r)
-		default:
-			t.at.Others = true
 		}
 	}
 	for i := range registrations {

@@ -38,7 +38,7 @@ func specOfJSON(t *testing.T, text string) (patch.Spec, []any) {
 func applied(t *testing.T, text string, edits []patch.Edit) string {
 	t.Helper()
 	spec, _ := specOfJSON(t, text)
-	operations, err := json.Marshal(patch.Operations(patch.Location{Parents: []string{"/spec"}, Others: true}, spec, edits))
+	operations, err := json.Marshal(patch.Operations(patch.Location{Parents: []string{"/spec"}}, spec, edits))
 	if err != nil {
 		t.Fatal(err)
 	}

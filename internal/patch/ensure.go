@@ -74,7 +74,7 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 		post = nil
 	}
 	plan.Edits = append(plan.Edits, ensureCommands(ListPost, spec.PostKubeadmCommands, post, nil)...)
-	return plan, checkSize(spec, plan.Edits)
+	return plan, CheckSize(spec, plan.Edits)
 }
 
 // Remove returns the edits that take every managed entry out of spec.
@@ -250,8 +250,9 @@ func rebuildCommands(list List, commands, first, last []string) []Edit {
 	return append(edits, replaceCommands(list, nil, last, len(first)+own)...)
 }
 
-// checkSize holds the lists to the limits of a KubeadmConfigSpec, so that the API server does not refuse the patch.
-func checkSize(spec Spec, edits []Edit) error {
+// CheckSize returns a *ConflictError if edits leave a list of spec longer than a KubeadmConfigSpec may have it. The API
+// server refuses such a write, the user's part of it included.
+func CheckSize(spec Spec, edits []Edit) error {
 	sizes := map[List]int{ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands), ListPost: len(spec.PostKubeadmCommands)}
 	for _, edit := range edits {
 		switch edit.Op {

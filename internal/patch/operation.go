@@ -19,58 +19,82 @@ type Location struct {
 	Parents []string
 	// Missing is how many of the last Parents the object does not have.
 	Missing int
-	// Others reports whether the bootstrap spec has fields beside the three lists.
-	Others bool
+	// Alone is how many of the last Parents hold nothing but the three lists or the next parent, and are removed when the
+	// lists are empty. The API server accepts none of them empty.
+	Alone int
 }
 
-// Operations turns edits of spec at a location into a JSON patch. Lists and parents that are missing are created,
-// and those that the edits leave empty are removed: Cluster API accepts neither an empty list nor an empty spec,
-// so an empty one was not there before either.
+// Operations turns edits of spec at a location into a JSON patch. It compares the lists before and after the edits, so
+// that what the patch leaves does not depend on the way there: a list that ends empty is removed, with the parents that
+// it leaves empty, and one that begins empty is written as a whole, with the parents that are missing. Between these,
+// each edit is one operation, so that no entry of the user's is written: the controller does not hold their contents.
 func Operations(at Location, spec Spec, edits []Edit) []Operation {
-	if len(edits) == 0 {
+	after := Apply(spec, edits)
+	root := at.Parents[len(at.Parents)-1]
+	var operations []Operation
+	left := 0
+	for _, list := range []struct {
+		name       List
+		had, has   int
+		everything any
+	}{
+		{ListFiles, len(spec.Files), len(after.Files), after.Files},
+		{ListPre, len(spec.PreKubeadmCommands), len(after.PreKubeadmCommands), after.PreKubeadmCommands},
+		{ListPost, len(spec.PostKubeadmCommands), len(after.PostKubeadmCommands), after.PostKubeadmCommands},
+	} {
+		path := root + "/" + string(list.name)
+		left += list.has
+		switch {
+		case list.had == 0 && list.has == 0:
+		case list.has == 0:
+			operations = append(operations, Operation{Op: "remove", Path: path})
+		case list.had == 0:
+			operations = append(operations, Operation{Op: "add", Path: path, Value: list.everything})
+		default:
+			operations = append(operations, entries(path, list.name, edits)...)
+		}
+	}
+	if len(operations) == 0 {
 		return nil
 	}
+	if left == 0 {
+		return append(operations, removal(at)...)
+	}
+	missing := at.Parents[len(at.Parents)-at.Missing:]
+	parents := make([]Operation, 0, len(missing)+len(operations))
+	for _, parent := range missing {
+		parents = append(parents, Operation{Op: "add", Path: parent, Value: struct{}{}})
+	}
+	return append(parents, operations...)
+}
+
+// entries returns the operations of those edits that are of a list.
+func entries(path string, list List, edits []Edit) []Operation {
 	var operations []Operation
-	for _, parent := range at.Parents[len(at.Parents)-at.Missing:] {
-		operations = append(operations, Operation{Op: "add", Path: parent, Value: struct{}{}})
-	}
-	root := at.Parents[len(at.Parents)-1]
-	sizes := map[List]int{ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands), ListPost: len(spec.PostKubeadmCommands)}
-	lists := []List{ListFiles, ListPre, ListPost}
-	before := map[List]bool{}
-	for _, list := range lists {
-		before[list] = sizes[list] > 0
-	}
-	created := map[List]bool{}
 	for _, edit := range edits {
-		path := root + "/" + string(edit.List)
-		if !before[edit.List] && !created[edit.List] {
-			created[edit.List] = true
-			operations = append(operations, Operation{Op: "add", Path: path, Value: []any{}})
+		if edit.List != list {
+			continue
 		}
 		operation := Operation{Op: string(edit.Op), Path: path + "/" + strconv.Itoa(edit.Index)}
 		switch {
 		case edit.Op == OpRemove:
-			sizes[edit.List]--
-		case edit.List == ListFiles:
+		case list == ListFiles:
 			operation.Value = edit.File
 		default:
 			operation.Value = edit.Command
 		}
-		if edit.Op == OpAdd {
-			sizes[edit.List]++
-		}
 		operations = append(operations, operation)
 	}
-	empty := !at.Others
-	for _, list := range lists {
-		empty = empty && sizes[list] == 0
-		if sizes[list] == 0 && before[list] {
-			operations = append(operations, Operation{Op: "remove", Path: root + "/" + string(list)})
-		}
-	}
-	if empty {
-		operations = append(operations, Operation{Op: "remove", Path: root})
+	return operations
+}
+
+// removal returns the operations that remove the parents which an empty spec leaves empty. They fail if one is not, because
+// it has a field that the caller's types do not know.
+func removal(at Location) []Operation {
+	var operations []Operation
+	for i := range at.Alone {
+		parent := at.Parents[len(at.Parents)-1-i]
+		operations = append(operations, Operation{Op: "test", Path: parent, Value: struct{}{}}, Operation{Op: "remove", Path: parent})
 	}
 	return operations
 }

@@ -95,7 +95,7 @@ func parse(t *testing.T, text string) document {
 func apply(t *testing.T, d document, edits []patch.Edit) document {
 	t.Helper()
 	spec := patch.SpecOfMap(d)
-	at := patch.Location{Parents: []string{"/spec"}}
+	at := patch.Location{Parents: []string{"/spec"}, Alone: 1}
 	object := map[string]any{"spec": d}
 	if len(d) == 0 {
 		at.Missing = 1
@@ -103,7 +103,7 @@ func apply(t *testing.T, d document, edits []patch.Edit) document {
 	}
 	for key := range d {
 		if !slices.Contains([]string{"files", "preKubeadmCommands", "postKubeadmCommands"}, key) {
-			at.Others = true
+			at.Alone = 0
 		}
 	}
 	before, err := json.Marshal(object)

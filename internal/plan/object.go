@@ -2,6 +2,8 @@ package plan
 
 import (
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
@@ -34,12 +36,47 @@ func Locate(kind string, object map[string]any) (map[string]any, patch.Location)
 		}
 		spec = next
 	}
-	for key := range spec {
-		switch patch.List(key) {
-		case patch.ListFiles, patch.ListPre, patch.ListPost:
-		default:
-			at.Others = true
+	at.Alone = alone(at.Parents, object)
+	return spec, at
+}
+
+// alone returns patch.Location.Alone for an object that has all parents. An empty list that is not ours stays, and so does
+// all that is above it. In v1beta1 parents may be empty, and some must not be missing.
+func alone(parents []string, object map[string]any) int {
+	if version, _ := object["apiVersion"].(string); strings.HasSuffix(version, "/v1beta1") {
+		return 0
+	}
+	count := 0
+	for i, parent := range parents {
+		object, _ = object[path.Base(parent)].(map[string]any)
+		count++
+		for key, value := range object {
+			list, _ := value.([]any)
+			isList := i == len(parents)-1 && slices.Contains([]patch.List{patch.ListFiles, patch.ListPre, patch.ListPost}, patch.List(key)) && len(list) > 0
+			isParent := i < len(parents)-1 && key == path.Base(parents[i+1])
+			if !isList && !isParent {
+				count = 0
+			}
 		}
 	}
-	return spec, at
+	return count
+}
+
+// IsReadable reports whether the bootstrap spec of an object that was decoded from JSON, and its lists, are of the types
+// that the API has, as far as they are there. Others are left to the API server, which refuses them.
+func IsReadable(kind string, object map[string]any) bool {
+	for _, parent := range Parents(kind) {
+		value := object[path.Base(parent)]
+		next, isObject := value.(map[string]any)
+		if value != nil && !isObject {
+			return false
+		}
+		object = next
+	}
+	for _, list := range []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} {
+		if _, isList := object[string(list)].([]any); object[string(list)] != nil && !isList {
+			return false
+		}
+	}
+	return true
 }

@@ -281,8 +281,13 @@ func TestLocateFindsWhatIsMissing(t *testing.T) {
 	for text, want := range map[string]patch.Location{
 		`{}`:                                {Missing: 3},
 		`{"spec":{}}`:                       {Missing: 2},
-		`{"spec":{"template":{"spec":{}}}}`: {},
-		`{"spec":{"template":{"spec":{"files":[],"format":"ignition"}}}}`: {Others: true},
+		`{"spec":{"template":{"spec":{}}}}`: {Alone: 3},
+		`{"spec":{"template":{"spec":{"files":[{}],"postKubeadmCommands":["x"]}}}}`:                       {Alone: 3},
+		`{"spec":{"template":{"spec":{"files":[{}]},"metadata":{"labels":{"a":"b"}}}}}`:                   {Alone: 1},
+		`{"spec":{"template":{"spec":{"files":[{}]}},"future":1}}`:                                        {Alone: 2},
+		`{"spec":{"template":{"spec":{"files":[{}],"format":"ignition"}}}}`:                               {},
+		`{"spec":{"template":{"spec":{"files":[{}],"preKubeadmCommands":[]}}}}`:                           {},
+		`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","spec":{"template":{"spec":{"files":[{}]}}}}`: {},
 		`{"spec":[1]}`: {Missing: 3},
 	} {
 		_, at := plan.Locate(plan.KindTemplate, object(t, text))

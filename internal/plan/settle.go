@@ -8,21 +8,29 @@ import (
 )
 
 // Keep returns the edits by which a write leaves the managed entries of an object as they are: stored is the object
-// before the write, asked what the write asks for.
-func Keep(stored, asked patch.Spec) patch.Plan {
-	return patch.Plan{Edits: patch.Keep(stored, asked)}
+// before the write, asked what the write asks for. If they do not fit beside the entries of the write, none are kept: there
+// are no edits, and the error is a *patch.ConflictError.
+func Keep(stored, asked patch.Spec) (patch.Plan, error) {
+	kept := patch.Keep(stored, asked)
+	if err := patch.CheckSize(asked, kept); err != nil {
+		return patch.Plan{}, err
+	}
+	return patch.Plan{Edits: kept}, nil
 }
 
 // Bring returns the edits by which a write brings an object to recipe. A write of what is there already, with managed
 // entries or without them, gives back what is there, whatever the order of its entries. On an error, which is that of
-// patch.Ensure, the managed entries are kept as they are.
+// Keep or patch.Ensure, the edits are those of Keep.
 func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
-	kept := patch.Keep(stored, asked)
-	brought, err := patch.Ensure(patch.Apply(asked, kept), recipe)
+	kept, err := Keep(stored, asked)
 	if err != nil {
-		return patch.Plan{Edits: kept}, err
+		return kept, err
 	}
-	brought.Edits = append(kept, brought.Edits...)
+	brought, err := patch.Ensure(patch.Apply(asked, kept.Edits), recipe)
+	if err != nil {
+		return kept, err
+	}
+	brought.Edits = append(kept.Edits, brought.Edits...)
 	return brought, nil
 }
 

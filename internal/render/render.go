@@ -266,16 +266,22 @@ type location struct {
 
 // locate returns where the bootstrap spec of o is, if o has one.
 func locate(o *manifest.Object) (location, bool) {
-	group, _, _ := strings.Cut(o.APIVersion(), "/")
+	group, version, _ := strings.Cut(o.APIVersion(), "/")
+	var at location
 	switch {
 	case o.Kind() == "KubeadmControlPlane" && group == groupControlPlane:
-		return location{path: []string{"spec", "kubeadmConfigSpec"}, keep: 1}, true
+		at.path = []string{"spec", "kubeadmConfigSpec"}
 	case o.Kind() == "KubeadmConfigTemplate" && group == groupBootstrap:
-		return location{path: []string{"spec", "template", "spec"}, keep: 2}, true
+		at.path = []string{"spec", "template", "spec"}
 	case o.Kind() == "KubeadmConfig" && group == groupBootstrap:
-		return location{path: []string{"spec"}, keep: 0}, true
+		at.path = []string{"spec"}
+	default:
+		return at, false
 	}
-	return location{}, false
+	if version == "v1beta1" { // later ones accept no empty spec, nor what would be empty without it
+		at.keep = len(at.path)
+	}
+	return at, true
 }
 
 func specAt(o *manifest.Object, path []string) map[string]any {

@@ -31,6 +31,8 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 		return answer{}, err
 	}
 	switch {
+	case !plan.IsReadable(kind, object.asked.Object):
+		return answer{}, nil // and refused by the API server
 	case object.asked.GetDeletionTimestamp() != nil, plan.IsTopologyOwned(object.asked.GetLabels()):
 		return answer{}, nil
 	case kind == plan.KindConfig && (object.ofControlPlane() || object.created && patch.IsPatched(object.spec)):
@@ -47,7 +49,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if a.view.Topology || !a.view.Enabled && !reported {
 		return answer{}, nil // never ours, or not any more
 	}
-	if err := a.recognize(ctx); err != nil {
+	if a.write, err = a.recognize(ctx); err != nil {
 		return answer{}, err
 	}
 	result, err := a.decide(ctx)
@@ -68,6 +70,7 @@ type admission struct {
 
 // outcome is what becomes of the object.
 type outcome struct {
+	// Plan has edits of the spec that the request brings.
 	patch.Plan
 
 	// version is the output version to record; zero keeps the record of the stored object.
@@ -78,9 +81,20 @@ type outcome struct {
 	warnings      []string
 }
 
-// keep leaves the managed entries as they are in the stored object. finding tells the user why, if it is not empty.
+// outcomeOf is the outcome of a plan for the spec of the write.
+func (w write) outcomeOf(p patch.Plan) outcome {
+	p.Edits = slices.Concat(w.adopted, p.Edits)
+	return outcome{Plan: p}
+}
+
+// keep leaves the managed entries as they are in the stored object. finding tells the user why, if it is not empty. Where
+// they do not fit beside what the write brings, the write stays as it came.
 func (a *admission) keep(finding string) outcome {
-	o := outcome{Plan: plan.Keep(a.before, a.spec)}
+	kept, err := plan.Keep(a.before, a.spec)
+	o := a.outcomeOf(kept)
+	if err != nil {
+		o, finding = outcome{}, a.String()+": "+err.Error()
+	}
 	if finding != "" {
 		o.warnings = []string{contract.Name + ": " + finding}
 	}
@@ -136,8 +150,8 @@ func (a *admission) changes(goal outcome) bool {
 	if goal.hold || goal.release && plan.IsHeld(a.asked.GetAnnotations()) {
 		return true
 	}
-	kept := patch.Apply(a.spec, patch.Keep(a.before, a.spec))
-	return len(patch.Keep(patch.Apply(a.spec, goal.Edits), kept)) > 0
+	kept := patch.Apply(a.sent, a.keep("").Edits)
+	return len(patch.Keep(patch.Apply(a.sent, goal.Edits), kept)) > 0
 }
 
 // goal is what becomes of the object if no running Machine stands against it.
@@ -150,7 +164,9 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 		if err != nil {
 			return outcome{}, err
 		}
-		return outcome{Plan: plan.Take(a.spec, originals), release: true}, nil
+		taken := a.outcomeOf(plan.Take(a.spec, originals))
+		taken.release = true
+		return taken, nil
 	}
 	var resolution source.Resolution
 	if options.Delivery == contract.DeliveryInline {
@@ -180,16 +196,18 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 		kept.hold = a.kind != plan.KindTemplate
 		return kept, nil
 	}
+	adopting := a.write // of which nothing is left if it ends in a conflict
 	if options.Adopt {
-		if err := a.adopt(ctx, recipe); err != nil {
+		if adopting, err = a.adopt(ctx, recipe); err != nil {
 			return outcome{}, err
 		}
 	}
-	brought, err := plan.Bring(a.before, a.spec, recipe)
+	brought, err := plan.Bring(adopting.before, adopting.spec, recipe)
 	if err != nil {
 		return a.refused(err), nil
 	}
-	result := outcome{Plan: brought, version: recipe.Version, release: true}
+	result := adopting.outcomeOf(brought)
+	result.version, result.release = recipe.Version, true
 	for _, warning := range brought.Warnings {
 		result.warnings = append(result.warnings, contract.Name+": "+a.String()+": "+warning)
 	}
@@ -238,7 +256,7 @@ func (a *admission) answer(ctx context.Context, o outcome) answer {
 	if o.version != 0 {
 		record = strconv.Itoa(o.version)
 	}
-	patched := patch.IsPatched(patch.Apply(a.spec, o.Edits))
+	patched := patch.IsPatched(patch.Apply(a.sent, o.Edits))
 	switch {
 	case !patched:
 		want[contract.AnnotationOutputVersion] = ""
@@ -254,8 +272,7 @@ func (a *admission) answer(ctx context.Context, o outcome) answer {
 	case !o.release && plan.IsHeld(a.stored.GetAnnotations()) && !plan.IsPausedByUser(a.asked.GetAnnotations()):
 		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
 	}
-	edits := append(slices.Clone(a.adopted), o.Edits...)
-	operations := append(patch.Operations(a.at, a.sent, edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
+	operations := append(patch.Operations(a.at, a.sent, o.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(o.Edits), "hold", o.hold)
 	} else if len(o.warnings) > 0 {

@@ -16,9 +16,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// recognize puts the managed files of the stored object back into the places of files that were adopted, where the write
-// brings those again. What is decided after that sees a write without them.
-func (a *admission) recognize(ctx context.Context) error {
+// recognize returns the write with the managed files of the stored object in the places of files that were adopted, where
+// it brings those again. What is decided after that sees a write without them.
+func (a *admission) recognize(ctx context.Context) (write, error) {
 	var managed []patch.File
 	for _, f := range a.before.Files {
 		if patch.IsManagedFile(f) {
@@ -26,43 +26,45 @@ func (a *admission) recognize(ctx context.Context) error {
 		}
 	}
 	if a.created || len(managed) == 0 {
-		return nil
+		return a.write, nil
 	}
 	return a.adopt(ctx, patch.Recipe{Files: managed})
 }
 
-// adopt puts files of recipe into the places of files of the user whose originals the controller keeps already.
-func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) error {
-	candidates := patch.Adopt(a.spec, recipe, func(int) bool { return true })
+// adopt returns the write with files of recipe in the places of files of the user's whose originals the controller keeps
+// already.
+func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, error) {
+	w := a.write
+	candidates := patch.Adopt(w.spec, recipe, func(int) bool { return true })
 	if len(candidates) == 0 {
-		return nil
+		return w, nil
 	}
 	originals, err := a.originals(ctx)
 	if err != nil {
-		return err
+		return w, err
 	}
-	spec, _ := plan.Locate(a.kind, a.asked.Object)
+	spec, _ := plan.Locate(w.kind, w.asked.Object)
 	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
 	if err != nil {
-		return fmt.Errorf("reading files of %s: %w", a, err)
+		return w, fmt.Errorf("reading files of %s: %w", w, err)
 	}
 	candidates = slices.DeleteFunc(candidates, func(edit patch.Edit) bool {
 		return !patch.SameEntry(files[edit.Index], originals[edit.File.Path])
 	})
 	if len(candidates) == 0 {
-		return nil
+		return w, nil
 	}
 	for _, edit := range candidates {
 		files[edit.Index] = edit.File.Map()
 	}
-	a.asked = a.asked.DeepCopy()
-	spec, _ = plan.Locate(a.kind, a.asked.Object)
+	w.asked = w.asked.DeepCopy()
+	spec, _ = plan.Locate(w.kind, w.asked.Object)
 	spec[string(patch.ListFiles)] = files
-	a.spec = patch.Apply(a.spec, candidates)
-	a.adopted = append(a.adopted, candidates...)
+	w.spec = patch.Apply(w.spec, candidates)
+	w.adopted = slices.Concat(w.adopted, candidates)
 	// What stands in the way in the stored object gives way too, so that managed files stay where the user had theirs.
-	a.before = patch.Apply(a.before, patch.Adopt(a.before, recipe, func(int) bool { return true }))
-	return nil
+	w.before = patch.Apply(w.before, patch.Adopt(w.before, recipe, func(int) bool { return true }))
+	return w, nil
 }
 
 // originals are the files of the user that managed files of the object have taken the place of, as far as the controller

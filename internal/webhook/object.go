@@ -26,7 +26,7 @@ type write struct {
 	spec, before  patch.Spec
 	at            patch.Location
 	// sent is the bootstrap spec of the request; spec is sent with adopted carried out, which put managed files into
-	// the places of files of the user.
+	// the places of files of the user's.
 	sent    patch.Spec
 	adopted []patch.Edit
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,10 +31,11 @@ import (
 
 // store is a reader of Clusters. It stands for a cache or for an API server that answers as it is told to.
 type store struct {
-	clusters []clusterv1.Cluster
-	err      error
-	reads    int
-	deadline time.Duration
+	clusters    []clusterv1.Cluster
+	deployments []clusterv1.MachineDeployment
+	err         error
+	reads       int
+	deadline    time.Duration
 }
 
 func (s *store) read(ctx context.Context) error {
@@ -61,8 +63,11 @@ func (s *store) List(ctx context.Context, list client.ObjectList, _ ...client.Li
 	if err := s.read(ctx); err != nil {
 		return err
 	}
-	if into, ok := list.(*clusterv1.ClusterList); ok {
+	switch into := list.(type) {
+	case *clusterv1.ClusterList:
 		into.Items = s.clusters
+	case *clusterv1.MachineDeploymentList:
+		into.Items = s.deployments
 	}
 	return nil
 }
@@ -85,7 +90,7 @@ func labelled() clusterv1.Cluster {
 func serve(t *testing.T, cached, live *store) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
-	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &source.Infrastructure{}, Now: func() time.Time { return time.Time{} }}
+	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &source.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)}, Now: func() time.Time { return time.Time{} }}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
 	}

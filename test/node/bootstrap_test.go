@@ -70,7 +70,7 @@ func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Rec
 
 func apply(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, edits []patch.Edit) *bootstrapv1.KubeadmConfigSpec {
 	t.Helper()
-	at := patch.Location{Parents: []string{"/spec"}, Others: true}
+	at := patch.Location{Parents: []string{"/spec"}}
 	operations, err := json.Marshal(patch.Operations(at, patch.SpecOf(spec), edits))
 	if err != nil {
 		t.Fatal(err)
