@@ -142,6 +142,7 @@ func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 	broken := folder(t, map[string]string{
 		"network.yaml":    strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {pods: {cidrBlocks: [s3cr/99]}}", 1),
 		"annotation.yaml": strings.Replace(clusterManifest, "metadata: {", `metadata: {annotations: {capi-proxy-patcher.io/no-proxy-groups: metadata}, `, 1),
+		"unquoted.yaml":   strings.Replace(clusterManifest, "metadata: {", `metadata: {annotations: {capi-proxy-patcher.io/secret: 7}, `, 1),
 		"secret.yaml":     strings.Replace(secretManifest, "proxy.example.com:3128", "u:s3cr/et@proxy.example.com", 1),
 		"only.yaml":       clusterManifest,
 		"none.yaml":       controlPlaneManifest,
@@ -174,6 +175,7 @@ func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 		"no Secret":             {[]string{"-f", explainCluster, "--cluster", "prod"}, 1, "neither Secret team-a/prod-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; it must be in the input or in a file given with --secret"},
 		"a broken network":      {[]string{"-f", broken + "/network.yaml", "--no-proxy", "a"}, 1, "Cluster c: parsing spec.clusterNetwork.pods.cidrBlocks[0]: the value is not a network (bad-cidr)"},
 		"a broken annotation":   {[]string{"-f", broken + "/annotation.yaml"}, 1, "Cluster c: annotation capi-proxy-patcher.io/no-proxy-groups: "},
+		"an unquoted one":       {[]string{"-f", broken + "/unquoted.yaml"}, 1, "Cluster c: parsing annotation capi-proxy-patcher.io/secret: the value is not a string (bad-metadata); put it in quotes"},
 		"a broken Secret":       {[]string{"-f", broken + "/only.yaml", "--secret", broken + "/secret.yaml"}, 1, "key httpProxy: a raw / ? or # in the user or password"},
 		"a file that is not":    {[]string{"-f", broken + "/x.yaml"}, 1, "x.yaml: no such file or directory"},
 		"no kubeconfig":         {[]string{"--kubeconfig", broken + "/x", "--cluster", "c"}, 1, "reading kubeconfig"},

@@ -150,6 +150,9 @@ func (l *linter) run(ctx context.Context) error {
 		}
 	}
 	for _, o := range l.objects {
+		for _, e := range render.CheckMetadata(o) {
+			l.add(o, Rejection, e.Code, e.Where, e.Why, e.Fix)
+		}
 		if render.IsProxySecret(o) {
 			if err := l.secret(o); err != nil {
 				return err

@@ -76,8 +76,8 @@ func paths(where string) [][]string {
 		return [][]string{{"stringData", name}, {"data", name}}
 	case word == "keys":
 		return [][]string{{"stringData"}, {"data"}}
-	case word == "annotation":
-		return [][]string{{"metadata", "annotations", name}}
+	case word == "annotation", word == "label":
+		return [][]string{{"metadata", word + "s", name}}
 	case strings.HasPrefix(word, "data."), strings.HasPrefix(word, "stringData."):
 		field, key, _ := strings.Cut(word, ".")
 		return [][]string{{field, key}}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
@@ -105,12 +107,17 @@ func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unres
 
 // member is a bootstrap object of a Cluster.
 type member struct {
-	object *manifest.Object
-	pools  []*manifest.Object // none for a control plane
+	object  *manifest.Object
+	workers []*manifest.Object // none for a control plane
 }
 
 // override is the proxy Secret that a pool names.
-func override(pool *manifest.Object) string { return pool.Annotations()[contract.AnnotationSecret] }
+func override(worker *manifest.Object) string {
+	if !isPool(worker) {
+		return ""
+	}
+	return worker.Annotations()[contract.AnnotationSecret]
+}
 
 // members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. What
 // cannot be patched is a problem if the Cluster is to be patched.
@@ -128,38 +135,45 @@ func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []memb
 	case view.ControlPlaneKind != "" && enabled:
 		r.warn(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
 	}
-	for _, pool := range r.pools[cluster] {
-		if plan.IsTopologyOwned(pool.Labels()) {
-			continue
-		}
-		reference := dig(pool.Value(), "spec", "template", "spec", "bootstrap", "configRef")
-		kind, _ := reference["kind"].(string)
-		refName, _ := reference["name"].(string)
-		want := map[string]string{"MachineDeployment": "KubeadmConfigTemplate", "MachinePool": "KubeadmConfig"}[pool.Kind()]
-		switch {
-		case kind != want && (!enabled || override(pool) == contract.SecretNone):
-			continue
-		case refName == "":
-			r.note(pool, "brings its own bootstrap data and is not patched")
-			continue
-		case kind != want:
-			r.warn(pool, "spec.template.spec.bootstrap.configRef.kind: %s cannot be patched, only %s", cmp.Or(kind, "an empty kind"), want)
-			continue
-		}
-		o := r.lookup(pool.Namespace(), groupBootstrap, kind, refName)
+	for _, worker := range r.workers[cluster] {
+		o := r.bootstrapOf(worker, enabled)
 		if o == nil {
-			if enabled {
-				r.warn(pool, "%s %s is not in the input and is not patched", kind, refName)
-			}
 			continue
 		}
 		if i := slices.IndexFunc(members, func(m member) bool { return m.object == o }); i >= 0 {
-			members[i].pools = append(members[i].pools, pool)
+			members[i].workers = append(members[i].workers, worker)
 		} else {
-			members = append(members, member{object: o, pools: []*manifest.Object{pool}})
+			members = append(members, member{object: o, workers: []*manifest.Object{worker}})
 		}
 	}
 	return members
+}
+
+// bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched. It says why if its Cluster
+// is enabled.
+func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.Object {
+	path := append(machinePath(worker), "bootstrap", "configRef")
+	reference := dig(worker.Value(), path...)
+	kind, _ := reference["kind"].(string)
+	refName, _ := reference["name"].(string)
+	want := bootstrapKind(worker)
+	o := r.lookup(worker.Namespace(), groupBootstrap, want, refName)
+	_, controlPlane := worker.Labels()[clusterv1.MachineControlPlaneLabel]
+	switch {
+	case plan.IsTopologyOwned(worker.Labels()):
+	case kind == want && !controlPlane && o != nil:
+		return o
+	case !enabled, override(worker) == contract.SecretNone:
+	case refName == "":
+		r.note(worker, "brings its own bootstrap data and is not patched")
+	case kind != want:
+		r.warn(worker, "%s.kind: %s cannot be patched, only %s", strings.Join(path, "."), cmp.Or(kind, "an empty kind"), want)
+	case controlPlane:
+		r.warn(worker, "is of the control plane; %s %s is not patched, only a %s is", kind, refName, plan.KindControlPlane)
+	default:
+		r.warn(worker, "%s %s is not in the input and is not patched", kind, refName)
+	}
+	return nil
 }
 
 // restore takes out what an earlier run added for a Cluster that has no label any more.
@@ -237,11 +251,11 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		return
 	}
 	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name)
-	if len(m.pools) > 0 {
-		poolSecret = override(m.pools[0])
-		for _, pool := range m.pools {
-			if override(pool) != poolSecret {
-				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own", name(m.pools[0]), name(pool))
+	if len(m.workers) > 0 {
+		poolSecret = override(m.workers[0])
+		for _, worker := range m.workers {
+			if override(worker) != poolSecret {
+				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own", name(m.workers[0]), name(worker))
 				return
 			}
 		}
@@ -254,8 +268,8 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 	}
 	resolution := main
 	if poolSecret != "" {
-		resolution = c.resolve(ctx, poolSecret, name(m.pools[0]))
-		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.pools[0].Kind(), Name: m.pools[0].Name()})
+		resolution = c.resolve(ctx, poolSecret, name(m.workers[0]))
+		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.workers[0].Kind(), Name: m.workers[0].Name()})
 	}
 	if resolution == nil {
 		return
@@ -316,11 +330,11 @@ func (c *clusterRun) unsupported(m member, spec patch.Spec) string {
 	if what := patch.Unsupported(spec); what != "" {
 		return what
 	}
-	for _, pool := range m.pools {
-		reference := dig(pool.Value(), "spec", "template", "spec", "infrastructureRef")
+	for _, worker := range m.workers {
+		reference := dig(worker.Value(), append(machinePath(worker), "infrastructureRef")...)
 		kind, _ := reference["kind"].(string)
 		refName, _ := reference["name"].(string)
-		if o := c.lookup(pool.Namespace(), "", kind, refName); o != nil {
+		if o := c.lookup(worker.Namespace(), "", kind, refName); o != nil {
 			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
 				return patch.ForWindows(field + " of " + name(o))
 			}

@@ -1,33 +1,36 @@
 package render
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // index finds the objects of the inputs.
 type index struct {
 	kinds map[string][]*manifest.Object   // by kind, in order
 	names map[kindName][]*manifest.Object // in order
-	// pools are the MachineDeployments and then the MachinePools of each Cluster, each in order.
-	pools map[*manifest.Object][]*manifest.Object
+	// workers are what of each Cluster says how Machines are bootstrapped: its MachineDeployments, then its MachinePools,
+	// MachineSets and Machines, each in order.
+	workers map[*manifest.Object][]*manifest.Object
 }
 
 type kindName struct{ kind, name string }
 
 func newIndex(objects []*manifest.Object) index {
 	x := index{
-		kinds: map[string][]*manifest.Object{}, names: map[kindName][]*manifest.Object{}, pools: map[*manifest.Object][]*manifest.Object{},
+		kinds: map[string][]*manifest.Object{}, names: map[kindName][]*manifest.Object{}, workers: map[*manifest.Object][]*manifest.Object{},
 	}
 	for _, o := range objects {
 		key := kindName{o.Kind(), o.Name()}
 		x.kinds[key.kind] = append(x.kinds[key.kind], o)
 		x.names[key] = append(x.names[key], o)
 	}
-	for _, pool := range x.allPools() {
-		if cluster := x.lookup(pool.Namespace(), groupCluster, "Cluster", clusterName(pool)); cluster != nil {
-			x.pools[cluster] = append(x.pools[cluster], pool)
+	for _, worker := range x.allWorkers() {
+		if cluster := x.lookup(worker.Namespace(), groupCluster, "Cluster", clusterName(worker)); cluster != nil {
+			x.workers[cluster] = append(x.workers[cluster], worker)
 		}
 	}
 	return x
@@ -36,9 +39,19 @@ func newIndex(objects []*manifest.Object) index {
 // find returns the objects of a kind of a group, in order.
 func (x index) find(kind, group string) []*manifest.Object { return inGroup(x.kinds[kind], group) }
 
-// allPools returns the MachineDeployments, then the MachinePools.
-func (x index) allPools() []*manifest.Object {
-	return append(x.find("MachineDeployment", groupCluster), x.find("MachinePool", groupCluster)...)
+// allWorkers returns the workers of all Clusters, but for Machines and MachineSets that a controller made.
+func (x index) allWorkers() []*manifest.Object {
+	var found []*manifest.Object
+	for _, kind := range []string{plan.KindDeployment, plan.KindMachinePool, kindMachineSet, kindMachine} {
+		for _, o := range x.find(kind, groupCluster) {
+			owners := items(o.Value(), "metadata", "ownerReferences")
+			controlled := slices.ContainsFunc(owners, func(owner map[string]any) bool { return owner["controller"] == true })
+			if isPool(o) || !controlled {
+				found = append(found, o)
+			}
+		}
+	}
+	return found
 }
 
 // lookup returns the object that somebody in a namespace means by a kind and a name, or nil. The empty group is any.
@@ -76,8 +89,35 @@ func nearest(namespace string, objects []*manifest.Object) *manifest.Object {
 	return found
 }
 
-// clusterName is the name of the Cluster that a pool belongs to.
-func clusterName(pool *manifest.Object) string {
-	name, _ := dig(pool.Value(), "spec")["clusterName"].(string)
+// Kinds of workers beside those of plan.
+const (
+	kindMachineSet = "MachineSet"
+	kindMachine    = "Machine"
+)
+
+// clusterName is the name of the Cluster that a worker belongs to.
+func clusterName(worker *manifest.Object) string {
+	name, _ := dig(worker.Value(), "spec")["clusterName"].(string)
 	return name
+}
+
+// isPool reports whether a worker is one that names a proxy Secret of its own.
+func isPool(worker *manifest.Object) bool {
+	return worker.Kind() == plan.KindDeployment || worker.Kind() == plan.KindMachinePool
+}
+
+// machinePath is where the spec of Machines is in a worker.
+func machinePath(worker *manifest.Object) []string {
+	if worker.Kind() == kindMachine {
+		return []string{"spec"}
+	}
+	return []string{"spec", "template", "spec"}
+}
+
+// bootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.
+func bootstrapKind(worker *manifest.Object) string {
+	if worker.Kind() == kindMachine || worker.Kind() == plan.KindMachinePool {
+		return plan.KindConfig
+	}
+	return plan.KindTemplate
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -26,7 +27,8 @@ type Cluster struct {
 	Unresolved []string
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
 	Settings topology.Settings
-	// Invalid is why some of Settings cannot be used, or nil. It is an error of topology.Of or source.ParseOptions.
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of topology.Of or source.ParseOptions and
+	// those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
 	Pools []Pool
@@ -63,14 +65,19 @@ func (m *Manifests) Clusters() []Cluster {
 		view, unresolved := clusterView(o)
 		said, variables, invalid := settings(o, view)
 		unresolved = append(unresolved, variables...)
+		for _, finding := range CheckMetadata(o) {
+			invalid = errors.Join(invalid, finding)
+		}
 		if invalid == nil {
 			view = said.View(view)
 		}
 		m.renderer.infrastructureOf(o, &view)
 		m.renderer.endpoint(o, &view, &unresolved)
 		c := Cluster{Object: o, View: view, Unresolved: unresolved, Settings: said, Invalid: invalid}
-		for _, pool := range m.renderer.pools[o] {
-			c.Pools = append(c.Pools, Pool{Object: pool, Secret: override(pool)})
+		for _, worker := range m.renderer.workers[o] {
+			if isPool(worker) {
+				c.Pools = append(c.Pools, Pool{Object: worker, Secret: override(worker)})
+			}
 		}
 		clusters = append(clusters, c)
 	}

@@ -65,10 +65,11 @@ func Render(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r.checkMetadata()
 	for _, cluster := range r.find("Cluster", groupCluster) {
 		r.cluster(ctx, cluster)
 	}
-	r.checkPools()
+	r.checkWorkers()
 	r.checkStrays()
 	r.checkClasses()
 	if len(r.problems) > 0 {
@@ -231,19 +232,19 @@ func (r *renderer) result() (Result, error) {
 	return result, nil
 }
 
-// checkPools says which pools are not patched, or cannot be, because of their namespace.
-func (r *renderer) checkPools() {
-	for _, pool := range r.allPools() {
-		clusters := inGroup(r.names[kindName{"Cluster", clusterName(pool)}], groupCluster)
-		if plan.IsTopologyOwned(pool.Labels()) ||
+// checkWorkers says which workers are not patched, or cannot be, because of their namespace.
+func (r *renderer) checkWorkers() {
+	for _, worker := range r.allWorkers() {
+		clusters := inGroup(r.names[kindName{"Cluster", clusterName(worker)}], groupCluster)
+		if plan.IsTopologyOwned(worker.Labels()) ||
 			!slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }) {
 			continue
 		}
-		switch own := nearest(pool.Namespace(), clusters); {
+		switch own := nearest(worker.Namespace(), clusters); {
 		case own == nil:
-			r.warn(pool, "names %s, which is in another namespace, and is not patched; a pool is in the namespace of its Cluster", name(clusters[0]))
-		case own.Namespace() != pool.Namespace() && len(clusters) > 1 && pool.Namespace() == "":
-			r.reject(pool, "has no namespace and may belong to %s or to %s; write its namespace", name(clusters[0]), name(clusters[1]))
+			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster", name(clusters[0]), worker.Kind())
+		case own.Namespace() != worker.Namespace() && len(clusters) > 1 && worker.Namespace() == "":
+			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace", name(clusters[0]), name(clusters[1]))
 		}
 	}
 }

@@ -8,6 +8,8 @@ const (
 	CodeBadAnnotation noproxy.Code = "bad-annotation"
 	// CodeBadEncoding rejects a value of a Secret manifest that is not base64 or not a string.
 	CodeBadEncoding noproxy.Code = "bad-encoding"
+	// CodeBadMetadata rejects a label or an annotation in a manifest whose value is not a string.
+	CodeBadMetadata noproxy.Code = "bad-metadata"
 	// CodeSecretNotFound rejects a Cluster or pool whose proxy Secret is missing.
 	CodeSecretNotFound noproxy.Code = "secret-not-found"
 )
