@@ -201,11 +201,13 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
 	}
 	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
+	absences := &source.Absences{Now: time.Now}                                                                    //nolint:forbidigo // as above
 	c := &controller.Controller{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		ProxySecrets:   proxySecrets,
 		Infrastructure: infrastructure,
+		Absences:       absences,
 		Admission:      o.webhooks(),
 		Recorder:       mgr.GetEventRecorder(contract.Name),
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
@@ -216,7 +218,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 		return fmt.Errorf("setting up controller: %w", err)
 	}
 	if o.hooks() {
-		if err := addHooks(mgr, o, proxySecrets, installation); err != nil {
+		if err := addHooks(mgr, o, proxySecrets, installation, absences); err != nil {
 			return err
 		}
 	}
@@ -229,6 +231,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 		Live:           mgr.GetAPIReader(),
 		Secrets:        source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
 		Infrastructure: infrastructure,
+		Absences:       absences,
 		Installation:   installation,
 		Namespace:      o.Namespace,
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
@@ -243,11 +246,12 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, the leader or not.
-func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, installation source.Installation) error {
+func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, installation source.Installation, absences *source.Absences) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
-			Cached: mgr.GetCache(),
-			Live:   mgr.GetAPIReader(),
+			Cached:   mgr.GetCache(),
+			Live:     mgr.GetAPIReader(),
+			Absences: absences,
 			Resolver: source.Resolver{
 				Secrets: source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
 			},

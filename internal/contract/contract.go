@@ -214,6 +214,9 @@ const (
 	// ReasonInvalidSettings surfaces when the proxy Secret, an annotation of the Cluster or the Cluster's
 	// network cannot be used.
 	ReasonInvalidSettings = "InvalidSettings"
+	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of that
+	// name exists that was not generated for the Cluster.
+	ReasonNameTaken = "NameTaken"
 	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user's at a managed path.
 	ReasonConflictingFile = "ConflictingFile"
 	// ReasonContested surfaces when somebody else undoes what is written to a bootstrap object again and again.

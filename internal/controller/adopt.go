@@ -36,6 +36,9 @@ func (r *reconciliation) adopt(ctx context.Context, o bootstrapObject, recipe pa
 		return patch.Plan{}, false, nil //nolint:nilerr // more than files is in the way, and the conflict says what
 	}
 	if !isOfMachine(o.object) { // a Machine's own KubeadmConfig goes with it
+		if free, err := r.isFree(ctx, proxysource.GeneratedSecretName(r.view.Name)); err != nil || !free {
+			return patch.Plan{}, false, err
+		}
 		if err := r.keepOriginals(ctx, o, edits, r.waits(o, options)); err != nil {
 			return patch.Plan{}, false, err
 		}
@@ -144,7 +147,7 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	if secret == nil {
 		secret = &corev1.Secret{}
 		exists, err := r.get(ctx, r.view.Namespace, proxysource.GeneratedSecretName(r.view.Name), secret)
-		if err != nil || !exists {
+		if err != nil || !exists || secret.Labels[contract.LabelGenerated] != r.view.Name {
 			return nil, nil, err
 		}
 	}

@@ -57,6 +57,8 @@ type Controller struct {
 	Admission bool
 	// Recorder emits events.
 	Recorder events.EventRecorder
+	// Absences remembers Secrets that did not exist a moment ago.
+	Absences *proxysource.Absences
 	// Now is the clock.
 	Now func() time.Time
 	// Installation is the installation-wide proxy Secret, or the zero value.
@@ -66,7 +68,6 @@ type Controller struct {
 
 	contests contests
 	news     news
-	absences *proxysource.Absences
 	made     madeTimes
 }
 
@@ -78,7 +79,6 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if c.Concurrency == 0 {
 		c.Concurrency = 10
 	}
-	c.absences = &proxysource.Absences{Now: c.Now}
 	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

@@ -77,6 +77,10 @@ type reconciliation struct {
 	needed map[string]bool
 	// ensured are the generated Secrets that this pass has seen to.
 	ensured map[string]bool
+	// free are the names of generated Secrets that this pass has checked; false is that somebody else has the name.
+	free map[string]bool
+	// missing are the proxy Secrets that do not exist, by the override that names them.
+	missing map[string]bool
 	// adopted is the Cluster's generated Secret if this pass has written originals into it, else nil.
 	adopted *corev1.Secret
 	// listed are the KubeadmConfigs of the Cluster, nil until they are asked for.
@@ -155,7 +159,7 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 // finding explains why there are none.
 func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override, pool string) (*proxysource.Resolution, error) {
 	resolver := proxysource.Resolver{
-		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.absences},
+		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.Absences},
 		Default: r.Installation,
 		Now:     r.Now,
 		Object:  pool,
@@ -170,6 +174,10 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 		r.found.addAll(contract.ReasonInvalidSettings, invalid)
 	case errors.As(err, &missing):
 		r.found.add(contract.ReasonSettingsNotFound, "%s", missing.Message)
+		if r.missing == nil {
+			r.missing = map[string]bool{}
+		}
+		r.missing[override] = true
 	case err != nil:
 		return nil, err
 	default:
@@ -203,6 +211,9 @@ func (r *reconciliation) reportWarnings() {
 func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
 	if r.topology != nil && plan.IsTopologyOwned(o.object.GetLabels()) {
 		if isOfMachine(o.object) {
+			if name := r.takenReference(*o); name != "" {
+				return r.takeBack(ctx, o, name, options)
+			}
 			return r.settleCopy(ctx, o, options)
 		}
 		r.inspect(o, options)
@@ -236,11 +247,30 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 			return err
 		}
 	}
-	if resolution == nil {
+	reference := options.Delivery == contract.DeliveryReference
+	waits := reference && r.missing[override] // for the generated Secret, which bootstrap waits for
+	if resolution == nil && !waits && !(reference && refersTo(o.spec, secretName)) {
 		r.keepReferences(*o)
 		return nil
 	}
-	o.proxy = resolution.Secret.Name.String()
+	if reference {
+		free, err := r.isFree(ctx, secretName)
+		if err != nil {
+			return err
+		}
+		if !free {
+			return r.takeBack(ctx, o, secretName, options)
+		}
+	}
+	if resolution == nil {
+		if !waits {
+			r.keepReferences(*o)
+			return nil
+		}
+		resolution = &proxysource.Resolution{} // the entries are constants
+	} else {
+		o.proxy = resolution.Secret.Name.String()
+	}
 	brought, recipe, err := r.bring(*o, options, *resolution, secretName)
 	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
 		var adopted bool
@@ -268,13 +298,19 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		r.keepReferences(*o)
 		return r.hold(ctx, o) // the finding about the endpoint says why
 	}
-	if options.Delivery == contract.DeliveryReference {
+	if reference {
 		if err := r.ensureSecret(ctx, secretName, *resolution); err != nil {
 			return err
 		}
+		if !r.free[secretName] { // since it was checked
+			return r.takeBack(ctx, o, secretName, options)
+		}
 	}
 	o.recipe, o.generated = &recipe, secretName
-	return r.write(ctx, o, brought.Edits, recipe.Version, options)
+	if err := r.write(ctx, o, brought.Edits, recipe.Version, options); err != nil || !reference {
+		return err
+	}
+	return r.followReferences(ctx, *o, *resolution)
 }
 
 // readyForPatch reports whether nothing about the pools of an object that is not patched yet speaks against it: Windows

@@ -111,7 +111,11 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 			continue
 		}
 		name := pool.GeneratedSecret(r.view.Name)
-		if resolution == nil {
+		free, err := r.isFree(ctx, name)
+		if err != nil {
+			return err
+		}
+		if resolution == nil || !free {
 			r.needed[name] = true // as it is
 			continue
 		}
@@ -153,6 +157,9 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 	}
 	o.proxy = resolution.Secret.Name.String()
 	secretName := pool.GeneratedSecret(r.view.Name)
+	if free, known := r.free[secretName]; known && !free {
+		return // as above
+	}
 	recipe, err := plan.Recipe(options, r.topology.version, *resolution, secretName)
 	if err != nil {
 		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)

@@ -55,6 +55,13 @@ func (m *Map[K, V]) Put(key K, value V, now, until time.Time) {
 	m.limit = 2 * len(m.entries) // so many writes pay for the next sweep
 }
 
+// Delete forgets the value of a key.
+func (m *Map[K, V]) Delete(key K) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.entries, key)
+}
+
 // Len returns how many entries are held, expired ones that have not been dropped yet among them.
 func (m *Map[K, V]) Len() int {
 	m.mutex.Lock()

@@ -31,6 +31,10 @@ func TestMap_ForgetsAtTheTime(t *testing.T) {
 	if got, found := m.Get("a", at(30)); got != 3 || !found {
 		t.Errorf("a key that is written again: %d, %v", got, found)
 	}
+	m.Delete("a")
+	if _, found := m.Get("a", at(30)); found {
+		t.Error("a key that was deleted has a value")
+	}
 }
 
 func TestMap_HoldsAtMostTwiceWhatCounts(t *testing.T) {

@@ -40,6 +40,8 @@ type Values struct {
 type State interface {
 	// Values returns what the Cluster, or a pool with an override, gets.
 	Values(ctx context.Context, namespace, name string, settings topology.Settings, override string) (Values, error)
+	// Taken returns why templates of a Cluster may not refer to a generated Secret of a name, or nil: somebody else has it.
+	Taken(ctx context.Context, namespace, name, secret string) error
 	// Check returns why the proxy Secret of a Cluster, or the one that override names for a pool, cannot be used, or nil.
 	Check(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) error
 }

@@ -23,6 +23,11 @@ func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
 	}
 	secret := pool.GeneratedSecret(g.cluster.name)
 	prepared := preparedRecipe{pool: pool}
+	if g.state != nil && !inline && pool.Override != contract.SecretNone {
+		if err := g.state.Taken(g.ctx, g.cluster.namespace, g.cluster.name, secret); err != nil {
+			return nil, err
+		}
+	}
 	switch base := g.anyRecipe(); {
 	case pool.Override == contract.SecretNone:
 	case base != nil && !inline:

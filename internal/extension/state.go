@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,8 @@ import (
 type ManagementCluster struct {
 	// Cached reads Clusters from a cache, Live from the API server.
 	Cached, Live client.Reader
+	// Absences remembers Secrets that did not exist a moment ago.
+	Absences *source.Absences
 	// Resolver resolves proxy Secrets.
 	Resolver source.Resolver
 }
@@ -33,6 +36,33 @@ func (m ManagementCluster) Values(ctx context.Context, namespace, name string, s
 		return Values{}, err
 	}
 	return Values{Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value, Complete: resolution.Complete}, nil
+}
+
+// Taken implements State. It looks for Secrets only for a Cluster that exists and that the product is at work on.
+func (m ManagementCluster) Taken(ctx context.Context, namespace, name, secret string) error {
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: name}
+	err := m.Cached.Get(ctx, key, cluster)
+	if apierrors.IsNotFound(err) {
+		err = m.Live.Get(ctx, key, cluster)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return retry(ctx, err, "reading Cluster "+key.String())
+	}
+	if _, held := topology.HoldOf(cluster.Annotations); !held && !source.IsEnabled(cluster.Labels) {
+		return nil
+	}
+	names := source.GeneratedSecrets{Cached: m.Cached, Live: m.Live, Absences: m.Absences}
+	why, err := names.Taken(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, name)
+	switch {
+	case err != nil:
+		return retry(ctx, err, "looking for Secret "+namespace+"/"+secret)
+	case why != "":
+		return errors.New(why)
+	}
+	return nil
 }
 
 // Check implements State.

@@ -32,6 +32,14 @@ import (
 type fakeState struct {
 	proxies  map[string]string
 	endpoint string
+	taken    map[string]bool
+}
+
+func (f fakeState) Taken(_ context.Context, _, _, secret string) error {
+	if f.taken[secret] {
+		return errors.New("Secret " + secret + " is somebody else's")
+	}
+	return nil
 }
 
 func (f fakeState) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {

@@ -117,7 +117,8 @@ func rank(findings []Finding) []Finding {
 // ranking lists the reasons from the one that the user must act on first.
 func ranking() []string {
 	return []string{
-		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonConflictingFile,
+		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonNameTaken,
+		contract.ReasonConflictingFile,
 		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
 		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
 		contract.ReasonConfiguring,

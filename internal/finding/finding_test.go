@@ -92,6 +92,7 @@ func TestEventOf_WarnsOfWhatTheUserMustActOn(t *testing.T) {
 		contract.ReasonInvalidSettings:    {"Warning", "InvalidProxySettings", "%s {{"},
 		contract.ReasonSettingsNotFound:   {"Warning", "InvalidProxySettings", "%s {{"},
 		contract.ReasonConflictingFile:    {"Warning", "ProxyNotConfigured", "ConflictingFile: %s {{"},
+		contract.ReasonNameTaken:          {"Warning", "ProxyNotConfigured", "NameTaken: %s {{"},
 		contract.ReasonInternalError:      {"Warning", "ProxyNotConfigured", "InternalError: %s {{"},
 		contract.ReasonWaitingForObjects:  {"Normal", "ProxyNotConfigured", "WaitingForObjects: %s {{"},
 		contract.ReasonWaitingForRollout:  {"Normal", "ProxyNotConfigured", "WaitingForRollout: %s {{"},

@@ -52,6 +52,13 @@ func (a *Absences) add(name types.NamespacedName) {
 	}
 }
 
+// forget notes that a Secret exists.
+func (a *Absences) forget(name types.NamespacedName) {
+	if a != nil {
+		a.known.Delete(name)
+	}
+}
+
 // ReadSecret implements SecretReader.
 func (s ClusterSecrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*Secret, error) {
 	secret := &corev1.Secret{}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -78,7 +80,9 @@ type outcome struct {
 	// hold and release say what becomes of the annotation that holds an object back. With neither it stays as it is in the
 	// stored object.
 	hold, release bool
-	warnings      []string
+	// taken is that somebody else has the name of the generated Secret.
+	taken    bool
+	warnings []string
 }
 
 // outcomeOf is the outcome of a plan for the spec of the write.
@@ -132,6 +136,9 @@ func (a *admission) decide(ctx context.Context) (outcome, error) {
 		return a.keep(""), nil
 	}
 	goal, err := a.goal(ctx, object, options, rolls)
+	if goal.taken {
+		free = rolls // to take entries back replaces no running Machine
+	}
 	if err != nil || free || a.kind != plan.KindControlPlane || !a.changes(goal) {
 		return goal, err
 	}
@@ -177,6 +184,17 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 			return a.unusable(err)
 		}
 	}
+	secretName := object.GeneratedSecret(a.view.Name)
+	if options.Delivery == contract.DeliveryReference {
+		key := types.NamespacedName{Namespace: a.view.Namespace, Name: secretName}
+		why, err := source.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx, key, a.view.Name)
+		if err != nil {
+			return outcome{}, err
+		}
+		if why != "" {
+			return a.takeBack(ctx, secretName, why)
+		}
+	}
 	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
 		return a.keep(finding), err
 	}
@@ -184,7 +202,7 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 	if rolls {
 		before = patch.Spec{} // nothing to keep the version of
 	}
-	recipe, err := plan.RecipeOf(a.stored.GetAnnotations(), before, options, resolution, object.GeneratedSecret(a.view.Name))
+	recipe, err := plan.RecipeOf(a.stored.GetAnnotations(), before, options, resolution, secretName)
 	if err != nil {
 		return a.refused(err), nil
 	}
@@ -212,6 +230,23 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 		result.warnings = append(result.warnings, contract.Name+": "+a.String()+": "+warning)
 	}
 	return result, nil
+}
+
+// takeBack takes our entries out of an object that refers to a Secret of somebody else, and keeps any other as it is.
+func (a *admission) takeBack(ctx context.Context, secret, why string) (outcome, error) {
+	kept := a.keep(why)
+	kept.taken = true
+	if !slices.Contains(patch.References(patch.Apply(a.spec, kept.Edits)), secret) {
+		return kept, nil
+	}
+	var originals map[string]json.RawMessage
+	if secret != source.GeneratedSecretName(a.view.Name) { // which would hold them
+		var err error
+		if originals, err = a.originals(ctx); err != nil {
+			return outcome{}, err
+		}
+	}
+	return outcome{Plan: plan.Take(a.spec, originals), release: true, taken: true, warnings: kept.warnings}, nil
 }
 
 // infrastructure reports whether an object that is not patched yet has to wait: for a machine template, which tells Windows

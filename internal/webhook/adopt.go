@@ -73,7 +73,7 @@ func (a *admission) originals(ctx context.Context) (map[string]json.RawMessage, 
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: a.view.Namespace, Name: source.GeneratedSecretName(a.view.Name)}
 	exists, err := a.get(ctx, key, secret)
-	if err != nil || !exists {
+	if err != nil || !exists || secret.Labels[contract.LabelGenerated] != a.view.Name {
 		return nil, err
 	}
 	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -50,6 +53,62 @@ func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {
 			got := ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", template(test.secret), template(test.secret))
 			if removed := strings.Contains(string(got.Patch), `"remove"`); removed != test.removed {
 				t.Errorf("patch %s, want removal %t", got.Patch, test.removed)
+			}
+		})
+	}
+}
+
+// after returns object as a response makes it.
+func after(t *testing.T, object string, response *admissionv1.AdmissionResponse) string {
+	t.Helper()
+	if response.Patch != nil {
+		decoded, err := jsonpatch.DecodePatch(response.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched, err := decoded.Apply([]byte(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		object = string(patched)
+	}
+	return object
+}
+
+func TestASecretOfSomebodyElse_IsNotReferredTo(t *testing.T) {
+	t.Parallel()
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files"}}
+	const warning = "capi-proxy-patcher: Secret ns/one-proxy-files "
+	for name, test := range map[string]struct {
+		cached, live   []client.Object
+		stored, asked  string
+		want           bool // the proxy is in the object afterwards
+		warning        string
+		liveSecretGets int
+	}{
+		"nobody has the name":              {asked: template(""), want: true, liveSecretGets: 1},
+		"the cache has the Secret":         {cached: []client.Object{generatedSecret("one-proxy-files", "one")}, asked: template(""), want: true},
+		"the cache is behind":              {live: []client.Object{generatedSecret("one-proxy-files", "one")}, asked: template(""), want: true, liveSecretGets: 1},
+		"it is the user's":                 {live: []client.Object{foreign}, asked: template(""), warning: warning + "exists", liveSecretGets: 1},
+		"it is another Cluster's":          {cached: []client.Object{generatedSecret("one-proxy-files", "two")}, asked: template(""), warning: warning + "was generated"},
+		"a manifest refers to it":          {live: []client.Object{foreign}, asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
+		"the stored object refers to it":   {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template(""), warning: warning + "exists", liveSecretGets: 1},
+		"both refer to it":                 {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
+		"the object has another reference": {live: []client.Object{foreign}, stored: template("one-old-proxy-files"), asked: template(""), want: true, warning: warning + "exists", liveSecretGets: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cached := newWorld(t, append(test.cached, clusterNamed("one", true, nil), deployment("md", "one", "md", nil))...)
+			live := newWorld(t, test.live...)
+			got := ask(t, cached, live, noSecrets{t}, plan.KindTemplate, "md", test.stored, test.asked)
+			if patched := strings.Contains(after(t, test.asked, got), contract.PathProxyEnv); patched != test.want {
+				t.Errorf("patched %t, want %t: %s", patched, test.want, got.Patch)
+			}
+			if warnings := strings.Join(got.Warnings, "\n"); !strings.HasPrefix(warnings, test.warning) || (test.warning == "") != (warnings == "") {
+				t.Errorf("warnings %q, want %q", warnings, test.warning)
+			}
+			if len(live.gets) != test.liveSecretGets {
+				t.Errorf("asked the API server for Secrets %v", live.gets)
 			}
 		})
 	}

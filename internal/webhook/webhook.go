@@ -39,6 +39,8 @@ type Webhook struct {
 	Secrets source.SecretReader
 	// Infrastructure tells Windows pools by their machine templates.
 	Infrastructure *source.Infrastructure
+	// Absences remembers Secrets that did not exist a moment ago; nil has every one asked for each time.
+	Absences *source.Absences
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation source.Installation
 	// Namespace limits the webhooks to one namespace; writes elsewhere pass unchanged. Empty means all.
