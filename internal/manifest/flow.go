@@ -8,68 +8,77 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// flowInsert writes an entry into a flow collection that has entries, before the one that begins at f.at. The stride is
-// the number of nodes of an entry: 1 in a sequence, 2 in a mapping, where the entry has a key.
-func (t *tree) flowInsert(f frame, stride int, key string, value any) (string, bool) {
+// flowInsert writes entries into a flow collection that has some, before the one that begins at f.at. The stride is the
+// number of nodes of an entry: 1 in a sequence, whose entries have no names, and 2 in a mapping.
+func (t *tree) flowInsert(f frame, stride int, entries Map) (splice, bool) {
 	content := f.node.Content
 	neighbor := content[min(f.at, len(content)-stride)]
 	at, ok := t.offset(neighbor.Line, neighbor.Column)
 	if !ok {
-		return "", false
+		return splice{}, false
 	}
 	separator := ", "
 	if t.begins(neighbor) {
 		separator = "," + t.eol() + t.src[t.start(neighbor.Line):at]
 	}
-	entry := t.json(neighbor.Line, value)
-	if stride == 2 {
-		entry = quote(key) + ": " + entry
+	last := f.at >= len(content)
+	if last {
+		_, at, ok = t.token(content[len(content)-1])
 	}
-	if f.at < len(content) {
-		return t.src[:at] + entry + separator + t.src[at:], true
+	var b strings.Builder
+	for _, entry := range entries {
+		text := t.json(neighbor.Line, entry.Value)
+		if stride == 2 {
+			text = quote(entry.Name) + ": " + text
+		}
+		if last {
+			b.WriteString(separator + text)
+		} else {
+			b.WriteString(text + separator)
+		}
 	}
-	_, end, ok := t.token(content[len(content)-1])
-	if !ok {
-		return "", false
-	}
-	return t.src[:end] + separator + entry + t.src[end:], true
+	return splice{from: at, to: at, text: b.String()}, ok
 }
 
-// flowRemove takes the entry that begins at f.at out of a flow collection, with the separator behind it or, if it is the
-// last, the one before it.
-func (t *tree) flowRemove(f frame, stride int) (string, bool) {
-	content := f.node.Content
-	if len(content) == stride {
-		from, to, ok := t.token(f.node)
+// flowRemove takes entries out of a flow collection, each given by the index of its first node, in order: with the
+// separator behind it or, at the end, the one before it.
+func (t *tree) flowRemove(n *yaml.Node, stride int, entries []int) (changes []splice, ok bool) {
+	for len(entries) > 0 {
+		first, next := entries[0], entries[0]+stride
+		for entries = entries[1:]; len(entries) > 0 && entries[0] == next; entries = entries[1:] {
+			next += stride
+		}
+		var c splice
+		switch {
+		case next < len(n.Content):
+			var nextOK bool
+			c.from, ok = t.offset(n.Content[first].Line, n.Content[first].Column)
+			c.to, nextOK = t.offset(n.Content[next].Line, n.Content[next].Column)
+			ok = ok && nextOK
+		case first > 0:
+			var lastOK bool
+			_, c.from, ok = t.token(n.Content[first-1])
+			_, c.to, lastOK = t.token(n.Content[next-1])
+			ok = ok && lastOK
+		default:
+			c.from, c.to, ok = t.token(n)
+			c.from, c.to = c.from+1, c.to-1
+		}
 		if !ok {
-			return "", false
+			return nil, false
 		}
-		return t.src[:from+1] + t.src[to-1:], true
+		changes = append(changes, c)
 	}
-	if f.at+stride < len(content) {
-		from, ok := t.offset(content[f.at].Line, content[f.at].Column)
-		next := content[f.at+stride]
-		to, nextOK := t.offset(next.Line, next.Column)
-		if !ok || !nextOK {
-			return "", false
-		}
-		return t.src[:from] + t.src[to:], true
-	}
-	_, from, ok := t.token(content[f.at-1])
-	_, to, lastOK := t.token(content[f.at+stride-1])
-	if !ok || !lastOK {
-		return "", false
-	}
-	return t.src[:from] + t.src[to:], true
+	return changes, true
 }
 
 // flowReplace exchanges a value in a flow collection for another one.
-func (t *tree) flowReplace(n *yaml.Node, value any) (string, bool) {
+func (t *tree) flowReplace(n *yaml.Node, value any) (splice, bool) {
 	from, to, ok := t.token(n)
 	if !ok {
-		return "", false
+		return splice{}, false
 	}
-	return t.src[:from] + t.json(n.Line, value) + t.src[to:], true
+	return splice{from: from, to: to, text: t.json(n.Line, value)}, true
 }
 
 // json returns a value in flow style, over several lines if the document is JSON that is written that way.

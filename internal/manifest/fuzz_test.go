@@ -77,7 +77,8 @@ func FuzzApply(f *testing.F) {
 		path := paths[int(target)/len(objects)%len(paths)]
 		i := int(index) % (len(at(before, path)) + 1)
 		item := Map{{"path", "/etc/a"}, {"content", content}}
-		if err := o.Apply([]Edit{{Op: Insert, Path: path, Index: i, Value: item}}); err != nil {
+		edits := []Edit{{Op: Insert, Path: path, Index: i, Value: item}}
+		if err := o.Apply(edits); err != nil {
 			if string(s.Bytes()) != data {
 				t.Fatalf("a failed edit changes the text: %v", err)
 			}
@@ -98,11 +99,62 @@ func FuzzApply(f *testing.F) {
 		}
 		// A list that a merge key provides becomes the mapping's own.
 		onlyAdded := !strings.Contains(data, "<<") && !bytes.Contains(diff.Unified("a", "b", []byte(data), s.Bytes()), []byte("\n-"))
-		if err := o.Apply([]Edit{{Op: Remove, Path: path, Index: i}}); err != nil {
+		if err := o.Apply(inverse(edits)); err != nil {
 			t.Fatalf("removing: %v\n%s", err, s.Bytes())
 		}
 		if onlyAdded && len(at(before, path)) > 0 && string(s.Bytes()) != data {
 			t.Fatalf("not restored:\n%s\nafter\n%s", diff.Unified("in", "out", []byte(data), s.Bytes()), again.Bytes())
+		}
+	})
+}
+
+// FuzzApplyAtOnce holds that several edits of one object, made at once, have the value of one after the other, and that
+// taking them back at once restores the bytes.
+func FuzzApplyAtOnce(f *testing.F) {
+	for i, seed := range fuzzSeeds(f) {
+		f.Add(seed, uint8(i), uint8(i/2), "x\n  y: '\"$`%\n")
+		f.Add(seed, uint8(1), uint8(9), "0600")
+	}
+	f.Fuzz(func(t *testing.T, data string, target, second uint8, content string) {
+		s, err := Parse("in.yaml", []byte(data))
+		if err != nil || len(s.Objects()) == 0 {
+			return
+		}
+		o := s.Objects()[int(target)%len(s.Objects())]
+		before := o.Value()
+		paths := append(lists(before, nil), []string{"spec", "new", "files"})
+		one, two := paths[int(target)%len(paths)], paths[int(second)%len(paths)]
+		edits := []Edit{
+			{Op: Insert, Path: one, Value: Map{{"path", "/etc/a"}, {"content", content}}},
+			{Op: Insert, Path: two, Index: min(len(at(before, two)), 1), Value: content},
+			{Op: SetScalar, Path: []string{"new", "key"}, Value: content},
+			{Op: Insert, Path: one, Index: len(at(before, one)) + 1, Value: content},
+		}
+		if slices.Equal(one, two) {
+			edits = edits[:3]
+		}
+		want := o.Value()
+		for _, e := range edits {
+			if _, err := e.applyTo(want); err != nil {
+				return // one path leads through another one
+			}
+		}
+		if err := o.Apply(edits); err != nil {
+			if string(s.Bytes()) != data {
+				t.Fatalf("failed edits change the text: %v", err)
+			}
+			return
+		}
+		patched := string(s.Bytes())
+		if got := o.Value(); !cmp.Equal(got, want) {
+			t.Fatalf("%s\nin:\n%s\nout:\n%s", cmp.Diff(want, got), data, patched)
+		}
+		onlyAdded := !strings.Contains(data, "<<") && !bytes.Contains(diff.Unified("a", "b", []byte(data), s.Bytes()), []byte("\n-"))
+		if err := o.Apply(inverse(edits)); err != nil {
+			t.Fatalf("removing: %v\n%s", err, patched)
+		}
+		if onlyAdded && len(at(before, one)) > 0 && len(at(before, two)) > 0 && string(s.Bytes()) != data {
+			t.Fatalf("not restored:\n%s\nafter\n%s", diff.Unified("in", "out", []byte(data), s.Bytes()), patched)
 		}
 	})
 }

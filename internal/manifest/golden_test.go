@@ -51,22 +51,44 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// patch returns a stream with proxyEdits in all bootstrap specs.
+// patch returns a stream with proxyEdits in all bootstrap specs, made at once. One edit after the other must come to the
+// same.
 func patch(t *testing.T, data string) string {
 	t.Helper()
 	s, err := Parse("in.yaml", []byte(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range s.Objects() {
-		if specPath(o) == nil {
-			continue
-		}
-		if err := o.Apply(proxyEdits(o)); err != nil {
-			t.Fatal(err)
+	changes := patches(s)
+	if err := s.Apply(changes); err != nil {
+		t.Fatal(err)
+	}
+	single, err := Parse("in.yaml", []byte(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range patches(single) {
+		for _, e := range c.Edits {
+			if err := c.Object.Apply([]Edit{e}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	if d := cmp.Diff(string(single.Bytes()), string(s.Bytes())); d != "" {
+		t.Errorf("edits at once differ from single ones: %s", d)
+	}
 	return string(s.Bytes())
+}
+
+// patches returns proxyEdits of all bootstrap specs.
+func patches(s *Stream) []Change {
+	var changes []Change
+	for _, o := range s.Objects() {
+		if specPath(o) != nil {
+			changes = append(changes, Change{o, proxyEdits(o)})
+		}
+	}
+	return changes
 }
 
 // TestInsertAndRemoveIsIdentity takes the edits of TestGolden back. The other cases write lists as {} or null, or need to be
@@ -129,13 +151,8 @@ func BenchmarkParseAndApply(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, o := range s.Objects() {
-			if specPath(o) == nil {
-				continue
-			}
-			if err := o.Apply(proxyEdits(o)); err != nil {
-				b.Fatal(err)
-			}
+		if err := s.Apply(patches(s)); err != nil {
+			b.Fatal(err)
 		}
 		s.Bytes()
 	}

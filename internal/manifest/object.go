@@ -1,10 +1,5 @@
 package manifest
 
-import (
-	"fmt"
-	"slices"
-)
-
 // Object is one Kubernetes object of a stream: a document, or an item of a document that is a list.
 type Object struct {
 	document *Document
@@ -82,48 +77,12 @@ func (o *Object) strings(field string) map[string]string {
 	return result
 }
 
-// Apply makes edits one after the other; an index refers to the list as the edits before have left it, as in JSON Patch
-// (RFC 6902). Either all edits are made or, with an error that names file, document and field, none.
+// Apply makes the edits of one object, see Stream.Apply.
 func (o *Object) Apply(edits []Edit) error {
-	t := o.document.tree
-	for _, e := range edits {
-		var err error
-		if t, err = o.apply(t, e); err != nil {
-			return fmt.Errorf("editing %s: document %d, line %d: %s: %w", o.File(), o.Document(), o.line, e.field(), err)
-		}
+	t, err := o.document.apply([]Change{{o, edits}})
+	if err != nil {
+		return err
 	}
 	o.document.tree = t
 	return nil
-}
-
-// apply returns the tree with one edit made.
-func (o *Object) apply(t *tree, e Edit) (*tree, error) {
-	if err := e.validate(); err != nil {
-		return nil, err
-	}
-	want, _ := clone(t.value).(map[string]any)
-	pruned, err := e.applyTo(o.value(want))
-	if err != nil {
-		return nil, err
-	}
-	return t.edit(e, o.item, pruned, want)
-}
-
-// clone copies a JSON-compatible value.
-func clone(value any) any {
-	switch v := value.(type) {
-	case []any:
-		items := slices.Clone(v)
-		for i := range items {
-			items[i] = clone(items[i])
-		}
-		return items
-	case map[string]any:
-		fields := make(map[string]any, len(v))
-		for key, field := range v {
-			fields[key] = clone(field)
-		}
-		return fields
-	}
-	return value
 }

@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	"errors"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -20,42 +18,6 @@ type site struct {
 	frames []frame    // from the root of the document
 	base   int        // number of frames above the root of the object
 	value  *yaml.Node // what the last frame leads to
-}
-
-// edit returns the tree with an edit made whose outcome is already known. It tries the ways to write the edit, the one
-// that touches the fewest lines first, and takes the first that parses and has the wanted value.
-func (t *tree) edit(e Edit, item, pruned int, want map[string]any) (*tree, error) {
-	if reflect.DeepEqual(t.value, want) {
-		return t, nil
-	}
-	if s, ok := t.locate(e.Path, item); ok {
-		for _, quoted := range []bool{false, true} {
-			if src, ok := t.splice(e, s, pruned, quoted); ok {
-				if edited, err := t.with(src, want); err == nil {
-					return edited, nil
-				}
-			}
-		}
-	}
-	if edited, ok := t.encode(e, item, pruned, want); ok {
-		return edited, nil
-	}
-	return nil, errors.New("the place cannot be edited without changing another one, does it use an anchor or a merge key?")
-}
-
-// with parses an edited source and returns it if it is one document of the wanted value.
-func (t *tree) with(src string, want map[string]any) (*tree, error) {
-	if len(split(src)) > 1 {
-		return nil, errors.New("the edit would split the document")
-	}
-	edited, err := parse(src)
-	if err != nil {
-		return nil, err
-	}
-	if !reflect.DeepEqual(edited.value, want) {
-		return nil, errors.New("the edit would change another value")
-	}
-	return edited, nil
 }
 
 // locate follows a path. It gives up at aliases and merge keys, whose text stands elsewhere.
@@ -111,82 +73,213 @@ func keyIndex(n *yaml.Node, key string) int {
 	return -1
 }
 
-// splice writes an edit into the text at one place. What it returns is a proposal that is still to be verified. If quoted
-// is set, strings of several lines are written in double quotes instead of as block scalars.
-func (t *tree) splice(e Edit, s site, pruned int, quoted bool) (string, bool) {
-	r := t.renderer(s)
-	r.quoted = quoted
-	if pruned > 0 {
-		last := s.base + pruned - 1
-		if last >= len(s.frames) {
-			return "", false
-		}
-		if s.frames[last].node.Style&yaml.FlowStyle != 0 {
-			return t.flowRemove(s.frames[last], 2)
-		}
-		return t.removeEntry(s.frames[:last+1])
-	}
-	if s.depth() < len(e.Path) || e.Op == Insert && len(s.value.Content) == 0 {
-		return t.create(e, s, r)
-	}
-	if e.Op == SetScalar {
-		return t.setScalar(e, s, r)
-	}
-	at := frame{s.value, e.Index}
-	if s.inFlow() || s.value.Style&yaml.FlowStyle != 0 {
-		switch e.Op {
-		case Remove:
-			return t.flowRemove(at, 1)
-		case Insert:
-			return t.flowInsert(at, 1, "", e.Value)
-		default:
-			return t.flowReplace(s.value.Content[e.Index], e.Value)
-		}
-	}
-	return t.spliceItem(e, append(s.frames, at), r)
+// writer collects the changes of the text that the edits of an object come to. They are proposals that are still to be
+// verified.
+type writer struct {
+	*tree
+	quoted  bool // write strings of several lines in double quotes instead of as block scalars
+	changes []splice
+	added   []*addition
+	removed []*removal
 }
 
-// create adds the first key of the path that does not exist, or fills a list or mapping that is empty or null.
-func (t *tree) create(e Edit, s site, r renderer) (string, bool) {
-	value := e.Value
-	if e.Op == Insert {
-		value = []any{e.Value}
+// addition is what is put into a mapping, or in the place of an empty or null value.
+type addition struct {
+	site
+
+	fields Map // nil if value is a list
+	value  any
+}
+
+// removal are entries that are taken out of a mapping.
+type removal struct {
+	parents []frame
+	node    *yaml.Node
+	entries []int // indexes of their keys in the content of the node, in order
+}
+
+// splices returns the changes of the text that edits of one object come to. It reports false if it does not know how to
+// write them.
+func (t *tree) splices(c Change, want map[string]any, quoted bool) ([]splice, bool) {
+	before, after := c.Object.value(t.value), c.Object.value(want)
+	leaves, ok := compile(c.Edits, before)
+	w := &writer{tree: t, quoted: quoted}
+	for _, l := range leaves {
+		ok = ok && (unchanged(before, after, l.path) || w.leaf(l, c.Object.item, after))
 	}
-	missing := e.Path[s.depth():]
-	for i := len(missing) - 1; i > 0; i-- {
-		value = Map{{missing[i], value}}
+	for _, r := range w.removed {
+		ok = ok && w.remove(r)
 	}
-	if s.value.Kind == yaml.MappingNode && len(s.value.Content) > 0 {
-		if s.inFlow() || s.value.Style&yaml.FlowStyle != 0 {
-			return t.flowInsert(frame{s.value, len(s.value.Content)}, 2, missing[0], value)
+	for _, a := range w.added {
+		ok = ok && w.add(a)
+	}
+	return w.changes, ok
+}
+
+// leaf collects the changes at one path.
+func (w *writer) leaf(l *leaf, item int, after map[string]any) bool {
+	s, ok := w.locate(l.path, item)
+	if !ok {
+		return false
+	}
+	gone := 1 // number of elements of the path to the outermost key that goes
+	for gone <= len(l.path) {
+		if _, stays := lookupValue(after, l.path[:gone]); !stays {
+			break
 		}
-		column := s.value.Content[0].Column - 1
-		bound := t.bound(s.frames)
-		line := t.behindComments(t.lastLine(s.value, column, bound)+1, bound, column)
-		return t.insert(line, r.entry(strings.Repeat(" ", column)+scalar(missing[0])+":", column, value)), true
+		gone++
 	}
-	if len(missing) > 0 {
-		value = Map{{missing[0], value}}
+	switch {
+	case gone <= len(l.path):
+		if s.depth() < gone {
+			return false
+		}
+		w.drop(s.frames[:s.base+gone])
+	case !l.list && s.depth() == len(l.path):
+		return w.set(s, l.value)
+	case !l.list:
+		w.create(s, l.path[s.depth():], l.value)
+	case s.depth() < len(l.path) || len(s.value.Content) == 0:
+		w.create(s, l.path[s.depth():], values(l.items))
+	case s.inFlow() || s.value.Style&yaml.FlowStyle != 0:
+		return w.flowList(s.value, l.items)
+	default:
+		return w.blockList(s, l.items)
 	}
-	if s.inFlow() {
-		return t.flowReplace(s.value, value)
+	return true
+}
+
+// change notes one change.
+func (w *writer) change(c splice, ok bool) bool {
+	w.changes = append(w.changes, c)
+	return ok
+}
+
+// create notes what is to be added at a place.
+func (w *writer) create(s site, missing []string, value any) {
+	at := slices.IndexFunc(w.added, func(a *addition) bool { return a.site.value == s.value })
+	if at < 0 {
+		at = len(w.added)
+		w.added = append(w.added, &addition{site: s})
 	}
-	return t.fill(s, value, r)
+	if len(missing) == 0 {
+		w.added[at].value = value
+	} else {
+		w.added[at].fields = put(w.added[at].fields, missing, value)
+	}
+}
+
+// add adds keys behind those of a mapping, or fills a list or mapping that is empty or null.
+func (w *writer) add(a *addition) bool {
+	value := a.site.value
+	r := w.renderer(a.site)
+	switch {
+	case value.Kind == yaml.MappingNode && len(value.Content) > 0 && (a.inFlow() || value.Style&yaml.FlowStyle != 0):
+		return w.change(w.flowInsert(frame{value, len(value.Content)}, 2, a.fields))
+	case value.Kind == yaml.MappingNode && len(value.Content) > 0:
+		column := value.Content[0].Column - 1
+		bound := w.bound(a.frames)
+		line := w.behindComments(w.lastLine(value, column, bound)+1, bound, column)
+		var lines []string
+		for _, f := range a.fields {
+			lines = append(lines, r.entry(pad(column)+scalar(f.Name)+":", column, f.Value)...)
+		}
+		return w.change(w.insert(line, lines, len(a.frames)), true)
+	}
+	if a.fields != nil {
+		a.value = a.fields
+	}
+	if a.inFlow() {
+		return w.change(w.flowReplace(value, a.value))
+	}
+	return w.fill(a.site, a.value, r)
+}
+
+// renderer returns the one for a place.
+func (w *writer) renderer(s site) renderer {
+	r := w.tree.renderer(s)
+	r.quoted = w.quoted
+	return r
 }
 
 // fill writes a value below a key whose value is empty or null. A comment behind the key stays there.
-func (t *tree) fill(s site, value any, r renderer) (string, bool) {
+func (w *writer) fill(s site, value any, r renderer) bool {
 	if len(s.frames) == 0 {
-		return "", false
+		return false
 	}
 	f := s.frames[len(s.frames)-1]
 	key := f.node.Content[f.at]
-	before, after, ok := t.around(s.value)
+	before, after, ok := w.around(s.value)
 	if !ok || f.node.Kind != yaml.MappingNode || s.value.Line != key.Line {
-		return "", false
+		return false
 	}
 	lines := append([]string{before + after}, r.below(key.Column-1, value)...)
-	return t.replace(key.Line, key.Line, lines), true
+	return w.change(w.replace(key.Line, key.Line, lines), true)
+}
+
+// set exchanges a scalar for another one.
+func (w *writer) set(s site, value any) bool {
+	if s.inFlow() {
+		return w.change(w.flowReplace(s.value, value))
+	}
+	f := s.frames[len(s.frames)-1]
+	key := f.node.Content[f.at]
+	column := key.Column - 1
+	lines := w.renderer(s).entry("", column, value)
+	before, after, ok := w.around(s.value)
+	if ok && s.value.Line == key.Line {
+		lines[0] = before + lines[0] + after
+		return w.change(w.replace(key.Line, key.Line, lines), true)
+	}
+	head, _, ok := w.head(key)
+	if !ok {
+		return false
+	}
+	lines[0] = head + lines[0]
+	return w.change(w.replace(key.Line, w.lastLine(s.value, column, w.bound(s.frames)), lines), true)
+}
+
+// drop notes that the key of the last frame goes with its value.
+func (w *writer) drop(frames []frame) {
+	last := frames[len(frames)-1]
+	at := slices.IndexFunc(w.removed, func(r *removal) bool { return r.node == last.node })
+	if at < 0 {
+		at = len(w.removed)
+		w.removed = append(w.removed, &removal{parents: frames[:len(frames)-1], node: last.node})
+	}
+	r := w.removed[at]
+	if !slices.Contains(r.entries, last.at) {
+		r.entries = append(r.entries, last.at)
+		slices.Sort(r.entries)
+	}
+}
+
+// remove removes keys of a mapping with their values. A mapping that is emptied becomes {}.
+func (w *writer) remove(r *removal) bool {
+	if r.node.Style&yaml.FlowStyle != 0 {
+		changes, ok := w.flowRemove(r.node, 2, r.entries)
+		w.changes = append(w.changes, changes...)
+		return ok
+	}
+	for _, at := range r.entries {
+		key := r.node.Content[at]
+		if !w.begins(key) {
+			return false
+		}
+		bound := w.bound(append(slices.Clone(r.parents), frame{r.node, at}))
+		w.changes = append(w.changes, w.text.remove(key.Line, w.lastLine(r.node.Content[at+1], key.Column-1, bound)))
+	}
+	if 2*len(r.entries) < len(r.node.Content) {
+		return true
+	}
+	if len(r.parents) == 0 || r.parents[len(r.parents)-1].node.Kind != yaml.MappingNode {
+		return false
+	}
+	parent := r.parents[len(r.parents)-1]
+	key := parent.node.Content[parent.at]
+	head, _, ok := w.head(key)
+	at := w.start(key.Line) + len(head)
+	return w.change(splice{from: at, to: at, text: " {}"}, ok)
 }
 
 // around returns what stands on the line of a value before it, up to the colon, and behind it, if the value is written on
@@ -204,28 +297,6 @@ func (t *tree) around(value *yaml.Node) (before, after string, ok bool) {
 	return before, after, strings.HasSuffix(before, ":") && (after == "" || isComment(after))
 }
 
-// setScalar exchanges a scalar for another one.
-func (t *tree) setScalar(e Edit, s site, r renderer) (string, bool) {
-	if s.inFlow() {
-		return t.flowReplace(s.value, e.Value)
-	}
-	f := s.frames[len(s.frames)-1]
-	key := f.node.Content[f.at]
-	column := key.Column - 1
-	lines := r.entry("", column, e.Value)
-	before, after, ok := t.around(s.value)
-	if ok && s.value.Line == key.Line {
-		lines[0] = before + lines[0] + after
-		return t.replace(key.Line, key.Line, lines), true
-	}
-	head, _, ok := t.head(key)
-	if !ok {
-		return "", false
-	}
-	lines[0] = head + lines[0]
-	return t.replace(key.Line, t.lastLine(s.value, column, t.bound(s.frames)), lines), true
-}
-
 // head splits the line of a key behind the colon.
 func (t *tree) head(key *yaml.Node) (head, rest string, ok bool) {
 	_, to, ok := t.token(key)
@@ -239,63 +310,102 @@ func (t *tree) head(key *yaml.Node) (head, rest string, ok bool) {
 	return t.src[t.start(key.Line) : to+colon+1], t.src[to+colon+1 : t.end(key.Line)], true
 }
 
-// removeEntry removes the key of the last frame with its value. A mapping that it empties becomes {}.
-func (t *tree) removeEntry(frames []frame) (string, bool) {
-	f := frames[len(frames)-1]
-	key := f.node.Content[f.at]
-	last := t.lastLine(f.node.Content[f.at+1], key.Column-1, t.bound(frames))
-	if !t.begins(key) {
-		return "", false
-	}
-	src := t.remove(key.Line, last)
-	if len(f.node.Content) > 2 {
-		return src, true
-	}
-	if len(frames) < 2 || frames[len(frames)-2].node.Kind != yaml.MappingNode {
-		return "", false
-	}
-	parent := frames[len(frames)-2]
-	head, rest, ok := t.head(parent.node.Content[parent.at])
-	at := t.start(parent.node.Content[parent.at].Line)
-	return src[:at] + head + " {}" + rest + src[at+len(head)+len(rest):], ok
-}
-
 // begins reports whether only blanks stand before a node on its line.
 func (t *tree) begins(n *yaml.Node) bool {
 	at, ok := t.offset(n.Line, n.Column)
 	return ok && isBlank(t.src[t.start(n.Line):at])
 }
 
-// spliceItem inserts, removes or replaces the item of the last frame, in a block sequence that has items.
-func (t *tree) spliceItem(e Edit, frames []frame, r renderer) (string, bool) {
-	parents, list := frames[:len(frames)-1], frames[len(frames)-1].node
-	column := list.Column - 1
+// blockList writes the items of a block sequence that has some before and after.
+func (w *writer) blockList(s site, items []slot) bool {
+	list, column, r := s.value, s.value.Column-1, w.renderer(s)
 	if list.Kind != yaml.SequenceNode || list.Anchor != "" || list.Style&yaml.TaggedStyle != 0 {
-		return "", false
+		return false
 	}
-	if e.Op == Insert && e.Index == len(list.Content) {
-		bound := t.bound(parents)
-		line := t.behindComments(t.lastLine(list, column, bound)+1, bound, column)
-		return t.insert(line, r.item(column, e.Value)), true
-	}
-	dash := t.dashLine(list, e.Index)
-	if dash == 0 {
-		return "", false
-	}
-	if e.Op != Insert {
-		last := t.lastLine(list.Content[e.Index], column, t.bound(frames))
-		if e.Op == Remove {
-			return t.remove(dash, last), true
+	at := func(i int) []frame { return append(slices.Clone(s.frames), frame{list, i}) }
+	var fresh []string // inserted before what comes next
+	next := 0          // the item of the old list that comes next
+	for _, item := range append(items, slot{at: len(list.Content)}) {
+		for ; item.at > next; next++ { // those between are removed
+			dash := w.dashLine(list, next)
+			if dash == 0 {
+				return false
+			}
+			w.changes = append(w.changes, w.text.remove(dash, w.lastLine(list.Content[next], column, w.bound(at(next)))))
 		}
-		return t.replace(dash, last, r.item(column, e.Value)), true
+		if item.at < 0 {
+			fresh = append(fresh, r.item(column, item.value)...)
+			continue
+		}
+		next = item.at + 1
+		if len(fresh) > 0 {
+			line := w.above(s, item.at)
+			if line == 0 {
+				return false
+			}
+			w.changes = append(w.changes, w.insert(line, fresh, len(s.frames)))
+			fresh = nil
+		}
+		if item.fresh {
+			dash := w.dashLine(list, item.at)
+			if dash == 0 {
+				return false
+			}
+			last := w.lastLine(list.Content[item.at], column, w.bound(at(item.at)))
+			w.changes = append(w.changes, w.replace(dash, last, r.item(column, item.value)))
+		}
 	}
-	first := parents[len(parents)-1].node.Content[parents[len(parents)-1].at].Line + 1
-	if e.Index > 0 {
-		before := slices.Concat(parents, []frame{{list, e.Index - 1}})
-		first = t.lastLine(list.Content[e.Index-1], column, t.bound(before)) + 1
+	return true
+}
+
+// above returns the line before which an item is inserted that is to come before another one: that of its dash, or that
+// of the first comment directly above it. Behind the last item it is the line behind the list and its comments. It is 0
+// if the dash is not the first thing on its line.
+func (w *writer) above(s site, item int) int {
+	list, column := s.value, s.value.Column-1
+	if item == len(list.Content) {
+		bound := w.bound(s.frames)
+		return w.behindComments(w.lastLine(list, column, bound)+1, bound, column)
 	}
-	for dash > first && isComment(t.line(dash-1)) && indent(t.line(dash-1)) <= column {
+	dash := w.dashLine(list, item)
+	last := s.frames[len(s.frames)-1]
+	first := last.node.Content[last.at].Line + 1
+	if item > 0 {
+		before := append(slices.Clone(s.frames), frame{list, item - 1})
+		first = w.lastLine(list.Content[item-1], column, w.bound(before)) + 1
+	}
+	for dash > first && isComment(w.line(dash-1)) && indent(w.line(dash-1)) <= column {
 		dash--
 	}
-	return t.insert(dash, r.item(column, e.Value)), true
+	return dash
+}
+
+// flowList writes the items of a flow sequence that has some before and after.
+func (w *writer) flowList(list *yaml.Node, items []slot) bool {
+	if !slices.ContainsFunc(items, func(item slot) bool { return item.at >= 0 }) {
+		return w.change(w.flowReplace(list, values(items)))
+	}
+	var fresh Map // inserted before what comes next
+	var removed []int
+	next := 0
+	for _, item := range append(items, slot{at: len(list.Content)}) {
+		for ; item.at > next; next++ {
+			removed = append(removed, next)
+		}
+		if item.at < 0 {
+			fresh = append(fresh, Field{Value: item.value})
+			continue
+		}
+		next = item.at + 1
+		if len(fresh) > 0 && !w.change(w.flowInsert(frame{list, item.at}, 1, fresh)) {
+			return false
+		}
+		fresh = nil
+		if item.fresh && !w.change(w.flowReplace(list.Content[item.at], item.value)) {
+			return false
+		}
+	}
+	changes, ok := w.flowRemove(list, 1, removed)
+	w.changes = append(w.changes, changes...)
+	return ok || len(removed) == 0
 }

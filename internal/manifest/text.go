@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -87,33 +89,60 @@ func (t text) eol() string {
 	return t.src[content:full]
 }
 
-// insert returns the source with lines placed before the given line. A text whose last line has no line break keeps
-// that property when lines are added at its end.
-func (t text) insert(line int, lines []string) string {
-	eol := t.eol()
+// splice is one change of a text: the bytes from..to give way to others.
+type splice struct {
+	from, to int
+	text     string
+	// depth orders what is inserted at one place: behind the end of an inner collection first.
+	depth int
+}
+
+// insert places lines before the given line.
+func (t text) insert(line int, lines []string, depth int) splice {
 	at := t.start(line)
-	if at == len(t.src) && at > 0 {
-		last := t.lines()
-		if t.end(last) == len(t.src) {
-			return t.src + eol + strings.Join(lines, eol)
+	return splice{at, at, strings.Join(lines, t.eol()) + t.eol(), depth}
+}
+
+// remove takes out the lines first to last.
+func (t text) remove(first, last int) splice {
+	return splice{from: t.start(first), to: t.start(last + 1)}
+}
+
+// replace exchanges the lines first to last for others.
+func (t text) replace(first, last int, lines []string) splice {
+	return splice{from: t.start(first), to: t.end(last), text: strings.Join(lines, t.eol())}
+}
+
+// splice returns the source with changes made, which all refer to the text as it is. It reports false if two of them
+// touch the same bytes. A text whose last line has no line break keeps that property.
+func (t text) splice(changes []splice) (string, bool) {
+	slices.SortStableFunc(changes, func(a, b splice) int {
+		return cmp.Or(a.from-b.from, min(a.to-a.from, 1)-min(b.to-b.from, 1), b.depth-a.depth)
+	})
+	var b strings.Builder
+	at := 0
+	for _, c := range changes {
+		if c.from < at {
+			return "", false
 		}
+		b.WriteString(t.src[at:c.from])
+		if c.from == len(t.src) && c.text != "" && !endsLine(b.String()) {
+			b.WriteString(t.eol())
+		}
+		b.WriteString(c.text)
+		at = c.to
 	}
-	return t.src[:at] + strings.Join(lines, eol) + eol + t.src[at:]
+	b.WriteString(t.src[at:])
+	if result := b.String(); endsLine(t.src) || !endsLine(result) {
+		return result, true
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(b.String(), "\n"), "\r"), true
 }
 
-// remove returns the source without the lines first to last. It undoes insert: if the last line of the text goes and
-// had no line break, the line break before it goes too.
-func (t text) remove(first, last int) string {
-	from, to := t.start(first), t.start(last+1)
-	if to == len(t.src) && t.end(last) == to && first > 1 {
-		from = t.end(first - 1)
-	}
-	return t.src[:from] + t.src[to:]
-}
-
-// replace returns the source with the lines first to last exchanged for others.
-func (t text) replace(first, last int, lines []string) string {
-	return t.src[:t.start(first)] + strings.Join(lines, t.eol()) + t.src[t.end(last):]
+// endsLine reports whether a text ends with a line break, or is empty.
+func endsLine(s string) bool {
+	last, _ := utf8.DecodeLastRuneInString(s)
+	return s == "" || strings.ContainsRune("\n\r\u0085\u2028\u2029", last)
 }
 
 // indent returns the number of spaces a line begins with.
