@@ -184,7 +184,7 @@ func printChange(out io.Writer, name, kind string, after bootstrapv1.KubeadmConf
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "\n%s", diff.Unified(name+" (before)", name+" (after)", was, is))
+	_, _ = fmt.Fprintf(out, "\n%s", diff.Unified(name+" (before)", name+" (after)", diff.Part{Old: string(was), New: string(is)}))
 	return nil
 }
 

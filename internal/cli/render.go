@@ -81,7 +81,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	}
 	text := result.Output
 	if o.output == "diff" {
-		text = result.Diff
+		text = result.Diff()
 	}
 	if _, err := streams.Out.Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)

@@ -66,7 +66,9 @@ func (d *Document) apply(changes []Change) (*tree, error) {
 			}
 		}
 	}
+	defer t.forget()
 	if edited, ok := t.write(changes, want, false); ok {
+		edited.forget()
 		return edited, nil
 	}
 	for _, c := range changes {

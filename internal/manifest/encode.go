@@ -42,8 +42,8 @@ func (t *tree) encode(e Edit, item, pruned int, want map[string]any) (*tree, boo
 			return result, true
 		}
 	}
-	last := t.lastLine(t.root, 0, t.bound(nil))
-	return t.reencode(root, t.root, last, r, want)
+	last := t.lastLine(t.root(), 0, t.bound(nil))
+	return t.reencode(root, t.root(), last, r, want)
 }
 
 // copyRoot returns nodes that can be changed. Their comments, which the parser does not normalize, have no carriage returns.
@@ -55,8 +55,8 @@ func (t *tree) copyRoot() (*yaml.Node, error) {
 func (t *tree) terminate(eol string) (*tree, error) {
 	root, err := t.copyRoot()
 	if err == nil && root != nil {
-		last := t.lastLine(t.root, 0, t.bound(nil))
-		if result, ok := t.reencode(root, t.root, last, t.renderer(site{value: t.root}), t.value); ok {
+		last := t.lastLine(t.root(), 0, t.bound(nil))
+		if result, ok := t.reencode(root, t.root(), last, t.renderer(site{value: t.root()}), t.value); ok {
 			return result.with(result.src+eol, t.value)
 		}
 	}

@@ -84,8 +84,8 @@ func (t *tree) flowReplace(n *yaml.Node, value any) (splice, bool) {
 // json returns a value in flow style, over several lines if the document is JSON that is written that way.
 func (t *tree) json(line int, value any) string {
 	compact := inline(value)
-	first := t.root.Content[0]
-	if t.root.Style&yaml.FlowStyle == 0 || !t.begins(first) || first.Line == t.root.Line {
+	first := t.root().Content[0]
+	if t.root().Style&yaml.FlowStyle == 0 || !t.begins(first) || first.Line == t.root().Line {
 		return compact
 	}
 	unit := t.src[t.start(first.Line):]

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	yamlv2 "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 	k8syaml "sigs.k8s.io/yaml"
 )
@@ -17,12 +18,23 @@ import (
 // tree is one parsed document: its source, the nodes that say where everything stands, and its value.
 type tree struct {
 	text
-	root   *yaml.Node     // nil in a document without content
+	nodes  *yaml.Node     // see root
 	value  map[string]any // nil in a document without content
 	masked bool           // see mask; nodes hold masked text, value does not
 	// readable is what the parser got: the source with directives hidden and, perhaps, variables masked.
 	readable string
 }
+
+// root returns the node of the content, nil in a document without.
+func (t *tree) root() *yaml.Node {
+	if t.nodes == nil && t.value != nil {
+		t.nodes, _ = parseNode(t.readable) // As before, without error.
+	}
+	return t.nodes
+}
+
+// forget frees the nodes, which take many times the memory of the text, until they are needed again.
+func (t *tree) forget() { t.nodes = nil }
 
 // syntaxError is a cause with the line of the document at which it was found, 0 if the parser does not tell.
 type syntaxError struct {
@@ -63,7 +75,7 @@ func parse(src string) (*tree, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, &syntaxError{line: root.Line, cause: "the document is not a mapping of keys to values"}
 	}
-	t.root = root
+	t.nodes = root
 	t.value, err = decode(readable, t.masked)
 	if err != nil {
 		return nil, &syntaxError{line: root.Line, cause: err.Error()}
@@ -206,6 +218,14 @@ func keyName(key *yaml.Node) (string, bool) {
 
 // decode returns the JSON-compatible value of a document, numbers as int64 where they fit and float64 otherwise.
 func decode(src string, masked bool) (map[string]any, error) {
+	var direct any
+	if err := yamlv2.Unmarshal([]byte(src), &direct); err == nil {
+		if value, ok := plainValue(direct, masked); ok {
+			if object, ok := value.(map[string]any); ok {
+				return object, nil
+			}
+		}
+	}
 	data, err := k8syaml.YAMLToJSON([]byte(src))
 	if err != nil {
 		// The cause may quote a value and is left out for that.
@@ -222,6 +242,47 @@ func decode(src string, masked bool) (map[string]any, error) {
 		return nil, errors.New("the document is not a mapping of keys to values")
 	}
 	return object, nil
+}
+
+// plainValue converts what the parser of sigs.k8s.io/yaml returns. It reports false for what that package does more about: keys that are no
+// strings, and numbers beyond int.
+func plainValue(value any, masked bool) (any, bool) {
+	switch v := value.(type) {
+	case nil, bool:
+		return v, true
+	case int:
+		return int64(v), true
+	case string:
+		if masked {
+			v = unmask(v)
+		}
+		return v, true
+	case []any:
+		for i := range v {
+			item, ok := plainValue(v[i], masked)
+			if !ok {
+				return nil, false
+			}
+			v[i] = item
+		}
+		return v, true
+	case map[any]any:
+		object := make(map[string]any, len(v))
+		for key, field := range v {
+			name, ok := key.(string)
+			if !ok {
+				return nil, false
+			}
+			if masked {
+				name = unmask(name)
+			}
+			if object[name], ok = plainValue(field, masked); !ok {
+				return nil, false
+			}
+		}
+		return object, true
+	}
+	return nil, false
 }
 
 // normalize gives numbers their Go type and, in a masked document, strings their real text.

@@ -158,6 +158,12 @@ func scalar(value any) string {
 	if !ok {
 		return inline(value)
 	}
+	switch {
+	case isWord(s):
+		return s
+	case isNumber(s):
+		return quote(s)
+	}
 	if strings.ContainsFunc(s, needsEscape) {
 		return quote(s)
 	}
@@ -168,6 +174,20 @@ func scalar(value any) string {
 	}
 	return text
 }
+
+// isWord reports whether a string is obviously one for every parser: a path or name that begins with a letter or slash and
+// is not the name of another value in any version of YAML.
+func isWord(s string) bool {
+	switch strings.ToLower(s) {
+	case "", "y", "n", "yes", "no", "on", "off", "true", "false", "null":
+		return false
+	}
+	return !strings.ContainsAny(s[:1], "0123456789-._:") && !strings.HasSuffix(s, ":") &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/:") == ""
+}
+
+// isNumber reports whether a string has nothing but digits.
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // inline returns a value in flow style. The result is JSON as well.
 func inline(value any) string {

@@ -109,7 +109,7 @@ func roundTrip(t *testing.T, name string, data []byte) []byte {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(s.Bytes(), data) {
-		t.Fatalf("an unedited stream changes:\n%s", diff.Unified("in", "out", data, s.Bytes()))
+		t.Fatalf("an unedited stream changes:\n%s", changes(string(data), s))
 	}
 	var undo [][]Edit
 	var objects []*Object
@@ -126,7 +126,7 @@ func roundTrip(t *testing.T, name string, data []byte) []byte {
 	}
 	patched := s.Bytes()
 	if os.Getenv("MANIFEST_SAMPLES") != "" {
-		t.Logf("%s", diff.Unified("in", "out", data, patched))
+		t.Logf("%s", changes(string(data), s))
 	}
 	for i, o := range objects {
 		if err := o.Apply(undo[i]); err != nil {
@@ -134,7 +134,7 @@ func roundTrip(t *testing.T, name string, data []byte) []byte {
 		}
 	}
 	if got := withoutEmpty(s.Bytes()); !bytes.Equal(got, withoutEmpty(data)) {
-		t.Errorf("inserting and removing is not the identity:\n%s", diff.Unified("in", "out", withoutEmpty(data), got))
+		t.Errorf("inserting and removing is not the identity:\n%s", diff.Unified("in", "out", diff.Part{Old: string(withoutEmpty(data)), New: string(got)}))
 	}
 	return patched
 }
@@ -149,4 +149,9 @@ func withoutEmpty(data []byte) []byte {
 		}
 	}
 	return kept
+}
+
+// changes returns the difference of a text and a stream.
+func changes(data string, s *Stream) []byte {
+	return diff.Unified("in", "out", diff.Part{Old: data, New: string(s.Bytes())})
 }

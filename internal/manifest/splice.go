@@ -22,7 +22,7 @@ type site struct {
 
 // locate follows a path. It gives up at aliases and merge keys, whose text stands elsewhere.
 func (t *tree) locate(path []string, item int) (site, bool) {
-	s := site{value: t.root}
+	s := site{value: t.root()}
 	if item >= 0 {
 		if !s.enter("items") || s.value.Kind != yaml.SequenceNode || item >= len(s.value.Content) {
 			return s, false

@@ -29,6 +29,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest/diff"
 )
 
 // Stream is a sequence of documents, read from one or several inputs. The zero Stream is empty and ready for Append.
@@ -42,37 +46,38 @@ type Document struct {
 	index   int
 	line    int // of the first line of its chunk
 	bom     bool
+	read    *tree // as it was read
 	tree    *tree
 	objects []*Object
 }
 
 // Parse reads a stream. The name is that of the file, for messages; "-" stands for standard input. Documents are
-// separated as YAML says, so that comments and directives in front of the first "---" belong to the first document.
-// A document must be a mapping or empty. All documents in error are reported, each with its number and line.
+// separated as YAML says, so that comments and directives in front of the first "---" belong to the first document, and
+// numbered from 1. A document must be a mapping or empty. All documents in error are reported, each with its number and
+// line.
 func Parse(name string, data []byte) (*Stream, error) {
 	s := &Stream{}
-	if err := s.Append(name, data); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// Append reads the documents of a further input and adds them, with a "---" in front unless they bring their own and
-// with a line break behind the last line so far if it has none. Documents are numbered per input. If the input is in
-// error, the stream remains as it was.
-func (s *Stream) Append(name string, data []byte) error {
 	var errs []error
-	var added []*Document
 	for i, c := range split(string(data)) {
 		d := &Document{name: name, index: i + 1, line: c.line, bom: c.bom}
 		if err := d.parse(c.src); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		added = append(added, d)
+		s.documents = append(s.documents, d)
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...)
+		return nil, errors.Join(errs...)
+	}
+	return s, nil
+}
+
+// Append adds copies of the documents of another stream, with a "---" in front unless they bring their own and with a
+// line break behind the last line so far if it has none. If it fails, the stream remains as it was.
+func (s *Stream) Append(other *Stream) error {
+	added := make([]*Document, len(other.documents))
+	for i, d := range other.documents {
+		added[i] = d.clone()
 	}
 	if len(s.documents) > 0 && len(added) > 0 {
 		if err := join(s.documents[len(s.documents)-1], added[0]); err != nil {
@@ -81,6 +86,16 @@ func (s *Stream) Append(name string, data []byte) error {
 	}
 	s.documents = append(s.documents, added...)
 	return nil
+}
+
+// clone returns a copy of the document with objects of its own. What is in them is shared; no edit changes it in place.
+func (d *Document) clone() *Document {
+	result := *d
+	result.objects = make([]*Object, len(d.objects))
+	for i, o := range d.objects {
+		result.objects[i] = &Object{document: &result, item: o.item, line: o.line}
+	}
+	return &result
 }
 
 // join makes next fit to stand behind last. It changes nothing if it fails.
@@ -131,16 +146,17 @@ func (d *Document) parse(src string) error {
 		}
 		return fmt.Errorf("parsing %s: document %d, line %d: %w", d.file(), d.index, line, err)
 	}
-	d.tree = t
+	d.read, d.tree = t, t
 	items, err := d.items()
 	if err != nil {
 		return err
 	}
 	if items != nil {
 		d.objects = items
-	} else if t.root != nil {
-		d.objects = []*Object{{document: d, item: -1, line: d.line + t.root.Line - 1}}
+	} else if t.value != nil {
+		d.objects = []*Object{{document: d, item: -1, line: d.line + t.root().Line - 1}}
 	}
+	t.forget()
 	return nil
 }
 
@@ -152,10 +168,10 @@ func (d *Document) items() ([]*Object, error) {
 	if !ok || !strings.HasSuffix(kind, "List") {
 		return nil, nil
 	}
-	node := lookup(d.tree.root, "items")
+	node := lookup(d.tree.root(), "items")
 	objects := make([]*Object, 0, len(values))
 	for i, value := range values {
-		line := d.line + d.tree.root.Line - 1
+		line := d.line + d.tree.root().Line - 1
 		if node != nil && len(node.Content) == len(values) {
 			line = d.line + node.Content[i].Line - 1
 		}
@@ -201,11 +217,56 @@ func (s *Stream) Objects() []*Object {
 	return objects
 }
 
+// Diff returns what edits have changed since Parse, in the unified format with the name given to Parse, and nothing if
+// that is nothing. Documents, and the items of a list, are compared one by one.
+func (s *Stream) Diff() []byte {
+	var name string
+	var parts []diff.Part
+	for _, d := range s.documents {
+		name = d.name
+		before, after := d.read.parts(), d.tree.parts()
+		if len(before) != len(after) {
+			before, after = []string{d.read.src}, []string{d.tree.src}
+		}
+		if d.bom {
+			before[0], after[0] = bom+before[0], bom+after[0]
+		}
+		for i := range before {
+			parts = append(parts, diff.Part{Old: before[i], New: after[i]})
+		}
+	}
+	return diff.Unified(name, name+" (rendered)", parts...)
+}
+
+// parts cuts a document that is a list in front of its items, if they begin on lines of their own.
+func (t *tree) parts() []string {
+	var parts []string
+	at := 0
+	if t.value["items"] == nil {
+		return []string{t.src}
+	}
+	if list := lookup(t.root(), "items"); list != nil && list.Kind == yaml.SequenceNode && list.Style&yaml.FlowStyle == 0 {
+		for i := range list.Content {
+			line := t.dashLine(list, i)
+			if line == 0 || t.start(line) < at {
+				return []string{t.src}
+			}
+			parts = append(parts, t.src[at:t.start(line)])
+			at = t.start(line)
+		}
+	}
+	return append(parts, t.src[at:])
+}
+
 // Bytes returns the stream with all edits.
 func (s *Stream) Bytes() []byte {
-	var b strings.Builder
+	length := 0
 	for _, d := range s.documents {
-		b.WriteString(d.Text())
+		length += len(bom) + len(d.tree.src)
 	}
-	return []byte(b.String())
+	data := make([]byte, 0, length)
+	for _, d := range s.documents {
+		data = append(data, d.Text()...)
+	}
+	return data
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
 )
 
@@ -137,17 +138,41 @@ spec:
       - echo "127.0.0.1   localhost" >>/etc/hosts
 `
 
-func BenchmarkRender(b *testing.B) {
-	for _, n := range []int{10, 100, 1000} {
+// benchmark runs f on fleets; the time of one Cluster is to be the same in all.
+func benchmark(b *testing.B, f func(render.Input) error) {
+	b.Helper()
+	for _, n := range []int{100, 400, 1000} {
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
-			options := render.Options{Inputs: []render.Input{{Name: "fleet.yaml", Data: fleet(n)}}}
-			b.SetBytes(int64(len(options.Inputs[0].Data)))
+			input := render.Input{Name: "fleet.yaml", Data: fleet(n)}
+			b.SetBytes(int64(len(input.Data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := render.Render(b.Context(), options); err != nil {
+				if err := f(input); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	benchmark(b, func(input render.Input) error {
+		_, err := render.Render(b.Context(), render.Options{Inputs: []render.Input{input}})
+		return err
+	})
+}
+
+func BenchmarkDiff(b *testing.B) {
+	benchmark(b, func(input render.Input) error {
+		result, err := render.Render(b.Context(), render.Options{Inputs: []render.Input{input}})
+		result.Diff()
+		return err
+	})
+}
+
+func BenchmarkLint(b *testing.B) {
+	benchmark(b, func(input render.Input) error {
+		_, err := lint.Run(b.Context(), lint.Options{Inputs: []render.Input{input}})
+		return err
+	})
 }

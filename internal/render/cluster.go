@@ -188,10 +188,7 @@ func (r *renderer) restore(view source.Cluster, m member) {
 	if len(edits) == 0 {
 		return
 	}
-	if err := apply(m.object, at, edits, ""); err != nil {
-		r.problems = append(r.problems, err)
-		return
-	}
+	r.apply(m.object, at, edits, "")
 	r.note(m.object, "removed the proxy, because Cluster %s has no label %s", view.Name, contract.LabelEnabled)
 }
 
@@ -261,9 +258,7 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		}
 	}
 	if poolSecret == contract.SecretNone {
-		if err := apply(m.object, at, patch.Remove(spec), ""); err != nil {
-			c.problems = append(c.problems, err)
-		}
+		c.apply(m.object, at, patch.Remove(spec), "")
 		return
 	}
 	resolution := main
@@ -301,10 +296,7 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 		c.warn(m.object, "%s%s", field, warning)
 	}
 	if len(ensured.Edits) > 0 {
-		if err := apply(m.object, at, ensured.Edits, strconv.Itoa(recipe.Version)); err != nil {
-			c.problems = append(c.problems, err)
-			return
-		}
+		c.apply(m.object, at, ensured.Edits, strconv.Itoa(recipe.Version))
 	}
 	if c.options.Delivery == contract.DeliveryReference {
 		c.generate(secretName, resolution)

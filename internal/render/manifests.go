@@ -54,7 +54,7 @@ func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (
 
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
 func (m *Manifests) Objects() []*manifest.Object {
-	return slices.Concat(m.renderer.objects, m.renderer.secrets.given)
+	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.objects)
 }
 
 // Clusters returns the Clusters of the inputs in order, with the label and without it.

@@ -33,7 +33,7 @@ func CheckMetadata(o *manifest.Object) []*noproxy.Error {
 
 // checkMetadata rejects what CheckMetadata finds.
 func (r *renderer) checkMetadata() {
-	for _, o := range slices.Concat(r.objects, r.secrets.given) {
+	for _, o := range slices.Concat(r.objects, r.secrets.given.objects) {
 		for _, finding := range CheckMetadata(o) {
 			r.reject(o, "%s", finding)
 		}

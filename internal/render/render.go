@@ -49,12 +49,22 @@ type Options struct {
 type Result struct {
 	// Output is the whole stream.
 	Output []byte
-	// Diff is a unified diff for each input that changed.
-	Diff []byte
 	// Notes are lines for people, in the order of the input. They hold no secret.
 	Notes []string
 	// Warnings counts the notes that are worth a change.
 	Warnings int
+
+	streams []*manifest.Stream
+	secrets []byte // generated ones that no input has
+}
+
+// Diff returns a unified diff for each input that changed, and one for the generated Secrets that are new.
+func (r Result) Diff() []byte {
+	var result []byte
+	for _, stream := range r.streams {
+		result = append(result, stream.Diff()...)
+	}
+	return append(result, diff.Unified("/dev/null", "generated Secrets", diff.Part{New: string(r.secrets)})...)
 }
 
 // Render patches what belongs to the Clusters of the inputs, ClusterClasses included. A Cluster without the label loses
@@ -95,17 +105,30 @@ type renderer struct {
 	secrets  secretReader
 	notes    []string
 	warnings int // among notes
+	noted    map[string]bool
 	problems []error
+	// edits are what is to change.
+	edits map[*manifest.Object][]manifest.Edit
 	// users are the Clusters that use a bootstrap object.
 	users map[*manifest.Object]*manifest.Object
 	// declared are the ClusterClasses of Clusters that are patched.
 	declared map[*manifest.Object]bool
 	// generated are the Secrets that bootstrap objects refer to, in order.
 	generated []generatedSecret
+	needed    map[secretKey]bool
+}
+
+// secretKey tells generated Secrets apart.
+type secretKey struct {
+	cluster *manifest.Object
+	name    string
 }
 
 func newRenderer(o Options) (*renderer, error) {
-	r := &renderer{Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{}}
+	r := &renderer{
+		Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{},
+		noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{}, needed: map[secretKey]bool{},
+	}
 	var problems []error
 	for _, input := range o.Inputs {
 		stream, err := manifest.Parse(input.Name, input.Data)
@@ -136,9 +159,10 @@ func newRenderer(o Options) (*renderer, error) {
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
 	text := place(o) + ": " + fmt.Sprintf(format, args...)
-	if slices.Contains(r.notes, text) {
+	if r.noted[text] {
 		return false
 	}
+	r.noted[text] = true
 	r.notes = append(r.notes, text)
 	return true
 }
@@ -205,31 +229,39 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 
 // result collects the output after everything went well.
 func (r *renderer) result() (Result, error) {
-	var (
-		result Result
-		joined manifest.Stream
-	)
 	added, err := r.writeSecrets()
 	if err != nil {
 		return Result{}, err
 	}
-	for i, stream := range r.streams {
-		after := stream.Bytes()
-		input := r.Inputs[i]
-		result.Diff = append(result.Diff, diff.Unified(input.Name, input.Name+" (rendered)", input.Data, after)...)
-		if err := joined.Append(input.Name, after); err != nil {
+	if err := r.commit(); err != nil {
+		return Result{}, err
+	}
+	var joined manifest.Stream
+	secrets, err := manifest.Parse("generated Secrets", added)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, stream := range append(slices.Clone(r.streams), secrets) {
+		if err := joined.Append(stream); err != nil {
 			return Result{}, fmt.Errorf("joining output: %w", err)
 		}
 	}
-	if len(added) > 0 {
-		if err := joined.Append("generated Secrets", added); err != nil {
-			return Result{}, fmt.Errorf("joining output: %w", err)
+	return Result{Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, streams: r.streams, secrets: added}, nil
+}
+
+// commit makes all edits.
+func (r *renderer) commit() error {
+	var problems []error
+	for _, stream := range r.streams {
+		var changes []manifest.Change
+		for _, o := range stream.Objects() {
+			if edits := r.edits[o]; edits != nil {
+				changes = append(changes, manifest.Change{Object: o, Edits: edits})
+			}
 		}
-		result.Diff = append(result.Diff, diff.Unified("/dev/null", "generated Secrets", nil, added)...)
+		problems = append(problems, stream.Apply(changes))
 	}
-	result.Output = joined.Bytes()
-	result.Notes, result.Warnings = r.notes, r.warnings
-	return result, nil
+	return errors.Join(problems...)
 }
 
 // checkWorkers says which workers are not patched, or cannot be, because of their namespace.
@@ -293,8 +325,9 @@ func specAt(o *manifest.Object, path []string) map[string]any {
 	return value
 }
 
-// apply carries out the edits of package patch on o and records the output version; zero takes the record off.
-func apply(o *manifest.Object, at location, edits []patch.Edit, version string) error {
+// apply remembers the edits of package patch on o, which may have some already if two Clusters without the label use it, and the record
+// of the output version; zero takes the record off.
+func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, version string) {
 	var changes []manifest.Edit
 	for _, edit := range edits {
 		change := manifest.Edit{Path: append(slices.Clone(at.path), string(edit.List)), Index: edit.Index, Keep: at.keep}
@@ -321,7 +354,7 @@ func apply(o *manifest.Object, at location, edits []patch.Edit, version string) 
 	} else {
 		changes = append(changes, manifest.Edit{Op: manifest.SetScalar, Path: record, Value: version})
 	}
-	return o.Apply(changes)
+	r.edits[o] = changes
 }
 
 func mapping(fields []patch.Field) manifest.Map {

@@ -70,8 +70,8 @@ func TestCasesAreGolden(t *testing.T) {
 			if diff := cmp.Diff(string(result.Output), string(again.Output)); diff != "" {
 				t.Errorf("a second run changes (-first +second):\n%s", diff)
 			}
-			if len(again.Diff) > 0 {
-				t.Errorf("a second run has a diff:\n%s", again.Diff)
+			if len(again.Diff()) > 0 {
+				t.Errorf("a second run has a diff:\n%s", again.Diff())
 			}
 
 			// Without the label everything is as it was. Lists and specs that were there but empty are the exception.
@@ -139,7 +139,7 @@ func TestOutputWithoutSecretsHoldsNoCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(result.Output) + string(result.Diff) + strings.Join(result.Notes, "\n")
+	text := string(result.Output) + string(result.Diff()) + strings.Join(result.Notes, "\n")
 	for _, leak := range []string{"s3cr", "czNjc", "node:"} {
 		if strings.Contains(text, leak) {
 			t.Errorf("the output holds %q", leak)
@@ -158,8 +158,8 @@ func TestAllPatchesClustersWithoutTheLabel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plain.Diff) > 0 {
-		t.Errorf("a Cluster without the label was patched:\n%s", plain.Diff)
+	if len(plain.Diff()) > 0 {
+		t.Errorf("a Cluster without the label was patched:\n%s", plain.Diff())
 	}
 	options.All = true
 	all, err := render.Render(t.Context(), options)
@@ -191,8 +191,8 @@ func TestSeveralInputsAreOneStream(t *testing.T) {
 	if diff := cmp.Diff(string(want.Output), string(got.Output)); diff != "" {
 		t.Errorf("(-one file +two files):\n%s", diff)
 	}
-	if !bytes.Contains(got.Diff, []byte("+++ nodes.yaml (rendered)")) || bytes.Contains(got.Diff, []byte("+++ cluster.yaml")) {
-		t.Errorf("the diff is not by file:\n%s", got.Diff)
+	if !bytes.Contains(got.Diff(), []byte("+++ nodes.yaml (rendered)")) || bytes.Contains(got.Diff(), []byte("+++ cluster.yaml")) {
+		t.Errorf("the diff is not by file:\n%s", got.Diff())
 	}
 }
 

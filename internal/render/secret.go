@@ -21,7 +21,7 @@ func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) 
 
 // secretReader finds proxy Secrets in the input, then in the files given for them.
 type secretReader struct {
-	input, given []*manifest.Object
+	input, given secretIndex
 	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other. The
 	// installation-wide one does so by itself.
 	only *manifest.Object
@@ -32,27 +32,28 @@ func newSecretReader(objects, given []*manifest.Object, files []Input, installat
 	var r secretReader
 	for _, o := range objects {
 		if isSecret(o) {
-			r.input = append(r.input, o)
+			r.input.add(o)
 		}
 	}
 	for _, o := range given {
 		if isSecret(o) {
-			r.given = append(r.given, o)
+			r.given.add(o)
 		}
 	}
-	if len(files) > 0 && len(r.given) == 0 {
+	secrets := r.given.objects
+	if len(files) > 0 && len(secrets) == 0 {
 		return r, fmt.Errorf("%s: it holds no Secret; give a manifest of kind Secret with --secret", files[0].Name)
 	}
-	if len(r.given) == 1 && (r.given[0].Name() != installation.Name || r.given[0].Namespace() != installation.Namespace) {
-		r.only = r.given[0]
+	if len(secrets) == 1 && (secrets[0].Name() != installation.Name || secrets[0].Namespace() != installation.Namespace) {
+		r.only = secrets[0]
 	}
 	return r, nil
 }
 
 // ReadSecret implements source.SecretReader.
 func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
-	for _, objects := range [][]*manifest.Object{r.input, r.given} {
-		if o := lookupSecret(objects, name); o != nil {
+	for _, secrets := range []secretIndex{r.input, r.given} {
+		if o := secrets.lookup(name); o != nil {
 			return decodeSecret(o, name)
 		}
 	}
@@ -106,11 +107,11 @@ type generatedSecret struct {
 
 // generate remembers a Secret that is needed.
 func (c *clusterRun) generate(name string, resolution source.Resolution) {
-	for _, g := range c.generated {
-		if g.name == name && g.cluster == c.object {
-			return
-		}
+	key := secretKey{c.object, name}
+	if c.needed[key] {
+		return
 	}
+	c.needed[key] = true
 	c.generated = append(c.generated, generatedSecret{c.object, c.view, name, resolution, c.unresolved})
 }
 
@@ -124,7 +125,7 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 				qualified(g.view.Namespace, g.name))
 			continue
 		}
-		existing := lookupSecret(r.secrets.input, types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
+		existing := r.secrets.input.lookup(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
 		if !r.isPrinted(g, existing != nil) {
 			continue
 		}
@@ -133,9 +134,11 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 			return nil, err
 		}
 		if existing != nil {
-			if err := updateSecret(existing, data, g); err != nil {
+			edits, err := updateSecret(existing, data, g)
+			if err != nil {
 				return nil, err
 			}
+			r.edits[existing] = edits
 			continue
 		}
 		text, err := newSecret(g, data)
@@ -166,15 +169,29 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 	return false
 }
 
-// lookupSecret returns the one of some Secrets that a name means, or nil.
-func lookupSecret(secrets []*manifest.Object, name types.NamespacedName) *manifest.Object {
-	return nearest(name.Namespace, slices.DeleteFunc(slices.Clone(secrets), func(o *manifest.Object) bool { return o.Name() != name.Name }))
+// secretIndex finds Secrets.
+type secretIndex struct {
+	objects []*manifest.Object // in order
+	names   map[string][]*manifest.Object
 }
 
-// updateSecret sets what differs in a generated Secret of the input.
-func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) error {
+func (x *secretIndex) add(o *manifest.Object) {
+	if x.names == nil {
+		x.names = map[string][]*manifest.Object{}
+	}
+	x.objects = append(x.objects, o)
+	x.names[o.Name()] = append(x.names[o.Name()], o)
+}
+
+// lookup returns the Secret that a name means, or nil.
+func (x secretIndex) lookup(name types.NamespacedName) *manifest.Object {
+	return nearest(name.Namespace, x.names[name.Name])
+}
+
+// updateSecret returns the edits that set what differs in a generated Secret of the input.
+func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) ([]manifest.Edit, error) {
 	if o.Labels()[contract.LabelGenerated] != g.view.Name {
-		return fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
+		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
 	}
 	var edits []manifest.Edit
 	set := func(current any, path ...string) func(string) {
@@ -192,7 +209,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
-	return o.Apply(edits)
+	return edits, nil
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {

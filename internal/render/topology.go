@@ -157,13 +157,10 @@ func (r *renderer) declare(class *manifest.Object) {
 		r.reject(class, "spec.patches[%d]: its name is %s but it is not the patch of that product; rename it", i, contract.Name)
 		return
 	}
-	err := class.Apply([]manifest.Edit{{
+	r.edits[class] = []manifest.Edit{{
 		Op: manifest.Insert, Path: []string{"spec", "patches"}, Index: len(patches),
 		Value: manifest.Map{{Name: "name", Value: contract.Name}, {Name: "external", Value: hookFields(version)}},
-	}})
-	if err != nil {
-		r.problems = append(r.problems, err)
-	}
+	}}
 }
 
 // isDeclaration reports whether a patch of a ClusterClass is the product's: it has its handler, or its name and some handler,

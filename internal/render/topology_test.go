@@ -97,9 +97,9 @@ func TestAClassInAnotherFileIsPatchedThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, changes, found := strings.Cut(string(result.Diff), "--- class.yaml\n")
+	_, changes, found := strings.Cut(string(result.Diff()), "--- class.yaml\n")
 	if !found {
-		t.Fatalf("class.yaml has no diff:\n%s", result.Diff)
+		t.Fatalf("class.yaml has no diff:\n%s", result.Diff())
 	}
 	const want = `+++ class.yaml (rendered)
 @@ -31,6 +31,11 @@

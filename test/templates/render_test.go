@@ -276,8 +276,8 @@ func TestTemplatesCanBeRenderedFirst(t *testing.T) {
 						t.Errorf("unexpected note: %s", note)
 					}
 				}
-				if topology := len(names) == 2; topology != (len(after.Diff) == 0) {
-					t.Errorf("a class of ours declares the patch already, and all others are patched; the diff is\n%s", after.Diff)
+				if topology := len(names) == 2; topology != (len(after.Diff()) == 0) {
+					t.Errorf("a class of ours declares the patch already, and all others are patched; the diff is\n%s", after.Diff())
 				}
 			}
 		})

@@ -4,21 +4,25 @@ package diff
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // context is the number of equal lines shown around a change.
 const context = 3
 
-// Unified returns the difference of two texts in the unified format of diff -u, with three lines of context, and nothing if
-// they are equal. It has the fewest possible lines (E. W. Myers, An O(ND) Difference Algorithm, 1986, the linear space
-// variant); the time is proportional to the number of lines times the number of changes.
-func Unified(oldName, newName string, oldText, newText []byte) []byte {
-	if bytes.Equal(oldText, newText) {
+// Part is a part of two texts that is compared by itself. All but the last end with a line break, if they are not empty.
+type Part struct{ Old, New string }
+
+// Unified returns the difference of two texts, each the sum of its parts, in the unified format of diff -u, with three lines
+// of context, and nothing if all parts are equal. Within a part it has the fewest possible lines (E. W. Myers, An O(ND) Difference
+// Algorithm, 1986, the linear space variant); the time is proportional to the number of lines times the number of changes
+// of a part.
+func Unified(oldName, newName string, parts ...Part) []byte {
+	d := newDiffer(parts)
+	if !slices.Contains(d.removed, true) && !slices.Contains(d.added, true) {
 		return nil
 	}
-	d := newDiffer(string(oldText), string(newText))
-	d.compare(0, len(d.a), 0, len(d.b))
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "--- %s\n+++ %s\n", oldName, newName)
 	for _, h := range d.hunks() {
@@ -35,10 +39,10 @@ type differ struct {
 	forward, backward  []int  // furthest points per diagonal, see middle
 }
 
-// newDiffer numbers the lines of two texts, equal lines equally.
-func newDiffer(oldText, newText string) *differ {
-	d := &differ{oldLines: splitLines(oldText), newLines: splitLines(newText)}
-	numbers := make(map[string]int, len(d.oldLines))
+// newDiffer numbers the lines of two texts, equal lines equally, and compares them part by part.
+func newDiffer(parts []Part) *differ {
+	d := &differ{}
+	numbers := make(map[string]int)
 	number := func(lines []string) []int {
 		result := make([]int, len(lines))
 		for i, line := range lines {
@@ -51,10 +55,20 @@ func newDiffer(oldText, newText string) *differ {
 		}
 		return result
 	}
+	var ends [][2]int
+	for _, p := range parts {
+		d.oldLines, d.newLines = append(d.oldLines, splitLines(p.Old)...), append(d.newLines, splitLines(p.New)...)
+		ends = append(ends, [2]int{len(d.oldLines), len(d.newLines)})
+	}
 	d.a, d.b = number(d.oldLines), number(d.newLines)
 	d.removed, d.added = make([]bool, len(d.a)), make([]bool, len(d.b))
 	size := 2*(len(d.a)+len(d.b)) + 3
 	d.forward, d.backward = make([]int, size), make([]int, size)
+	a, b := 0, 0
+	for _, end := range ends {
+		d.compare(a, end[0], b, end[1])
+		a, b = end[0], end[1]
+	}
 	return d
 }
 

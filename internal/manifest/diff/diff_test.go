@@ -68,11 +68,24 @@ func TestUnified(t *testing.T) {
 			if want != "" {
 				want = "--- old.yaml\n+++ new.yaml\n" + want
 			}
-			got := string(Unified("old.yaml", "new.yaml", []byte(tc.old), []byte(tc.new)))
+			got := string(Unified("old.yaml", "new.yaml", Part{tc.old, tc.new}))
 			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestUnified_ComparesPartByPart has what moves from one part to the next go and come, and counts lines over all parts.
+func TestUnified_ComparesPartByPart(t *testing.T) {
+	t.Parallel()
+	got := string(Unified("a", "b", Part{"1\n2\n", "1\n"}, Part{}, Part{"3\n4\n", "2\n3\nx"}))
+	want := "--- a\n+++ b\n@@ -1,4 +1,4 @@\n 1\n-2\n+2\n 3\n-4\n+x\n\\ No newline at end of file\n"
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if got := Unified("a", "b", Part{"1\n", "1\n"}, Part{"2", "2"}); got != nil {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -96,7 +109,7 @@ func TestPatchTakesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), patch, "--quiet", "--posix", name)
-			cmd.Stdin = strings.NewReader(string(Unified("a", "b", []byte(pair[0]), []byte(pair[1]))))
+			cmd.Stdin = strings.NewReader(string(Unified("a", "b", Part{pair[0], pair[1]})))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -125,7 +138,7 @@ func BenchmarkUnified(b *testing.B) {
 	for _, bc := range []struct{ name, text string }{{"TwentyHunks", edited}, {"NothingInCommon", other}} {
 		b.Run(bc.name, func(b *testing.B) {
 			for b.Loop() {
-				Unified("a", "b", []byte(old), []byte(bc.text))
+				Unified("a", "b", Part{old, bc.text})
 			}
 		})
 	}
@@ -144,8 +157,7 @@ func FuzzDiff(f *testing.F) {
 // checkDiff compares what is left of a difference after taking out the lines of one side with the other side.
 func checkDiff(t *testing.T, a, b string) {
 	t.Helper()
-	d := newDiffer(a, b)
-	d.compare(0, len(d.a), 0, len(d.b))
+	d := newDiffer([]Part{{a, b}})
 	common := func(lines []string, changed []bool) (kept []string) {
 		for i, line := range lines {
 			if !changed[i] {
