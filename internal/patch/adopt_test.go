@@ -121,6 +121,10 @@ func TestEnsureOrAdopt(t *testing.T) {
 	} else if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict {
 		t.Errorf("got %v, want a conflict", err)
 	}
+	marked, _ := specOfJSON(t, strings.Replace(handWritten, "echo own", "echo own # capi-proxy-patcher", 1))
+	if edits, err := patch.EnsureOrAdopt(marked, wanted, true); len(edits) > 0 || err == nil {
+		t.Errorf("got %+v, %v beside a conflict that is no file, want nothing adopted", edits, err)
+	}
 	edits, err := patch.EnsureOrAdopt(spec, wanted, true)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ import (
 type store struct {
 	clusters    []clusterv1.Cluster
 	deployments []clusterv1.MachineDeployment
+	secrets     []corev1.Secret
 	err         error
 	reads       int
 	deadline    time.Duration
@@ -53,6 +55,12 @@ func (s *store) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	for _, cluster := range s.clusters {
 		if into, ok := object.(*clusterv1.Cluster); ok && client.ObjectKeyFromObject(&cluster) == key {
 			cluster.DeepCopyInto(into)
+			return nil
+		}
+	}
+	for _, secret := range s.secrets {
+		if into, ok := object.(*corev1.Secret); ok && client.ObjectKeyFromObject(&secret) == key {
+			secret.DeepCopyInto(into)
 			return nil
 		}
 	}

@@ -1,0 +1,85 @@
+package webhook_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+const (
+	dropInPath = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
+	// dropIn is a drop-in of a user who does not know of the product, with a field that the product does not know.
+	dropIn = `{"content":"[Service]\nEnvironment=\"HTTP_PROXY=http://u:p%25` + "`" + `'$x@old:1/{{ x }}\"\n","future":[1],"path":"/usr/lib/systemd/system/containerd.service.d/http-proxy.conf"}`
+)
+
+// adopting returns a Cluster that adopts and, as the API server has it, the Secret with dropIn.
+func adopting(t *testing.T, annotations map[string]string) *store {
+	t.Helper()
+	cluster := labelled()
+	cluster.Annotations = map[string]string{contract.AnnotationAdopt: contract.AdoptValue}
+	for key, value := range annotations {
+		cluster.Annotations[key] = value
+	}
+	cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
+	originals := fmt.Sprintf(`{"KubeadmControlPlane/cp":{%q:%s}}`, dropInPath, dropIn)
+	return &store{clusters: []clusterv1.Cluster{cluster}, secrets: []corev1.Secret{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files", Labels: map[string]string{contract.LabelGenerated: "one"}},
+		Data:       map[string][]byte{contract.KeyAdoptedFiles: []byte(originals)},
+	}}}
+}
+
+// controlPlane is a KubeadmControlPlane with dropIn.
+func controlPlane(version, commands string) string {
+	return fmt.Sprintf(`{"metadata":{"name":"cp","namespace":"ns"},"status":{"replicas":1},"spec":{"version":%q,"kubeadmConfigSpec":{`+
+		`"files":[{"path":"/etc/motd","content":"x"},%s],"preKubeadmCommands":[%s]}}}`, version, dropIn, commands)
+}
+
+// updated sends an update and returns the object after the answer, and the warnings.
+func updated(t *testing.T, cached *store, before, after string) (string, []string) {
+	t.Helper()
+	answer := response(t, post(t, serve(t, cached, &store{}), review(t, after, func(r *admissionv1.AdmissionRequest) {
+		r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(before)
+	})))
+	if answer.Patch == nil {
+		return after, answer.Warnings
+	}
+	decoded, err := jsonpatch.DecodePatch(answer.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := decoded.Apply([]byte(after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(patched), answer.Warnings
+}
+
+func TestAdoptionThatEndsInAConflictLeavesTheWriteAsItCame(t *testing.T) {
+	t.Parallel()
+	cached := adopting(t, nil)
+	before := controlPlane("v1.36.3", `"echo own"`)
+	if got, warnings := updated(t, cached, before, controlPlane("v1.37.0", `"echo own"`)); strings.Contains(got, "old:1") || len(warnings) > 0 {
+		t.Fatalf("nothing is adopted: %s, warnings %q", got, warnings)
+	}
+	for name, commands := range map[string]string{
+		"a command with the mark of managed ones": `"echo own # capi-proxy-patcher"`,
+		"as many commands as there may be":        strings.Repeat(`"echo own",`, 999) + `"echo"`,
+	} {
+		after := controlPlane("v1.37.0", commands)
+		got, warnings := updated(t, cached, before, after)
+		if !jsonpatch.Equal([]byte(after), []byte(got)) {
+			t.Errorf("%s: the write becomes %.1500s", name, got)
+		}
+		if len(warnings) != 1 {
+			t.Errorf("%s: warnings %q", name, warnings)
+		}
+	}
+}
