@@ -2,14 +2,13 @@
 package main
 
 import (
+	"context"
 	"os"
-
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 )
 
 func main() {
 	streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	os.Exit(cli.Main(ctrl.SetupSignalHandler(), os.Args[1:], streams))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], streams)) //nolint:forbidigo // the context begins here
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -81,6 +84,14 @@ func newRoot(streams Streams) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newManager(streams), newHooks(streams), newRender(streams), newExplain(streams), newLint(streams))
 	return root
+}
+
+// untilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process. Commands
+// that serve nothing do without, so that the first signal ends them at once, whatever they wait for.
+func untilSignal(ctx context.Context) context.Context {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 // noArgs refuses arguments as a usage error.

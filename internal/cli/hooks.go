@@ -69,7 +69,7 @@ func newHooks(streams Streams) *cobra.Command {
 		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without access to an API\n" +
 			"server. Delivery Inline and BeforeClusterCreate need the hooks of the manager (manager --hook-cert-dir).",
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runHooks(cmd.Context(), o, streams) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runHooks(untilSignal(cmd.Context()), o, streams) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")

@@ -80,7 +80,7 @@ func newManager(streams Streams) *cobra.Command {
 		Use:   "manager",
 		Short: "Run the controller in a management cluster",
 		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return runManager(cmd.Context(), o, streams) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return runManager(untilSignal(cmd.Context()), o, streams) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "file that names the API server; default is the Pod's service account")

@@ -89,40 +89,68 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	return nil
 }
 
+// maxInput is how many bytes of manifests a command reads in total.
+const maxInput = 64 << 20
+
 // readManifests reads the manifests that a command is about, and the files with Secrets beside them.
 func readManifests(files, secrets []string, stdin io.Reader) (manifests, beside []render.Input, err error) {
-	if manifests, err = readInputs(files, stdin); err != nil {
+	r := inputReader{stdin: stdin, left: maxInput}
+	if manifests, err = r.read(files); err != nil {
 		return nil, nil, err
 	}
-	beside, err = readInputs(secrets, stdin)
+	beside, err = r.read(secrets)
 	return manifests, beside, err
 }
 
-// readInputs reads files, the manifests of folders in the order of their names, and standard input.
-func readInputs(names []string, stdin io.Reader) ([]render.Input, error) {
+// inputReader reads inputs up to a limit.
+type inputReader struct {
+	stdin io.Reader
+	left  int64
+}
+
+// read reads files, the manifests of folders in the order of their names, and standard input.
+func (r *inputReader) read(names []string) ([]render.Input, error) {
 	var inputs []render.Input
 	for _, name := range names {
-		if name == "-" {
-			data, err := io.ReadAll(stdin)
-			if err != nil {
-				return nil, fmt.Errorf("reading standard input: %w", err)
+		files := []string{name}
+		if name != "-" {
+			var err error
+			if files, err = manifestFiles(name); err != nil {
+				return nil, err
 			}
-			inputs = append(inputs, render.Input{Name: name, Data: data})
-			continue
-		}
-		files, err := manifestFiles(name)
-		if err != nil {
-			return nil, err
 		}
 		for _, file := range files {
-			data, err := os.ReadFile(file) //nolint:gosec // the user names the file
+			data, err := r.readFile(file)
 			if err != nil {
-				return nil, fmt.Errorf("reading input: %w", err)
+				return nil, err
 			}
 			inputs = append(inputs, render.Input{Name: file, Data: data})
 		}
 	}
 	return inputs, nil
+}
+
+// readFile reads one input.
+func (r *inputReader) readFile(name string) ([]byte, error) {
+	from := r.stdin
+	if name == "-" {
+		name = "standard input"
+	} else {
+		file, err := os.Open(name) //nolint:gosec // the user names the file
+		if err != nil {
+			return nil, fmt.Errorf("reading input: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, r.left+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if r.left -= int64(len(data)); r.left < 0 {
+		return nil, fmt.Errorf("reading %s: the input is larger than %d MiB in total; give fewer manifests at a time", name, maxInput>>20)
+	}
+	return data, nil
 }
 
 // manifestFiles returns the file itself, or the manifests of a folder as kubectl takes them.
