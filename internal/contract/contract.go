@@ -136,6 +136,12 @@ const (
 // user's and stays.
 const PausedForEndpoint = Domain + "/waiting-for-control-plane-endpoint"
 
+// PausedForPatch is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane without Machines that the
+// controller is about to patch while Cluster API may be creating the first one. Written by the controller; it removes the
+// annotation in the write that patches the object, once Cluster API has confirmed the pause in condition Paused, or leaves
+// the object as it is if a Machine exists by then.
+const PausedForPatch = Domain + "/waiting-to-be-patched"
+
 // Target is a part of a node that is configured for the proxy.
 type Target string
 
@@ -206,8 +212,9 @@ const ConditionProxyConfigured = Domain + "/ProxyConfigured"
 const (
 	// ReasonConfigured surfaces when every bootstrap object of the Cluster carries the proxy.
 	ReasonConfigured = "Configured"
-	// ReasonConfiguring surfaces while delivery Inline patches the first bootstrap object of a Cluster: it tells a process
-	// that comes after a crash that there may be something to take out.
+	// ReasonConfiguring surfaces while delivery Inline patches the first bootstrap object of a Cluster, so that after a
+	// crash the next process knows that there may be something to remove; and while a control plane without Machines is
+	// paused in order to be patched.
 	ReasonConfiguring = "Configuring"
 	// ReasonSettingsNotFound surfaces when no proxy Secret exists for the Cluster.
 	ReasonSettingsNotFound = "SettingsNotFound"

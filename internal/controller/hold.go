@@ -55,7 +55,7 @@ func (c *Controller) release(ctx context.Context, o bootstrapObject) error {
 // reportHeld says which objects wait because this product told them to.
 func (r *reconciliation) reportHeld(objects []bootstrapObject) {
 	for _, o := range objects {
-		if plan.IsHeld(o.object.GetAnnotations()) {
+		if o.object.GetAnnotations()[clusterv1.PausedAnnotation] == contract.PausedForEndpoint {
 			r.found.note("%s is held back by annotation %s until delivery %s can write the whole NO_PROXY",
 				o, clusterv1.PausedAnnotation, contract.DeliveryInline)
 		}

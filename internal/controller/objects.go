@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -33,6 +34,8 @@ type bootstrapObject struct {
 	// running reports that a change of the object replaces Machines of a control plane, or comes too late for
 	// the bootstrap data of a MachinePool.
 	running bool
+	// busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier version.
+	busy bool
 	// rollout is when the user has all Machines of a control plane replaced, or the zero time.
 	rollout time.Time
 	// recipe is what the object is to have, nil if that is not known. generated is the Secret that it refers to.
@@ -71,6 +74,9 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 		}
 		object := newObject(controlPlane, plan.KindControlPlane, &controlPlane.Spec.KubeadmConfigSpec,
 			len(created) > 0 || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0)
+		if paused := meta.FindStatusCondition(controlPlane.Status.Conditions, clusterv1.PausedCondition); paused != nil {
+			object.busy = !plan.AtRest(paused.Status) && controlPlane.DeletionTimestamp.IsZero()
+		}
 		object.rollout = rolloutOf(controlPlane.Spec.Rollout.After, created)
 		objects = append(objects, object)
 	case cluster.ControlPlaneKind != "":

@@ -27,7 +27,10 @@ import (
 // record; zero takes the record off.
 func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []patch.Edit, version int, options proxysource.Options) error {
 	held := plan.IsHeld(o.object.GetAnnotations())
-	if len(edits) > 0 && !o.running && o.kind == plan.KindControlPlane && options.Rollout != contract.RolloutImmediate {
+	if len(edits) > 0 && !o.running && o.busy && held {
+		return r.stop(ctx, o) // Cluster API has not noticed yet
+	}
+	if len(edits) > 0 && !o.running && o.kind == plan.KindControlPlane {
 		var err error
 		if o.running, err = r.isBegun(ctx); err != nil {
 			return err
@@ -48,6 +51,9 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 			return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
 		}
 		return nil
+	}
+	if o.busy && !o.running {
+		return r.stop(ctx, o)
 	}
 	data, err := json.Marshal(operations(*o, edits, version))
 	if err != nil {
@@ -72,6 +78,18 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 		r.eventInjected(r.cluster, o.object, o.String())
 	}
 	return nil
+}
+
+// stop pauses a control plane without Machines, so that Cluster API does not create its first Machine from the version that is
+// about to be patched. The condition Paused of the control plane brings the Cluster back when Cluster API has noticed.
+func (r *reconciliation) stop(ctx context.Context, o *bootstrapObject) error {
+	r.keepReferences(*o)
+	r.found.add(contract.ReasonConfiguring, "%s is paused by annotation %s until Cluster API has noticed; then it is changed, before it has Machines",
+		o, clusterv1.PausedAnnotation)
+	if plan.IsHeld(o.object.GetAnnotations()) {
+		return nil
+	}
+	return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: contract.PausedForPatch})
 }
 
 // isBegun reports whether the first Machine of the control plane exists, or at least its KubeadmConfig, which Cluster API

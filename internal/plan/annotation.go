@@ -14,7 +14,11 @@ import (
 // IsHeld reports whether annotations are of an object that this product holds back: Cluster API does not reconcile it
 // as long as it carries the annotation, whatever the value.
 func IsHeld(annotations map[string]string) bool {
-	return annotations[clusterv1.PausedAnnotation] == contract.PausedForEndpoint
+	switch annotations[clusterv1.PausedAnnotation] {
+	case contract.PausedForEndpoint, contract.PausedForPatch:
+		return true
+	}
+	return false
 }
 
 // IsPausedByUser reports whether annotations are of an object that somebody else has paused.

@@ -9,6 +9,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -339,6 +340,17 @@ func TestLeaveAlone_LeavesOtherFormatsAlone(t *testing.T) {
 			t.Errorf("format %q is patched", format)
 		case finding != nil && (finding.Message != want || finding.Reason != ""):
 			t.Errorf("format %q: %+v, want a note %q", format, finding, want)
+		}
+	}
+}
+
+func TestAtRest_IsFalseOnlyWhileClusterAPIWorks(t *testing.T) {
+	t.Parallel()
+	for paused, want := range map[metav1.ConditionStatus]bool{
+		"": true, metav1.ConditionTrue: true, metav1.ConditionUnknown: true, metav1.ConditionFalse: false,
+	} {
+		if got := plan.AtRest(paused); got != want {
+			t.Errorf("AtRest(%q) is %v, want %v", paused, got, want)
 		}
 	}
 }

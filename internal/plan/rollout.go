@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -28,6 +30,15 @@ func Rolls(stored, asked map[string]any, now time.Time) bool {
 	due, err := time.Parse(time.RFC3339, text)
 	return err == nil && !due.After(now)
 }
+
+// AtRest reports whether a change of a KubeadmControlPlane without Machines reaches all Machines that it will have. paused is
+// the status of its condition Paused, "" if it has none, in the version that the change replaces.
+//
+// Cluster API creates the first Machine from the version that it has read, which may be older than the change, and would then
+// replace that Machine. It creates Machines only in a pass that has read condition Paused as False; it writes the condition
+// in a pass of its own, and works on one object in one pass at a time. So as long as the condition is absent or True, no
+// pass that creates Machines works with that version or an earlier one.
+func AtRest(paused metav1.ConditionStatus) bool { return paused != metav1.ConditionFalse }
 
 // reference is the infrastructure template of a control plane. Labels, annotations and timeouts of the Machines are
 // changed in place.

@@ -139,14 +139,14 @@ func (a *admission) decide(ctx context.Context) (outcome, error) {
 	if goal.taken {
 		free = rolls // to take entries back replaces no running Machine
 	}
-	if err != nil || free || a.kind != plan.KindControlPlane || !a.changes(goal) {
+	if err != nil || rolls || a.kind != plan.KindControlPlane || !a.changes(goal) {
 		return goal, err
 	}
 	running, err := a.hasMachines(ctx, a.found.cluster)
 	if err != nil {
 		return outcome{}, err
 	}
-	if running {
+	if running && !free || !running && !a.created && !plan.AtRest(a.paused()) { // the controller pauses it first
 		return a.keep(""), nil
 	}
 	return goal, nil
@@ -305,7 +305,7 @@ func (a *admission) answer(ctx context.Context, o outcome) answer {
 	case o.release && held:
 		want[clusterv1.PausedAnnotation] = ""
 	case !o.release && plan.IsHeld(a.stored.GetAnnotations()) && !plan.IsPausedByUser(a.asked.GetAnnotations()):
-		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
+		want[clusterv1.PausedAnnotation] = a.stored.GetAnnotations()[clusterv1.PausedAnnotation]
 	}
 	operations := append(patch.Operations(a.at, a.sent, o.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
 	if len(operations) > 0 {

@@ -84,6 +84,20 @@ func (w write) hasData() bool {
 	return !w.created && name != ""
 }
 
+// paused is the status of condition Paused of the stored object, "" if it has none.
+func (w write) paused() metav1.ConditionStatus {
+	field, _, _ := unstructured.NestedFieldNoCopy(w.stored.Object, "status", "conditions")
+	conditions, _ := field.([]any)
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		if condition["type"] == clusterv1.PausedCondition {
+			status, _ := condition["status"].(string)
+			return metav1.ConditionStatus(status)
+		}
+	}
+	return ""
+}
+
 // replicas is the number of Machines that the status of a control plane counts.
 func (w write) replicas() int64 {
 	if w.created {

@@ -205,6 +205,40 @@ func TestOnlyOurEntriesDifferInAPatchedObject(t *testing.T) {
 	}
 }
 
+func TestUpdateOfAControlPlaneWithoutMachines_ChangesEntriesOnlyAtRest(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, status, rollout string
+		want                  bool
+	}{
+		{name: "Cluster API has not seen it", want: true},
+		{name: "Cluster API has other conditions", status: `{"conditions":[null,7,{"type":"Available","status":"False"}]}`, want: true},
+		{name: "Cluster API has noticed a pause", status: `{"conditions":[{"type":"Paused","status":"True"}]}`, want: true},
+		{name: "Cluster API works on it", status: `{"conditions":[{"type":"Available","status":"True"},{"type":"Paused","status":"False"}]}`},
+		{name: "and the rollout is immediate", status: `{"conditions":[{"type":"Paused","status":"False"}]}`, rollout: contract.RolloutImmediate},
+		{name: "conditions that are none", status: `{"conditions":{"type":"Paused","status":"False"}}`, want: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := labelled()
+			if test.rollout != "" {
+				cluster.Annotations = map[string]string{contract.AnnotationRollout: test.rollout}
+			}
+			status := ""
+			if test.status != "" {
+				status = `,"status":` + test.status
+			}
+			update := review(t, `{"metadata":{"name":"cp"},"spec":{"replicas":3}`+status+`}`, func(r *admissionv1.AdmissionRequest) {
+				r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(`{"metadata":{"name":"cp"},"spec":{"replicas":1}`+status+`}`)
+			})
+			got := response(t, post(t, serve(t, &store{clusters: []clusterv1.Cluster{cluster}}, &store{}), update)).Patch
+			if (got != nil) != test.want {
+				t.Errorf("patched: %v, want %v: %s", got != nil, test.want, got)
+			}
+		})
+	}
+}
+
 func TestACacheMissFallsBackToALiveRead(t *testing.T) {
 	t.Parallel()
 	for name, cached := range map[string]*store{

@@ -8,8 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -37,7 +43,9 @@ func (c *Cluster) hookFlags(port int) []string {
 	return []string{"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates()}
 }
 
-// register applies config/samples/extensionconfig.yaml under a name, or its own, for hooks that listen on a port of loopback.
+// register applies config/samples/extensionconfig.yaml under a name, or its own, for hooks that listen on a port of loopback. It
+// returns when Cluster API has discovered them: its core manager ends if hooks that it knows do not answer within the first
+// minute of its life, so nobody may take them away before.
 func (c *Cluster) register(ctx context.Context, name string, port int) error {
 	text, err := os.ReadFile(filepath.Join(c.root, "config", "samples", "extensionconfig.yaml"))
 	if err != nil {
@@ -52,5 +60,22 @@ func (c *Cluster) register(ctx context.Context, name string, port int) error {
 	if name != "" {
 		object.SetName(name)
 	}
-	return c.apply(ctx, []*unstructured.Unstructured{object})
+	if err := c.apply(ctx, []*unstructured.Unstructured{object}); err != nil {
+		return err
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		return c.discovered(ctx, object.GetName()), nil
+	}); err != nil {
+		return fmt.Errorf("waiting for the discovery of ExtensionConfig %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// discovered reports whether Cluster API has discovered the hooks of an ExtensionConfig.
+func (c *Cluster) discovered(ctx context.Context, name string) bool {
+	object, config := &unstructured.Unstructured{}, runtimev1.ExtensionConfig{}
+	object.SetGroupVersionKind(runtimev1.GroupVersion.WithKind("ExtensionConfig"))
+	return c.admin.Get(ctx, client.ObjectKey{Name: name}, object) == nil &&
+		runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &config) == nil &&
+		meta.IsStatusConditionTrue(config.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
 }

@@ -1,0 +1,88 @@
+package envtest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// observed sets condition Paused of the control plane as Cluster API does when it works on it, or has noticed that it must not.
+func (c classic) observed(paused metav1.ConditionStatus) {
+	c.t.Helper()
+	controlPlane := c.controlPlane()
+	before := controlPlane.DeepCopy()
+	meta.SetStatusCondition(&controlPlane.Status.Conditions, metav1.Condition{Type: clusterv1.PausedCondition, Status: paused, Reason: "Observed"})
+	if err := shared.client.Status().Patch(c.t.Context(), controlPlane, client.MergeFrom(before)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// wantControlPlane checks whether the control plane carries the proxy, and with which value it is paused.
+func (c classic) wantControlPlane(patched bool, paused string) {
+	c.t.Helper()
+	controlPlane := c.controlPlane()
+	if got := patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)); got != patched {
+		c.t.Errorf("the control plane carries the proxy: %v, want %v", got, patched)
+	}
+	if got := controlPlane.Annotations[clusterv1.PausedAnnotation]; got != paused {
+		c.t.Errorf("the control plane is paused with %q, want %q", got, paused)
+	}
+}
+
+func TestControlPlaneWithoutMachines_IsPausedBeforeItChanges(t *testing.T) {
+	for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
+		t.Run(rollout, func(t *testing.T) {
+			ns := namespace(t)
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := newCluster(t, ns, "one", with(withoutLabel), with(annotated(contract.AnnotationRollout, rollout)))
+			before := c.specs()
+			c.observed(metav1.ConditionFalse)
+			c.edit(labelled)
+			c.eventuallyReports(contract.ReasonConfiguring, "KubeadmControlPlane "+ns+"/one is paused by annotation")
+			c.wantControlPlane(false, contract.PausedForPatch)
+			staysQuiet(t, ns)
+			c.observed(metav1.ConditionTrue)
+			c.eventuallyReports(contract.ReasonConfigured)
+			c.wantControlPlane(true, "")
+
+			// The way back is the same.
+			c.observed(metav1.ConditionFalse)
+			c.edit(withoutLabel)
+			c.eventuallyReports(contract.ReasonConfiguring)
+			c.wantControlPlane(true, contract.PausedForPatch)
+			c.observed(metav1.ConditionTrue)
+			c.eventuallyReports(noCondition)
+			c.wantControlPlane(false, "")
+			if diff := cmp.Diff(before, c.specs()); diff != "" {
+				t.Errorf("bootstrap specs (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestControlPlaneThatBeginsMeanwhile_IsLeftAsItIs has Cluster API create the first Machine in the pass that was under way when
+// the label came.
+func TestControlPlaneThatBeginsMeanwhile_IsLeftAsItIs(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", with(withoutLabel))
+	c.observed(metav1.ConditionFalse)
+	c.edit(labelled)
+	c.eventuallyReports(contract.ReasonConfiguring)
+	create(t, &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: "one-first",
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""},
+	}})
+	c.observed(metav1.ConditionTrue)
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	c.wantControlPlane(false, "")
+	staysQuiet(t, ns)
+}
