@@ -47,7 +47,7 @@ func rows(text string, header ...string) [][]string {
 
 func TestThePageHasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
-	codes := append(noproxy.Codes(), source.CodeBadAnnotation, source.CodeBadEncoding, source.CodeBadMetadata, source.CodeSecretNotFound)
+	codes := append(noproxy.Codes(), source.CodeBadAnnotation, source.CodeBadEncoding, source.CodeBadMetadata, source.CodeSecretNotFound, source.CodeSecretTooLarge)
 	lastRejection := slices.Index(codes, noproxy.CodeBadName)
 	var listed []string
 	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -25,12 +26,18 @@ import (
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// originsLimit caps the listing of NO_PROXY origins in a generated Secret, in bytes. A Secret holds 1 MiB.
-const originsLimit = 256 << 10
-
 // ensureSecret writes the generated Secret if its content differs. It is not created before the settings are
 // complete, so that no bootstrap data is made of incomplete ones.
 func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
+	err := r.writeSecret(ctx, name, resolution)
+	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
+		r.found.addAll(contract.ReasonInvalidSettings, invalid)
+		return nil // the Secret stays as it is
+	}
+	return err
+}
+
+func (r *reconciliation) writeSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
 	r.needed[name] = true
 	if r.ensured[name] {
 		return nil // for another object of this pass; the cache may not show it yet
@@ -50,12 +57,9 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 	if !resolution.Complete {
 		return nil
 	}
-	desired, err := r.generatedSecret(name, resolution)
+	desired, err := r.generatedSecret(name, resolution, current.Data[contract.KeyAdoptedFiles])
 	if err != nil {
 		return err
-	}
-	if originals := current.Data[contract.KeyAdoptedFiles]; originals != nil {
-		desired.Data[contract.KeyAdoptedFiles] = originals
 	}
 	contest, sum := contestKey{secret: client.ObjectKeyFromObject(desired)}, digestOfSecret(desired)
 	same := exists && sameSecret(current, desired)
@@ -87,9 +91,8 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 			desired.Annotations[contract.AnnotationChangedAt] = r.now()
 		}
 		ctrl.LoggerFrom(ctx).Info("Updating generated Secret", "Secret", klog.KObj(desired))
-		desired.ResourceVersion = current.ResourceVersion
-		if err := r.Client.Update(ctx, desired); err != nil {
-			return fmt.Errorf("updating Secret %s: %w", klog.KObj(desired), err)
+		if err := r.replaceSecret(ctx, current, desired); err != nil {
+			return err
 		}
 		r.contests.wrote(contest, sum, r.Now(), "")
 		current = desired
@@ -114,11 +117,38 @@ func (r *reconciliation) followReferences(ctx context.Context, o bootstrapObject
 	return nil
 }
 
-// generatedSecret renders the Secret that files of bootstrap objects refer to.
-func (r *reconciliation) generatedSecret(name string, resolution proxysource.Resolution) (*corev1.Secret, error) {
-	data, err := proxysource.SecretData(resolution, originsLimit)
+// replaceSecret brings a generated Secret to desired. One that somebody has made immutable is deleted and made anew, unless
+// it holds originals: a process that ends in between would lose them.
+func (r *reconciliation) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
+	if current.Immutable == nil || !*current.Immutable {
+		desired.ResourceVersion = current.ResourceVersion
+		if err := r.Client.Update(ctx, desired); err != nil {
+			return fmt.Errorf("updating Secret %s: %w", klog.KObj(desired), err)
+		}
+		return nil
+	}
+	if current.Data[contract.KeyAdoptedFiles] != nil {
+		return &proxysource.InvalidError{Message: fmt.Sprintf("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
+			"save it, delete it and create it again without the field immutable", klog.KObj(current))}
+	}
+	if err := r.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)
+	}
+	if err := r.Client.Create(ctx, desired); err != nil {
+		return fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
+	}
+	return nil
+}
+
+// generatedSecret renders the Secret that files of bootstrap objects refer to. originals are what is kept in it of adopted
+// files.
+func (r *reconciliation) generatedSecret(name string, resolution proxysource.Resolution, originals []byte) (*corev1.Secret, error) {
+	data, err := proxysource.SecretData(resolution, len(originals))
 	if err != nil {
 		return nil, err
+	}
+	if originals != nil {
+		data[contract.KeyAdoptedFiles] = originals
 	}
 	data[contract.KeyContentHash] = contentHash(data)
 	return &corev1.Secret{

@@ -93,9 +93,6 @@ func badEncoding(o *manifest.Object, key, why, fix string) *source.InvalidError 
 	}
 }
 
-// originsLimit caps the listing of NO_PROXY origins in a generated Secret, in bytes.
-const originsLimit = 256 << 10
-
 // generatedSecret is a Secret that patched objects refer to.
 type generatedSecret struct {
 	cluster    *manifest.Object
@@ -213,7 +210,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {
-	data, err := source.SecretData(g.resolution, originsLimit)
+	data, err := source.SecretData(g.resolution, 0)
 	if err != nil {
 		return nil, err
 	}

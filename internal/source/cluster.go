@@ -12,7 +12,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // Cluster is what resolving needs to know of a Cluster.
@@ -69,17 +68,6 @@ func NoProxyInput(cluster Cluster, options Options) noproxy.Input {
 // IsEnabled reports whether labels enable the product.
 func IsEnabled(labels map[string]string) bool {
 	return labels[contract.LabelEnabled] == contract.LabelEnabledValue
-}
-
-// SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every
-// NO_PROXY entry in at most originsLimit bytes.
-func SecretData(resolution Resolution, originsLimit int) (map[string][]byte, error) {
-	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
-	if err != nil {
-		return nil, err
-	}
-	data[contract.KeyNoProxyOrigins] = []byte(resolution.NoProxy.Origins(originsLimit))
-	return data, nil
 }
 
 // SecretLabels returns the labels of a generated Secret. The Cluster API label brings it into the caches of the

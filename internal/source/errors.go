@@ -12,6 +12,8 @@ const (
 	CodeBadMetadata noproxy.Code = "bad-metadata"
 	// CodeSecretNotFound rejects a Cluster or pool whose proxy Secret is missing.
 	CodeSecretNotFound noproxy.Code = "secret-not-found"
+	// CodeSecretTooLarge rejects settings whose files do not fit into a generated Secret.
+	CodeSecretTooLarge noproxy.Code = "secret-too-large"
 )
 
 // InvalidError says that the user must change something before the Cluster can be configured. Its text holds no

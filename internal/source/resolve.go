@@ -228,6 +228,11 @@ func (r Resolver) compose(cluster Cluster, options Options, found, installation 
 		return Resolution{}, err
 	}
 	resolution.NoProxy = result
+	if options.Delivery != contract.DeliveryInline {
+		if _, err := SecretData(resolution, 0); err != nil {
+			return Resolution{}, err
+		}
+	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
 	resolution.Complete = cluster.EndpointHost != ""
 	for _, group := range options.OmitGroups {

@@ -1,0 +1,60 @@
+package source_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+)
+
+func TestSecretData_FitsIntoASecretOrSaysSo(t *testing.T) {
+	t.Parallel()
+	var entries strings.Builder
+	for i := range 4000 {
+		entries.WriteString(strings.Repeat("a", i%20+1) + ".example.com ")
+	}
+	resolve := func(size int, delivery string) (source.Resolution, error) {
+		reader := &secrets{data: map[string]map[string]string{
+			"team/http-proxy": {"httpProxy": "http://u:s3cr@p:1", "trustedCA": cabundle.New(t, size), "noProxy": entries.String()},
+		}}
+		return source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{Delivery: delivery}, "")
+	}
+	fits, err := resolve(900_000, contract.DeliveryReference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, beside := range []int{0, 100_000} {
+		data, err := source.SecretData(fits, beside)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := beside
+		for _, value := range data {
+			size += len(value)
+		}
+		if size > corev1.MaxSecretSize || len(data[contract.KeyNoProxyOrigins]) == 0 {
+			t.Errorf("%d bytes with %d beside, origins %q", size, beside, data[contract.KeyNoProxyOrigins])
+		}
+	}
+	_, besideTooMuch := source.SecretData(fits, 200_000)
+	_, tooMuch := resolve(1_040_000, contract.DeliveryReference)
+	for _, err := range []error{besideTooMuch, tooMuch} {
+		invalid, ok := errors.AsType[*source.InvalidError](err)
+		if !ok || len(invalid.Findings) != 1 || invalid.Findings[0].Code != source.CodeSecretTooLarge || strings.Contains(err.Error(), "s3cr") ||
+			!strings.Contains(err.Error(), "Secret team/http-proxy") || noproxy.Errors(err)[0].Fix == "" {
+			t.Errorf("error %v", err)
+		}
+	}
+	if !strings.Contains(besideTooMuch.Error(), "and adopted files 200000") {
+		t.Errorf("error %v", besideTooMuch)
+	}
+	if _, err := resolve(1_040_000, contract.DeliveryInline); err != nil {
+		t.Errorf("Inline delivery has no generated Secret, error %v", err)
+	}
+}

@@ -1,0 +1,39 @@
+// Package cabundle makes large bundles of certificates for tests.
+package cabundle
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+)
+
+// New returns certificate authorities in PEM, no two alike, of at least size bytes and at most 30,000 more. They are valid
+// until 2100.
+func New(t *testing.T, size int) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for serial := int64(1); text.Len() < size; serial++ {
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(serial), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), IsCA: true, BasicConstraintsValid: true,
+			CRLDistributionPoints: []string{"http://" + strings.Repeat("a", 20_000)},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: der}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,88 @@
+package envtest
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+)
+
+func TestGeneratedSecret_ThatSomebodyMadeImmutableIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	freeze := func(s *corev1.Secret) { s.Immutable = new(true) }
+	t.Run("it follows its sources", func(t *testing.T) {
+		ns := namespace(t)
+		secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one")
+		c.eventuallyReports(contract.ReasonConfigured)
+		generated := fetch(t, ns, "one-proxy-files", &corev1.Secret{})
+		change(t, generated, freeze)
+		staysQuiet(t, ns) // it says what it should
+		change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
+		c.eventuallyHas(`HTTP_PROXY="http://moved.example.com:3128"`)
+		c.eventuallyReports(contract.ReasonConfigured)
+		again := fetch(t, ns, "one-proxy-files", &corev1.Secret{})
+		if again.Immutable != nil || again.UID == generated.UID || again.Annotations[contract.AnnotationChangedAt] == "" {
+			t.Errorf("the Secret was not made anew: immutable %v, UID %s and before %s, annotations %v", again.Immutable, again.UID, generated.UID, again.Annotations)
+		}
+	})
+	t.Run("originals of adopted files are not risked", func(t *testing.T) {
+		ns := namespace(t)
+		secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one", with(adopting(nil)), withDropIns)
+		c.eventuallyReports(contract.ReasonConfigured)
+		change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), freeze)
+		before := c.generated()
+		if len(before[contract.KeyAdoptedFiles]) == 0 {
+			t.Fatal("nothing was adopted")
+		}
+		change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
+		c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-proxy-files is immutable")
+		if fmt.Sprint(c.generated()) != fmt.Sprint(before) {
+			t.Error("the Secret changed")
+		}
+		staysQuiet(t, ns)
+	})
+	t.Run("one of somebody else stays", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		own := &corev1.Secret{StringData: map[string]string{"own": "data"}, Immutable: new(true)}
+		own.Namespace, own.Name = ns, "one-proxy-files"
+		create(t, own)
+		c := newCluster(t, ns, "one")
+		eventually(t, "condition", func() string {
+			if c.condition().Status != "False" {
+				return c.condition().Message
+			}
+			return ""
+		})
+		if after := fetch(t, ns, "one-proxy-files", &corev1.Secret{}); after.UID != own.UID || string(after.Data["own"]) != "data" {
+			t.Errorf("it is another one: %v", after.Data)
+		}
+	})
+}
+
+func TestSettings_ThatDoNotFitIntoAGeneratedSecretAreInvalid(t *testing.T) {
+	ns := namespace(t)
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.New(t, 1_010_000), "noProxy": proxyList()})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-http-proxy: the files of a node have ", "(secret-too-large)")
+	if c.generated() != nil {
+		t.Error("a generated Secret exists")
+	}
+	staysQuiet(t, ns)
+	change(t, secret, func(s *corev1.Secret) { delete(s.Data, "noProxy") })
+	c.eventuallyReports(contract.ReasonConfigured)
+}
+
+// proxyList is as long a list of entries as a Secret has room for beside certificates.
+func proxyList() string {
+	var list []byte
+	for i := range 1_000 {
+		list = fmt.Appendf(list, "host%d.example.com ", i)
+	}
+	return string(list)
+}
