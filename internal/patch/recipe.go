@@ -156,9 +156,10 @@ const (
 	commandDaemonReload      = "sh " + contract.PathSetup + " daemon-reload || exit 1" + mark
 	commandRestartContainerd = "sh " + contract.PathSetup + " restart-containerd || exit 1" + mark
 	// kubeadm copies every *_proxy variable of its environment, in any spelling, into static Pods and kube-proxy.
-	// commandUnset takes all of them out. Then it counts on nothing: unless env, with one such variable more, lists that
-	// one alone, kubeadm does not run. A newline in a value becomes a dot, so that each line is one variable. Names are
-	// read from the shell's own env, because another shell would not hand down a name that is no name to it.
+	// commandUnset unsets them, lists the environment again with one such variable added, and stops the bootstrap unless
+	// that one is the only one: a missing tool, a readonly variable and a name that a shell cannot unset end there. Lines
+	// are variables, because newlines in values become dots. The shell calls env itself: another shell in between would
+	// drop names that it does not know.
 	commandUnset = `eval "$(` + listEnvironment + `'s/^\([A-Za-z0-9_]*` + anyProxy + `\)=.*/command unset \1;/p')" || :; ` +
 		`[ "$(` + listEnvironment + `'s/=.*//; /` + anyProxy + `$/p')" = ` + contract.Name + `_proxy ] || ` +
 		`{ echo '` + contract.Name + `: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +

@@ -53,6 +53,7 @@ func (s *suite) cluster(t *testing.T) {
 	}) {
 		return
 	}
+	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepJoin, first, second) })
 	t.Run("environments", func(t *testing.T) {
 		s.report.Step(t, stepEnv)
 		s.environments(t, first, variables(mainURL, encodedUserinfo, clusterNoProxy), needle)
@@ -202,7 +203,7 @@ func (s *suite) logs(t *testing.T, asked []string, first, second, third node) {
 	t.Run("every image came through a proxy, and all that kubeadm needs were asked for", func(t *testing.T) {
 		want := []string{
 			"etcd:" + etcdVersion, "kube-apiserver:" + version, "kube-controller-manager:" + version, "kube-proxy:" + version,
-			"kube-scheduler:" + version, "pause:3.10.2",
+			"kube-scheduler:" + version, "pause:3.10.2", "probe:v1",
 		}
 		pulls := s.lab.Pulls(t)
 		slices.Sort(pulls)

@@ -52,7 +52,7 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	first.mustBootstrap(t)
 	worker := s.node(t, nodeOptions{name: "plain-worker", address: plainWorker, pods: "10.244.1.0/24", boot: c.waitBoot(t, ofPool)})
 	s.join(t, first, worker)
-	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, first, worker) })
+	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepPlain, first, worker) })
 	sawNoProxy(t, first, openURL)
 	sawNoProxy(t, worker, openURL)
 	madeWithoutProxy(t, first)
@@ -76,7 +76,7 @@ func (s *suite) plain(t *testing.T, c cluster) {
 }
 
 // reach runs a Pod on a worker and asks for it in every way that goes through kubelet.
-func (s *suite) reach(t *testing.T, first, worker node) {
+func (s *suite) reach(t *testing.T, step string, first, worker node) {
 	t.Helper()
 	first.kubectl(t, "run", "probe", "--image="+probeImage, "--port=8080",
 		`--overrides={"spec": {"nodeName": "`+worker.host+`", "automountServiceAccountToken": false}}`, "--", "serve", ":8080")
@@ -97,7 +97,7 @@ func (s *suite) reach(t *testing.T, first, worker node) {
 		})
 	}
 	if !t.Failed() {
-		s.report.Saw(t, stepPlain, "logs, exec, port-forward")
+		s.report.Saw(t, step, "logs, exec, port-forward")
 	}
 }
 
