@@ -46,6 +46,7 @@ func (s *suite) plainCluster(t *testing.T) cluster {
 // plain makes a cluster of two nodes behind a proxy without credentials, and has kube-apiserver ask the worker's kubelet,
 // whose address is not in NO_PROXY.
 func (s *suite) plain(t *testing.T, c cluster) {
+	t.Helper()
 	s.report.Step(t, stepPlain)
 	first := s.node(t, nodeOptions{name: "plain-control-plane", address: plainEndpoint, pods: "10.244.0.0/24", boot: c.waitBoot(t, ofControlPlane)})
 	first.Start(t)
@@ -86,7 +87,7 @@ func (s *suite) reach(t *testing.T, step string, first, worker node) {
 		argv []string
 		want string
 	}{
-		"logs":         {[]string{"kubectl", kubeconfig, "logs", "probe"}, "serving :8080\n"},
+		"logs":         {[]string{"kubectl", kubeconfig, "logs", "probe"}, "serving\n"},
 		"exec":         {[]string{"kubectl", kubeconfig, "exec", "probe", "--", "/probe", "get", "http://127.0.0.1:8080/"}, ""},
 		"port-forward": {[]string{"sh", "-c", forward, "sh", "probe"}, "Handling connection for 18080\n"},
 	} {

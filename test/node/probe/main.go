@@ -49,7 +49,7 @@ func serve(address, certificate, key string) error {
 		Addr: address, ReadHeaderTimeout: readTimeout,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
 	}
-	log.Print("serving " + address)
+	log.Print("serving")
 	if certificate == "" {
 		return server.ListenAndServe()
 	}
