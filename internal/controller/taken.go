@@ -57,18 +57,16 @@ func (r *reconciliation) takenReference(o bootstrapObject) string {
 // takeBack takes our entries out of an object that refers to a Secret of somebody else, unless the change would replace
 // Machines or come too late for bootstrap data.
 func (r *reconciliation) takeBack(ctx context.Context, o *bootstrapObject, secret string, options proxysource.Options) error {
-	running := o.running
-	if refers := refersTo(o.spec, secret); refers && !running && o.kind == plan.KindControlPlane {
+	keep := o.running || !refersTo(o.spec, secret)
+	if !keep && o.kind == plan.KindControlPlane {
 		var err error
-		if running, err = r.isBegun(ctx); err != nil {
+		if keep, err = r.isBegun(ctx); err != nil {
 			return err
 		}
-	} else if !refers {
-		running = true
 	}
-	if running {
+	if keep {
 		r.keepReferences(*o)
-		return nil
+		return r.release(ctx, *o)
 	}
 	edits, err := r.take(ctx, *o)
 	if err != nil {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -92,27 +90,10 @@ func (r *reconciliation) stop(ctx context.Context, o *bootstrapObject) error {
 	return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: contract.PausedForPatch})
 }
 
-// isBegun reports whether the first Machine of the control plane exists, or at least its KubeadmConfig, which Cluster API
-// creates before it. It asks the API server: on a busy management cluster the cache may be seconds behind, and a patch in
-// these seconds has the Machine replaced. Objects that were patched at admission are never asked about.
+// isBegun reports whether a change of the control plane replaces a Machine. Objects that were patched at admission are
+// never asked about.
 func (r *reconciliation) isBegun(ctx context.Context) (bool, error) {
-	known, err := r.configs(ctx)
-	if err != nil {
-		return false, err
-	}
-	if slices.ContainsFunc(known, func(c bootstrapv1.KubeadmConfig) bool {
-		_, controlPlane := c.Labels[clusterv1.MachineControlPlaneLabel]
-		return controlPlane
-	}) {
-		return true, nil
-	}
-	configs := &metav1.PartialObjectMetadataList{}
-	configs.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigList"))
-	if err := r.Live.List(ctx, configs, client.InNamespace(r.view.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.view.Name},
-		client.HasLabels{clusterv1.MachineControlPlaneLabel}, client.Limit(1)); err != nil {
-		return false, fmt.Errorf("listing KubeadmConfigs of the control plane: %w", err)
-	}
-	return len(configs.Items) > 0, nil
+	return proxysource.ControlPlanes{Cached: r.Client, Live: r.Live}.Begun(ctx, r.view.Namespace, r.view.Name)
 }
 
 // announce leaves a condition on the Cluster before its first object is patched. If this process is killed then, and the

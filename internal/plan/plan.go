@@ -36,7 +36,7 @@ const (
 	// IndexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
 	IndexBootstrap = "spec.template.spec.bootstrap.configRef.name"
 	// IndexLabel finds KubeadmConfigs, Machines and generated Secrets by the Cluster that a label names.
-	IndexLabel = "clusterLabel"
+	IndexLabel = source.IndexLabel
 )
 
 // Pool is what matters of a MachineDeployment or MachinePool.

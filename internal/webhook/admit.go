@@ -142,7 +142,7 @@ func (a *admission) decide(ctx context.Context) (outcome, error) {
 	if err != nil || rolls || a.kind != plan.KindControlPlane || !a.changes(goal) {
 		return goal, err
 	}
-	running, err := a.hasMachines(ctx, a.found.cluster)
+	running, err := source.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
 	if err != nil {
 		return outcome{}, err
 	}

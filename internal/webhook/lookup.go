@@ -257,21 +257,3 @@ func (w *Webhook) generatedFor(ctx context.Context, namespace string, spec patch
 	}
 	return labels
 }
-
-// hasMachines reports whether a control plane has Machines. Only a live answer may say that it has none, because then
-// it is changed, and the first Machine may be younger than what the cache knows.
-func (w *Webhook) hasMachines(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	in := client.InNamespace(cluster.Namespace)
-	err := w.Cached.List(ctx, list, in, client.MatchingFields{plan.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
-	if err == nil && len(list.Items) > 0 {
-		return true, nil
-	}
-	err = w.Live.List(ctx, list, in, client.Limit(1),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
-	if err != nil {
-		return false, fmt.Errorf("listing control-plane Machines: %w", err)
-	}
-	return len(list.Items) > 0, nil
-}

@@ -9,6 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -109,6 +111,41 @@ func TestASecretOfSomebodyElse_IsNotReferredTo(t *testing.T) {
 			}
 			if len(live.gets) != test.liveSecretGets {
 				t.Errorf("asked the API server for Secrets %v", live.gets)
+			}
+		})
+	}
+}
+
+func TestAControlPlaneThatHasBegun_IsNotChanged(t *testing.T) {
+	t.Parallel()
+	const asked = `{"metadata":{"namespace":"ns","name":"cp","uid":"u"},"spec":{"version":"v1.36.3"}}`
+	labels := map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""}
+	first := metav1.ObjectMeta{Namespace: "ns", Name: "first", Labels: labels}
+	worker := metav1.ObjectMeta{Namespace: "ns", Name: "worker", Labels: map[string]string{clusterv1.ClusterNameLabel: "one"}}
+	other := metav1.ObjectMeta{Namespace: "ns", Name: "other", Labels: map[string]string{clusterv1.ClusterNameLabel: "two", clusterv1.MachineControlPlaneLabel: ""}}
+	for name, test := range map[string]struct {
+		cached, live client.Object
+		want         bool // it is patched
+	}{
+		"nothing of it exists":                           {want: true},
+		"the cache has its first Machine":                {cached: &clusterv1.Machine{ObjectMeta: first}},
+		"the cache has the KubeadmConfig before it":      {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: first}},
+		"the API server has the KubeadmConfig before it": {live: &bootstrapv1.KubeadmConfig{ObjectMeta: first}},
+		"a worker begins":                                {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, want: true},
+		"another control plane begins":                   {cached: &clusterv1.Machine{ObjectMeta: other}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: other}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cached, live := newWorld(t, clusterNamed("one", true, nil)), newWorld(t)
+			if test.cached != nil {
+				cached.objects = append(cached.objects, test.cached)
+			}
+			if test.live != nil {
+				live.objects = append(live.objects, test.live)
+			}
+			got := ask(t, cached, live, noSecrets{t}, plan.KindControlPlane, "cp", asked, asked)
+			if patched := strings.Contains(after(t, asked, got), contract.PathProxyEnv); patched != test.want {
+				t.Errorf("patched %t, want %t", patched, test.want)
 			}
 		})
 	}
