@@ -66,21 +66,22 @@ func TestLintExitStatus(t *testing.T) {
 		stdout      string
 		stderr      string
 	}{
-		"nothing to say":           {clean, "-f -", 0, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 1 proxy Secret\n", ""},
-		"nothing to say, strictly": {clean, "-f - --strict", 0, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 1 proxy Secret\n", ""},
-		"only a note, strictly":    {strings.Replace(clean, "controlPlaneEndpoint: {host: cp.example.com, port: 6443}", "paused: false", 1), "-f - --strict", 0, "note: Cluster c spec.controlPlaneEndpoint.host: the control plane endpoint is not known yet (endpoint-unset)", ""},
-		"a warning":                {clusterManifest + "---\n" + secretManifest, "-f -", 0, "warning: Cluster c spec.clusterNetwork.serviceDomain: the field is empty", ""},
-		"a warning, strictly":      {clusterManifest + "---\n" + secretManifest, "-f - --strict", 1, "0 rejections, 2 warnings", ""},
-		"a rejection":              {clean + ", noProxy: a:b}", "-f -", 1, "", "did not find expected"},
-		"a Secret that is missing": {clusterManifest, "-f -", 1, "rejection: Cluster c: neither Secret c-http-proxy nor http-proxy exists", ""},
-		"a Secret of another file": {strings.TrimSuffix(clean, "---\n"+secretManifest), "-f - --secret DIR/secret.yaml", 0, "DIR/secret.yaml:4: warning: Secret chosen-freely key httpProxy: the proxy has no port", ""},
-		"a default Secret":         {clean, "-f - --default-proxy-secret system/none", 1, "rejection: Cluster c: the installation-wide Secret system/none does not exist", ""},
-		"nothing at all":           {controlPlaneManifest, "-f -", 0, "0 rejections", "the input has neither a Cluster with label capi-proxy-patcher.io/enabled nor a proxy Secret"},
-		"no input":                 {"", "", 2, "", "lint: no input; use -f FILE, or -f - for standard input"},
-		"an argument":              {"", "x.yaml", 2, "", `takes no arguments, got "x.yaml"`},
-		"an unknown output":        {"", "-f - -o xml", 2, "", `unknown output "xml"; use text, json or sarif`},
-		"a bad Secret name":        {"", "-f - --default-proxy-secret x", 2, "", "write namespace/name"},
-		"a broken file":            {"a: [", "-f -", 1, "", "standard input: document 1"},
+		"nothing to say":               {clean, "-f -", 0, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 1 proxy Secret\n", ""},
+		"nothing to say, strictly":     {clean, "-f - --strict", 0, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 1 proxy Secret\n", ""},
+		"only a note, strictly":        {strings.Replace(clean, "controlPlaneEndpoint: {host: cp.example.com, port: 6443}", "paused: false", 1), "-f - --strict", 0, "note: Cluster c spec.controlPlaneEndpoint.host: the control plane endpoint is not known yet (endpoint-unset)", ""},
+		"a warning":                    {strings.Replace(clean, ":3128", "", 1), "-f -", 0, "warning: Secret http-proxy key httpProxy: the proxy has no port", ""},
+		"a warning, strictly":          {strings.Replace(clean, ":3128", "", 1), "-f - --strict", 1, "0 rejections, 1 warning", ""},
+		"kubeadm's defaults, strictly": {clusterManifest + "---\n" + secretManifest, "-f - --strict", 0, "0 rejections, 0 warnings, 2 notes", ""},
+		"a rejection":                  {clean + ", noProxy: a:b}", "-f -", 1, "", "did not find expected"},
+		"a Secret that is missing":     {clusterManifest, "-f -", 1, "rejection: Cluster c: neither Secret c-http-proxy nor http-proxy exists", ""},
+		"a Secret of another file":     {strings.TrimSuffix(clean, "---\n"+secretManifest), "-f - --secret DIR/secret.yaml", 0, "DIR/secret.yaml:4: warning: Secret chosen-freely key httpProxy: the proxy has no port", ""},
+		"a default Secret":             {clean, "-f - --default-proxy-secret system/none", 1, "rejection: Cluster c: the installation-wide Secret system/none does not exist", ""},
+		"nothing at all":               {controlPlaneManifest, "-f -", 0, "0 rejections", "the input has neither a Cluster with label capi-proxy-patcher.io/enabled nor a proxy Secret"},
+		"no input":                     {"", "", 2, "", "lint: no input; use -f FILE, or -f - for standard input"},
+		"an argument":                  {"", "x.yaml", 2, "", `takes no arguments, got "x.yaml"`},
+		"an unknown output":            {"", "-f - -o xml", 2, "", `unknown output "xml"; use text, json or sarif`},
+		"a bad Secret name":            {"", "-f - --default-proxy-secret x", 2, "", "write namespace/name"},
+		"a broken file":                {"a: [", "-f -", 1, "", "standard input: document 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -76,6 +76,9 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	for _, note := range result.Notes {
 		_, _ = fmt.Fprintln(streams.Err, note)
 	}
+	if result.Summary != "" {
+		_, _ = fmt.Fprintln(streams.Err, result.Summary)
+	}
 	if o.strict && result.Warnings > 0 {
 		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
 	}

@@ -87,7 +87,7 @@ func TestRenderPrintsADiff(t *testing.T) {
 	if status != 0 || !strings.HasPrefix(stdout, "--- -\n+++ - (rendered)\n@@ ") || strings.Contains(stdout, "\n-a") {
 		t.Errorf("exit status %d, output\n%s", status, stdout)
 	}
-	if !strings.Contains(stderr, "needs Secret c-proxy-files") || strings.Contains(stdout+stderr, "s3cr") {
+	if !strings.Contains(stderr, "--include-secrets prints: 1 (c-proxy-files)") || strings.Contains(stdout+stderr, "s3cr") {
 		t.Errorf("standard error\n%s", stderr)
 	}
 }

@@ -132,7 +132,7 @@ func (l *linter) addError(o *manifest.Object, err error) error {
 func (l *linter) addWarnings(o *manifest.Object, warnings []noproxy.Warning) {
 	for _, w := range warnings {
 		severity := Warning
-		if w.Code == noproxy.CodeEndpointUnset {
+		if w.Code.IsUsual() {
 			severity = Note
 		}
 		l.add(o, severity, w.Code, w.Where, w.Message, w.Fix)

@@ -82,6 +82,10 @@ func Codes() []Code {
 	}
 }
 
+// IsUsual reports whether warnings of a code are about what most Clusters look like, and nobody has to change it: fields that
+// Cluster API and kubeadm fill, some of them later.
+func (c Code) IsUsual() bool { return c == CodeDefaultsUsed || c == CodeEndpointUnset }
+
 // Error is one rejected piece of input. It names the place and never holds the text found there, which may be a credential.
 type Error struct {
 	// Code is one of the rejections.

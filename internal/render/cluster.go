@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -221,8 +220,8 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source
 		unset := func(field string) bool { return warning.Where != "" && strings.HasPrefix(field, warning.Where) }
 		switch {
 		case slices.ContainsFunc(c.unresolved, unset): // what is a variable still has no value to warn of
-		case warning.Code == noproxy.CodeDefaultsUsed, warning.Code == noproxy.CodeEndpointUnset:
-			c.note(c.object, "%s", warning)
+		case warning.Code.IsUsual():
+			c.usual.add(warning.Code, c.object)
 		default:
 			c.warn(c.object, "%s", warning)
 		}

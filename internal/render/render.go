@@ -53,6 +53,8 @@ type Result struct {
 	Notes []string
 	// Warnings counts the notes that are worth a change.
 	Warnings int
+	// Summary is a line for people about what is usual and nobody has to change, or "".
+	Summary string
 
 	streams []*manifest.Stream
 	secrets []byte // generated ones that no input has
@@ -105,6 +107,7 @@ type renderer struct {
 	secrets  secretReader
 	notes    []string
 	warnings int // among notes
+	usual    usual
 	noted    map[string]bool
 	problems []error
 	// edits are what is to change.
@@ -215,8 +218,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	r.endpoint(object, &view, &unresolved)
 	c := &clusterRun{renderer: r, object: object, view: view, options: settings.Options, unresolved: unresolved}
 	if len(unresolved) > 0 {
-		c.note(object, "%s has unresolved variables; what depends on it is left to a later run, after clusterctl generate cluster",
-			strings.Join(unresolved, ", "))
+		c.usual.add(codeVariables, object)
 	}
 	main := c.resolve(ctx, "", "")
 	if view.Topology {
@@ -246,7 +248,9 @@ func (r *renderer) result() (Result, error) {
 			return Result{}, fmt.Errorf("joining output: %w", err)
 		}
 	}
-	return Result{Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, streams: r.streams, secrets: added}, nil
+	return Result{
+		Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(), streams: r.streams, secrets: added,
+	}, nil
 }
 
 // commit makes all edits.

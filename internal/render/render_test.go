@@ -59,7 +59,7 @@ func TestCasesAreGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, filepath.Join(dir, "want.yaml"), result.Output)
-			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(result.Notes, "\n")+"\n"))
+			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(append(result.Notes, result.Summary), "\n")+"\n"))
 
 			// Its own output does not change.
 			options.Inputs[0].Data = result.Output
@@ -139,14 +139,14 @@ func TestOutputWithoutSecretsHoldsNoCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(result.Output) + string(result.Diff()) + strings.Join(result.Notes, "\n")
+	text := string(result.Output) + string(result.Diff()) + strings.Join(append(result.Notes, result.Summary), "\n")
 	for _, leak := range []string{"s3cr", "czNjc", "node:"} {
 		if strings.Contains(text, leak) {
 			t.Errorf("the output holds %q", leak)
 		}
 	}
-	if !strings.Contains(text, "in.yaml: document 1: Cluster team-a/prod: needs Secret team-a/prod-proxy-files") {
-		t.Errorf("the name of the generated Secret is missing in notes %q", result.Notes)
+	if !strings.Contains(result.Summary, "--include-secrets prints: 1 (team-a/prod-proxy-files)") {
+		t.Errorf("the name of the generated Secret is missing in %q", result.Summary)
 	}
 }
 

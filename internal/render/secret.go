@@ -113,13 +113,12 @@ func (c *clusterRun) generate(name string, resolution source.Resolution) {
 }
 
 // writeSecrets brings the generated Secrets of the input up to date and returns the others as a stream. Without
-// IncludeSecrets it only notes their names.
+// IncludeSecrets it only counts them.
 func (r *renderer) writeSecrets() ([]byte, error) {
 	var stream []byte
 	for _, g := range r.generated {
 		if !r.IncludeSecrets {
-			r.note(g.cluster, "needs Secret %s; the controller generates it in a management cluster, or print it with --include-secrets",
-				qualified(g.view.Namespace, g.name))
+			r.usual.secrets = append(r.usual.secrets, qualified(g.view.Namespace, g.name))
 			continue
 		}
 		existing := r.secrets.input.lookup(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})

@@ -23,7 +23,7 @@ func TestClusterClassesAreGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, filepath.Join(dir, "want.yaml"), result.Output)
-			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(result.Notes, "\n")+"\n"))
+			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(append(result.Notes, result.Summary), "\n")+"\n"))
 
 			// Its own output does not change.
 			options.Inputs[0].Data = result.Output
