@@ -45,6 +45,35 @@ func TestParseReportsPlace(t *testing.T) {
 	}
 }
 
+// TestParse_BoundsAliases gives documents that stand for much more than they hold. Without the bound some take gigabytes.
+func TestParse_BoundsAliases(t *testing.T) {
+	t.Parallel()
+	repeat := func(alias string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(alias+", ", n), ", ") + "]" }
+	levels := "a0: &a0 [x]\n"
+	merged := "m0: &m0 {x: y}\n"
+	for i := 1; i < 30; i++ {
+		levels += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
+		merged += fmt.Sprintf("m%d: &m%d {<<: [*m%d, *m%d]}\n", i, i, i-1, i-1)
+	}
+	wide := "a: &a " + repeat("x", 4000) + "\nb: " + repeat("*a", 80) + "\n" // 324,000 values, not too many for the parser
+	const cause = "aliases stand for more than 16 MiB of values; write out what they stand for"
+	for _, tc := range []struct{ name, in, want string }{
+		{"levels", levels, "document 1, line 1: " + cause},
+		{"merge keys", merged + "items: []\n", "document 1, line 1: " + cause},
+		{"text", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: " + repeat("*a", 17) + "\n", "document 1, line 1: " + cause},
+		{"many documents", strings.Repeat(wide+"---\n", 5), "document 4: " + cause},
+		{"few documents", strings.Repeat(wide+"---\n", 3), ""},
+	} {
+		_, err := Parse("in.yaml", []byte(tc.in))
+		if tc.want == "" && err == nil {
+			continue
+		}
+		if err == nil || err.Error() != "parsing in.yaml: "+tc.want {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
 func TestParseReportsAllDocumentsInError(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("-", []byte("- a\n---\na: b\n---\n- c\n"))

@@ -21,6 +21,8 @@ type tree struct {
 	nodes  *yaml.Node     // see root
 	value  map[string]any // nil in a document without content
 	masked bool           // see mask; nodes hold masked text, value does not
+	// aliased is what aliases stand for, see maxAliased.
+	aliased int
 	// readable is what the parser got: the source with directives hidden and, perhaps, variables masked.
 	readable string
 }
@@ -42,8 +44,45 @@ type syntaxError struct {
 	cause string
 }
 
+// errAliases is the error of aliases that stand for too much.
+var errAliases = errors.New("aliases stand for more than 16 MiB of values; write out what they stand for")
+
 // Error returns the cause alone; the line is relative to the document and is translated by the caller.
 func (e *syntaxError) Error() string { return e.cause }
+
+// maxAliased bounds what the aliases of one stream, or of one document, may stand for: the bytes of all scalars, and 16 for
+// each value.
+const maxAliased = 16 << 20
+
+// aliased returns what the aliases below a node stand for together, in the measure of maxAliased, and not much more than
+// that. The sizes are those of nodes with anchors so far; they are 0 for a node that contains itself.
+func aliased(n *yaml.Node, sizes map[*yaml.Node]int) int {
+	total := 0
+	if n.Kind == yaml.AliasNode {
+		total = expanded(n, sizes)
+	}
+	for _, child := range n.Content {
+		total = min(total+aliased(child, sizes), maxAliased+1)
+	}
+	return total
+}
+
+// expanded returns the size of a node with all aliases in it written out.
+func expanded(n *yaml.Node, sizes map[*yaml.Node]int) int {
+	if n.Kind == yaml.AliasNode {
+		if size, known := sizes[n.Alias]; known {
+			return size
+		}
+		sizes[n.Alias] = 0
+		sizes[n.Alias] = expanded(n.Alias, sizes)
+		return sizes[n.Alias]
+	}
+	total := len(n.Value) + 16
+	for _, child := range n.Content {
+		total = min(total+expanded(child, sizes), maxAliased+1)
+	}
+	return total
+}
 
 // parse reads the source of one document. Its nodes come from the parser of kustomize, its value from sigs.k8s.io/yaml
 // and so from the parser of kubectl; the two differ, for example about an unquoted yes.
@@ -68,6 +107,9 @@ func parse(src string) (*tree, error) {
 	t.readable = readable
 	if root == nil {
 		return t, nil
+	}
+	if t.aliased = aliased(root, map[*yaml.Node]int{}); t.aliased > maxAliased {
+		return nil, errAliases
 	}
 	if err := checkKeys(root); err != nil {
 		return nil, err

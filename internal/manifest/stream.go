@@ -58,11 +58,15 @@ type Document struct {
 func Parse(name string, data []byte) (*Stream, error) {
 	s := &Stream{}
 	var errs []error
+	aliased := 0
 	for i, c := range split(string(data)) {
 		d := &Document{name: name, index: i + 1, line: c.line, bom: c.bom}
 		if err := d.parse(c.src); err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		if aliased += d.tree.aliased; aliased > maxAliased {
+			return nil, errors.Join(append(errs, d.wrap("parsing", errAliases))...)
 		}
 		s.documents = append(s.documents, d)
 	}
