@@ -121,6 +121,9 @@ func (t *tree) edit(c Change) (*tree, error) {
 			return edited, nil
 		}
 	}
+	if t.isJSON {
+		return nil, errors.New("the place cannot be edited in this JSON")
+	}
 	if edited, ok := t.encode(c.Edits[0], c.Object.item, pruned, want); ok {
 		return edited, nil
 	}

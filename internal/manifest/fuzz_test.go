@@ -28,6 +28,8 @@ func fuzzSeeds(f *testing.F) []string {
 		"spec:\n\tfiles: a\n",
 		"spec:\n  files:\n  -\ta\n  - !!str 1\n  - &z |2-\n      k\n",
 		"spec:\n  {{ if }}\n",
+		"{\"spec\": {\"files\": [\"\\ud83d\\ude00\", \"\\/\\t\\u0000\"]}, \"a\\/b\": 1e5}\n{\"kind\":\"B\"} {\"x\":[]}\n",
+		"--- \n{\"a\":\n[\n1,\n-0.5e-3]}\n\n",
 	}
 }
 

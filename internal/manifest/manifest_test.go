@@ -48,7 +48,9 @@ func TestParseReportsPlace(t *testing.T) {
 // TestParse_BoundsAliases gives documents that stand for much more than they hold. Without the bound some take gigabytes.
 func TestParse_BoundsAliases(t *testing.T) {
 	t.Parallel()
-	repeat := func(alias string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(alias+", ", n), ", ") + "]" }
+	repeat := func(alias string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(alias+", ", n), ", ") + "]"
+	}
 	levels := "a0: &a0 [x]\n"
 	merged := "m0: &m0 {x: y}\n"
 	for i := 1; i < 30; i++ {

@@ -21,6 +21,8 @@ type tree struct {
 	nodes  *yaml.Node     // see root
 	value  map[string]any // nil in a document without content
 	masked bool           // see mask; nodes hold masked text, value does not
+	isJSON bool           // the content is a JSON object
+	marked bool           // a JSON object stands behind a "---"
 	// aliased is what aliases stand for, see maxAliased.
 	aliased int
 	// readable is what the parser got: the source with directives hidden and, perhaps, variables masked.
@@ -31,6 +33,9 @@ type tree struct {
 func (t *tree) root() *yaml.Node {
 	if t.nodes == nil && t.value != nil {
 		t.nodes, _ = parseNode(t.readable) // As before, without error.
+		if t.isJSON {
+			reveal(t.nodes)
+		}
 	}
 	return t.nodes
 }
@@ -88,6 +93,9 @@ func expanded(n *yaml.Node, sizes map[*yaml.Node]int) int {
 // and so from the parser of kubectl; the two differ, for example about an unquoted yes.
 func parse(src string) (*tree, error) {
 	t := &tree{text: newText(src)}
+	if body := jsonBody(src); body != "" {
+		return t, t.parseJSON(body)
+	}
 	if err := checkCharacters(t.text); err != nil {
 		return nil, err
 	}
@@ -123,6 +131,19 @@ func parse(src string) (*tree, error) {
 		return nil, &syntaxError{line: root.Line, cause: err.Error()}
 	}
 	return t, nil
+}
+
+// parseJSON is parse for a document that holds a JSON object.
+func (t *tree) parseJSON(body string) error {
+	before := strings.TrimSuffix(t.src, body)
+	t.readable, t.isJSON, t.marked = before+disguise(body), true, !isBlank(before)
+	var err error
+	if t.nodes, err = parseNode(t.readable); err != nil {
+		return err
+	}
+	reveal(t.nodes)
+	t.value = decodeJSON(body)
+	return checkKeys(t.nodes)
 }
 
 // parseNode returns the root node of a source that holds one document, nil if that has no content.
@@ -334,8 +355,10 @@ func normalize(value any, masked bool) any {
 		if i, err := v.Int64(); err == nil {
 			return i
 		}
-		f, _ := v.Float64() // Written by encoding/json, it is in range.
-		return f
+		if f, err := v.Float64(); err == nil {
+			return f
+		}
+		return v
 	case string:
 		if masked {
 			return unmask(v)

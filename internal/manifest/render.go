@@ -230,6 +230,8 @@ func quote(s string) string {
 			b.WriteString(`\n`)
 		case r == '\r':
 			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
 		case needsEscape(r):
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:

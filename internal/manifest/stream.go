@@ -28,6 +28,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -116,6 +117,10 @@ func join(last, next *Document) error {
 		}
 	}
 	var opening string
+	if last.tree.isJSON && next.tree.isJSON && !last.tree.marked && !next.tree.marked {
+		last.tree, next.bom = closed, false
+		return nil
+	}
 	for line := 1; line <= next.tree.lines() && opening == ""; line++ {
 		switch content := next.tree.line(line); {
 		case isBlank(content) || isComment(content):
@@ -260,6 +265,11 @@ func (t *tree) parts() []string {
 		}
 	}
 	return append(parts, t.src[at:])
+}
+
+// IsJSON reports whether the stream has documents and all are JSON objects, without "---".
+func (s *Stream) IsJSON() bool {
+	return len(s.documents) > 0 && !slices.ContainsFunc(s.documents, func(d *Document) bool { return !d.tree.isJSON || d.tree.marked })
 }
 
 // Bytes returns the stream with all edits.

@@ -173,6 +173,7 @@ const bom = "\uFEFF"
 
 // split cuts a stream into documents. Joined again, the chunks give back the stream. A marker at the first column ends a
 // document wherever it stands, even inside a scalar (YAML 1.2.2, section 9.1.2), so that no parsing is needed to find it.
+// JSON values behind each other are documents, too.
 func split(data string) []chunk {
 	var chunks []chunk
 	var content, marker bool // of the chunk at hand
@@ -181,7 +182,7 @@ func split(data string) []chunk {
 	cut := func(at, line int) {
 		c := chunk{src: data[begin:at], line: beginLine}
 		c.src, c.bom = strings.CutPrefix(c.src, bom)
-		chunks = append(chunks, c)
+		chunks = append(chunks, splitJSON(c)...)
 		begin, beginLine, ended, content, marker = at, line, -1, false, false
 	}
 	for at, number := 0, 1; at < len(data); number++ {

@@ -3,6 +3,7 @@ package render
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -137,11 +138,11 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 			r.edits[existing] = edits
 			continue
 		}
-		text, err := newSecret(g, data)
+		text, err := newSecret(g, data, r.isJSON())
 		if err != nil {
 			return nil, err
 		}
-		stream = append(append(stream, "---\n"...), text...)
+		stream = append(stream, text...)
 	}
 	return stream, nil
 }
@@ -220,15 +221,29 @@ func encodedData(g generatedSecret) (map[string]string, error) {
 	return encoded, nil
 }
 
-// newSecret returns a generated Secret in YAML.
-func newSecret(g generatedSecret, data map[string]string) ([]byte, error) {
+// isJSON reports whether all inputs are JSON, so that the output is to be JSON as well.
+func (r *renderer) isJSON() bool {
+	return !slices.ContainsFunc(r.streams, func(s *manifest.Stream) bool { return !s.IsJSON() })
+}
+
+// newSecret returns a generated Secret as a document of its own.
+func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
 		"name": g.name, "labels": source.SecretLabels(g.view), "annotations": source.SecretAnnotations(g.resolution),
 	}
 	if g.view.Namespace != "" {
 		metadata["namespace"] = g.view.Namespace
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})
+	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+	var text []byte
+	var err error
+	if asJSON {
+		text, err = json.Marshal(secret)
+		text = append(text, '\n')
+	} else {
+		text, err = yaml.Marshal(secret)
+		text = append([]byte("---\n"), text...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encoding Secret %s: %w", g.name, err)
 	}
