@@ -157,6 +157,7 @@ func newWorld(ctx context.Context, logs, program string) (*world, error) {
 }
 
 func (w *world) start(ctx context.Context, progress func(string)) error {
+	managed.add(w.cluster)
 	var err error
 	if w.workloads == nil {
 		if w.workloads, err = infra.NewWorkloads(w.cluster.Config()); err != nil {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,13 +31,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 // Times.
 const (
-	// patience is how long something may take that is sure to come. Cluster API waits for 15 to 30 s in places, and a
-	// machine may have other things to do.
-	patience = 8 * time.Minute
+	// patience is for how long nothing may be written in any management cluster before a wait is given up. Cluster API
+	// waits for 15 to 30 s in places, and tries again after minutes what has failed some times.
+	patience = 4 * time.Minute
 	// calm is how long something has to stay away that must not come. Cluster API begins a rollout within 3 s.
 	calm = 12 * time.Second
 	poll = 250 * time.Millisecond
@@ -405,25 +407,44 @@ func generation(objects ...client.Object) []int64 {
 	return numbers
 }
 
-// eventually waits until f returns nil.
+// eventually waits until f returns nil, as long as anybody writes anything in a management cluster.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	eventuallyWithin(t, patience, f)
+	wait.Rule{Still: patience, Poll: poll, Moved: managed.writes}.Until(t, "waiting", func() string {
+		if err := f(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
-func eventuallyWithin(t *testing.T, limit time.Duration, f func() error) {
-	t.Helper()
-	deadline := time.Now().Add(limit) //nolint:forbidigo // of the test
-	for {
-		err := f()
-		if err == nil {
-			return
+// managed are the management clusters of the tests.
+var managed running
+
+type running struct {
+	mu  sync.Mutex
+	all []*management.Cluster
+}
+
+func (r *running) add(cluster *management.Cluster) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, cluster)
+}
+
+// writes returns how much was written in all of them.
+func (r *running) writes() (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum := 0
+	for _, cluster := range r.all {
+		writes, err := cluster.Writes()
+		if err != nil {
+			return 0, err
 		}
-		if time.Now().After(deadline) { //nolint:forbidigo // of the test
-			t.Fatalf("after %s: %v", limit, err)
-		}
-		pause(t, poll)
+		sum += writes
 	}
+	return sum, nil
 }
 
 // staysTrue fails if f returns an error within a time in which it would.

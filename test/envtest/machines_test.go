@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,35 +16,30 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec.
+// joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would patch a
+// KubeadmConfig that has no data yet, if it came in between, so it does not learn before whose the KubeadmConfig is.
 func (c classic) joined(name string, spec bootstrapv1.KubeadmConfigSpec, labels map[string]string) {
 	c.t.Helper()
-	machine := &clusterv1.Machine{ObjectMeta: c.meta(name), Spec: c.machine("KubeadmConfig", name)}
-	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: c.name}
-	maps.Copy(machine.Labels, labels)
-	create(c.t, machine)
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name), Spec: spec}
-	config.Labels = machine.Labels
-	config.OwnerReferences = ownedBy("Machine", name)
 	if len(config.Spec.Files) == 0 && config.Spec.JoinConfiguration.NodeRegistration.Name == "" {
 		config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
 	}
 	create(c.t, config)
-	for {
-		config.Status.DataSecretName = name
-		config.Status.Conditions = []metav1.Condition{{
-			Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
-			LastTransitionTime: metav1.Now(),
-		}}
-		err := shared.client.Status().Update(c.t.Context(), config)
-		if err == nil {
-			return
-		}
-		if !apierrors.IsConflict(err) { // with the manager, which has patched or nudged it
-			c.t.Fatal(err)
-		}
-		config = fetch(c.t, c.ns, name, &bootstrapv1.KubeadmConfig{})
+	config.Status.DataSecretName = name
+	config.Status.Conditions = []metav1.Condition{{
+		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
+		LastTransitionTime: metav1.Now(),
+	}}
+	if err := shared.client.Status().Update(c.t.Context(), config); err != nil {
+		c.t.Fatal(err)
 	}
+	machine := &clusterv1.Machine{ObjectMeta: c.meta(name), Spec: c.machine("KubeadmConfig", name)}
+	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: c.name}
+	maps.Copy(machine.Labels, labels)
+	create(c.t, machine)
+	change(c.t, config, func(config *bootstrapv1.KubeadmConfig) {
+		config.Labels, config.OwnerReferences = machine.Labels, ownedBy("Machine", name)
+	})
 }
 
 // ownedBy is the owner reference by which Cluster API controls an object. Nothing here collects what has no owner.

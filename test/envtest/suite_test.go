@@ -170,6 +170,13 @@ func (l *requestLog) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// count returns how many requests there were.
+func (l *requestLog) count() (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.requests), nil
+}
+
 // in returns the requests so far that have to do with a namespace, events left out: they are sent in the background.
 func (l *requestLog) in(namespace string) []string {
 	l.mu.Lock()

@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const (
@@ -28,7 +29,8 @@ const (
 	defaultSecretNamespace = "default"
 	defaultSecretName      = "installation-proxy"
 	noCondition            = "(no condition)"
-	patience               = time.Minute
+	// patience is for how long the manager may do nothing before a wait is given up.
+	patience = time.Minute
 )
 
 // namespace makes a namespace of the test's own and returns its name.
@@ -90,26 +92,16 @@ func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	}
 }
 
-// eventually fails if problem does not come to return "" in time.
+// eventually fails if problem does not come to return "" while the manager is at work, for any test, or a moment later.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	within(t, patience, what, problem)
 }
 
-// within fails if problem does not come to return "" within a time.
+// within is eventually for what the manager may do after a pause of its own.
 func within(t *testing.T, patience time.Duration, what string, problem func() string) {
 	t.Helper()
-	deadline := time.Now().Add(patience) //nolint:forbidigo // a test waits in real time
-	for {
-		last := problem()
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) { //nolint:forbidigo // as above
-			t.Fatalf("%s: %s", what, last)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	wait.Rule{Still: patience, Poll: 50 * time.Millisecond, Moved: shared.requests.count}.Until(t, what, problem)
 }
 
 // classic is a Cluster with all that clusterctl templates bring.

@@ -56,6 +56,22 @@ func (l *auditLog) read(t *testing.T, namespace string) []request {
 	return found
 }
 
+// count returns how many requests there were, without those of leader election, which never end.
+func (l *auditLog) count() (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.advance(); err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, r := range l.requests {
+		if r.resource != "leases" {
+			count++
+		}
+	}
+	return count, nil
+}
+
 func (l *auditLog) advance() error {
 	file, err := os.Open(l.path)
 	if err != nil {

@@ -21,12 +21,14 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const (
 	systemNamespace = "capi-proxy-patcher-system"
 	managerAccount  = "capi-proxy-patcher-manager"
-	// patience is how long a test waits for what has to come. The machine may be busy with other packages.
+	// patience is for how long no manager may ask anything before a wait is given up. The machine may be busy with other
+	// packages.
 	patience = 90 * time.Second
 )
 
@@ -137,18 +139,8 @@ func create(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// eventually fails if problem does not come to return "" in time.
+// eventually fails if problem does not come to return "" while a manager is at work, or a moment later.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
-	deadline := time.Now().Add(patience) //nolint:forbidigo // a test waits in real time
-	for {
-		last := problem()
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) { //nolint:forbidigo // as above
-			t.Fatalf("%s: %s", what, last)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	wait.Rule{Still: patience, Poll: 20 * time.Millisecond, Moved: shared.audit.count}.Until(t, what, problem)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -59,6 +60,35 @@ func (r Request) IsWrite() bool {
 	return false
 }
 
+// count is how much of the audit log has been counted.
+type count struct {
+	mu     sync.Mutex
+	offset int64
+	writes int
+}
+
+// Writes returns how many writes there were so far that succeeded, those of leader election and events left out: a number that
+// grows while controllers, users or the product are at work.
+func (c *Cluster) Writes() (int, error) {
+	c.counted.mu.Lock()
+	defer c.counted.mu.Unlock()
+	file, err := os.Open(c.auditLog())
+	if err != nil {
+		return 0, fmt.Errorf("reading audit log: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(c.counted.offset, io.SeekStart); err != nil {
+		return 0, fmt.Errorf("reading audit log: %w", err)
+	}
+	read, err := requests(file, func(r Request) {
+		if r.IsWrite() && r.Succeeded() && r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "events" {
+			c.counted.writes++
+		}
+	})
+	c.counted.offset += read
+	return c.counted.writes, err
+}
+
 func (c *Cluster) auditLog() string { return filepath.Join(c.Logs, "audit.log") }
 
 // Requests returns the requests so far that keep reports true for, in the order of their answers: all of the product's, and
@@ -70,20 +100,30 @@ func (c *Cluster) Requests(keep func(Request) bool) ([]Request, error) {
 	}
 	defer func() { _ = file.Close() }()
 	var found []Request
-	for lines := bufio.NewReader(file); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return found, nil // the last line may still be being written
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading audit log: %w", err)
-		}
-		var r Request
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, fmt.Errorf("reading audit log: %w", err)
-		}
+	_, err = requests(file, func(r Request) {
 		if keep(r) {
 			found = append(found, r)
 		}
+	})
+	return found, err
+}
+
+// requests calls each with the requests in a part of an audit log, and returns how many bytes that were.
+func requests(log io.Reader, each func(Request)) (int64, error) {
+	var read int64
+	for lines := bufio.NewReader(log); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return read, nil // the last line may still be being written
+		}
+		if err != nil {
+			return read, fmt.Errorf("reading audit log: %w", err)
+		}
+		var r Request
+		if err := json.Unmarshal(line, &r); err != nil {
+			return read, fmt.Errorf("reading audit log: %w", err)
+		}
+		read += int64(len(line))
+		each(r)
 	}
 }

@@ -83,6 +83,7 @@ type Cluster struct {
 	config    *rest.Config
 	admin     client.Client
 	processes []*Process
+	counted   count
 	ports     int // the next to try, from firstPort; zero is none yet
 	closers   []io.Closer
 }
