@@ -29,7 +29,7 @@ SUMMARY = go run ./hack/testsummary -counts $(COUNTS)
 
 .PHONY: help
 help: ## Print this list.
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Build
 
@@ -90,7 +90,11 @@ vet: ## Run go vet.
 	go vet ./...
 
 .PHONY: verify
-verify: verify-paths verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
+verify: verify-help verify-paths verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
+
+.PHONY: verify-help
+verify-help: ## Check that make help lists every target.
+	@hack/verify-help.sh
 
 .PHONY: verify-paths
 verify-paths: ## Check that every path is one that the go command accepts in a module, and that people can type.
@@ -139,6 +143,8 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 	go test -tags node -json -count=1 -p 1 -timeout 20m ./test/node/... | $(SUMMARY) || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
+# What make test-e2e runs: all scenarios.
+E2E_TESTS := ./test/e2e/...
 E2E_PROGRAMS := kube-controller-manager clusterctl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm
 
 .PHONY: test-e2e
@@ -146,11 +152,15 @@ test-e2e: ## Run the product on a real management cluster of Cluster API. Needs 
 	@mkdir -p out; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
 	status=0; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" \
-	go test -tags e2e -json -count=1 -timeout 45m ./test/e2e/... | $(SUMMARY) || status=$$?; \
+	go test -tags e2e -json -count=1 -timeout 60m $(E2E_TESTS) | $(SUMMARY) || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
 
+.PHONY: test-storm
+test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 20.
+	@$(MAKE) --no-print-directory test-e2e E2E_TESTS='./test/e2e -run TestStorm -clusters 100'
+
 .PHONY: test-summary
-test-summary: # Prints the sum of the tests that the last make test ran.
+test-summary: ## Print the sum of the tests that the last make test ran.
 	@touch $(COUNTS)
 	@awk '{p += $$1; f += $$2; s += $$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
 
