@@ -52,6 +52,20 @@ func (c *Controller) release(ctx context.Context, o bootstrapObject) error {
 	return c.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
 }
 
+// letGo lets Cluster API go on with a control plane that was paused in order to be patched, and cannot be patched any more for
+// a reason that the findings tell.
+func (r *reconciliation) letGo(ctx context.Context, objects []bootstrapObject) error {
+	for _, o := range objects {
+		if o.object.GetAnnotations()[clusterv1.PausedAnnotation] != contract.PausedForPatch || o.stopped {
+			continue
+		}
+		if err := r.release(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reportHeld says which objects wait because this product told them to.
 func (r *reconciliation) reportHeld(objects []bootstrapObject) {
 	for _, o := range objects {

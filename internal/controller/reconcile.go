@@ -132,6 +132,9 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	if err := r.letGo(ctx, objects); err != nil {
+		return "", err
+	}
 	if err := r.configureLate(ctx, options, main); err != nil {
 		return "", err
 	}

@@ -82,6 +82,7 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 // about to be patched. The condition Paused of the control plane brings the Cluster back when Cluster API has noticed.
 func (r *reconciliation) stop(ctx context.Context, o *bootstrapObject) error {
 	r.keepReferences(*o)
+	o.stopped = true
 	r.found.add(contract.ReasonConfiguring, "%s is paused by annotation %s until Cluster API has noticed; then it is changed, before it has Machines",
 		o, clusterv1.PausedAnnotation)
 	if plan.IsHeld(o.object.GetAnnotations()) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +67,22 @@ func TestControlPlaneWithoutMachines_IsPausedBeforeItChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPausedControlPlaneThatCannotBePatchedAnyMore_GoesOn(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", with(withoutLabel))
+	c.observed(metav1.ConditionFalse)
+	c.edit(labelled)
+	c.eventuallyReports(contract.ReasonConfiguring)
+	c.wantControlPlane(false, contract.PausedForPatch)
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
+		o.Spec.KubeadmConfigSpec.Files = append(o.Spec.KubeadmConfigSpec.Files, bootstrapv1.File{Path: contract.PathProxyEnv, Content: "x"})
+	})
+	c.eventuallyReports(contract.ReasonConflictingFile)
+	c.wantControlPlane(false, "")
+	staysQuiet(t, ns)
 }
 
 // TestControlPlaneThatBeginsMeanwhile_IsLeftAsItIs has Cluster API create the first Machine in the pass that was under way when
