@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
 // HookOptions say where the runtime hooks are served.
@@ -92,7 +93,7 @@ func runHooks(ctx context.Context, o hooksOptions, streams Streams) error {
 
 // serveHooks serves until ctx ends or a server fails.
 func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
-	server, err := (&extension.Handlers{}).NewServer(o.server())
+	hooks, err := (&extension.Handlers{}).NewServer(o.server())
 	if err != nil {
 		return err
 	}
@@ -106,11 +107,11 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.healthAddr, err)
 		}
 		serving++
-		health := healthServer(server.StartedChecker())
-		go func() { ends <- health.Serve(listener) }()
+		health := healthServer(hooks.StartedChecker())
+		go func() { ends <- health.Serve(server.Limit(listener, 100)) }()
 		context.AfterFunc(ctx, func() { _ = health.Close() })
 	}
-	go func() { ends <- server.Start(ctx) }()
+	go func() { ends <- hooks.Start(ctx) }()
 	log.Info("Serving hooks", "port", o.Port)
 	var failed error
 	for range serving {

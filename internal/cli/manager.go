@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
@@ -225,7 +225,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 	if !o.webhooks() {
 		return nil
 	}
-	server := mgr.GetWebhookServer()
+	serving := mgr.GetWebhookServer()
 	hooks := &webhook.Webhook{
 		Cached:         mgr.GetCache(),
 		Live:           mgr.GetAPIReader(),
@@ -236,10 +236,10 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 		Namespace:      o.Namespace,
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
 	}
-	if err := hooks.Register(server); err != nil {
+	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
+	if err := mgr.AddReadyzCheck("webhooks", serving.StartedChecker()); err != nil {
 		return fmt.Errorf("adding ready check: %w", err)
 	}
 	return nil
@@ -260,28 +260,25 @@ func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, i
 		Namespace: o.Namespace,
 		Now:       time.Now, //nolint:forbidigo // the clock enters here
 	}
-	server, err := hooks.NewServer(o.Hooks.server())
+	serving, err := hooks.NewServer(o.Hooks.server())
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(server); err != nil {
+	if err := mgr.Add(serving); err != nil {
 		return fmt.Errorf("adding the server of hooks: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("hooks", server.StartedChecker()); err != nil {
+	if err := mgr.AddReadyzCheck("hooks", serving.StartedChecker()); err != nil {
 		return fmt.Errorf("adding ready check: %w", err)
 	}
 	return nil
 }
 
-// webhookServer returns the server of the webhooks. It speaks HTTP/1.1 only: the API server needs no more, and HTTP/2
-// lets one connection ask for work without end.
+// webhookServer returns the server of the webhooks. API servers ask it for every write of a bootstrap object, a few hundred
+// at once if they must, each over a connection of its own, and wait 5 s. A review takes some twenty times its size in memory.
 func webhookServer(o ManagerOptions) ctrlwebhook.Server {
-	return ctrlwebhook.NewServer(ctrlwebhook.Options{
+	return server.New(server.Options{
 		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-			config.MinVersion = tls.VersionTLS12
-			config.NextProtos = []string{"http/1.1"}
-		}},
+		Limits: server.Limits{Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest, Time: 5 * time.Second},
 	})
 }
 

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -33,12 +34,12 @@ func BenchmarkGeneratePatches(b *testing.B) {
 				h := &Handlers{}
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
+				response := &bytes.Buffer{}
 				for b.Loop() {
-					response := h.buffer()
+					response.Reset()
 					if err := h.respond(b.Context(), body, response); err != nil {
 						b.Fatal(err)
 					}
-					h.release(response)
 				}
 			})
 		}

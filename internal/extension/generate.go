@@ -19,7 +19,8 @@ import (
 type responder interface {
 	// add takes the JSON patch (RFC 6902) of the item with a UID in JSON. The patch may be changed after the call, unless it
 	// is kept; then one that is at the same place in memory is the same.
-	add(uid, patch []byte, kept bool)
+	// An error ends the answer.
+	add(uid, patch []byte, kept bool) error
 }
 
 // generator makes the patches of one request.
@@ -27,10 +28,13 @@ type generator struct {
 	handlers *Handlers
 	ctx      context.Context //nolint:containedctx // lives as long as the call it is made for
 	state    State
+	stored   *Stored                // once it has been asked for
+	pools    map[topology.Pool]bool // those of stored, and the control plane
 	cluster  cluster
 	settings topology.Settings
-	recipes  []preparedRecipe
-	views    []template // whose view has been decoded
+	recipes  map[topology.Pool]*preparedRecipe
+	base     *patch.Recipe // one that has been made, nil if there is none
+	views    []template    // whose view has been decoded
 	made     []madePatch
 	files    []encodedFile
 	scratch  []byte // the patch that is being written
@@ -41,7 +45,6 @@ const maxSeen = 16
 
 // preparedRecipe is a recipe that some templates of the request share.
 type preparedRecipe struct {
-	pool    topology.Pool // the one it was made for
 	recipe  *patch.Recipe // nil: nothing is to be there
 	waiting bool          // for the control-plane endpoint
 }
@@ -59,7 +62,7 @@ type madePatch struct {
 func (h *Handlers) generateBody(ctx context.Context, body []byte, to responder) error {
 	q, err := decodeRequest(body)
 	if err != nil {
-		return fmt.Errorf("reading the request: %w", err)
+		return err
 	}
 	return h.generate(ctx, q, to)
 }
@@ -87,6 +90,9 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 		pool     int
 	)
 	for i := range q.items {
+		if ctx.Err() != nil {
+			return errTooLong
+		}
 		it := &q.items[i]
 		var (
 			made []byte
@@ -99,7 +105,7 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 		case it.isPool():
 			holder := settings.Pools[pool]
 			pool++
-			if slices.ContainsFunc(windows, it.sameHolder) {
+			if len(windows) > 0 && windows[it.key()] {
 				continue
 			}
 			made, kept, err = g.template(it, "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents(), holder)
@@ -110,7 +116,9 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 			problems = append(problems, err.Error())
 		}
 		if made != nil && it.uid != nil {
-			to.add(it.uid, made, kept)
+			if err := to.add(it.uid, made, kept); err != nil {
+				return err
+			}
 		}
 	}
 	if len(problems) > 0 {
@@ -120,12 +128,18 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 	return nil
 }
 
-// windowsMachines returns the machine templates that ask for Windows. There are none in most requests.
-func windowsMachines(q request) []*item {
-	var found []*item
+// errTooLong says that nobody waits for the answer any more.
+var errTooLong = errors.New("the answer takes longer than Cluster API waits for it; it asks again")
+
+// windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
+func windowsMachines(q request) map[poolKey]bool {
+	var found map[poolKey]bool
 	for i := range q.items {
-		if q.items[i].windowsField() != "" {
-			found = append(found, &q.items[i])
+		if it := &q.items[i]; it.windowsField() != "" {
+			if found == nil {
+				found = map[poolKey]bool{}
+			}
+			found[it.key()] = true
 		}
 	}
 	return found

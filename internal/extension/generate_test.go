@@ -376,7 +376,7 @@ func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 		"Secrets":  {Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`, 2: `{"secretName":"c"}`}},
 	} {
 		q := generated(t, o)
-		h := &Handlers{State: fakeState{}}
+		h := &Handlers{State: stateOf(proxies{}, nil)}
 		first := respond(t, h, q)
 		validated := &runtimehooksv1.ValidateTopologyResponse{}
 		h.ValidateTopology(t.Context(), requests.Validate(q), validated)

@@ -35,15 +35,28 @@ type Values struct {
 	Complete bool
 }
 
+// Stored is a Cluster as it is stored. Whoever sends a request may write into it what he likes, so Secrets are read only for
+// a Cluster that is stored, and only those that it names itself.
+type Stored struct {
+	source.Cluster
+
+	// Labels are those of the Cluster.
+	Labels map[string]string
+	// Settings are what its topology asks for.
+	Settings topology.Settings
+}
+
 // State is what hooks know beside the request. The errors of its methods are answered as they are: their text holds no
 // secret and is the same as long as the state is.
 type State interface {
+	// Stored returns the Cluster of a name, nil if none is known.
+	Stored(ctx context.Context, namespace, name string) (*Stored, error)
 	// Values returns what the Cluster, or a pool with an override, gets.
-	Values(ctx context.Context, namespace, name string, settings topology.Settings, override string) (Values, error)
+	Values(ctx context.Context, cluster *Stored, override string) (Values, error)
 	// Taken returns why templates of a Cluster may not refer to a generated Secret of a name, or nil: somebody else has it.
-	Taken(ctx context.Context, namespace, name, secret string) error
+	Taken(ctx context.Context, cluster *Stored, secret string) error
 	// Check returns why the proxy Secret of a Cluster, or the one that override names for a pool, cannot be used, or nil.
-	Check(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) error
+	Check(ctx context.Context, cluster *Stored, override string) error
 }
 
 // Handlers are the handlers of all hooks. They can be called concurrently, and keep nothing between requests but buffers
@@ -58,8 +71,7 @@ type Handlers struct {
 	// Now is the clock. Used with Hold.
 	Now func() time.Time
 
-	setups  sync.Map  // setup scripts in JSON, by their patch.File
-	buffers sync.Pool // of *bytes.Buffer
+	setups sync.Map // setup scripts in JSON, by their patch.File
 }
 
 // GeneratePatches answers the hook of the same name. The server answers it from the body itself, which costs less.
@@ -77,11 +89,12 @@ func (h *Handlers) GeneratePatches(ctx context.Context, q *runtimehooksv1.Genera
 // typedResponder collects patches for somebody else to encode.
 type typedResponder []runtimehooksv1.GeneratePatchesResponseItem
 
-func (r *typedResponder) add(uid, patch []byte, _ bool) {
+func (r *typedResponder) add(uid, patch []byte, _ bool) error {
 	text, _ := jsonread.New(uid).Text()
 	*r = append(*r, runtimehooksv1.GeneratePatchesResponseItem{
 		UID: types.UID(text), PatchType: runtimehooksv1.JSONPatchType, Patch: bytes.Clone(patch),
 	})
+	return nil
 }
 
 // ValidateTopology answers the hook of the same name: all findings about variables and annotations at once and, with
@@ -104,16 +117,24 @@ func (h *Handlers) validate(ctx context.Context, q request) string {
 	if err := h.outside(c); err != nil {
 		return err.Error()
 	}
-	settings, err := topology.Of(inOrder(sourceOf(c, q)))
+	if _, err := topology.Of(inOrder(sourceOf(c, q))); err != nil {
+		return message(err)
+	}
+	if h.State == nil {
+		return ""
+	}
+	stored, err := h.State.Stored(ctx, c.namespace, c.name)
 	switch {
 	case err != nil:
 		return message(err)
-	case h.State == nil:
-		return ""
+	case stored == nil || !mayBeEnabled(stored.cluster()):
+		return "" // there is nothing to say about Secrets
 	}
-	view := source.Cluster{Namespace: c.namespace, Name: c.name, Annotations: c.annotations}
-	return strings.Join(h.secrets(ctx, view, settings, false), "; ")
+	return strings.Join(h.secrets(ctx, stored, false), "; ")
 }
+
+// cluster returns what counts for the question whether s is enabled.
+func (s *Stored) cluster() cluster { return cluster{labels: s.Labels, annotations: s.Annotations} }
 
 // outside returns an error for a Cluster of another namespace than Namespace. Templates without patches would take the
 // proxy out of a Cluster that another manager is responsible for.
@@ -139,50 +160,74 @@ func message(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 
 // secrets returns why proxy Secrets of a Cluster cannot be used: those that the topology names, and all others too if all
 // is set. A Secret that several pools name is looked at once.
-func (h *Handlers) secrets(ctx context.Context, cluster source.Cluster, settings topology.Settings, all bool) []string {
+func (h *Handlers) secrets(ctx context.Context, cluster *Stored, all bool) []string {
 	var findings []string
-	if settings.SecretName != "" || all {
-		if err := h.State.Check(ctx, cluster, settings, ""); err != nil {
+	if cluster.Settings.SecretName != "" || all {
+		if err := h.State.Check(ctx, cluster, ""); err != nil {
 			findings = append(findings, err.Error())
 		}
 	}
-	var seen []string
-	for _, pool := range settings.Pools {
-		if pool.Override == "" || pool.Override == contract.SecretNone || slices.Contains(seen, pool.Override) {
+	seen := map[string]bool{"": true, contract.SecretNone: true}
+	for _, pool := range cluster.Settings.Pools {
+		if seen[pool.Override] {
 			continue
 		}
-		seen = append(seen, pool.Override)
-		if err := h.State.Check(ctx, cluster, settings, pool.Override); err != nil {
+		if ctx.Err() != nil {
+			return append(findings, errTooLong.Error())
+		}
+		seen[pool.Override] = true
+		if err := h.State.Check(ctx, cluster, pool.Override); err != nil {
 			findings = append(findings, fmt.Sprintf("%s %s: %v", pool.Kind, pool.TopologyName, err))
 		}
 	}
 	return findings
 }
 
-// retryAfterSeconds is when Cluster API asks again about a Cluster that is held back.
-const retryAfterSeconds = 20
+const (
+	// retryAfterSeconds is when Cluster API asks again about a Cluster that is held back.
+	retryAfterSeconds = 20
+	// unknownAfterSeconds is when it asks again about a Cluster that has not come to the cache.
+	unknownAfterSeconds = 1
+)
 
 // BeforeClusterCreate answers the hook of the same name. It holds a labelled Cluster back while its proxy Secret is
 // missing or cannot be used, because the first Machine would wait for it, or come up without it. After Hold it lets go:
 // the condition on the Cluster says then what is missing.
 func (h *Handlers) BeforeClusterCreate(ctx context.Context, q *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) {
+	h.holdBack(ctx, newCluster{q.Cluster.Namespace, q.Cluster.Name, q.Cluster.CreationTimestamp.Time}, response)
+}
+
+// newCluster is what matters of a request for BeforeClusterCreate.
+type newCluster struct {
+	namespace, name string
+	created         time.Time
+}
+
+// holdBack writes the answer for a Cluster. What it says of itself is taken from where it is stored.
+func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtimehooksv1.BeforeClusterCreateResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	cluster := source.ClusterOf(&q.Cluster)
-	if h.State == nil || !cluster.Enabled || h.Namespace != "" && cluster.Namespace != h.Namespace || h.Hold <= 0 || h.Now().Sub(q.Cluster.CreationTimestamp.Time) >= h.Hold {
+	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.Hold <= 0 || h.Now().Sub(q.created) >= h.Hold {
 		return
 	}
-	settings, err := topology.OfCluster(&q.Cluster)
+	stored, err := h.State.Stored(ctx, q.namespace, q.name)
 	var findings []string
-	if err != nil {
+	switch {
+	case err != nil:
 		findings = []string{message(err)}
-	} else {
-		findings = h.secrets(ctx, cluster, settings, true)
+	case stored == nil:
+		response.SetMessage(fmt.Sprintf("Cluster %s/%s is not known to the manager yet", q.namespace, q.name))
+		response.SetRetryAfterSeconds(unknownAfterSeconds)
+		return
+	case !stored.Enabled:
+		return
+	default:
+		findings = h.secrets(ctx, stored, true)
 	}
 	if len(findings) == 0 {
 		return
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Holding back Cluster", "Cluster", cluster.Namespace+"/"+cluster.Name)
+	ctrl.LoggerFrom(ctx).V(2).Info("Holding back Cluster", "Cluster", q.namespace+"/"+q.name)
 	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; it goes on without after %s",
-		cluster.Namespace, cluster.Name, strings.Join(findings, "; "), h.Hold))
+		q.namespace, q.name, strings.Join(findings, "; "), h.Hold))
 	response.SetRetryAfterSeconds(retryAfterSeconds)
 }

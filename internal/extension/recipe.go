@@ -3,6 +3,7 @@ package extension
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,23 +16,24 @@ import (
 // recipe returns what templates of the control plane (the zero pool) or of a pool get, the same pointer for the same content.
 func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
-	shared := inline || pool.Override == "" || pool.Override == contract.SecretNone
-	for i := range g.recipes {
-		if r := &g.recipes[i]; r.pool == pool || shared && r.pool.Override == pool.Override {
-			return r, nil
-		}
+	key := pool
+	if inline || pool.Override == "" || pool.Override == contract.SecretNone {
+		key = topology.Pool{Override: pool.Override} // shared by all pools that have it
+	}
+	if prepared, found := g.recipes[key]; found {
+		return prepared, nil
 	}
 	secret := pool.GeneratedSecret(g.cluster.name)
-	prepared := preparedRecipe{pool: pool}
-	if g.state != nil && !inline && pool.Override != contract.SecretNone {
-		if err := g.state.Taken(g.ctx, g.cluster.namespace, g.cluster.name, secret); err != nil {
+	if g.state != nil && pool.Override != contract.SecretNone {
+		if err := g.allowed(pool, secret); err != nil {
 			return nil, err
 		}
 	}
-	switch base := g.anyRecipe(); {
+	prepared := &preparedRecipe{}
+	switch {
 	case pool.Override == contract.SecretNone:
-	case base != nil && !inline:
-		prepared.recipe = withSecret(base, secret)
+	case g.base != nil && !inline:
+		prepared.recipe = withSecret(g.base, secret)
 	default:
 		options, waiting, err := g.options(secret, pool.Override)
 		if err != nil {
@@ -45,22 +47,14 @@ func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
 			prepared.recipe = &recipe
 		}
 	}
+	if g.base == nil {
+		g.base = prepared.recipe
+	}
 	if g.recipes == nil {
-		// Their addresses are kept, so the slice must not move.
-		g.recipes = make([]preparedRecipe, 0, len(g.settings.Pools)+1)
+		g.recipes = map[topology.Pool]*preparedRecipe{}
 	}
-	g.recipes = append(g.recipes, prepared)
-	return &g.recipes[len(g.recipes)-1], nil
-}
-
-// anyRecipe returns a recipe that has been made, nil if there is none.
-func (g *generator) anyRecipe() *patch.Recipe {
-	for i := range g.recipes {
-		if g.recipes[i].recipe != nil {
-			return g.recipes[i].recipe
-		}
-	}
-	return nil
+	g.recipes[key] = prepared
+	return prepared, nil
 }
 
 // withSecret returns a recipe of Reference delivery with another generated Secret, which is all that recipes of one Cluster
@@ -90,12 +84,41 @@ func (g *generator) options(secret, override string) (patch.Options, bool, error
 		return options, false, fmt.Errorf("delivery %s needs the hooks of the manager, which sees Secrets; use delivery %s, or let the ExtensionConfig call the manager",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
-	values, err := g.state.Values(g.ctx, g.cluster.namespace, g.cluster.name, g.settings, override)
+	values, err := g.state.Values(g.ctx, g.stored, override)
 	if err != nil {
 		return options, false, err
 	}
 	options.Settings, options.NoProxy = values.Settings, values.NoProxy
 	return options, !values.Complete, nil
+}
+
+// allowed returns why the control plane (the zero pool) or a pool may not have what the request asks for, or nil. The
+// Cluster must be stored, carry the label and ask for the same, because values of its Secrets go into the answer, and the
+// answer tells whether a Secret exists.
+func (g *generator) allowed(pool topology.Pool, secret string) error {
+	if g.stored == nil {
+		stored, err := g.state.Stored(g.ctx, g.cluster.namespace, g.cluster.name)
+		if err != nil {
+			return err
+		}
+		if stored == nil || !mayBeEnabled(stored.cluster()) {
+			return fmt.Errorf("no Cluster %s/%s with label %s is known to the manager; Cluster API asks again",
+				g.cluster.namespace, g.cluster.name, contract.LabelEnabled)
+		}
+		g.stored, g.pools = stored, map[topology.Pool]bool{{}: true}
+		for _, pool := range stored.Settings.Pools {
+			g.pools[pool] = true
+		}
+	}
+	inline := g.settings.Options.Delivery == contract.DeliveryInline
+	asks := g.stored.Settings
+	if !g.pools[pool] || inline && (asks.SecretName != g.settings.SecretName || !reflect.DeepEqual(asks.Options, g.settings.Options)) {
+		return fmt.Errorf("the request asks for something else than Cluster %s/%s; Cluster API asks again", g.cluster.namespace, g.cluster.name)
+	}
+	if inline {
+		return nil
+	}
+	return g.state.Taken(g.ctx, g.stored, secret)
 }
 
 // holdBack keeps a control plane from making Machines, and those of a pool from getting bootstrap data, while Inline delivery

@@ -3,6 +3,8 @@ package extension
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"time"
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
@@ -44,7 +46,10 @@ func (v *variables) set(name, value []byte) {
 
 // decodeRequest reads the body of a request. It agrees with encoding/json about every body that Cluster API writes.
 func decodeRequest(body []byte) (request, error) {
-	var q request
+	var (
+		q    request
+		many bool
+	)
 	r := jsonread.New(body)
 	for name := range r.Members {
 		switch string(name) {
@@ -52,12 +57,21 @@ func decodeRequest(body []byte) (request, error) {
 			q.variables = decodeVariables(r)
 		case "items":
 			q.items = q.items[:0]
-			for range r.Elements {
+			for i := range r.Elements {
+				if many = i == maxItems; many {
+					break
+				}
 				q.items = append(q.items, decodeItem(r))
 			}
 		}
 	}
-	return q, r.End()
+	if many {
+		return request{}, fmt.Errorf("reading the request: it has more than %d templates; divide the pools of the Cluster among several Clusters", maxItems)
+	}
+	if err := r.End(); err != nil {
+		return request{}, fmt.Errorf("reading the request: %w", err)
+	}
+	return q, nil
 }
 
 func decodeItem(r *jsonread.Reader) item {
@@ -115,6 +129,37 @@ func decodeVariables(r *jsonread.Reader) variables {
 		v.set(name, value)
 	}
 	return v
+}
+
+// decodeNewCluster reads the body of a BeforeClusterCreateRequest.
+func decodeNewCluster(body []byte) (newCluster, error) {
+	var q newCluster
+	r := jsonread.New(body)
+	for name := range r.Members {
+		if string(name) != "cluster" {
+			continue
+		}
+		for name := range r.Members {
+			if string(name) != "metadata" {
+				continue
+			}
+			for name := range r.Members {
+				switch string(name) {
+				case "name":
+					q.name, _ = r.Text()
+				case "namespace":
+					q.namespace, _ = r.Text()
+				case "creationTimestamp":
+					text, _ := r.Text()
+					q.created, _ = time.Parse(time.RFC3339, text)
+				}
+			}
+		}
+	}
+	if err := r.End(); err != nil {
+		return newCluster{}, fmt.Errorf("reading the request: %w", err)
+	}
+	return q, nil
 }
 
 // typedRequest is decodeRequest for a request that somebody else has decoded.
@@ -187,10 +232,11 @@ func (i *item) windowsField() string {
 	return patch.WindowsField(template.Spec)
 }
 
-// sameHolder reports whether two templates are of one pool.
-func (i *item) sameHolder(other *item) bool {
-	return i.holderKind == other.holderKind && bytes.Equal(i.holderName, other.holderName)
-}
+// poolKey identifies a pool in a request.
+type poolKey struct{ kind, name string }
+
+// key returns the pool that i is a template of.
+func (i *item) key() poolKey { return poolKey{i.holderKind, string(i.holderName)} }
 
 // cluster is what the builtin variable says of the Cluster.
 type cluster struct {

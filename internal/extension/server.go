@@ -3,13 +3,12 @@ package extension
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"time"
 
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -18,6 +17,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
 // ServerOptions say where hooks are served.
@@ -36,8 +36,24 @@ type ServerOptions struct {
 // asked again sooner for it.
 const timeoutSeconds = 10
 
-// maxBody is the limit of Cluster API's runtime server.
-const maxBody = 20 << 20
+const (
+	// maxBody is the limit of Cluster API's runtime server in bytes.
+	maxBody = 20 << 20
+	// maxSmall is the largest body of a request that Cluster API's runtime server decodes, whose values can be a thousand
+	// times as large as their text.
+	maxSmall = 64 << 10
+	// maxItems is how many templates a request may have. A Cluster of 1.5 MiB, which is what etcd takes, has less pools.
+	maxItems = 20_000
+)
+
+// maxAnswer returns the size of the largest answer to a body of a size, in bytes: an answer with all entries of the proxy
+// is not ten times as large, and Cluster API reads 20 MiB.
+func maxAnswer(body int) int { return min(20<<20, 1<<20+16*body) }
+
+// limits are what clients of hooks can use up. Requests of a topology with 300 pools or more are large.
+func limits() server.Limits {
+	return server.Limits{Connections: 256, Body: maxBody, AtOnce: 4, Worked: 4 << 20, Time: timeoutSeconds * time.Second}
+}
 
 // NewServer returns Cluster API's runtime server with the handlers, to be started with Start or added to a manager.
 // BeforeClusterCreate is announced only where there is a State and a Hold.
@@ -46,83 +62,93 @@ func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return nil, fmt.Errorf("building catalog of hooks: %w", err)
 	}
-	server, err := runtimeserver.New(runtimeserver.Options{
-		Catalog: catalog, Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
-			config.MinVersion = tls.VersionTLS12
-			// Cluster API sends one request after the other, and HTTP/2 lets one connection ask for work without end.
-			config.NextProtos = []string{"http/1.1"}
-			// Answers are large and all of an answer is needed, so small first records only cost system calls.
-			config.DynamicRecordSizingDisabled = true
-		}},
-	})
+	runtime, err := runtimeserver.New(runtimeserver.Options{Catalog: catalog})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the server of hooks: %w", err)
 	}
-	handlers := []runtimeserver.ExtensionHandler{
-		{Hook: runtimehooksv1.DiscoverVariables, Name: contract.HandlerDiscoverVariables, HandlerFunc: h.DiscoverVariables},
-		{Hook: runtimehooksv1.GeneratePatches, Name: contract.HandlerGeneratePatches, HandlerFunc: h.GeneratePatches},
-		{Hook: runtimehooksv1.ValidateTopology, Name: contract.HandlerValidateTopology, HandlerFunc: h.ValidateTopology},
+	handlers := []struct {
+		hook    runtimecatalog.Hook
+		name    string
+		handler runtimecatalog.Hook
+		direct  directHandler // nil where Cluster API's server decodes the request
+	}{
+		{runtimehooksv1.DiscoverVariables, contract.HandlerDiscoverVariables, h.DiscoverVariables, nil},
+		{runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, h.GeneratePatches, h.respond},
+		{runtimehooksv1.ValidateTopology, contract.HandlerValidateTopology, h.ValidateTopology, h.respondValidate},
+		{runtimehooksv1.BeforeClusterCreate, contract.HandlerBeforeClusterCreate, h.BeforeClusterCreate, h.respondBeforeClusterCreate},
 	}
-	if h.State != nil && h.Hold > 0 {
-		handlers = append(handlers, runtimeserver.ExtensionHandler{
-			Hook: runtimehooksv1.BeforeClusterCreate, Name: contract.HandlerBeforeClusterCreate, HandlerFunc: h.BeforeClusterCreate,
-		})
+	if h.State == nil || h.Hold <= 0 {
+		handlers = handlers[:len(handlers)-1]
+	}
+	bounded := bounded{
+		Server: server.New(server.Options{Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, Limits: limits()}),
+		direct: map[string]directHandler{},
 	}
 	for _, handler := range handlers {
-		handler.TimeoutSeconds = new(int32(timeoutSeconds))
-		handler.FailurePolicy = new(runtimehooksv1.FailurePolicyFail)
-		if err := server.AddExtensionHandler(handler); err != nil {
-			return nil, fmt.Errorf("adding handler %s: %w", handler.Name, err)
+		gvh, err := catalog.GroupVersionHook(handler.hook)
+		if err != nil {
+			return nil, fmt.Errorf("looking up hook: %w", err)
+		}
+		if handler.direct != nil {
+			bounded.direct[runtimecatalog.GVHToPath(gvh, handler.name)] = handler.direct
+		}
+		if err := runtime.AddExtensionHandler(runtimeserver.ExtensionHandler{
+			Hook: handler.hook, Name: handler.name, HandlerFunc: handler.handler,
+			TimeoutSeconds: new(int32(timeoutSeconds)), FailurePolicy: new(runtimehooksv1.FailurePolicyFail),
+		}); err != nil {
+			return nil, fmt.Errorf("adding handler %s: %w", handler.name, err)
 		}
 	}
-	generate, err := catalog.GroupVersionHook(runtimehooksv1.GeneratePatches)
-	if err != nil {
-		return nil, fmt.Errorf("looking up hook: %w", err)
-	}
-	server.Server = direct{
-		Server: server.Server, path: runtimecatalog.GVHToPath(generate, contract.HandlerGeneratePatches), handler: http.HandlerFunc(h.serveGenerate),
-	}
-	return server, nil
+	runtime.Server = bounded
+	return runtime, nil
 }
 
-// direct is a server on which one path has a handler of its own. Cluster API's server decodes every template of a request
-// before it calls a handler, which costs more than everything else.
-type direct struct {
+// directHandler writes the answer to the body of a request. Its error is answered as a failure.
+type directHandler func(ctx context.Context, body []byte, response *bytes.Buffer) error
+
+// bounded is a server on which some paths have handlers of their own. Cluster API's server decodes every template of a
+// request before it calls a handler, which costs more than everything else and as much memory as the client likes.
+type bounded struct {
 	ctrlwebhook.Server
-	path    string
-	handler http.Handler
+
+	direct map[string]directHandler
 }
 
 // Register implements ctrlwebhook.Server.
-func (d direct) Register(path string, handler http.Handler) {
-	if path == d.path {
-		handler = d.handler
+func (b bounded) Register(path string, handler http.Handler) {
+	if direct, found := b.direct[path]; found {
+		handler = direct
+	} else {
+		handler = small{handler}
 	}
-	d.Server.Register(path, handler)
+	b.Server.Register(path, handler)
 }
 
-// serveGenerate answers GeneratePatches from the body of the request.
-func (h *Handlers) serveGenerate(w http.ResponseWriter, r *http.Request) {
-	body, response := h.buffer(), h.buffer()
-	defer h.release(body)
-	defer h.release(response)
-	err := readBody(w, r, body)
-	if err == nil {
-		err = h.respond(ctrl.LoggerInto(r.Context(), ctrl.Log), body.Bytes(), response)
-	}
-	if err != nil {
+// ServeHTTP implements http.Handler.
+func (d directHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	response := server.BufferOf(w)
+	if err := d(ctrl.LoggerInto(r.Context(), ctrl.Log), server.BodyOf(r), response); err != nil {
 		encodeFailure(err, response)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(response.Len()))
-	_, _ = w.Write(response.Bytes())
 }
 
-// respond writes the answer to a body, as encoding/json writes a GeneratePatchesResponse.
+// small answers requests with a small body.
+type small struct{ http.Handler }
+
+// ServeHTTP implements http.Handler.
+func (s small) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(server.BodyOf(r)) > maxSmall {
+		http.Error(w, fmt.Sprintf("the request has more than %d bytes", maxSmall), http.StatusRequestEntityTooLarge)
+		return
+	}
+	s.Handler.ServeHTTP(w, r)
+}
+
+// respond answers GeneratePatches as encoding/json writes a GeneratePatchesResponse.
 func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
 	response.WriteString(`{"status":"Success"`)
-	to := bodyResponder{response: response}
+	to := bodyResponder{response: response, limit: maxAnswer(len(body))}
 	if err := h.generateBody(ctx, body, &to); err != nil {
 		return err
 	}
@@ -133,9 +159,34 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	return nil
 }
 
+// respondValidate answers ValidateTopology.
+func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *bytes.Buffer) error {
+	q, err := decodeRequest(body)
+	if err != nil {
+		return err
+	}
+	if message := h.validate(ctx, q); message != "" {
+		return errors.New(message)
+	}
+	response.WriteString(`{"status":"Success"}`)
+	return nil
+}
+
+// respondBeforeClusterCreate answers BeforeClusterCreate.
+func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, response *bytes.Buffer) error {
+	q, err := decodeNewCluster(body)
+	if err != nil {
+		return err
+	}
+	answer := &runtimehooksv1.BeforeClusterCreateResponse{}
+	h.holdBack(ctx, q, answer)
+	return json.NewEncoder(response).Encode(answer)
+}
+
 // bodyResponder writes patches into a body.
 type bodyResponder struct {
 	response *bytes.Buffer
+	limit    int // of the response in bytes
 	started  bool
 	written  []writtenPatch
 }
@@ -146,19 +197,23 @@ type writtenPatch struct {
 	start, end int
 }
 
-func (b *bodyResponder) add(uid, patch []byte, kept bool) {
+func (b *bodyResponder) add(uid, patch []byte, kept bool) error {
 	separator := `,`
 	if !b.started {
 		separator = `,"items":[`
 		b.started = true
 	}
 	r := b.response
+	if r.Len()+base64.StdEncoding.EncodedLen(len(patch)) > b.limit {
+		return fmt.Errorf("the answer would have more than %d bytes; divide the pools of the Cluster among several Clusters", b.limit)
+	}
 	r.WriteString(separator)
 	r.WriteString(`{"uid":`)
 	r.Write(uid)
 	r.WriteString(`,"patchType":"JSONPatch","patch":"`)
 	b.write(patch, kept)
 	r.WriteString(`"}`)
+	return nil
 }
 
 // write writes a patch in base64 (RFC 4648), by a copy if it has been written before.
@@ -191,35 +246,4 @@ func encodeFailure(err error, response *bytes.Buffer) {
 	text, _ := json.Marshal(answer) //nolint:errchkjson // two strings
 	response.Reset()
 	response.Write(text)
-}
-
-// maxKept is the largest buffer that is kept for the next request.
-const maxKept = 4 << 20
-
-func (h *Handlers) buffer() *bytes.Buffer {
-	if b, found := h.buffers.Get().(*bytes.Buffer); found {
-		b.Reset()
-		return b
-	}
-	return &bytes.Buffer{}
-}
-
-func (h *Handlers) release(b *bytes.Buffer) {
-	if b.Cap() <= maxKept {
-		h.buffers.Put(b)
-	}
-}
-
-// readBody reads at most maxBody bytes. Before they have come, it makes no more room than a usual request needs.
-func readBody(w http.ResponseWriter, r *http.Request, body *bytes.Buffer) error {
-	const usual = 1 << 20
-	body.Grow(int(min(max(r.ContentLength, 0), usual)) + bytes.MinRead)
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return fmt.Errorf("reading the request: it has more than %d bytes", maxBody)
-	}
-	if err != nil {
-		return errors.New("reading the request: the connection broke")
-	}
-	return nil
 }

@@ -165,7 +165,7 @@ func TestServerAnnouncesAndAnswers(t *testing.T) {
 	if diff := cmp.Diff([]string{"discover-variables", "generate-patches", "validate-topology"}, discover(stateless)); diff != "" {
 		t.Errorf("without state (-want +got):\n%s", diff)
 	}
-	manager := serve(t, &Handlers{State: fakeState{}, Hold: time.Hour, Now: func() time.Time { return time.Time{} }}, "ca.crt")
+	manager := serve(t, &Handlers{State: stateOf(proxies{}, nil), Hold: time.Hour, Now: func() time.Time { return time.Time{} }}, "ca.crt")
 	if diff := cmp.Diff([]string{"before-cluster-create", "discover-variables", "generate-patches", "validate-topology"}, discover(manager)); diff != "" {
 		t.Errorf("in the manager (-want +got):\n%s", diff)
 	}
@@ -185,7 +185,7 @@ func TestServerAnnouncesAndAnswers(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 	large := append(bytes.Repeat([]byte(" "), maxBody), '{', '}')
-	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, large); err != nil || !bytes.Contains(text, []byte("it has more than 20971520 bytes")) {
+	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, large); err == nil || err.Error() != "status 413" {
 		t.Errorf("%s %v", text, err)
 	}
 

@@ -25,40 +25,54 @@ type ManagementCluster struct {
 	Resolver source.Resolver
 }
 
-// Values implements State.
-func (m ManagementCluster) Values(ctx context.Context, namespace, name string, settings topology.Settings, override string) (Values, error) {
-	cluster, err := m.cluster(ctx, client.ObjectKey{Namespace: namespace, Name: name})
-	if err != nil {
-		return Values{}, err
+// Stored implements State. It asks the cache and nobody else: requests may name Clusters without end.
+func (m ManagementCluster) Stored(ctx context.Context, namespace, name string) (*Stored, error) {
+	return m.stored(ctx, m.Cached, client.ObjectKey{Namespace: namespace, Name: name})
+}
+
+func (m ManagementCluster) stored(ctx context.Context, reader client.Reader, key client.ObjectKey) (*Stored, error) {
+	cluster := &clusterv1.Cluster{}
+	err := reader.Get(ctx, key, cluster)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // the interface says so
+	case err != nil:
+		return nil, retry(ctx, err, "reading Cluster "+key.String())
 	}
-	resolution, err := m.resolve(ctx, cluster, settings, override)
+	stored := &Stored{Cluster: source.ClusterOf(cluster), Labels: cluster.Labels}
+	if mayBeEnabled(stored.cluster()) {
+		stored.Settings, err = topology.OfCluster(cluster)
+	}
+	return stored, err
+}
+
+// Values implements State. If the endpoint of the Cluster is not known to the cache it asks the API server: the request
+// that waits for the endpoint comes once it is there, and not again when the cache has caught up.
+func (m ManagementCluster) Values(ctx context.Context, cluster *Stored, override string) (Values, error) {
+	view := cluster.Cluster
+	if view.EndpointHost == "" {
+		live, err := m.stored(ctx, m.Live, client.ObjectKey{Namespace: view.Namespace, Name: view.Name})
+		if err != nil {
+			return Values{}, err
+		}
+		if live != nil {
+			view.EndpointHost, view.EndpointPort = live.EndpointHost, live.EndpointPort
+		}
+	}
+	resolution, err := m.resolve(ctx, view, cluster.Settings, override)
 	if err != nil {
 		return Values{}, err
 	}
 	return Values{Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value, Complete: resolution.Complete}, nil
 }
 
-// Taken implements State. It looks for Secrets only for a Cluster that exists and that the product is at work on.
-func (m ManagementCluster) Taken(ctx context.Context, namespace, name, secret string) error {
-	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: name}
-	err := m.Cached.Get(ctx, key, cluster)
-	if apierrors.IsNotFound(err) {
-		err = m.Live.Get(ctx, key, cluster)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return retry(ctx, err, "reading Cluster "+key.String())
-	}
-	if _, held := topology.HoldOf(cluster.Annotations); !held && !source.IsEnabled(cluster.Labels) {
-		return nil
-	}
+// Taken implements State.
+func (m ManagementCluster) Taken(ctx context.Context, cluster *Stored, secret string) error {
 	names := source.GeneratedSecrets{Cached: m.Cached, Live: m.Live, Absences: m.Absences}
-	why, err := names.Taken(ctx, types.NamespacedName{Namespace: namespace, Name: secret}, name)
+	why, err := names.Taken(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: secret}, cluster.Name)
 	switch {
 	case err != nil:
-		return retry(ctx, err, "looking for Secret "+namespace+"/"+secret)
+		return retry(ctx, err, "looking for Secret "+cluster.Namespace+"/"+secret)
 	case why != "":
 		return errors.New(why)
 	}
@@ -66,26 +80,9 @@ func (m ManagementCluster) Taken(ctx context.Context, namespace, name, secret st
 }
 
 // Check implements State.
-func (m ManagementCluster) Check(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) error {
-	_, err := m.resolve(ctx, cluster, settings, override)
+func (m ManagementCluster) Check(ctx context.Context, cluster *Stored, override string) error {
+	_, err := m.resolve(ctx, cluster.Cluster, cluster.Settings, override)
 	return err
-}
-
-// cluster reads a Cluster. If its endpoint is not known to the cache it asks the API server: the request that waits for
-// the endpoint comes once it is there, and not again when the cache has caught up.
-func (m ManagementCluster) cluster(ctx context.Context, key client.ObjectKey) (source.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	err := m.Cached.Get(ctx, key, cluster)
-	if apierrors.IsNotFound(err) || err == nil && cluster.Spec.ControlPlaneEndpoint.Host == "" {
-		err = m.Live.Get(ctx, key, cluster)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		return source.Cluster{}, fmt.Errorf("reading Cluster %s: it does not exist", key)
-	case err != nil:
-		return source.Cluster{}, retry(ctx, err, "reading Cluster "+key.String())
-	}
-	return source.ClusterOf(cluster), nil
 }
 
 func (m ManagementCluster) resolve(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) (source.Resolution, error) {

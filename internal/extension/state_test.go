@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,51 +29,55 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
-// fakeState has proxies by the name of their Secret; "" is the Cluster's own.
-type fakeState struct {
-	proxies  map[string]string
-	endpoint string
-	taken    map[string]bool
-}
+// proxies are URLs by the name of their Secret; "" is the Cluster's own.
+type proxies map[string]string
 
-func (f fakeState) Taken(_ context.Context, _, _, secret string) error {
-	if f.taken[secret] {
-		return errors.New("Secret " + secret + " is somebody else's")
-	}
-	return nil
-}
-
-func (f fakeState) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+func (p proxies) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
 	key := name.Name
 	if key == contract.DefaultSecretName {
 		key = ""
 	}
-	url, found := f.proxies[key]
+	url, found := p[key]
 	if !found {
 		return nil, nil //nolint:nilnil // the interface says so
 	}
 	return &source.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte(url)}}, nil
 }
 
-func (f fakeState) resolve(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) (source.Resolution, error) {
-	cluster.EndpointHost = f.endpoint
-	return source.Resolver{Secrets: f}.Resolve(ctx, settings.View(cluster), settings.Options, override)
+// stateOf is a management cluster with some Secrets and at most one Cluster.
+func stateOf(secrets source.SecretReader, cluster *clusterv1.Cluster) ManagementCluster {
+	reader := clusters{cluster: cluster, reads: new(int)}
+	return ManagementCluster{Cached: reader, Live: reader, Resolver: source.Resolver{Secrets: secrets}}
 }
 
-func (f fakeState) Values(ctx context.Context, namespace, name string, settings topology.Settings, override string) (Values, error) {
-	r, err := f.resolve(ctx, source.Cluster{Namespace: namespace, Name: name}, settings, override)
-	return Values{Settings: r.Settings, NoProxy: r.NoProxy.Value, Complete: r.Complete}, err
-}
-
-func (f fakeState) Check(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) error {
-	_, err := f.resolve(ctx, cluster, settings, override)
-	return err
+// storedCluster is the Cluster that a request for a topology tells of.
+func storedCluster(o requests.Options, endpoint string) *clusterv1.Cluster {
+	variables := func(value string) []clusterv1.ClusterVariable {
+		if value == "" {
+			return nil
+		}
+		return []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(value)}}}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000", Annotations: o.Annotations}}
+	if !o.Unlabelled {
+		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	}
+	cluster.Spec.ControlPlaneEndpoint.Host = endpoint
+	cluster.Spec.Topology.Variables = variables(o.Variable)
+	for i := range o.Pools {
+		pool := clusterv1.MachineDeploymentTopology{Name: fmt.Sprintf("pool-%03d", i)}
+		pool.Metadata.Annotations = o.PoolAnnotations[i]
+		pool.Variables.Overrides = variables(o.Overrides[i])
+		cluster.Spec.Topology.Workers.MachineDeployments = append(cluster.Spec.Topology.Workers.MachineDeployments, pool)
+	}
+	return cluster
 }
 
 func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
 	t.Parallel()
-	state := fakeState{proxies: map[string]string{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"}, endpoint: "10.0.0.10"}
-	q := generated(t, requests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}})
+	o := requests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}}
+	state := stateOf(proxies{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"}, storedCluster(o, "10.0.0.10"))
+	q := generated(t, o)
 	objects := apply(t, q, respond(t, &Handlers{State: state}, q))
 	for i, test := range map[int]struct {
 		parents []string
@@ -113,16 +118,16 @@ func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
 func TestInlineWaits(t *testing.T) {
 	t.Parallel()
 	inline := requests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
-	missing := respond(t, &Handlers{State: fakeState{}}, generated(t, inline))
+	missing := respond(t, &Handlers{State: stateOf(proxies{}, storedCluster(inline, ""))}, generated(t, inline))
 	if want := "neither Secret team-a/cluster-0000-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret"; missing.Message != want || missing.Status != runtimehooksv1.ResponseStatusFailure {
 		t.Errorf("%s %q, want %q", missing.Status, missing.Message, want)
 	}
-	credentials := respond(t, &Handlers{State: fakeState{proxies: map[string]string{"": "http://u:s3cret@p:1"}, endpoint: "x.example.com"}}, generated(t, inline))
+	credentials := respond(t, &Handlers{State: stateOf(proxies{"": "http://u:s3cret@p:1"}, storedCluster(inline, "x.example.com"))}, generated(t, inline))
 	if credentials.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(credentials.Message, "credentials") || strings.Contains(credentials.Message, "s3cret") {
 		t.Errorf("%s %q", credentials.Status, credentials.Message)
 	}
 
-	h := &Handlers{State: fakeState{proxies: map[string]string{"": "http://p:1"}}}
+	h := &Handlers{State: stateOf(proxies{"": "http://p:1"}, storedCluster(inline, ""))}
 	const controlPlane = `{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate"`
 	const pool = `{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"`
 	want := map[string]any{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
@@ -152,7 +157,9 @@ func TestInlineWaits(t *testing.T) {
 			}
 		}
 	}
-	q := generated(t, requests.Options{Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{1: `{"secretName":"none"}`}})
+	three := requests.Options{Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{1: `{"secretName":"none"}`}}
+	h = &Handlers{State: stateOf(proxies{"": "http://p:1"}, storedCluster(three, ""))}
+	q := generated(t, three)
 	q.Items[3].Object.Raw = []byte(pool + `,"spec":{"template":{"spec":{"files":[{"path":"C:/k/init.ps1"}]}}}}`)
 	var held []types.UID
 	for _, item := range respond(t, h, q).Items {
@@ -171,9 +178,9 @@ func TestInlineWaits(t *testing.T) {
 
 func TestValidateTopology(t *testing.T) {
 	t.Parallel()
-	state := fakeState{proxies: map[string]string{"corp": "http://p:1", "broken": "p:1"}}
+	state := proxies{"corp": "http://p:1", "broken": "p:1"}
 	for name, test := range map[string]struct {
-		state   State
+		state   source.SecretReader
 		options requests.Options
 		want    string // beginning of the message
 	}{
@@ -200,7 +207,11 @@ func TestValidateTopology(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			response := &runtimehooksv1.ValidateTopologyResponse{}
-			(&Handlers{State: test.state}).ValidateTopology(t.Context(), requests.Validate(generated(t, test.options)), response)
+			h := &Handlers{}
+			if test.state != nil {
+				h.State = stateOf(test.state, storedCluster(test.options, ""))
+			}
+			h.ValidateTopology(t.Context(), requests.Validate(generated(t, test.options)), response)
 			failed := response.Status == runtimehooksv1.ResponseStatusFailure
 			if failed != (test.want != "") || !strings.HasPrefix(response.Message, test.want) || !failed && response.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
@@ -217,7 +228,7 @@ func TestValidateTopology(t *testing.T) {
 func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	const want = "Cluster team-a/cluster-0000 is outside of --namespace team-b of this manager; leave its namespace out of the namespaceSelector of the ExtensionConfig"
-	h := &Handlers{State: fakeState{}, Namespace: "team-b", Hold: time.Hour, Now: time.Now}
+	h := &Handlers{State: stateOf(proxies{}, nil), Namespace: "team-b", Hold: time.Hour, Now: time.Now}
 	q := generated(t, requests.Options{Pools: 1})
 	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 		t.Errorf("GeneratePatches: %s %q", response.Status, response.Message)
@@ -246,10 +257,10 @@ func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 func TestBeforeClusterCreate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	good := fakeState{proxies: map[string]string{"": "http://p:1", "corp": "http://p:1"}}
+	good := proxies{"": "http://p:1", "corp": "http://p:1"}
 	labelled := map[string]string{contract.LabelEnabled: "true"}
 	for name, test := range map[string]struct {
-		state  fakeState
+		state  proxies
 		labels map[string]string
 		age    time.Duration
 		hold   time.Duration
@@ -257,12 +268,12 @@ func TestBeforeClusterCreate(t *testing.T) {
 		want   string // part of the message; empty is to let go
 	}{
 		"the Secret is there":          {good, labelled, 0, time.Hour, "", ""},
-		"no Secret":                    {fakeState{}, labelled, 0, time.Hour, "", "Cluster team-a/one waits for its proxy Secret: neither Secret team-a/one-http-proxy nor"},
-		"no Secret, not labelled":      {fakeState{}, nil, 0, time.Hour, "", ""},
-		"no Secret, just before":       {fakeState{}, labelled, time.Hour - time.Second, time.Hour, "", "it goes on without after 1h0m0s"},
-		"no Secret, for long enough":   {fakeState{}, labelled, time.Hour, time.Hour, "", ""},
-		"switched off":                 {fakeState{}, labelled, 0, 0, "", ""},
-		"a Secret that cannot be used": {fakeState{proxies: map[string]string{"": "p:1"}}, labelled, 0, time.Hour, "", "key httpProxy: "},
+		"no Secret":                    {proxies{}, labelled, 0, time.Hour, "", "Cluster team-a/one waits for its proxy Secret: neither Secret team-a/one-http-proxy nor"},
+		"no Secret, not labelled":      {proxies{}, nil, 0, time.Hour, "", ""},
+		"no Secret, just before":       {proxies{}, labelled, time.Hour - time.Second, time.Hour, "", "it goes on without after 1h0m0s"},
+		"no Secret, for long enough":   {proxies{}, labelled, time.Hour, time.Hour, "", ""},
+		"switched off":                 {proxies{}, labelled, 0, 0, "", ""},
+		"a Secret that cannot be used": {proxies{"": "p:1"}, labelled, 0, time.Hour, "", "key httpProxy: "},
 		"a named Secret is missing":    {good, labelled, 0, time.Hour, "gone", "Secret team-a/gone does not exist"},
 		"an unusable variable":         {good, labelled, 0, time.Hour, "../", "spec.topology.variables[capiProxyPatcher].secretName: is not the name of a Secret"},
 		"a named Secret is there":      {good, labelled, 0, time.Hour, "corp", ""},
@@ -276,7 +287,7 @@ func TestBeforeClusterCreate(t *testing.T) {
 				variable := clusterv1.ClusterVariable{Name: contract.VariableName, Value: literal(map[string]string{"secretName": test.named})}
 				q.Cluster.Spec.Topology.Variables = append(q.Cluster.Spec.Topology.Variables, variable)
 			}
-			h := &Handlers{State: test.state, Hold: test.hold, Now: func() time.Time { return now }}
+			h := &Handlers{State: stateOf(test.state, &q.Cluster), Hold: test.hold, Now: func() time.Time { return now }}
 			response := &runtimehooksv1.BeforeClusterCreateResponse{}
 			h.BeforeClusterCreate(t.Context(), q, response)
 			held := response.RetryAfterSeconds > 0
@@ -336,9 +347,9 @@ func (b brokenReader) ReadSecret(context.Context, types.NamespacedName) (*source
 func TestAnAPIServerThatIsAwayIsReportedInTheSameWords(t *testing.T) {
 	t.Parallel()
 	m := ManagementCluster{Resolver: source.Resolver{Secrets: brokenReader{new(int)}}}
-	cluster := source.Cluster{Namespace: "team-a", Name: "one"}
-	first := m.Check(t.Context(), cluster, topology.Settings{}, "")
-	second := m.Check(t.Context(), cluster, topology.Settings{}, "")
+	cluster := &Stored{Cluster: source.Cluster{Namespace: "team-a", Name: "one"}}
+	first := m.Check(t.Context(), cluster, "")
+	second := m.Check(t.Context(), cluster, "")
 	want := errors.New("reading the proxy Secret of Cluster team-a/one: the API server does not answer as it should; the log of the manager says more")
 	if first == nil || first.Error() != want.Error() || second.Error() != want.Error() {
 		t.Errorf("%v and %v, want %v", first, second, want)
@@ -355,7 +366,7 @@ type clusters struct {
 
 func (c clusters) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	*c.reads++
-	if c.cluster == nil {
+	if c.cluster == nil || client.ObjectKeyFromObject(c.cluster) != key {
 		return apierrors.NewNotFound(clusterv1.GroupVersion.WithResource("clusters").GroupResource(), key.Name)
 	}
 	c.cluster.DeepCopyInto(into.(*clusterv1.Cluster))
@@ -367,35 +378,28 @@ func TestAnEndpointThatTheCacheDoesNotKnowYetIsReadLive(t *testing.T) {
 	without := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "one"}}
 	known := without.DeepCopy()
 	known.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.10", Port: 6443}
-	options, err := source.ParseOptions(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, test := range map[string]struct {
 		cached, live *clusterv1.Cluster
 		complete     bool
 		liveReads    int
-		failure      string
 	}{
-		"the cache knows":     {known, nil, true, 0, ""},
-		"the cache is behind": {without, known, true, 1, ""},
-		"nobody knows":        {without, without, false, 1, ""},
-		"the cache is empty":  {nil, known, true, 1, ""},
-		"there is no Cluster": {nil, nil, false, 1, "reading Cluster team-a/one: it does not exist"},
-		"deleted in between":  {without, nil, false, 1, "reading Cluster team-a/one: it does not exist"},
+		"the cache knows":     {known, nil, true, 0},
+		"the cache is behind": {without, known, true, 1},
+		"nobody knows":        {without, without, false, 1},
+		"deleted in between":  {without, nil, false, 1},
 	} {
 		reads := 0
 		m := ManagementCluster{
 			Cached: clusters{cluster: test.cached, reads: new(int)}, Live: clusters{cluster: test.live, reads: &reads},
-			Resolver: source.Resolver{Secrets: fakeState{proxies: map[string]string{"": "http://p:1"}}},
+			Resolver: source.Resolver{Secrets: proxies{"": "http://p:1"}},
 		}
-		values, err := m.Values(t.Context(), "team-a", "one", topology.Settings{Options: options}, "")
-		failure := ""
+		stored, err := m.Stored(t.Context(), "team-a", "one")
 		if err != nil {
-			failure = err.Error()
+			t.Fatal(err)
 		}
-		if values.Complete != test.complete || reads != test.liveReads || failure != test.failure {
-			t.Errorf("%s: complete %v, %d live reads, %q", name, values.Complete, reads, failure)
+		values, err := m.Values(t.Context(), stored, "")
+		if err != nil || values.Complete != test.complete || reads != test.liveReads {
+			t.Errorf("%s: complete %v, %d live reads, %v", name, values.Complete, reads, err)
 		}
 	}
 }

@@ -220,3 +220,14 @@ func BenchmarkSkip(b *testing.B) {
 		}
 	}
 }
+
+func TestCount_IsNeverLessThanTheNumberOfValues(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		`1`: 1, `"a,b{[\",\\"`: 1, `[1,2,3]`: 4, `{"a":1,"b":{"c,{":["x","y"]}}`: 6, `[[],[]]`: 5, `"open \`: 1, ``: 1,
+	} {
+		if got := jsonread.Count([]byte(text)); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+}

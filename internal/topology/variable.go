@@ -19,6 +19,9 @@ import (
 // what fits into an environment string (see noproxy.CodeTooLong).
 const MaxNoProxy = 1000
 
+// maxVariable is how many bytes of JSON a value of the variable may have. It holds MaxNoProxy entries of 300 characters twice.
+const maxVariable = 1 << 20
+
 // Variable is a value of the variable capiProxyPatcher. The zero value of a field means that it is not set.
 type Variable struct {
 	// SecretName names the proxy Secret, or is contract.SecretNone.
@@ -43,6 +46,10 @@ func parse(where string, raw []byte) (Variable, error) {
 	var v Variable
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return v, nil
+	}
+	if len(raw) > maxVariable {
+		return v, finding(CodeBadVariable, where, fmt.Sprintf("has %d bytes and can have %d", len(raw), maxVariable),
+			"write networks or suffixes instead of single hosts")
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {

@@ -14,13 +14,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 const (
-	// maxRequest is the largest request that is read, in bytes. etcd takes objects of 1.5 MiB, and an update holds the
+	// MaxRequest is the largest request that is read, in bytes. etcd takes objects of 1.5 MiB, and an update holds the
 	// object twice.
-	maxRequest = 4 << 20
+	MaxRequest = 4 << 20
+	// maxValues is how many values of JSON a request may have. Decoded, each may take some hundred bytes.
+	maxValues = 250_000
 	// maxTime is how long a request may take: less than the 5 s after which the API server stops to wait.
 	maxTime = 4 * time.Second
 )
@@ -80,12 +83,15 @@ func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionR
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("content type must be application/json")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	if err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d bytes", tooLarge.Limit)
 		}
 		return nil, http.StatusBadRequest, errors.New("request cannot be read")
+	}
+	if jsonread.Count(body) > maxValues {
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d values", maxValues)
 	}
 	review := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(body, review); err != nil {

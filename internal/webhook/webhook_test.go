@@ -343,8 +343,9 @@ func TestWhatCannotBeAnsweredIsAnErrorAndNoDenial(t *testing.T) {
 		"a review of another version": {
 			post(strings.Replace(review(t, hostile), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1), "application/json"), http.StatusBadRequest,
 		},
-		"a review without a request": {post(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "application/json"), http.StatusBadRequest},
-		"4 MiB and a byte":           {post(strings.Repeat(" ", 4<<20+1), "application/json"), http.StatusRequestEntityTooLarge},
+		"a review without a request":    {post(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "application/json"), http.StatusBadRequest},
+		"a quarter of a million values": {post(`{"x":[`+strings.Repeat("[],", 125_000)+`0]}`, "application/json"), http.StatusRequestEntityTooLarge},
+		"4 MiB and a byte":              {post(strings.Repeat(" ", 4<<20+1), "application/json"), http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,202 @@
+// Package server serves HTTPS to whoever reaches it, with a bounded amount of memory and time. Its connections, the bodies
+// in its memory and the requests that are answered at once are limited, and where a limit is reached, the client that has
+// kept it waiting for the longest time gives way: one that sends slowly does not keep the others out.
+//
+// It takes the place of controller-runtime's server of webhooks, which limits the size of headers and the time for them.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// Options say where and how much is served.
+type Options struct {
+	// Host is the address to listen at; empty means all. Port is the port.
+	Host string
+	Port int
+	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
+	CertDir string
+	// ClientCAName is the file in CertDir with the authorities whose clients may call. It is read again for each connection.
+	// Empty lets everybody call.
+	ClientCAName string
+	// Limits are what clients can use up.
+	Limits Limits
+}
+
+// Limits are what clients can use up. All of them are required.
+type Limits struct {
+	// Connections is how many are open at once. One costs about 50 kB.
+	Connections int
+	// Body is the largest body of a request in bytes.
+	Body int
+	// AtOnce is how many requests are answered at once if they are small. Others wait.
+	AtOnce int
+	// Worked is how many bytes of bodies are worked on at once. A body larger than that is worked on alone. One that is
+	// smaller than Worked/AtOnce counts as that.
+	Worked int
+	// Time is how long a request may take from its first byte to its answer. The answer may take as long again.
+	Time time.Duration
+}
+
+const (
+	// maxWaiting is how many bytes are in memory of bodies that are not worked on and of answers that are being sent.
+	maxWaiting = 32 << 20
+	// headerTime is how long a client may take for the handshake, and again for the header of a request.
+	headerTime = 5 * time.Second
+	// idleTime is how long a connection may be open without a request; as long as that of Go's client.
+	idleTime = 90 * time.Second
+	// maxHeader is the size of the header of a request in bytes.
+	maxHeader = 16 << 10
+	// endTime is how long requests may take that are being answered when the server ends.
+	endTime = 10 * time.Second
+)
+
+// Server is a server of HTTPS. It implements webhook.Server of controller-runtime and manager.Runnable.
+type Server struct {
+	options Options
+	mux     *http.ServeMux
+	clients clients
+	working *semaphore.Weighted
+	buffers buffers
+	started atomic.Bool
+}
+
+// New returns a Server.
+func New(o Options) *Server {
+	return &Server{options: o, mux: http.NewServeMux(), clients: clients{limit: o.Limits.Connections}, working: semaphore.NewWeighted(int64(o.Limits.Worked))}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// WebhookMux returns what requests are handed to after their body has been read.
+func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
+
+// Register has a handler answer the requests of a path. The handler is called when the body has come; BodyOf returns it.
+// What the handler writes is sent when it has returned.
+func (s *Server) Register(path string, handler http.Handler) { s.mux.Handle(path, handler) }
+
+// Start serves until ctx ends.
+func (s *Server) Start(ctx context.Context) error {
+	config, err := s.config(ctx)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port)))
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{
+		Handler:           http.HandlerFunc(s.serve),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       withClient,
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       s.options.Limits.Time,
+		WriteTimeout:      2 * s.options.Limits.Time,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          quiet(ctx),
+	}
+	ended := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		defer close(ended)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		if server.Shutdown(last) != nil {
+			_ = server.Close()
+		}
+	})()
+	s.started.Store(true)
+	if err := server.Serve(tls.NewListener(s.clients.listen(listener), config)); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving: %w", err)
+	}
+	<-ended
+	return nil
+}
+
+// config returns the configuration of TLS. It speaks HTTP/1.1 only: its clients send one request after the other, and HTTP/2
+// lets one connection ask for work without end.
+func (s *Server) config(ctx context.Context) (*tls.Config, error) {
+	o := s.options
+	watcher, err := certwatcher.New(filepath.Join(o.CertDir, "tls.crt"), filepath.Join(o.CertDir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate: %w", err)
+	}
+	go func() {
+		if err := watcher.Start(ctx); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Watching the certificate")
+		}
+	}()
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: watcher.GetCertificate,
+		// Answers are large and all of an answer is needed, so small first records only cost system calls.
+		DynamicRecordSizingDisabled: true,
+	}
+	if o.ClientCAName == "" {
+		return config, nil
+	}
+	if _, err := o.authorities(); err != nil {
+		return nil, err
+	}
+	// The authority of a self-signed certificate changes with it.
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pool, err := o.authorities()
+		if err != nil {
+			return nil, err
+		}
+		checked := config.Clone()
+		checked.GetConfigForClient, checked.ClientCAs, checked.ClientAuth = nil, pool, tls.RequireAndVerifyClientCert
+		return checked, nil
+	}
+	return config, nil
+}
+
+// authorities reads those whose clients may call.
+func (o Options) authorities() (*x509.CertPool, error) {
+	text, err := os.ReadFile(filepath.Join(o.CertDir, o.ClientCAName)) //nolint:gosec // the folder is the operator's own choice
+	if err != nil {
+		return nil, fmt.Errorf("reading authorities of clients: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("reading authorities of clients: %s holds no certificate in PEM", o.ClientCAName)
+	}
+	return pool, nil
+}
+
+// StartedChecker is healthy once connections are taken.
+func (s *Server) StartedChecker() healthz.Checker {
+	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
+	return func(r *http.Request) error {
+		if !s.started.Load() {
+			return errors.New("the server has not been started yet")
+		}
+		ctx := context.Background() //nolint:forbidigo // tests call without a request
+		if r != nil {
+			ctx = r.Context()
+		}
+		connection, err := (&net.Dialer{Timeout: headerTime}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("the server is not reachable: %w", err)
+		}
+		return connection.Close()
+	}
+}

@@ -1,0 +1,185 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+)
+
+// Paths of the hooks.
+const (
+	root      = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/"
+	discovery = root + "discovery"
+	generate  = root + "generatepatches/generate-patches"
+	validate  = root + "validatetopology/validate-topology"
+	variables = root + "discovervariables/discover-variables"
+)
+
+const megabyte = 1 << 20
+
+// labelled is the beginning of a request for a Cluster with the label, up to the first item.
+const labelled = `{"variables":[{"name":"builtin","value":{"cluster":{"name":"c","namespace":"n","metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[`
+
+// filled returns a body of at most so many bytes: a beginning, and an item as often as it fits, or count times.
+func filled(size, count int, item func(i int) string) []byte {
+	var b bytes.Buffer
+	b.WriteString(labelled)
+	for i := 0; i < count; i++ {
+		text := item(i)
+		if b.Len()+len(text)+3 > size {
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(text)
+	}
+	b.WriteString("]}")
+	return b.Bytes()
+}
+
+// pool is a bootstrap template of pool i, machines the machine template of it, which asks for Windows.
+func pool(i int) string {
+	return fmt.Sprintf(`{"uid":"%d","holderReference":{"kind":"MachineDeployment","name":"p%d","fieldPath":"spec.template.spec.bootstrap.configRef"},`+
+		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"},`+
+		`"variables":[{"name":"builtin","value":{"machineDeployment":{"topologyName":"p%d"}}}]}`, i, i, i)
+}
+
+func machines(i int) string {
+	return fmt.Sprintf(`{"holderReference":{"kind":"MachineDeployment","name":"p%d","fieldPath":"spec.template.spec.infrastructureRef"},"object":{"spec":{"os":"windows"}}}`, i)
+}
+
+// withSecret is pool i with a proxy Secret of its own.
+func withSecret(i int) string {
+	return strings.Replace(pool(i), `"variables":[`, fmt.Sprintf(`"variables":[{"name":"capiProxyPatcher","value":{"secretName":"s%d"}},`, i), 1)
+}
+
+// flood opens connections, several at a time, lets each of them do something, and keeps them open.
+func (p *process) flood(count int, do func(c net.Conn)) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	p.t.Cleanup(cancel)
+	var wait sync.WaitGroup
+	turn := make(chan struct{}, 32)
+	for range count {
+		turn <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-turn }()
+			c, err := p.dial(ctx)
+			if err != nil {
+				return // refused, which is allowed
+			}
+			p.t.Cleanup(func() { _ = c.Close() })
+			_ = c.SetDeadline(time.Now().Add(patience)) //nolint:forbidigo // a test waits in real time
+			do(c)
+		})
+	}
+	wait.Wait()
+}
+
+func post(c net.Conn, path string, length int, body []byte) {
+	_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", path, length)
+	_, _ = c.Write(body)
+}
+
+// send sends bodies at once and does not care what becomes of them.
+func (p *process) send(path string, bodies ...[]byte) {
+	var wait sync.WaitGroup
+	for _, body := range bodies {
+		wait.Go(func() { _ = p.ask(path, body) })
+	}
+	wait.Wait()
+}
+
+// times returns a body n times.
+func times(n int, body []byte) [][]byte {
+	all := make([][]byte, n)
+	for i := range all {
+		all[i] = body
+	}
+	return all
+}
+
+func TestHooksSurviveWhoeverReachesThem(t *testing.T) {
+	p := start(t, "../../config/extension/resources/hooks.yaml", func(port, folder string) []string {
+		return []string{"hooks", "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder, "--health-addr", "0"}
+	})
+	p.ready(discovery, `{}`)
+	q, err := requests.Generate(requests.Options{Pools: 100, Distinct: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	honest, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 98_000
+	empty := filled(20*megabyte, 20*megabyte, func(int) string { return `{}` })
+	p.survives(generate, honest, []attack{
+		{"2,000 connections with one byte of 20 MB", func() {
+			p.flood(2000, func(c net.Conn) { post(c, generate, 20*megabyte, []byte("{")) })
+		}},
+		{"connections that say nothing", func() { p.flood(500, func(net.Conn) {}) }},
+		{"bodies that stop before their end", func() {
+			p.flood(40, func(c net.Conn) { post(c, validate, 20*megabyte, bytes.Repeat([]byte(" "), 19*megabyte)) })
+		}},
+		{"answers that nobody reads", func() {
+			body := filled(megabyte, 300, pool)
+			p.flood(60, func(c net.Conn) { post(c, generate, len(body), body) })
+		}},
+		{"20 MB with 98,000 items", func() { p.send(generate, filled(20*megabyte, many, pool)) }},
+		{"the same, several times at once", func() { p.send(generate, times(6, filled(20*megabyte, many, pool))...) }},
+		{"millions of empty items", func() { p.send(generate, empty); p.send(validate, empty); p.send(variables, empty) }},
+		{"labels and annotations without end", func() {
+			own := strings.TrimSuffix(strings.Repeat(`"capi-proxy-patcher.io/%d":"",`, 600_000), ",")
+			numbers := make([]any, 600_000)
+			for i := range numbers {
+				numbers[i] = i
+			}
+			own = fmt.Sprintf(own, numbers...)
+			p.send(generate, []byte(strings.Replace(labelled, `"labels":{`, `"annotations":{`+own+`},"labels":{`, 1)+`]}`))
+		}},
+		{"60,000 Windows templates", func() {
+			p.send(generate, filled(20*megabyte, 120_000, func(i int) string {
+				if i < 60_000 {
+					return machines(i)
+				}
+				return pool(i - 60_000)
+			}))
+		}},
+		{"as many Windows templates as are taken", func() {
+			p.send(generate, filled(20*megabyte, 19_000, func(i int) string {
+				if i%2 == 0 {
+					return machines(i / 2)
+				}
+				return pool(i / 2)
+			}))
+		}},
+		{"as many Secrets of pools as are taken", func() {
+			body := filled(20*megabyte, 19_000, withSecret)
+			p.send(generate, body)
+			p.send(validate, body)
+		}},
+		{"as many entries of pools as are taken", func() {
+			entries := `{"noProxy":["` + strings.Repeat(`a","`, 999) + `a"]}`
+			body := filled(20*megabyte, 19_000, func(i int) string {
+				return strings.Replace(pool(i), `"variables":[`, `"variables":[{"name":"capiProxyPatcher","value":`+entries+`},`, 1)
+			})
+			p.send(validate, bytes.Replace(body, []byte(`"variables":[`), []byte(`"variables":[{"name":"capiProxyPatcher","value":`+entries+`},`), 1))
+		}},
+		{"a variable with millions of fields", func() {
+			fields := strings.TrimSuffix(strings.Repeat(`"":0,`, 4_000_000), ",")
+			p.send(validate, []byte(strings.Replace(labelled, `[{`, `[{"name":"capiProxyPatcher","value":{`+fields+`}},{`, 1)+`]}`))
+		}},
+	})
+}

@@ -1,0 +1,237 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
+)
+
+// patience is how long Cluster API waits for an answer.
+const patience = 10 * time.Second
+
+// process is one that serves, with the memory that its manifest gives it.
+type process struct {
+	t       *testing.T
+	address string
+	client  *tls.Config
+	command *exec.Cmd
+	log     *logbuffer.Buffer
+	exited  chan struct{}
+	// limit is the memory limit of the manifest in bytes.
+	limit int64
+}
+
+// start builds the program and starts it with the limits of a Deployment in a manifest. args returns its arguments for a
+// port and a folder with a certificate.
+func start(t *testing.T, manifest string, args func(port, folder string) []string) *process {
+	t.Helper()
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := &appsv1.Deployment{}
+	if err := yaml.Unmarshal(text, deployment); err != nil {
+		t.Fatal(err)
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	folder := t.TempDir()
+	program := filepath.Join(folder, "capi-proxy-patcher")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/capi-proxy-patcher").CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v: %s", err, out)
+	}
+	p := &process{
+		t: t, address: freeAddress(t), client: &tls.Config{RootCAs: certificate(t, folder), MinVersion: tls.VersionTLS12},
+		log: &logbuffer.Buffer{}, exited: make(chan struct{}), limit: container.Resources.Limits.Memory().Value(),
+	}
+	if p.limit == 0 {
+		t.Fatalf("%s has no memory limit", manifest)
+	}
+	_, port, _ := net.SplitHostPort(p.address)
+	p.command = exec.CommandContext(t.Context(), program, args(port, folder)...)
+	p.command.Env = os.Environ()
+	for _, variable := range container.Env {
+		p.command.Env = append(p.command.Env, variable.Name+"="+variable.Value)
+	}
+	p.command.Stdout, p.command.Stderr = p.log, p.log
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.command.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() { <-p.exited }) // the end of the test's context has killed it
+	// It counts what may be written to, in memory or not, so this is beyond the limit. The peak is compared with that.
+	data := &unix.Rlimit{Cur: uint64(2 * p.limit), Max: uint64(2 * p.limit)}
+	if err := unix.Prlimit(p.command.Process.Pid, unix.RLIMIT_DATA, data, nil); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ready waits until a request is answered.
+func (p *process) ready(path, body string) {
+	p.t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // a test waits in real time
+		_, err := p.post(p.t.Context(), path, []byte(body))
+		if err == nil {
+			return
+		}
+		if p.alive(); time.Since(began) > time.Minute { //nolint:forbidigo // as above
+			p.t.Fatalf("it does not answer: %v\n%s", err, p.log)
+		}
+	}
+}
+
+// alive fails if the process has ended.
+func (p *process) alive() {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		text := p.log.String()
+		p.t.Fatalf("the process has ended: %s\n%s", p.command.ProcessState, text[:min(len(text), 2000)])
+	default:
+	}
+}
+
+// peak returns the most memory that the process has had, in bytes.
+func (p *process) peak() int64 {
+	p.t.Helper()
+	p.alive()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	kibibytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return kibibytes << 10
+}
+
+// ask sends one request over a connection of its own and returns why there was no answer of status 200.
+func (p *process) ask(path string, body []byte) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	_, err := p.post(ctx, path, body)
+	return err
+}
+
+func (p *process) post(ctx context.Context, path string, body []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+p.address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.client, DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return text, err
+}
+
+// dial opens a connection.
+func (p *process) dial(ctx context.Context) (net.Conn, error) {
+	return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: p.client}).DialContext(ctx, "tcp", p.address)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// survives carries out attacks, one after the other, and sends an honest request after each of them, whose answer must be as
+// it was before.
+func (p *process) survives(path string, honest []byte, attacks []attack) {
+	p.t.Helper()
+	want, err := p.post(p.t.Context(), path, honest)
+	if err != nil || len(want) == 0 {
+		p.t.Fatalf("%d bytes, %v", len(want), err)
+	}
+	for _, a := range attacks {
+		began := time.Now() //nolint:forbidigo // for the log
+		a.do()
+		p.alive()
+		ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+		got, err := p.post(ctx, path, honest)
+		cancel()
+		p.alive()
+		if err != nil || !bytes.Equal(got, want) {
+			p.t.Errorf("after %s an honest request gets %d bytes, %v", a.name, len(got), err)
+		}
+		p.t.Logf("%s: %s, peak %d MiB", a.name, time.Since(began).Round(time.Millisecond), p.peak()>>20) //nolint:forbidigo // as above
+	}
+	if peak := p.peak(); peak > p.limit {
+		p.t.Errorf("it had %d MiB of memory, and the manifest allows %d MiB", peak>>20, p.limit>>20)
+	}
+}
+
+// attack is something that should not matter to others.
+type attack struct {
+	name string
+	do   func()
+}
+
+// certificate writes a certificate for 127.0.0.1 into a folder.
+func certificate(t *testing.T, folder string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, text := range map[string][]byte{"tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(public)
+	return pool
+}

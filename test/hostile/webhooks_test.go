@@ -1,0 +1,67 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+const template = "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate"
+
+// review is an AdmissionReview of a new KubeadmConfigTemplate with a spec.
+func review(spec string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","operation":"CREATE","namespace":"default","name":"x",`+
+		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","metadata":{"namespace":"default","name":"x"},"spec":%s}}}`, spec)
+}
+
+func TestWebhooksSurviveWhoeverReachesThem(t *testing.T) {
+	cluster, err := mgmt.Start(t.Context(), mgmt.Options{})
+	if errors.Is(err, mgmt.ErrNoAssets) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "../../config/manager/manager.yaml", func(port, folder string) []string {
+		return []string{
+			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--hook-port", "0",
+			"--webhook-bind-address", "127.0.0.1", "--webhook-port", port, "--webhook-cert-dir", folder,
+		}
+	})
+	honest := review(`{"template":{"spec":{"files":[{"path":"/x","content":"y"}]}}}`)
+	p.ready(template, string(honest))
+	const most = 4 * megabyte
+	full := func(item string) []byte {
+		list := strings.Repeat(item+",", (most-2000)/(len(item)+1))
+		return review(`{"template":{"spec":{"files":[` + strings.TrimSuffix(list, ",") + `]}}}`)
+	}
+	p.survives(template, honest, []attack{
+		{"2,000 connections with one byte of 4 MB", func() {
+			p.flood(2000, func(c net.Conn) { post(c, template, most, []byte("{")) })
+		}},
+		{"bodies that stop before their end", func() {
+			p.flood(60, func(c net.Conn) { post(c, template, most, bytes.Repeat([]byte(" "), most-1)) })
+		}},
+		{"millions of empty objects", func() { p.send(template, times(8, full(`{}`))...) }},
+		{"millions of empty lists", func() { p.send(template, times(8, full(`[]`))...) }},
+		{"files without end", func() { p.send(template, times(8, full(`{"path":"/a"}`))...) }},
+		{"many small reviews", func() { p.send(template, times(100, honest)...) }},
+	})
+}
