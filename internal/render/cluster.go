@@ -50,8 +50,8 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 	}
 	_, topology := spec["topology"].(map[string]any)
 	view = source.Cluster{
-		Namespace:     o.Namespace(),
-		Name:          o.Name(),
+		Namespace:     manifest.PartOfName(o.Namespace()),
+		Name:          manifest.PartOfName(o.Name()),
 		Annotations:   o.Annotations(),
 		PodCIDRs:      blocks("pods"),
 		ServiceCIDRs:  blocks("services"),
@@ -263,7 +263,7 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 	resolution := main
 	if poolSecret != "" {
 		resolution = c.resolve(ctx, poolSecret, name(m.workers[0]))
-		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.workers[0].Kind(), Name: m.workers[0].Name()})
+		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.workers[0].Kind(), Name: manifest.PartOfName(m.workers[0].Name())})
 	}
 	if resolution == nil {
 		return

@@ -11,7 +11,7 @@ import (
 // index finds the objects of the inputs.
 type index struct {
 	kinds map[string][]*manifest.Object   // by kind, in order
-	names map[kindName][]*manifest.Object // in order
+	names map[kindName]*namesakes
 	// workers are what of each Cluster says how Machines are bootstrapped: its MachineDeployments, then its MachinePools,
 	// MachineSets and Machines, each in order.
 	workers map[*manifest.Object][]*manifest.Object
@@ -21,12 +21,15 @@ type kindName struct{ kind, name string }
 
 func newIndex(objects []*manifest.Object) index {
 	x := index{
-		kinds: map[string][]*manifest.Object{}, names: map[kindName][]*manifest.Object{}, workers: map[*manifest.Object][]*manifest.Object{},
+		kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{}, workers: map[*manifest.Object][]*manifest.Object{},
 	}
 	for _, o := range objects {
-		key := kindName{o.Kind(), o.Name()}
+		key := kindName{o.Kind(), manifest.SameName(o.Name())}
 		x.kinds[key.kind] = append(x.kinds[key.kind], o)
-		x.names[key] = append(x.names[key], o)
+		if x.names[key] == nil {
+			x.names[key] = &namesakes{}
+		}
+		x.names[key].add(o)
 	}
 	for _, worker := range x.allWorkers() {
 		if cluster := x.lookup(worker.Namespace(), groupCluster, "Cluster", clusterName(worker)); cluster != nil {
@@ -59,7 +62,7 @@ func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
 	if name == "" {
 		return nil
 	}
-	return nearest(namespace, inGroup(x.names[kindName{kind, name}], group))
+	return x.names[kindName{kind, manifest.SameName(name)}].nearest(namespace, group)
 }
 
 // inGroup returns the objects of an API group, in order. The empty group is any.
@@ -73,20 +76,38 @@ func inGroup(objects []*manifest.Object, group string) []*manifest.Object {
 	return found
 }
 
-// nearest returns the one of some objects of one name that is in a namespace, or nil. In manifests often not every object
+// namesakes are objects of one name (manifest.SameName), in order.
+type namesakes struct {
+	objects    []*manifest.Object
+	namespaces map[string][]*manifest.Object // by manifest.SameName
+}
+
+func (n *namesakes) add(o *manifest.Object) {
+	if n.namespaces == nil {
+		n.namespaces = map[string][]*manifest.Object{}
+	}
+	n.objects = append(n.objects, o)
+	namespace := manifest.SameName(o.Namespace())
+	n.namespaces[namespace] = append(n.namespaces[namespace], o)
+}
+
+// nearest returns the one of an API group that is in a namespace, or nil. The empty group is any. In manifests often not every object
 // says its namespace, because all get the same when they are applied: without one on either side, any fits, but one that
 // says the very namespace comes first.
-func nearest(namespace string, objects []*manifest.Object) *manifest.Object {
-	var found *manifest.Object
-	for _, o := range objects {
-		switch {
-		case o.Namespace() == namespace:
-			return o
-		case found == nil && (namespace == "" || o.Namespace() == ""):
-			found = o
+func (n *namesakes) nearest(namespace, group string) *manifest.Object {
+	if n == nil {
+		return nil
+	}
+	candidates := [][]*manifest.Object{n.namespaces[manifest.SameName(namespace)], n.namespaces[""]}
+	if namespace == "" {
+		candidates[1] = n.objects
+	}
+	for _, objects := range candidates {
+		if found := inGroup(objects, group); len(found) > 0 {
+			return found[0]
 		}
 	}
-	return found
+	return nil
 }
 
 // Kinds of workers beside those of plan.

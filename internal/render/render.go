@@ -271,15 +271,17 @@ func (r *renderer) commit() error {
 // checkWorkers says which workers are not patched, or cannot be, because of their namespace.
 func (r *renderer) checkWorkers() {
 	for _, worker := range r.allWorkers() {
-		clusters := inGroup(r.names[kindName{"Cluster", clusterName(worker)}], groupCluster)
-		if plan.IsTopologyOwned(worker.Labels()) ||
-			!slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }) {
+		named := r.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
+		own := named.nearest(worker.Namespace(), groupCluster)
+		if named == nil || own != nil && (worker.Namespace() != "" || own.Namespace() == "") || plan.IsTopologyOwned(worker.Labels()) {
 			continue
 		}
-		switch own := nearest(worker.Namespace(), clusters); {
+		clusters := inGroup(named.objects, groupCluster)
+		switch {
+		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }):
 		case own == nil:
 			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster", name(clusters[0]), worker.Kind())
-		case own.Namespace() != worker.Namespace() && len(clusters) > 1 && worker.Namespace() == "":
+		case len(clusters) > 1:
 			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace", name(clusters[0]), name(clusters[1]))
 		}
 	}

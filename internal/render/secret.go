@@ -169,25 +169,29 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 // secretIndex finds Secrets.
 type secretIndex struct {
 	objects []*manifest.Object // in order
-	names   map[string][]*manifest.Object
+	names   map[string]*namesakes
 }
 
 func (x *secretIndex) add(o *manifest.Object) {
 	if x.names == nil {
-		x.names = map[string][]*manifest.Object{}
+		x.names = map[string]*namesakes{}
+	}
+	key := manifest.SameName(o.Name())
+	if x.names[key] == nil {
+		x.names[key] = &namesakes{}
 	}
 	x.objects = append(x.objects, o)
-	x.names[o.Name()] = append(x.names[o.Name()], o)
+	x.names[key].add(o)
 }
 
 // lookup returns the Secret that a name means, or nil.
 func (x secretIndex) lookup(name types.NamespacedName) *manifest.Object {
-	return nearest(name.Namespace, x.names[name.Name])
+	return x.names[manifest.SameName(name.Name)].nearest(name.Namespace, "")
 }
 
 // updateSecret returns the edits that set what differs in a generated Secret of the input.
 func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) ([]manifest.Edit, error) {
-	if o.Labels()[contract.LabelGenerated] != g.view.Name {
+	if manifest.SameName(o.Labels()[contract.LabelGenerated]) != manifest.SameName(g.view.Name) {
 		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
 	}
 	var edits []manifest.Edit
