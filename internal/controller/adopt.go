@@ -208,7 +208,7 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 func (r *reconciliation) reportConflict(o bootstrapObject, conflict *patch.ConflictError, options proxysource.Options) {
 	hint := ""
 	if !options.Adopt {
-		hint = fmt.Sprintf("; annotation %s: %q has files taken over", contract.AnnotationAdopt, contract.AdoptValue)
+		hint = fmt.Sprintf("; or set annotation %s of the Cluster to %q to have such files taken over", contract.AnnotationAdopt, contract.AdoptValue)
 	}
 	r.found.add(contract.ReasonConflictingFile, "%s: %s%s", o, conflict, hint)
 }

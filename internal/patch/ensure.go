@@ -94,16 +94,26 @@ func isDropIn(p string) bool {
 }
 
 func conflicts(spec Spec, recipe Recipe) []string {
-	var found []string
+	var (
+		found  []string
+		needed []contract.Target // for what is in the way
+	)
 	for i, f := range spec.Files {
 		if IsManagedFile(f) {
 			continue
 		}
-		for _, want := range recipe.Files {
-			if standsInTheWay(f, want) {
-				found = append(found, fmt.Sprintf("files[%d] already writes %s; remove that file from the spec, or remove %s from annotation %s",
-					i, f.Path, targetOf(want.Path), contract.AnnotationTargets))
-				break
+		at := slices.IndexFunc(recipe.Files, func(want File) bool { return standsInTheWay(f, want) })
+		if at < 0 {
+			continue
+		}
+		found = append(found, fmt.Sprintf("files[%d] already writes %s; remove that file from the spec", i, f.Path))
+		needed = append(needed, targetsOf(recipe.Files[at].Path)...)
+	}
+	if len(found) > 0 {
+		left := slices.DeleteFunc(slices.Clone(recipe.Targets), func(t contract.Target) bool { return slices.Contains(needed, t) })
+		for i := range found {
+			if len(left) > 0 {
+				found[i] += fmt.Sprintf(", or set %s to %s", recipe.TargetsIn, contract.JoinTargets(left))
 			}
 		}
 	}
@@ -128,17 +138,19 @@ func standsInTheWay(f, want File) bool {
 	return clean == want.Path || shadowed
 }
 
-// targetOf names the target to leave out for a managed path.
-func targetOf(managed string) string {
+// targetsOf returns the targets that need a managed file.
+func targetsOf(managed string) []contract.Target {
 	switch managed {
+	case contract.PathProxyEnv:
+		return []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm}
 	case systemd.DropInPath(string(contract.TargetContainerd)):
-		return string(contract.TargetContainerd)
+		return []contract.Target{contract.TargetContainerd}
 	case systemd.DropInPath(string(contract.TargetKubelet)):
-		return string(contract.TargetKubelet)
+		return []contract.Target{contract.TargetKubelet}
 	case contract.PathTrustedCA:
-		return string(contract.TargetTrust)
-	default:
-		return "what needs it"
+		return []contract.Target{contract.TargetTrust}
+	default: // the script
+		return []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust}
 	}
 }
 

@@ -319,19 +319,19 @@ func TestEnsureRefusesWhatTheUserOwns(t *testing.T) {
 	}{
 		"a containerd drop-in at our path": {
 			spec: "files: [{path: /etc/systemd/system/containerd.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, or remove containerd from annotation capi-proxy-patcher.io/targets",
+			want: "files[0] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,kubeadm,trust",
 		},
 		"a path that is ours when cleaned": {
 			spec: "files: [{path: /etc//systemd/system/./kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0] already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, or remove kubelet from annotation capi-proxy-patcher.io/targets",
+			want: "files[0] already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
 		},
 		"a drop-in of the same name in another folder of systemd": {
 			spec: "files: [{path: /a}, {path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[1] already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, or remove kubelet from annotation capi-proxy-patcher.io/targets",
+			want: "files[1] already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
 		},
 		"our env file from another key": {
 			spec: "files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]",
-			want: "files[0] already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, or remove what needs it from annotation capi-proxy-patcher.io/targets",
+			want: "files[0] already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to trust",
 		},
 		"a command that carries our mark": {
 			spec: "preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']",
@@ -465,6 +465,84 @@ func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 				t.Errorf("from a typed spec %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
+	t.Parallel()
+	const (
+		containerd = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
+		kubelet    = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
+		annotation = "or set annotation capi-proxy-patcher.io/targets of the Cluster to "
+	)
+	for name, test := range map[string]struct {
+		files   []string
+		targets []contract.Target
+		in      string
+		want    string // what follows "remove that file from the spec"
+	}{
+		"of one file":                 {[]string{containerd}, nil, "", ", " + annotation + "kubelet,kubeadm,trust"},
+		"of two files at once":        {[]string{containerd, kubelet}, nil, "", ", " + annotation + "kubeadm,trust"},
+		"of a narrower choice":        {[]string{kubelet}, []contract.Target{"kubelet", "trust"}, "", ", " + annotation + "trust"},
+		"and there is none":           {[]string{kubelet}, []contract.Target{"kubelet"}, "", ""},
+		"and two files leave none":    {[]string{containerd, kubelet}, []contract.Target{"containerd", "kubelet"}, "", ""},
+		"of the certificates":         {[]string{contract.PathTrustedCA}, nil, "", ", " + annotation + "containerd,kubelet,kubeadm"},
+		"of the script":               {[]string{contract.PathSetup}, nil, "", ", " + annotation + "kubeadm"},
+		"of the values":               {[]string{contract.PathProxyEnv}, nil, "", ", " + annotation + "trust"},
+		"of the values and more":      {[]string{contract.PathProxyEnv, contract.PathTrustedCA}, nil, "", ""},
+		"in a variable of a topology": {[]string{containerd}, nil, "variable v.targets", ", or set variable v.targets to kubelet,kubeadm,trust"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var spec patch.Spec
+			want := ""
+			for i, path := range test.files {
+				spec.Files = append(spec.Files, patch.File{Path: path, Content: "50% \"$x\"\n"})
+				want += fmt.Sprintf("; files[%d] already writes %s; remove that file from the spec%s", i, path, test.want)
+			}
+			_, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: test.targets, TargetsIn: test.in}))
+			if err == nil || err.Error() != strings.TrimPrefix(want, "; ") {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// TestEnsure_AdviceAvoidsTheConflict follows the advice: a recipe for the targets that it names is without conflict.
+func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
+	t.Parallel()
+	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy.example.com:3128"), "trustedCA": []byte(testCA)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
+		options := patch.Options{Delivery: delivery, Settings: settings, NoProxy: "localhost", SecretName: "c-proxy-files", Targets: contract.Targets()}
+		all, err := patch.NewRecipe(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all.Files {
+			spec := patch.Spec{Files: []patch.File{{Path: f.Path, Content: "own"}}}
+			_, err := patch.Ensure(spec, all)
+			if err == nil {
+				t.Fatalf("%s is no conflict", f.Path)
+			}
+			_, advice, found := strings.Cut(err.Error(), " of the Cluster to ")
+			if !found {
+				t.Fatalf("no advice in %v", err)
+			}
+			options.Targets = nil
+			for name := range strings.SplitSeq(advice, ",") {
+				options.Targets = append(options.Targets, contract.Target(name))
+			}
+			narrower, err := patch.NewRecipe(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := patch.Ensure(spec, narrower); err != nil {
+				t.Errorf("%s with targets %s: %v", delivery, advice, err)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,6 +37,9 @@ type Recipe struct {
 	First, Last []string
 	// Post are the commands before the user's postKubeadmCommands, if the user has any.
 	Post []string
+	// Targets and TargetsIn are those of Options.
+	Targets   []contract.Target
+	TargetsIn string
 }
 
 // Options choose a recipe.
@@ -46,6 +50,8 @@ type Options struct {
 	Delivery string
 	// Targets are the parts of a node to configure.
 	Targets []contract.Target
+	// TargetsIn is where the user sets them. Empty is the annotation of the Cluster.
+	TargetsIn string
 	// SecretName is the generated Secret that files refer to. Used by Reference delivery.
 	SecretName string
 	// Settings and NoProxy are the values. Used by Inline delivery.
@@ -93,7 +99,10 @@ func (b builder) targets(some ...contract.Target) bool {
 }
 
 func (b builder) recipe() (Recipe, error) {
-	recipe := Recipe{Version: b.Version}
+	recipe := Recipe{
+		Version: b.Version, Targets: b.Targets,
+		TargetsIn: cmp.Or(b.TargetsIn, "annotation "+contract.AnnotationTargets+" of the Cluster"),
+	}
 	inline := b.Delivery == contract.DeliveryInline
 	if inline && b.Settings.HasCredentials() {
 		return Recipe{}, fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without credentials",

@@ -211,7 +211,7 @@ func RecipeOf(annotations map[string]string, spec patch.Spec, options source.Opt
 // delivery only. Its errors are for the user, as those of patch.NewRecipe are.
 func Recipe(options source.Options, version int, resolution source.Resolution, secretName string) (patch.Recipe, error) {
 	return patch.NewRecipe(patch.Options{
-		Version: version, Delivery: options.Delivery, Targets: options.Targets, SecretName: secretName,
+		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secretName,
 		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
 	})
 }

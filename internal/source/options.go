@@ -12,9 +12,11 @@ import (
 
 // Options are the choices that annotations of a Cluster make and, if it has a ClusterClass, its variable.
 type Options struct {
-	Delivery   string
-	Rollout    string
-	Targets    []contract.Target
+	Delivery string
+	Rollout  string
+	Targets  []contract.Target
+	// TargetsIn is where Targets are set if not in the annotation, see patch.Options.
+	TargetsIn  string
 	OmitGroups []noproxy.Group
 	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
 	NoProxy string

@@ -212,6 +212,7 @@ func (r *reader) cluster(s Source) Settings {
 			r.contradict(clusterPath, contract.VariableTargets, "metadata", contract.AnnotationTargets)
 		}
 		settings.Options.Targets = v.Targets
+		settings.Options.TargetsIn = "variable " + contract.VariableName + "." + contract.VariableTargets
 	}
 	settings.Options.NoProxy = strings.Join(v.NoProxy, "\n")
 	return settings

@@ -44,6 +44,7 @@ func TestOfCluster(t *testing.T) {
 			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
 			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
 				o.Delivery, o.Targets, o.NoProxy = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
+				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"annotations say the same as in a classic Cluster": {
@@ -57,6 +58,7 @@ func TestOfCluster(t *testing.T) {
 			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [kubelet, trust]}}]}}}`,
 			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
 				o.Delivery, o.Targets = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}
+				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"null fields are not set": {

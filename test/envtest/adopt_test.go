@@ -54,7 +54,7 @@ func TestHandWrittenDropInsAreAdoptedAndComeBack(t *testing.T) {
 					cluster.Annotations = map[string]string{contract.AnnotationDelivery: delivery}
 				}
 			})
-			c.eventuallyReports(contract.ReasonConflictingFile, `annotation capi-proxy-patcher.io/adopt: "true" has files taken over`)
+			c.eventuallyReports(contract.ReasonConflictingFile, `set annotation capi-proxy-patcher.io/adopt of the Cluster to "true" to have such files taken over`)
 			if got := c.patched(); got != [3]bool{} {
 				t.Fatalf("patched %v without being asked to adopt", got)
 			}
