@@ -283,7 +283,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		if !adopted {
 			r.keepReferences(*o)
 			r.reportConflict(*o, conflict, options)
-			return nil
+			return r.release(ctx, *o)
 		}
 	}
 	if err != nil {

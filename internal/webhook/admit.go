@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -167,17 +166,14 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 		if !a.view.Enabled && plan.IsOthers(a.before, a.view.Name, a.generatedFor(ctx, a.namespace, a.before)) {
 			return a.keep(""), nil // a shared template that another Cluster had patched
 		}
-		originals, err := a.originals(ctx)
-		if err != nil {
-			return outcome{}, err
-		}
-		taken := a.outcomeOf(plan.Take(a.spec, originals))
-		taken.release = true
-		return taken, nil
+		return a.takeOut(ctx)
 	}
 	var resolution source.Resolution
 	if options.Delivery == contract.DeliveryInline {
-		var err error
+		allowed, err := a.mayHaveValues(ctx, object.Pools)
+		if err != nil || !allowed {
+			return a.withoutValues(ctx, object, err)
+		}
 		resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
 		resolution, err = resolver.Resolve(ctx, a.view, options, object.Override())
 		if err != nil {
@@ -236,17 +232,26 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 func (a *admission) takeBack(ctx context.Context, secret, why string) (outcome, error) {
 	kept := a.keep(why)
 	kept.taken = true
-	if !slices.Contains(patch.References(patch.Apply(a.spec, kept.Edits)), secret) {
+	if !slices.Contains(patch.References(patch.Apply(a.sent, kept.Edits)), secret) {
 		return kept, nil
 	}
-	var originals map[string]json.RawMessage
-	if secret != source.GeneratedSecretName(a.view.Name) { // which would hold them
-		var err error
-		if originals, err = a.originals(ctx); err != nil {
-			return outcome{}, err
-		}
+	out, err := a.takeOut(ctx)
+	out.taken, out.warnings = true, kept.warnings
+	return out, err
+}
+
+// withoutValues keeps an object as it is that values of Inline delivery must not be answered for. A KubeadmConfig that is
+// created is held back until the controller has written them. err is passed on.
+func (a *admission) withoutValues(ctx context.Context, object plan.Object, err error) (outcome, error) {
+	if err != nil || a.kind != plan.KindConfig || !a.created {
+		return a.keep(""), err
 	}
-	return outcome{Plan: plan.Take(a.spec, originals), release: true, taken: true, warnings: kept.warnings}, nil
+	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
+		return a.keep(finding), err
+	}
+	kept := a.keep("")
+	kept.hold = true
+	return kept, nil
 }
 
 // infrastructure reports whether an object that is not patched yet has to wait: for a machine template, which tells Windows

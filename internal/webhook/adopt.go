@@ -39,6 +39,10 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, erro
 	if len(candidates) == 0 {
 		return w, nil
 	}
+	stored, err := a.fromCache(ctx)
+	if err != nil || !a.isStored(stored) {
+		return w, err // nobody is told whether a file is like an original
+	}
 	originals, err := a.originals(ctx)
 	if err != nil {
 		return w, err
@@ -65,6 +69,38 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, erro
 	// What stands in the way in the stored object gives way too, so that managed files stay where the user had theirs.
 	w.before = patch.Apply(w.before, patch.Adopt(w.before, recipe, func(int) bool { return true }))
 	return w, nil
+}
+
+// takeOut takes our entries out and puts back the originals of files, but only those for which the stored object, as the
+// cache has it, has a managed file: anybody who reaches the port can claim what was stored. A managed file whose original
+// cannot be put back stays, for the controller.
+func (a *admission) takeOut(ctx context.Context) (outcome, error) {
+	all, err := a.originals(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	originals := map[string]json.RawMessage{}
+	if len(all) > 0 {
+		stored, err := a.fromCache(ctx)
+		if err != nil {
+			return outcome{}, err
+		}
+		if a.isStored(stored) {
+			for _, f := range specOf(stored).Files {
+				if original := all[f.Path]; original != nil && patch.IsManagedFile(f) {
+					originals[f.Path] = original
+				}
+			}
+		}
+	}
+	for _, f := range a.before.Files {
+		if patch.IsManagedFile(f) && all[f.Path] != nil && originals[f.Path] == nil {
+			return a.keep(""), nil
+		}
+	}
+	taken := a.outcomeOf(plan.Take(a.spec, originals))
+	taken.release = true
+	return taken, nil
 }
 
 // originals are the files of the user that managed files of the object have taken the place of, as far as the controller

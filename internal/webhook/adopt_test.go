@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -30,15 +31,16 @@ func adopting(t *testing.T, annotations map[string]string) *store {
 	}
 	cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 	originals := fmt.Sprintf(`{"KubeadmControlPlane/cp":{%q:%s}}`, dropInPath, dropIn)
-	return &store{clusters: []clusterv1.Cluster{cluster}, secrets: []corev1.Secret{{
+	stored := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cp", UID: "u"}}
+	return &store{controlPlane: stored, clusters: []clusterv1.Cluster{cluster}, secrets: []corev1.Secret{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files", Labels: map[string]string{contract.LabelGenerated: "one"}},
 		Data:       map[string][]byte{contract.KeyAdoptedFiles: []byte(originals)},
 	}}}
 }
 
-// controlPlane is a KubeadmControlPlane with dropIn.
+// controlPlane is a KubeadmControlPlane with dropIn, with the UID of the stored one.
 func controlPlane(version, commands string) string {
-	return fmt.Sprintf(`{"metadata":{"name":"cp","namespace":"ns"},"status":{"replicas":1},"spec":{"version":%q,"kubeadmConfigSpec":{`+
+	return fmt.Sprintf(`{"metadata":{"name":"cp","namespace":"ns","uid":"u"},"status":{"replicas":1},"spec":{"version":%q,"kubeadmConfigSpec":{`+
 		`"files":[{"path":"/etc/motd","content":"x"},%s],"preKubeadmCommands":[%s]}}}`, version, dropIn, commands)
 }
 

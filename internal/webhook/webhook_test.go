@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,9 +36,11 @@ type store struct {
 	clusters    []clusterv1.Cluster
 	deployments []clusterv1.MachineDeployment
 	secrets     []corev1.Secret
-	err         error
-	reads       int
-	deadline    time.Duration
+	// controlPlane is the KubeadmControlPlane that is stored, nil for none.
+	controlPlane *controlplanev1.KubeadmControlPlane
+	err          error
+	reads        int
+	deadline     time.Duration
 }
 
 func (s *store) read(ctx context.Context) error {
@@ -63,6 +66,10 @@ func (s *store) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 			secret.DeepCopyInto(into)
 			return nil
 		}
+	}
+	if into, ok := object.(*controlplanev1.KubeadmControlPlane); ok && s.controlPlane != nil && client.ObjectKeyFromObject(s.controlPlane) == key {
+		s.controlPlane.DeepCopyInto(into)
+		return nil
 	}
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, key.Name)
 }
