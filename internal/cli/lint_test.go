@@ -41,7 +41,7 @@ func TestLintPointsAtTheLine(t *testing.T) {
 		"Secret team-a/http-proxy key noProxy entry 3": 36,
 		"Secret team-a/http-proxy key noProxy entry 5": 37,
 		"Secret team-a/base64 data.noProxy":            49,
-		`Secret labelled key "proxy"`:                  56,
+		"Secret labelled keys":                         55,
 		"Secret warned key noProxy entry 1":            69,
 		"Cluster ${NAMESPACE}/template":                71,
 		"MachineDeployment team-a/edge":                80,

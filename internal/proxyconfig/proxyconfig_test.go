@@ -175,6 +175,26 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+func TestParse_NamesNoKeyOfASecretThatIsNoProxySecret(t *testing.T) {
+	t.Parallel()
+	const want = "parsing keys: not a proxy Secret (not-a-proxy-secret); name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA"
+	for _, keys := range [][]string{{"tls.key", "tls.crt"}, {"admin-t0ken"}, {"username", "password"}, {"username", "password", "db-h0st"}, {"proxy"}, {"httpProxyy"}} {
+		values := map[string][]byte{}
+		for _, key := range keys {
+			values[key] = []byte("s3cr")
+		}
+		if _, err := proxyconfig.Parse(values); err == nil || err.Error() != want {
+			t.Errorf("%v: %v", keys, err)
+		}
+	}
+	for _, key := range []string{"httpProxy", "httpsProxy", "noProxy", "trustedCA", "HTTP_PROXY", "trusted-ca"} {
+		_, err := proxyconfig.Parse(data(key, "s3cr", "color", ""))
+		if err == nil || !strings.Contains(err.Error(), `key "color": unknown key`) {
+			t.Errorf("beside %s: %v", key, err)
+		}
+	}
+}
+
 func TestUserAndPasswordAreEncodedIntoTheURLs(t *testing.T) {
 	t.Parallel()
 	const user, password = `DOM\us er`, "p%4@:/\"'$`\\ {{x}}{%#?&é\U0001F511"

@@ -19,6 +19,8 @@ import (
 const (
 	// CodeNoProxyURL rejects a Secret with neither httpProxy nor httpsProxy.
 	CodeNoProxyURL noproxy.Code = "no-proxy-url"
+	// CodeNotProxySecret rejects a Secret that has other keys and none of a proxy Secret.
+	CodeNotProxySecret noproxy.Code = "not-a-proxy-secret"
 	// CodeUnknownKey rejects a key that a proxy Secret does not have.
 	CodeUnknownKey noproxy.Code = "unknown-key"
 	// CodeBadCredentials rejects username and password that cannot be used.
@@ -89,7 +91,8 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 //
 // Its error joins every finding, each a *noproxy.Error that names the key and says what to do, in a fixed order:
 // unknown keys, URLs, credentials, trustedCA. No finding quotes a value, since any of them may hold a password.
-// The entries of noProxy are not looked at here; noproxy.Compose does that.
+// A Secret that is not a proxy Secret is one finding, which names none of its keys: whoever may write a Cluster could read
+// those of any Secret in its namespace. The entries of noProxy are not looked at here; noproxy.Compose does that.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings
@@ -97,6 +100,12 @@ func Parse(data map[string][]byte) (Settings, error) {
 	)
 	reject := func(code noproxy.Code, key, why, fix string) {
 		findings = append(findings, &noproxy.Error{Code: code, Where: "key " + key, Why: why, Fix: fix})
+	}
+	if len(data) > 0 && !isProxySecret(data) {
+		return Settings{}, &noproxy.Error{
+			Code: CodeNotProxySecret, Where: "keys", Why: "not a proxy Secret",
+			Fix: "name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA",
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(contract.SecretKeys(), key) {
@@ -203,11 +212,26 @@ func percentEncode(text string) string {
 	return b.String()
 }
 
+// isProxySecret reports whether a Secret has a key that only a proxy Secret has, however it is spelt. Other Secrets have a
+// username and a password too.
+func isProxySecret(data map[string][]byte) bool {
+	for key := range data {
+		for _, own := range []string{contract.KeyHTTPProxy, contract.KeyHTTPSProxy, contract.KeyNoProxy, contract.KeyTrustedCA} {
+			if normalize(key) == normalize(own) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// normalize returns a key in the spelling in which keys are compared to find out what was meant.
+func normalize(key string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(key))
+}
+
 // unknownKey names the known key that was probably meant.
 func unknownKey(key string) error {
-	normalize := func(k string) string {
-		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(k))
-	}
 	best, distance := "", 4 // farther than three edits is no suggestion
 	for _, known := range contract.SecretKeys() {
 		if d := editDistance(normalize(key), normalize(known)); d < distance {
