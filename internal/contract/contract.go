@@ -235,7 +235,8 @@ const (
 	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of that
 	// name exists that was not generated for the Cluster.
 	ReasonNameTaken = "NameTaken"
-	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user's at a managed path.
+	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user's at a managed path, or when the
+	// label is gone and a file that was adopted is not back in its object.
 	ReasonConflictingFile = "ConflictingFile"
 	// ReasonContested surfaces when somebody else undoes what is written to a bootstrap object again and again.
 	ReasonContested = "Contested"

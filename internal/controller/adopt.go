@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,8 +34,12 @@ func (r *reconciliation) adopt(ctx context.Context, o bootstrapObject, recipe pa
 	if !options.Adopt {
 		return patch.Plan{}, false, nil
 	}
+	originals, err := r.originalsOf(ctx, o, recipe)
+	if err != nil {
+		return patch.Plan{}, false, err
+	}
 	edits := patch.Adopt(o.spec, recipe, func(int) bool { return true })
-	brought, err := patch.Ensure(patch.Apply(o.spec, edits), recipe)
+	brought, err := patch.Bring(patch.Apply(o.spec, edits), recipe, originals)
 	if err != nil || len(edits) == 0 {
 		return patch.Plan{}, false, nil //nolint:nilerr // more than files is in the way, and the conflict says what
 	}
@@ -110,7 +118,7 @@ func stale(o bootstrapObject) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: o.kind}, o.object.GetName(), errors.New("the cache is behind"))
 }
 
-// writeOriginals creates or changes the Cluster's generated Secret.
+// writeOriginals creates or changes the Cluster's generated Secret. Without text there are no originals any more.
 func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secret, text []byte) error {
 	if secret == nil {
 		secret = &corev1.Secret{
@@ -130,7 +138,9 @@ func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secr
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
-		secret.Data[contract.KeyAdoptedFiles] = text
+		if secret.Data[contract.KeyAdoptedFiles] = text; text == nil {
+			delete(secret.Data, contract.KeyAdoptedFiles)
+		}
 		ctrl.LoggerFrom(ctx).Info("Keeping originals of adopted files", "Secret", klog.KObj(secret))
 		if err := r.Client.Update(ctx, secret); err != nil {
 			return fmt.Errorf("updating Secret %s: %w", klog.KObj(secret), err)
@@ -159,43 +169,145 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	return secret, originals, nil
 }
 
-// take returns the edits that take our entries out of o and put back what was adopted.
-func (r *reconciliation) take(ctx context.Context, o bootstrapObject) ([]patch.Edit, error) {
-	if !patch.IsPatched(o.spec) {
-		return nil, nil
+// originalsOf returns the originals of o, by the path of the managed file, if one of them matters because o has a managed file
+// that recipe does not have. A copy that Cluster API has made of a template has those of the template.
+func (r *reconciliation) originalsOf(ctx context.Context, o bootstrapObject, recipe patch.Recipe) (map[string]json.RawMessage, error) {
+	if !patch.GivesUp(o.spec, recipe) {
+		return nil, nil //nolint:nilnil // nothing matters
 	}
 	_, originals, err := r.originals(ctx)
+	if template := o.object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]; isOfMachine(o.object) {
+		return originals[plan.OriginalsKey(plan.KindTemplate, template)], err
+	}
+	return originals[o.key()], err
+}
+
+// take returns the edits that take our entries out of o and put back what was adopted.
+func (r *reconciliation) take(ctx context.Context, o bootstrapObject) ([]patch.Edit, error) {
+	originals, err := r.originalsOf(ctx, o, patch.Recipe{})
 	if err != nil {
 		return nil, err
 	}
-	return patch.Take(o.spec, originals[o.key()]), nil
+	return patch.Take(o.spec, originals), nil
 }
 
-// keepAdopted keeps the Secret with the originals of objects that still have our files in their places.
-func (r *reconciliation) keepAdopted(ctx context.Context, objects []bootstrapObject) error {
+// settleAdopted forgets the originals that are back in their objects, keeps the Secret as long as there are others, and says
+// which of them nobody but the user can put back.
+func (r *reconciliation) settleAdopted(ctx context.Context, objects []bootstrapObject) error {
 	secret, originals, err := r.originals(ctx)
-	if err != nil {
+	if err != nil || len(originals) == 0 {
 		return err
 	}
-	for _, o := range objects {
-		if _, adopted := originals[o.key()]; adopted && patch.IsPatched(o.spec) {
-			r.needed[secret.Name] = true
+	left := patch.Originals{}
+	for _, key := range slices.Sorted(maps.Keys(originals)) {
+		kept, err := r.outstanding(ctx, key, originals[key], objects)
+		if err != nil {
+			return err
+		}
+		if len(kept) > 0 {
+			left[key] = kept
 		}
 	}
-	return nil
+	if len(left) > 0 {
+		r.needed[secret.Name] = true
+	}
+	if !r.needed[secret.Name] || reflect.DeepEqual(left, originals) {
+		return nil
+	}
+	var text []byte
+	if len(left) > 0 {
+		if text, err = left.Encode(); err != nil {
+			return err
+		}
+	}
+	return r.writeOriginals(ctx, secret, text)
 }
 
-// reportAdopted says which files have been taken over.
-func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapObject) error {
+// outstanding returns those originals of an object that are not back in it. Those of an object that is gone for good are
+// gone, too.
+func (r *reconciliation) outstanding(ctx context.Context, key string, originals map[string]json.RawMessage, objects []bootstrapObject) (map[string]json.RawMessage, error) {
+	o, err := r.holder(ctx, key, objects)
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		if named, err := r.isNamed(ctx, key); err != nil || !named {
+			return nil, err
+		}
+		return originals, nil
+	}
+	kept := map[string]json.RawMessage{}
+	for _, path := range slices.Sorted(maps.Keys(originals)) {
+		switch patch.PlaceOf(o.spec, path) {
+		case patch.Replaced:
+		case patch.Back:
+			if !r.view.Enabled || o.recipe != nil && !slices.ContainsFunc(o.recipe.Files, func(f patch.File) bool { return f.Path == path }) {
+				continue
+			}
+		case patch.Nowhere:
+			reason := contract.ReasonConflictingFile
+			if r.view.Enabled {
+				reason = ""
+			}
+			r.found.add(reason, "%s: the file of yours that %s took the place of is not in it; it is kept in key %s of Secret %s, put it back or delete the key",
+				o, path, contract.KeyAdoptedFiles, proxysource.GeneratedSecretName(r.view.Name))
+		}
+		kept[path] = originals[path]
+	}
+	return kept, nil
+}
+
+// holder returns the object that originals are of, nil if it does not exist.
+func (r *reconciliation) holder(ctx context.Context, key string, objects []bootstrapObject) (*bootstrapObject, error) {
+	if i := slices.IndexFunc(objects, func(o bootstrapObject) bool { return o.key() == key }); i >= 0 {
+		return &objects[i], nil
+	}
+	kind, name, _ := strings.Cut(key, "/")
+	object := objectOf(kind)
+	exists, err := r.get(ctx, r.view.Namespace, name, object)
+	if err != nil || !exists {
+		return nil, err
+	}
+	o := newObject(object, kind, specOf(object), false)
+	return &o, nil
+}
+
+// isNamed reports whether the Cluster or a pool of it refers to an object.
+func (r *reconciliation) isNamed(ctx context.Context, key string) (bool, error) {
+	if r.view.ControlPlaneName != "" && key == plan.OriginalsKey(r.view.ControlPlaneKind, r.view.ControlPlaneName) {
+		return true, nil
+	}
+	pools, err := r.pools(ctx, r.view)
+	return slices.ContainsFunc(pools, func(p plan.Pool) bool { return key == plan.OriginalsKey(p.Bootstrap.Kind, p.Bootstrap.Name) }), err
+}
+
+// objectOf returns an empty object of a kind.
+func objectOf(kind string) client.Object {
+	switch kind {
+	case plan.KindControlPlane:
+		return &controlplanev1.KubeadmControlPlane{}
+	case plan.KindTemplate:
+		return &bootstrapv1.KubeadmConfigTemplate{}
+	default:
+		return &bootstrapv1.KubeadmConfig{}
+	}
+}
+
+// reportAdopted says which files have been taken over, and which have not because of the Cluster's targets or delivery.
+func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapObject, options proxysource.Options) error {
 	_, originals, err := r.originals(ctx)
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
+		if options.Adopt && o.recipe != nil && len(o.recipe.Files)+len(o.recipe.First) > 0 {
+			if paths := patch.Spared(o.spec, *o.recipe); len(paths) > 0 {
+				r.found.note("%s: %s is your own, because annotation %s or %s asks for none of ours there",
+					o, strings.Join(paths, ", "), contract.AnnotationTargets, contract.AnnotationDelivery)
+			}
+		}
 		paths := slices.Sorted(maps.Keys(originals[o.key()]))
-		paths = slices.DeleteFunc(paths, func(path string) bool {
-			return !slices.ContainsFunc(o.spec.Files, func(f patch.File) bool { return f.Path == path && patch.IsManagedFile(f) })
-		})
+		paths = slices.DeleteFunc(paths, func(path string) bool { return patch.PlaceOf(o.spec, path) != patch.Replaced })
 		if len(paths) > 0 {
 			r.found.note("%s: the files of yours that %s took the place of are kept in Secret %s and come back with the removal of label %s",
 				o, strings.Join(paths, ", "), proxysource.GeneratedSecretName(r.view.Name), contract.LabelEnabled)

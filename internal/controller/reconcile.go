@@ -151,7 +151,7 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 		return "", err
 	}
 	r.reportHeld(objects)
-	if err := r.reportAdopted(ctx, objects); err != nil {
+	if err := r.reportAdopted(ctx, objects, options); err != nil {
 		return "", err
 	}
 	r.reportWarnings()
@@ -274,8 +274,11 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	} else {
 		o.proxy = resolution.Secret.Name.String()
 	}
-	brought, recipe, err := r.bring(*o, options, *resolution, secretName)
-	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
+	brought, recipe, refused, err := r.bring(ctx, *o, options, *resolution, secretName)
+	if err != nil {
+		return err
+	}
+	if conflict, ok := errors.AsType[*patch.ConflictError](refused); ok {
 		var adopted bool
 		if brought, adopted, err = r.adopt(ctx, *o, recipe, options); err != nil {
 			return err
@@ -285,10 +288,11 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 			r.reportConflict(*o, conflict, options)
 			return r.release(ctx, *o)
 		}
+		refused = nil
 	}
-	if err != nil {
+	if refused != nil {
 		r.keepReferences(*o)
-		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)
+		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, refused)
 		return nil
 	}
 	for _, warning := range brought.Warnings {
@@ -364,19 +368,24 @@ func (r *reconciliation) configureLate(ctx context.Context, options proxysource.
 	return nil
 }
 
-// bring returns the edits that o needs and the recipe they come from, made by the output version that o has, or by the newest if the user replaces
-// the Machines anyway.
-func (r *reconciliation) bring(o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (patch.Plan, patch.Recipe, error) {
+// bring returns the edits that o needs and the recipe they come from, made by the output version that o has, or by the
+// newest if the user replaces the Machines anyway. refused is why there are none, for the user.
+func (r *reconciliation) bring(ctx context.Context, o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (
+	brought patch.Plan, recipe patch.Recipe, refused, err error,
+) {
 	before := o.spec
 	if r.rollsNow(o) {
 		before = patch.Spec{} // nothing to keep the version of
 	}
-	recipe, err := plan.RecipeOf(o.object.GetAnnotations(), before, options, resolution, secretName)
-	if err != nil {
-		return patch.Plan{}, patch.Recipe{}, err
+	if recipe, refused = plan.RecipeOf(o.object.GetAnnotations(), before, options, resolution, secretName); refused != nil {
+		return brought, recipe, refused, nil
 	}
-	brought, err := patch.Ensure(o.spec, recipe)
-	return brought, recipe, err
+	originals, err := r.originalsOf(ctx, o, recipe)
+	if err != nil {
+		return brought, recipe, nil, err
+	}
+	brought, refused = patch.Bring(o.spec, recipe, originals)
+	return brought, recipe, refused, nil
 }
 
 // rollsNow reports whether the time has come at which the user has all Machines of a control plane replaced, and none

@@ -294,9 +294,6 @@ func (c *Controller) leftOver(ctx context.Context, cluster proxysource.Cluster) 
 
 // cleanSecrets deletes the generated Secrets of the Cluster that no bootstrap object refers to.
 func (r *reconciliation) cleanSecrets(ctx context.Context, objects []bootstrapObject) error {
-	if err := r.keepAdopted(ctx, objects); err != nil {
-		return err
-	}
 	secrets, err := r.generated(ctx)
 	if err != nil || len(secrets) == 0 {
 		return err
@@ -311,6 +308,9 @@ func (r *reconciliation) cleanSecrets(ctx context.Context, objects []bootstrapOb
 				r.needed[name] = true
 			}
 		}
+	}
+	if err := r.settleAdopted(ctx, objects); err != nil {
+		return err
 	}
 	for i := range secrets {
 		secret := &secrets[i]

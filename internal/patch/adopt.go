@@ -19,7 +19,15 @@ func ParseOriginals(text []byte) (Originals, error) {
 		return Originals{}, nil
 	}
 	var originals Originals
-	if err := json.Unmarshal(text, &originals); err != nil {
+	err := json.Unmarshal(text, &originals)
+	for _, files := range originals {
+		for _, file := range files {
+			if fileOfJSON(file).Path == "" {
+				err = errors.New("an original is no file")
+			}
+		}
+	}
+	if err != nil {
 		return nil, errors.New("not a JSON object of objects of files; restore it from a backup, or delete it if no original is to be put back")
 	}
 	return originals, nil
@@ -67,17 +75,89 @@ func Adopt(spec Spec, recipe Recipe, may func(index int) bool) []Edit {
 	return edits
 }
 
+// Bring is Ensure for an object of whose files some are kept as originals, by the path of the managed file: a managed file
+// that recipe does not have is not removed but replaced by its original.
+func Bring(spec Spec, recipe Recipe, originals map[string]json.RawMessage) (Plan, error) {
+	back := giveBack(spec, recipe, originals)
+	plan, err := Ensure(Apply(spec, back), recipe)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Edits = append(back, plan.Edits...)
+	return plan, nil
+}
+
 // Take returns the edits that take every managed entry out of spec, and put an original back where its managed file
 // stands. originals are those of the object, by the path of the managed file.
 func Take(spec Spec, originals map[string]json.RawMessage) []Edit {
+	back := giveBack(spec, Recipe{}, originals)
+	return append(back, Remove(Apply(spec, back))...)
+}
+
+// giveBack returns the edits that replace managed files which recipe does not have by their originals. An original whose
+// path a file of the user's has by now is obsolete.
+func giveBack(spec Spec, recipe Recipe, originals map[string]json.RawMessage) []Edit {
 	var edits []Edit
 	for i, f := range spec.Files {
-		original, kept := originals[path.Clean(f.Path)]
-		if kept && IsManagedFile(f) {
-			edits = append(edits, Edit{List: ListFiles, Op: OpReplace, Index: i, File: fileOfJSON(original)})
+		text, kept := originals[path.Clean(f.Path)]
+		if !kept || !isSurplus(f, recipe) {
+			continue
+		}
+		original := fileOfJSON(text)
+		if !slices.ContainsFunc(spec.Files, func(own File) bool { return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(original.Path) }) {
+			edits = append(edits, Edit{List: ListFiles, Op: OpReplace, Index: i, File: original})
 		}
 	}
-	return append(edits, Remove(Apply(spec, edits))...)
+	return edits
+}
+
+// GivesUp reports whether Ensure takes a managed file out of spec, so that its original matters.
+func GivesUp(spec Spec, recipe Recipe) bool {
+	return slices.ContainsFunc(spec.Files, func(f File) bool { return isSurplus(f, recipe) })
+}
+
+// isSurplus reports whether f is a managed file that recipe does not have.
+func isSurplus(f File, recipe Recipe) bool {
+	return IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, func(want File) bool { return want.Path == path.Clean(f.Path) })
+}
+
+// Place is where an original is.
+type Place int
+
+// The places of an original.
+const (
+	// Nowhere: neither the managed file that replaced it nor a file of the user's that does its work is in the object.
+	Nowhere Place = iota
+	// Replaced: a managed file stands in its place.
+	Replaced
+	// Back: the user has a file again where the managed one was, the original or a newer one.
+	Back
+)
+
+// PlaceOf returns where the original is whose place the managed file at a path has taken.
+func PlaceOf(spec Spec, managed string) Place {
+	place := Nowhere
+	for _, f := range spec.Files {
+		switch {
+		case IsManagedFile(f) && path.Clean(f.Path) == managed:
+			return Replaced
+		case !IsManagedFile(f) && standsInTheWay(f, File{Path: managed}):
+			place = Back
+		}
+	}
+	return place
+}
+
+// Spared returns the paths of files of the user's that stand where managed files of other recipes would, in the order of
+// spec: adoption would take them over with another choice of targets.
+func Spared(spec Spec, recipe Recipe) []string {
+	var paths []string
+	for _, f := range spec.Files {
+		if IsManagedPath(f.Path) && !IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, func(want File) bool { return standsInTheWay(f, want) }) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
 }
 
 // fileOfJSON returns an entry of files that is written as it stands.

@@ -163,7 +163,7 @@ func TestParseOriginals(t *testing.T) {
 	if originals, err := patch.ParseOriginals(nil); err != nil || len(originals) != 0 {
 		t.Errorf("got %v, %v for nothing", originals, err)
 	}
-	for _, text := range []string{"[]", "{", `{"a": 1}`, "null null"} {
+	for _, text := range []string{"[]", "{", `{"a": 1}`, "null null", `{"a": {"b": 1}}`, `{"a": {"b": {"content": "x"}}}`, `{"a": {"b": null}}`} {
 		if _, err := patch.ParseOriginals([]byte(text)); err == nil {
 			t.Errorf("no error for %s", text)
 		}

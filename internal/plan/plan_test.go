@@ -247,7 +247,7 @@ func TestBringOfWhatIsThereChangesNothing(t *testing.T) {
 	moved.Files = append(append([]patch.File{}, stored.Files[1:]...), stored.Files[0])
 	for name, before := range map[string]patch.Spec{"in our order": stored, "in an order of the user's": moved} {
 		for what, asked := range map[string]patch.Spec{"the stored object": before, "the unpatched manifest": own()} {
-			brought, err := plan.Bring(before, asked, reference(t))
+			brought, err := plan.Bring(before, asked, reference(t), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,7 @@ func TestBringKeepsWhatIsThereOnAConflict(t *testing.T) {
 	t.Parallel()
 	asked := own()
 	asked.Files = append(asked.Files, patch.File{Path: contract.PathSetup, Content: "mine"})
-	brought, err := plan.Bring(ensured(t, own()), asked, reference(t))
+	brought, err := plan.Bring(ensured(t, own()), asked, reference(t), nil)
 	if err == nil {
 		t.Fatal("no conflict")
 	}

@@ -19,14 +19,14 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 }
 
 // Bring returns the edits by which a write brings an object to recipe. A write of what is there already, with managed
-// entries or without them, gives back what is there, whatever the order of its entries. On an error, which is that of
-// Keep or patch.Ensure, the edits are those of Keep.
-func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
+// entries or without them, gives back what is there, whatever the order of its entries. originals are those of the object,
+// see patch.Bring. On an error, which is that of Keep or patch.Ensure, the edits are those of Keep.
+func Bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]json.RawMessage) (patch.Plan, error) {
 	kept, err := Keep(stored, asked)
 	if err != nil {
 		return kept, err
 	}
-	brought, err := patch.Ensure(patch.Apply(asked, kept.Edits), recipe)
+	brought, err := patch.Bring(patch.Apply(asked, kept.Edits), recipe, originals)
 	if err != nil {
 		return kept, err
 	}
@@ -34,9 +34,14 @@ func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
 	return brought, nil
 }
 
-// Take returns the edits by which a write takes all managed entries out of an object, and puts its originals back.
-func Take(asked patch.Spec, originals map[string]json.RawMessage) patch.Plan {
-	return patch.Plan{Edits: patch.Take(asked, originals)}
+// Take returns the edits by which a write takes all managed entries out of an object, and puts its originals back, also
+// for managed files that the write itself has left out.
+func Take(stored, asked patch.Spec, originals map[string]json.RawMessage) patch.Plan {
+	kept, err := Keep(stored, asked)
+	if err != nil || len(originals) == 0 {
+		kept = patch.Plan{}
+	}
+	return patch.Plan{Edits: append(kept.Edits, patch.Take(patch.Apply(asked, kept.Edits), originals)...)}
 }
 
 // Carries reports whether spec has every file and every command of recipe, in whatever order: what a topology hook has

@@ -183,7 +183,7 @@ func (r *renderer) restore(view source.Cluster, m member) {
 	if plan.IsOthers(spec, view.Name, nil) {
 		return
 	}
-	edits := patch.Remove(spec)
+	edits := patch.Take(spec, r.originals(view, m.object))
 	if len(edits) == 0 {
 		return
 	}
@@ -257,7 +257,7 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		}
 	}
 	if poolSecret == contract.SecretNone {
-		c.apply(m.object, at, patch.Remove(spec), "")
+		c.apply(m.object, at, patch.Take(spec, c.originals(c.view, m.object)), "")
 		return
 	}
 	resolution := main
@@ -283,7 +283,7 @@ func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution s
 		c.reject(m.object, "%s", err)
 		return
 	}
-	ensured, err := patch.Ensure(spec, recipe)
+	ensured, err := patch.Bring(spec, recipe, c.originals(c.view, m.object))
 	field := strings.Join(at.path, ".") + "."
 	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
 		for _, finding := range conflict.Conflicts {

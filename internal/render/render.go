@@ -4,8 +4,10 @@ package render
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -348,7 +350,7 @@ func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, ve
 		switch {
 		case edit.Op == patch.OpRemove:
 		case edit.List == patch.ListFiles:
-			change.Value = mapping(edit.File.Fields())
+			change.Value = fileValue(edit.File)
 		default:
 			change.Value = edit.Command
 		}
@@ -361,6 +363,41 @@ func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, ve
 		changes = append(changes, manifest.Edit{Op: manifest.SetScalar, Path: record, Value: version})
 	}
 	r.edits[o] = changes
+}
+
+// fileValue returns a file as it is written into a manifest.
+func fileValue(f patch.File) any {
+	if f.Original == "" {
+		return mapping(f.Fields())
+	}
+	var original map[string]any
+	if err := json.Unmarshal([]byte(f.Original), &original); err != nil {
+		return nil // which manifest refuses; patch.ParseOriginals has read it
+	}
+	return valueOf(original)
+}
+
+// valueOf returns a value that was decoded from JSON as package manifest writes it.
+func valueOf(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		fields := make(manifest.Map, 0, len(v))
+		for _, key := range sortedKeys(v) {
+			fields = append(fields, manifest.Field{Name: key, Value: valueOf(v[key])})
+		}
+		return fields
+	case []any:
+		items := make([]any, len(v))
+		for i := range v {
+			items[i] = valueOf(v[i])
+		}
+		return items
+	case float64:
+		if v == math.Trunc(v) {
+			return int64(v)
+		}
+	}
+	return value
 }
 
 func mapping(fields []patch.Field) manifest.Map {

@@ -15,6 +15,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -85,6 +87,29 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, 
 		secret.Data[key] = []byte(text)
 	}
 	return secret, errors.Join(problems...)
+}
+
+// originals returns the files of the user that managed files of a bootstrap object have taken the place of, if the input
+// has the generated Secret that keeps them.
+func (r *renderer) originals(view source.Cluster, o *manifest.Object) map[string]json.RawMessage {
+	key := types.NamespacedName{Namespace: view.Namespace, Name: source.GeneratedSecretName(view.Name)}
+	generated := r.secrets.input.lookup(key)
+	if generated == nil {
+		generated = r.secrets.given.lookup(key)
+	}
+	if generated == nil || generated.Labels()[contract.LabelGenerated] != view.Name {
+		return nil
+	}
+	secret, err := decodeSecret(generated, key)
+	if err != nil {
+		r.problems = append(r.problems, err)
+		return nil
+	}
+	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
+	if err != nil {
+		r.reject(generated, "data.%s: %s", contract.KeyAdoptedFiles, err)
+	}
+	return originals[plan.OriginalsKey(o.Kind(), o.Name())]
 }
 
 func badEncoding(o *manifest.Object, key, why, fix string) *source.InvalidError {

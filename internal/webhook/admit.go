@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -216,7 +217,14 @@ func (a *admission) goal(ctx context.Context, object plan.Object, options source
 			return outcome{}, err
 		}
 	}
-	brought, err := plan.Bring(adopting.before, adopting.spec, recipe)
+	var originals map[string]json.RawMessage
+	if patch.GivesUp(adopting.before, recipe) || patch.GivesUp(adopting.spec, recipe) {
+		var complete bool
+		if originals, complete, err = a.answerable(ctx); err != nil || !complete {
+			return a.keep(""), err
+		}
+	}
+	brought, err := plan.Bring(adopting.before, adopting.spec, recipe, originals)
 	if err != nil {
 		return a.refused(err), nil
 	}

@@ -71,36 +71,41 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, erro
 	return w, nil
 }
 
-// takeOut takes our entries out and puts back the originals of files, but only those for which the stored object, as the
-// cache has it, has a managed file: anybody who reaches the port can claim what was stored. A managed file whose original
-// cannot be put back stays, for the controller.
+// takeOut takes our entries out and puts back the originals of files. A managed file whose original cannot be answered stays,
+// with all others, for the controller.
 func (a *admission) takeOut(ctx context.Context) (outcome, error) {
-	all, err := a.originals(ctx)
-	if err != nil {
-		return outcome{}, err
+	originals, complete, err := a.answerable(ctx)
+	if err != nil || !complete {
+		return a.keep(""), err
 	}
-	originals := map[string]json.RawMessage{}
-	if len(all) > 0 {
-		stored, err := a.fromCache(ctx)
-		if err != nil {
-			return outcome{}, err
-		}
-		if a.isStored(stored) {
-			for _, f := range specOf(stored).Files {
-				if original := all[f.Path]; original != nil && patch.IsManagedFile(f) {
-					originals[f.Path] = original
-				}
+	taken := a.outcomeOf(plan.Take(a.before, a.spec, originals))
+	taken.release = true
+	return taken, nil
+}
+
+// answerable are the originals for which the stored object, as the cache has it, has a managed file: anybody who reaches the
+// port can claim what was stored. complete reports whether these are all that the write makes matter.
+func (a *admission) answerable(ctx context.Context) (originals map[string]json.RawMessage, complete bool, err error) {
+	all, err := a.originals(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err == nil, err
+	}
+	stored, err := a.fromCache(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	originals = map[string]json.RawMessage{}
+	if a.isStored(stored) {
+		for _, f := range specOf(stored).Files {
+			if original := all[f.Path]; original != nil && patch.IsManagedFile(f) {
+				originals[f.Path] = original
 			}
 		}
 	}
-	for _, f := range a.before.Files {
-		if patch.IsManagedFile(f) && all[f.Path] != nil && originals[f.Path] == nil {
-			return a.keep(""), nil
-		}
+	unconfirmed := func(f patch.File) bool {
+		return patch.IsManagedFile(f) && all[f.Path] != nil && originals[f.Path] == nil
 	}
-	taken := a.outcomeOf(plan.Take(a.spec, originals))
-	taken.release = true
-	return taken, nil
+	return originals, !slices.ContainsFunc(a.before.Files, unconfirmed), nil
 }
 
 // originals are the files of the user that managed files of the object have taken the place of, as far as the controller

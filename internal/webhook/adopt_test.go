@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,6 +48,9 @@ func controlPlane(version, commands string) string {
 // updated sends an update and returns the object after the answer, and the warnings.
 func updated(t *testing.T, cached *store, before, after string) (string, []string) {
 	t.Helper()
+	if err := json.Unmarshal([]byte(before), cached.controlPlane); err != nil {
+		t.Fatal(err)
+	}
 	answer := response(t, post(t, serve(t, cached, &store{}), review(t, after, func(r *admissionv1.AdmissionRequest) {
 		r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(before)
 	})))
@@ -83,5 +87,50 @@ func TestAdoptionThatEndsInAConflictLeavesTheWriteAsItCame(t *testing.T) {
 		if len(warnings) != 1 {
 			t.Errorf("%s: warnings %q", name, warnings)
 		}
+	}
+}
+
+// adopted is the KubeadmControlPlane of controlPlane after its drop-in was adopted.
+func adopted(t *testing.T) string {
+	t.Helper()
+	patched, warnings := updated(t, adopting(t, nil), controlPlane("v1.36.3", `"echo own"`), controlPlane("v1.37.0", `"echo own"`))
+	if strings.Contains(patched, "old:1") || len(warnings) > 0 {
+		t.Fatalf("nothing is adopted: %s, warnings %q", patched, warnings)
+	}
+	return patched
+}
+
+func TestAWriteThatTakesAManagedFileOutPutsItsOriginalBack(t *testing.T) {
+	t.Parallel()
+	original := strings.ReplaceAll(dropIn, " ", "")
+	for name, test := range map[string]struct {
+		cached *store
+		change func(string) string
+	}{
+		"targets without containerd": {adopting(t, map[string]string{contract.AnnotationTargets: "kubelet"}), nil},
+		"targets without a unit":     {adopting(t, map[string]string{contract.AnnotationTargets: "kubeadm"}), nil},
+		"no label":                   {adopting(t, nil), nil},
+		"no label, and a write without the managed files": {adopting(t, nil), func(string) string {
+			return strings.Replace(controlPlane("v1.38.0", `"echo own"`), ","+dropIn, "", 1)
+		}},
+		"a manifest with the original": {adopting(t, map[string]string{contract.AnnotationTargets: "kubelet"}), func(string) string {
+			return controlPlane("v1.38.0", `"echo own"`)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if strings.HasPrefix(name, "no label") {
+				test.cached.clusters[0].Labels = nil
+			}
+			before := adopted(t)
+			after := strings.Replace(before, "v1.37.0", "v1.38.0", 1)
+			if test.change != nil {
+				after = test.change(before)
+			}
+			got, warnings := updated(t, test.cached, before, after)
+			if strings.Count(strings.ReplaceAll(got, " ", ""), original) != 1 || strings.Contains(got, dropInPath) || len(warnings) > 0 {
+				t.Errorf("the original is not back: %s, warnings %q", got, warnings)
+			}
+		})
 	}
 }
