@@ -106,7 +106,7 @@ func run(m *testing.M) (int, error) {
 	err = results.write(ctx, shared, filepath.Join(logs, figuresFile))
 	cancel()
 	if err := errors.Join(err, shared.cluster.Stop()); err != nil {
-		return 1, err
+		return 1, errors.Join(err, keepResults(logs, false))
 	}
 	return status, keepResults(logs, status == 0 && os.Getenv(keepVariable) == "")
 }
