@@ -67,3 +67,84 @@ func TestUntilSignal_EndsWithASignal(t *testing.T) {
 		}
 	}
 }
+
+const inputCluster = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: prod\n  namespace: team\n" +
+	"  labels: {capi-proxy-patcher.io/enabled: \"true\"}\nspec:\n  controlPlaneEndpoint: {host: 10.0.0.1, port: 6443}\n" +
+	"---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy}\nstringData: {httpProxy: \"http://proxy.example.com:3128\"}\n"
+
+// run runs a command on a text and returns its exit status and outputs.
+func run(t *testing.T, command, input string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	status = Main(t.Context(), []string{command, "-f", "-"}, Streams{In: strings.NewReader(input), Out: &out, Err: &err})
+	return status, out.String(), err.String()
+}
+
+// TestInput_PassesWhatIsNotRead has documents beside a Cluster that no object can be made of, or no certain one. All three commands do
+// their work and say what they leave as it is.
+func TestInput_PassesWhatIsNotRead(t *testing.T) {
+	t.Parallel()
+	const others = "---\n- a\n- b\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  a: b\n  a: c\n" +
+		"---\napiVersion: infrastructure.cluster.x-k8s.io/v1beta1\nkind: DockerCluster\nmetadata: {name: d}\nspec:\n  ${EXTRA}\n  a: b\n" +
+		"---\n${MORE}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+	want := []string{
+		"standard input: document 3, line 15: the document is a list, not an object; left as it is\n",
+		"standard input: document 4, line 23: key \"a\" occurs twice in one mapping; left as it is\n",
+		"standard input: document 5, line 29: a template stands on a line of its own; fill it in first",
+		"standard input: document 6, line 32: a template stands on a line of its own; fill it in first",
+	}
+	for _, command := range []string{"render", "lint", "explain"} {
+		status, stdout, stderr := run(t, command, inputCluster+others)
+		for _, line := range want {
+			if !strings.Contains(stderr, line) {
+				t.Errorf("%s: status %d, no %q in:\n%s", command, status, line, stderr)
+			}
+		}
+		if status != exitDone || command == "render" && !strings.HasSuffix(stdout, others) {
+			t.Errorf("%s: status %d\n%s%s", command, status, stderr, stdout)
+		}
+	}
+}
+
+// TestInput_RefusesWhatIsUncertain has the same in objects that are read, and objects that are there twice.
+func TestInput_RefusesWhatIsUncertain(t *testing.T) {
+	t.Parallel()
+	const template = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: \"%s\"}\n"
+	for name, tc := range map[string]struct{ more, want string }{
+		"a Cluster twice": {
+			"---\n" + inputCluster[:strings.Index(inputCluster, "---")],
+			"standard input: document 3: Cluster team/prod: line 15: it is there already, in standard input: document 1, line 1; remove one of them\n",
+		},
+		"in another version": {
+			"---\n" + strings.Replace(inputCluster[:strings.Index(inputCluster, "---")], "v1beta2", "v1beta1", 1),
+			"standard input: document 3: Cluster team/prod: line 15: it is there already, in standard input: document 1, line 1; remove one of them\n",
+		},
+		"a Secret twice in a list": {
+			"---\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: s}}\n- {apiVersion: v1, kind: Secret, metadata: {name: s}}\n",
+			"standard input: document 3: Secret s: line 18: it is there already, in standard input: document 3, line 17; remove one of them\n",
+		},
+		"an infrastructure object twice": {
+			strings.Repeat("---\napiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: D\nmetadata: {name: s}\n", 2),
+			"standard input: document 4: D s: line 19: it is there already, in standard input: document 3, line 15; remove one of them\n",
+		},
+		"a template with a variable twice": {
+			strings.Replace(template, "%s", "${A}", 1) + strings.Replace(template, "%s", "${A:=x}", 1),
+			"standard input: document 4: KubeadmConfigTemplate ${A:=x}: line 19: it is there already, in standard input: document 3, line 15; remove one of them\n",
+		},
+		"a key twice": {
+			strings.Replace(template, "%s", "a", 1) + "spec: {}\nspec: {}\n",
+			"parsing standard input: document 3, line 19: key \"spec\" occurs twice in one mapping\n",
+		},
+		"a line of a template": {
+			strings.Replace(template, "%s", "a", 1) + "spec:\n  {{- if .Values.x }}\n  template: {}\n",
+			"parsing standard input: document 3, line 19: a template stands on a line of its own; fill it in first, with clusterctl generate cluster or the program it is for\n",
+		},
+	} {
+		for _, command := range []string{"render", "lint", "explain"} {
+			status, stdout, stderr := run(t, command, inputCluster+tc.more)
+			if status != exitInput || stdout != "" || !strings.HasSuffix(stderr, tc.want) {
+				t.Errorf("%s, %s: status %d, want %s, got\n%s%s", name, command, status, tc.want, stderr, stdout)
+			}
+		}
+	}
+}

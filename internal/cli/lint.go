@@ -69,6 +69,9 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 	if err != nil {
 		return err
 	}
+	for _, line := range report.Unread {
+		_, _ = fmt.Fprintln(streams.Err, line)
+	}
 	var text []byte
 	switch o.output {
 	case "json":

@@ -112,6 +112,9 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	if err != nil {
 		return target{}, err
 	}
+	for _, line := range manifests.Notes() {
+		_, _ = fmt.Fprintln(streams.Err, line)
+	}
 	clusters := manifests.Clusters()
 	names := make([]string, len(clusters))
 	for i, c := range clusters {

@@ -46,7 +46,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err := l.run(ctx); err != nil {
 		return Report{}, err
 	}
-	return l.report(), nil
+	report := l.report()
+	report.Unread = manifests.Notes()
+	return report, nil
 }
 
 // linter collects findings.

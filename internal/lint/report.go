@@ -45,6 +45,8 @@ type Report struct {
 	// Findings are in the order of the objects in the input.
 	Findings []Finding `json:"findings"`
 	Summary  Summary   `json:"summary"`
+	// Unread are lines about what was not looked at, because it makes no object.
+	Unread []string `json:"-"`
 }
 
 // Summary counts the findings, and what was looked at.

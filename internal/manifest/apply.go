@@ -58,6 +58,9 @@ func (d *Document) apply(changes []Change) (*tree, error) {
 	for _, c := range changes {
 		for _, e := range c.Edits {
 			err := e.validate()
+			if c.Object.defect != nil {
+				err = c.Object.defect
+			}
 			if err == nil {
 				_, err = e.applyTo(c.Object.value(want))
 			}
@@ -139,7 +142,7 @@ func (t *tree) with(src string, want map[string]any) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !reflect.DeepEqual(edited.value, want) {
+	if !reflect.DeepEqual(edited.value, want) || edited.defect != nil && t.defect == nil {
 		return nil, errors.New("the edit would change another value")
 	}
 	return edited, nil

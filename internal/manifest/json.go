@@ -20,6 +20,9 @@ func jsonStart(src string) int {
 	at := 0
 	if line, full := lineBreak(src); isMarker(src[:line], "---") && isBlank(src[3:line]) {
 		at = full
+		if strings.HasPrefix(src[at:], bom) {
+			at += len(bom)
+		}
 	}
 	at = len(src) - len(strings.TrimLeft(src[at:], " \t\r\n"))
 	if at == len(src) || src[at] != '{' {

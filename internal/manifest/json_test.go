@@ -119,17 +119,3 @@ func TestJSON_IsJoinedWithoutSeparators(t *testing.T) {
 		}
 	}
 }
-
-func TestJSON_ReportsPlace(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"{\"a\":1}\n{\"b\":2,\n\"b\":3}\n": `document 2, line 3: key "b" occurs twice in one mapping`,
-		"{\"a\":1}\n[1]\n":                 "document 2, line 2: the document is not a mapping of keys to values",
-		"{\"a\":1}\n{\"b\":\n":             "document 1, line 2: did not find expected <document start>",
-	} {
-		_, err := Parse("in.json", []byte(in))
-		if err == nil || err.Error() != "parsing in.json: "+want {
-			t.Errorf("%q: %v", in, err)
-		}
-	}
-}

@@ -5,6 +5,7 @@ type Object struct {
 	document *Document
 	item     int // in a list; -1 if the object is the document
 	line     int
+	defect   *syntaxError // with which it cannot be edited
 }
 
 // APIVersion returns the apiVersion, "" if it is absent or not a string.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,6 +24,7 @@ type tree struct {
 	masked bool           // see mask; nodes hold masked text, value does not
 	isJSON bool           // the content is a JSON object
 	marked bool           // a JSON object stands behind a "---"
+	defect *syntaxError   // the first one with which a document can be read all the same
 	// aliased is what aliases stand for, see maxAliased.
 	aliased int
 	// readable is what the parser got: the source with directives hidden and, perhaps, variables masked.
@@ -99,51 +101,104 @@ func parse(src string) (*tree, error) {
 	if err := checkCharacters(t.text); err != nil {
 		return nil, err
 	}
-	readable := hideDirectives(t.text)
+	readable := t.hideMark(hideDirectives(t.text))
+	err := t.understand(readable)
+	if err == nil {
+		return t, nil
+	}
+	hidden, line := hideTemplates(t.text, readable)
+	other := &tree{text: t.text}
+	if line == 0 || other.understand(hidden) != nil {
+		return nil, err
+	}
+	other.defect = &syntaxError{line, "a template stands on a line of its own; fill it in first, with clusterctl generate cluster or the program it is for"}
+	return other, nil
+}
+
+// understand sets everything from a readable text.
+func (t *tree) understand(readable string) error {
 	root, err := parseNode(readable)
 	if err != nil {
 		masked, ok := mask(readable)
 		if !ok {
-			return nil, err
+			return err
 		}
 		var maskedErr error
 		if root, maskedErr = parseNode(masked); maskedErr != nil {
-			return nil, err
+			return err
 		}
 		readable, t.masked = masked, true
 	}
 	t.readable = readable
 	if root == nil {
-		return t, nil
+		return nil
 	}
 	if t.aliased = aliased(root, map[*yaml.Node]int{}); t.aliased > maxAliased {
-		return nil, errAliases
+		return errAliases
 	}
-	if err := checkKeys(root); err != nil {
-		return nil, err
+	if t.defect, err = checkKeys(root); err != nil {
+		return err
 	}
-	if root.Kind != yaml.MappingNode {
-		return nil, &syntaxError{line: root.Line, cause: "the document is not a mapping of keys to values"}
+	switch root.Kind {
+	case yaml.MappingNode:
+	case yaml.SequenceNode:
+		t.defect = &syntaxError{root.Line, "the document is a list, not an object"}
+		return nil
+	default:
+		return &syntaxError{line: root.Line, cause: "the document is not a mapping of keys to values"}
 	}
 	t.nodes = root
 	t.value, err = decode(readable, t.masked)
 	if err != nil {
-		return nil, &syntaxError{line: root.Line, cause: err.Error()}
+		return &syntaxError{line: root.Line, cause: err.Error()}
 	}
-	return t, nil
+	return nil
+}
+
+// hideMark takes out the byte order mark behind the "---" line, with which a document may begin for kubectl. It counts as part
+// of that line.
+func (t *tree) hideMark(readable string) string {
+	for line := 1; line < t.lines(); line++ {
+		if at := t.start(line + 1); isMarker(t.line(line), "---") && strings.HasSuffix(t.src[:at], bom) {
+			return readable[:at-len(bom)] + readable[at:]
+		}
+	}
+	return readable
+}
+
+// template is a line with nothing but a template, of clusterctl or Go.
+var template = regexp.MustCompile(`^\s*(\$\{.*\}|\{\{.*\}\})\s*$`) //nolint:gochecknoglobals // a constant
+
+// hideTemplates makes comments of the lines that hold nothing but a template, and returns the first of them, 0 if there is
+// none.
+func hideTemplates(t text, readable string) (hidden string, first int) {
+	if len(readable) != len(t.src) {
+		return readable, 0
+	}
+	b := []byte(readable)
+	for line := 1; line <= t.lines(); line++ {
+		if content := t.line(line); template.MatchString(content) {
+			b[t.start(line)+len(content)-len(strings.TrimLeft(content, " \t"))] = '#'
+			if first == 0 {
+				first = line
+			}
+		}
+	}
+	return string(b), first
 }
 
 // parseJSON is parse for a document that holds a JSON object.
 func (t *tree) parseJSON(body string) error {
 	before := strings.TrimSuffix(t.src, body)
-	t.readable, t.isJSON, t.marked = before+disguise(body), true, !isBlank(before)
+	t.readable, t.isJSON, t.marked = t.hideMark(before+disguise(body)), true, strings.TrimSpace(before) != ""
 	var err error
 	if t.nodes, err = parseNode(t.readable); err != nil {
 		return err
 	}
 	reveal(t.nodes)
 	t.value = decodeJSON(body)
-	return checkKeys(t.nodes)
+	t.defect, err = checkKeys(t.nodes)
+	return err
 }
 
 // parseNode returns the root node of a source that holds one document, nil if that has no content.
@@ -222,29 +277,33 @@ func hideDirectives(t text) string {
 	return src
 }
 
-// checkKeys reports a key that occurs twice in one mapping, or that is itself a mapping or sequence, as in an unresolved
-// {{ template }}.
-func checkKeys(n *yaml.Node) error {
+// checkKeys returns the first key that occurs twice in one mapping. Its error is a key that is itself a mapping or sequence,
+// as in an unresolved {{ template }}.
+func checkKeys(n *yaml.Node) (twice *syntaxError, err error) {
 	if n.Kind == yaml.MappingNode {
 		seen := make(map[string]bool, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
 			key := n.Content[i]
 			name, ok := keyName(key)
 			if !ok {
-				return &syntaxError{line: key.Line, cause: "a mapping key is not a string, is this an unresolved template?"}
+				return nil, &syntaxError{line: key.Line, cause: "a mapping key is not a string, is this an unresolved template?"}
 			}
-			if seen[name] {
-				return &syntaxError{line: key.Line, cause: fmt.Sprintf("key %q occurs twice in one mapping", unmask(name))}
+			if seen[name] && twice == nil {
+				twice = &syntaxError{line: key.Line, cause: fmt.Sprintf("key %q occurs twice in one mapping", unmask(name))}
 			}
 			seen[name] = true
 		}
 	}
 	for _, child := range n.Content {
-		if err := checkKeys(child); err != nil {
-			return err
+		below, err := checkKeys(child)
+		if err != nil {
+			return nil, err
+		}
+		if twice == nil {
+			twice = below
 		}
 	}
-	return nil
+	return twice, nil
 }
 
 // keyName returns the name that a key has in JSON, where 010 is "8" and yes is "true".

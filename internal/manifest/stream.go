@@ -50,11 +50,32 @@ type Document struct {
 	read    *tree // as it was read
 	tree    *tree
 	objects []*Object
+	defects []Defect
+}
+
+// Defect is what is wrong with a document that can be read nevertheless: it comes out as it is.
+type Defect struct {
+	// Objects are those that cannot be edited for it. They have a value, in which the last of equal keys counts and lines
+	// with templates are left out. A document that is a list, or nothing but templates, has none.
+	Objects []*Object
+	// Place is file, document and line, as in the errors of Parse, and Cause says what is wrong without quoting a value.
+	Place, Cause string
+}
+
+// Defects returns the defects of all documents in order: keys that occur twice in a mapping, lines with nothing but a
+// template, lists.
+func (s *Stream) Defects() []Defect {
+	var defects []Defect
+	for _, d := range s.documents {
+		defects = append(defects, d.defects...)
+	}
+	return defects
 }
 
 // Parse reads a stream. The name is that of the file, for messages; "-" stands for standard input. Documents are
 // separated as YAML says, so that comments and directives in front of the first "---" belong to the first document, and
-// numbered from 1. A document must be a mapping or empty. All documents in error are reported, each with its number and
+// numbered from 1. JSON objects need no separator between them. A document that is neither empty nor a mapping is an error, but for the
+// defects of Stream.Defects. All documents in error are reported, each with its number and
 // line.
 func Parse(name string, data []byte) (*Stream, error) {
 	s := &Stream{}
@@ -165,8 +186,39 @@ func (d *Document) parse(src string) error {
 	} else if t.value != nil {
 		d.objects = []*Object{{document: d, item: -1, line: d.line + t.root().Line - 1}}
 	}
+	d.findDefects()
 	t.forget()
 	return nil
+}
+
+// findDefects tells which objects the defect of the tree concerns. In a list, a key that occurs twice in an item concerns
+// only that.
+func (d *Document) findDefects() {
+	defect := d.tree.defect
+	if defect == nil {
+		return
+	}
+	var within bool // items of a list
+	if d.tree.value["items"] != nil && d.objects[0].item >= 0 {
+		for i, item := range lookup(d.tree.root(), "items").Content {
+			if twice, _ := checkKeys(item); twice != nil {
+				d.addDefect(twice, d.objects[i])
+				within = within || *twice == *defect
+			}
+		}
+	}
+	if !within {
+		d.addDefect(defect, d.objects...)
+	}
+}
+
+// addDefect notes a defect of objects.
+func (d *Document) addDefect(defect *syntaxError, objects ...*Object) {
+	for _, o := range objects {
+		o.defect = defect
+	}
+	place := fmt.Sprintf("%s: document %d, line %d", d.file(), d.index, d.line+defect.line-1)
+	d.defects = append(d.defects, Defect{Objects: objects, Place: place, Cause: defect.cause})
 }
 
 // items returns the objects of a list, nil if the document is none. A list is what kubectl takes for one: its kind

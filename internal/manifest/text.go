@@ -14,13 +14,18 @@ type text struct {
 	starts []int
 }
 
-// newText indexes src. A final line without a line break counts as a line, an empty rest does not.
+// newText indexes src. A final line without a line break counts as a line, an empty rest does not. A byte order mark
+// behind the line of a "---" counts as the end of that line.
 func newText(src string) text {
 	t := text{src: src}
 	for at := 0; at < len(src); {
 		t.starts = append(t.starts, at)
-		_, width := lineBreak(src[at:])
+		content, width := lineBreak(src[at:])
+		line := src[at : at+content]
 		at += width
+		if isMarker(line, "---") && (isBlank(line[3:]) || isComment(line[3:])) && strings.HasPrefix(src[at:], bom) {
+			at += len(bom)
+		}
 	}
 	return t
 }

@@ -10,7 +10,7 @@ import (
 
 // index finds the objects of the inputs.
 type index struct {
-	kinds map[string][]*manifest.Object   // by kind, in order
+	kinds map[string][]*manifest.Object // by kind, in order
 	names map[kindName]*namesakes
 	// workers are what of each Cluster says how Machines are bootstrapped: its MachineDeployments, then its MachinePools,
 	// MachineSets and Machines, each in order.

@@ -52,6 +52,9 @@ func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (
 	return &Manifests{renderer: r}, nil
 }
 
+// Notes are lines about what was read but makes no object that could be looked at.
+func (m *Manifests) Notes() []string { return m.renderer.notes }
+
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
 func (m *Manifests) Objects() []*manifest.Object {
 	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.objects)

@@ -126,7 +126,7 @@ func TestManifestsFindAndDecodeSecrets(t *testing.T) {
 
 func TestReadManifestsReportsEveryFile(t *testing.T) {
 	t.Parallel()
-	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("- 1")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
+	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("text")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -134,27 +134,14 @@ func newRenderer(o Options) (*renderer, error) {
 		Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{},
 		noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{}, needed: map[secretKey]bool{},
 	}
-	var problems []error
-	for _, input := range o.Inputs {
-		stream, err := manifest.Parse(input.Name, input.Data)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		r.streams = append(r.streams, stream)
-		r.objects = append(r.objects, stream.Objects()...)
-	}
+	var problems, more []error
+	var given []*manifest.Stream
+	r.streams, problems = r.read(o.Inputs)
+	r.objects = objectsOf(r.streams)
 	r.index = newIndex(r.objects)
-	var given []*manifest.Object
-	for _, input := range o.Secrets {
-		stream, err := manifest.Parse(input.Name, input.Data)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		given = append(given, stream.Objects()...)
-	}
-	secrets, err := newSecretReader(r.objects, given, o.Secrets, o.DefaultSecret)
+	given, more = r.read(o.Secrets)
+	problems = append(problems, more...)
+	secrets, err := newSecretReader(r.objects, objectsOf(given), o.Secrets, o.DefaultSecret)
 	if err != nil {
 		problems = append(problems, err)
 	}

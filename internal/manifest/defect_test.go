@@ -1,0 +1,110 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestDefects_LetDocumentsPass reads documents that no object can be made of, or no certain one. They come out as they are.
+func TestDefects_LetDocumentsPass(t *testing.T) {
+	t.Parallel()
+	const twice = "key %q occurs twice in one mapping"
+	const filled = "a template stands on a line of its own; fill it in first, with clusterctl generate cluster or the program it is for"
+	for _, tc := range []struct {
+		name, in string
+		want     []string // place, cause and kinds of objects
+	}{
+		{"a key that occurs twice", "kind: A\nb: 2\nkind: B\n", []string{"1, line 3: " + fmt.Sprintf(twice, "kind") + " B"}},
+		{"a key that occurs twice below a list", "a:\n- b: 1\n  b: 2\n", []string{"1, line 3: " + fmt.Sprintf(twice, "b") + " "}},
+		{"keys that are equal only in JSON", "8: a\n010: b\n", []string{"1, line 2: " + fmt.Sprintf(twice, "8") + " "}},
+		{"booleans of YAML 1.1 as keys", "yes: a\n\"true\": b\n", []string{"1, line 2: " + fmt.Sprintf(twice, "true") + " "}},
+		{"in JSON Lines", "{\"a\":1}\n{\"b\":2,\n\"b\":3}\n", []string{"2, line 3: " + fmt.Sprintf(twice, "b") + " "}},
+		{"in one item", "kind: List\nitems:\n- kind: A\n- kind: B\n  c: 1\n  c: 2\n- kind: C\n", []string{"1, line 6: " + fmt.Sprintf(twice, "c") + " B"}},
+		{"in two items", "kind: List\nitems:\n- {kind: A, x: 1, x: 2}\n- kind: B\n  c: 1\n  c: 2\n", []string{
+			"1, line 3: " + fmt.Sprintf(twice, "x") + " A", "1, line 6: " + fmt.Sprintf(twice, "c") + " B",
+		}},
+		{"beside the items", "kind: List\nitems:\n- kind: A\n- kind: B\nm: {x: 1, x: 2}\n", []string{"1, line 5: " + fmt.Sprintf(twice, "x") + " A B"}},
+		{"two lists of items", "kind: List\nitems:\n- kind: A\nitems:\n- kind: B\n- kind: C\n", []string{"1, line 4: " + fmt.Sprintf(twice, "items") + " B C"}},
+		{"a list as a document", "kind: A\n---\n- a\n- a\n---\nkind: B\n", []string{"2, line 3: the document is a list, not an object"}},
+		{"a JSON list", "[{\"kind\": \"A\"}]\n", []string{"1, line 1: the document is a list, not an object"}},
+		{"a variable as a line", "kind: A\nspec:\n  ${EXTRA}\n  b: c\n", []string{"1, line 3: " + filled + " A"}},
+		{"a variable between items", "kind: A\nspec:\n- a\n${EXTRA:=\"x\"}\n- b\n", []string{"1, line 4: " + filled + " A"}},
+		{"a variable as a document", "kind: A\n---\n${EXTRA}\n---\nkind: B\n", []string{"2, line 3: " + filled}},
+		{"Go templates as lines", "{{- if .Values.x }}\nkind: A\nspec:\n  {{- toYaml . | nindent 2 }}\n{{- end }}\n", []string{"1, line 1: " + filled + " A"}},
+		{"a Go template as a document", "{{ template \"x\" }}\n---\nkind: B\n", []string{"1, line 1: " + filled}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Parse("in.yaml", []byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range s.Defects() {
+				text := strings.TrimPrefix(d.Place, "in.yaml: document ") + ": " + d.Cause
+				for _, o := range d.Objects {
+					text += " " + o.Kind()
+					if err := o.Apply([]Edit{{Op: SetScalar, Path: []string{"x"}, Value: "v"}}); err == nil || !strings.HasSuffix(err.Error(), d.Cause) {
+						t.Errorf("edited: %v", err)
+					}
+				}
+				got = append(got, text)
+			}
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Error(d)
+			}
+			if string(s.Bytes()) != tc.in {
+				t.Errorf("got %q", s.Bytes())
+			}
+		})
+	}
+}
+
+// TestDefects_LeaveTheRestEditable edits the items beside one with a key that occurs twice.
+func TestDefects_LeaveTheRestEditable(t *testing.T) {
+	t.Parallel()
+	in := "kind: List\nitems:\n- kind: A\n- kind: B\n  c: 1\n  c: 2\n- kind: C\n"
+	s, err := Parse("in.yaml", []byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := []Edit{{Op: SetScalar, Path: []string{"x"}, Value: "v"}}
+	if err := s.Apply([]Change{{s.Objects()[0], set}, {s.Objects()[2], set}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "kind: List\nitems:\n- kind: A\n  x: v\n- kind: B\n  c: 1\n  c: 2\n- kind: C\n  x: v\n"
+	if d := cmp.Diff(want, string(s.Bytes())); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestMark_BehindASeparatorIsNoContent has the byte order mark where kubectl skips it, and edits the line behind it.
+func TestMark_BehindASeparatorIsNoContent(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"a: b\n---\n\uFEFFkind: A\nspec: {}\n":                 "a: b\n---\n\uFEFFkind: X\nspec: {}\nl: v\n",
+		"\uFEFFa: b\n--- # c\r\n\uFEFFkind: A":                 "\uFEFFa: b\n--- # c\r\n\uFEFFkind: X\r\nl: v",
+		"a: b\n---\n\uFEFF# c\nkind: A\n":                      "a: b\n---\n\uFEFF# c\nkind: X\nl: v\n",
+		"a: b\n---\n\uFEFF{\"kind\": \"A\", \"x\": \"\\/\"}\n": "a: b\n---\n\uFEFF{\"kind\": \"X\", \"x\": \"\\/\", \"l\": \"v\"}\n",
+		"a: b\n---\n\uFEFF{kind: A}\n":                         "a: b\n---\n\uFEFF{kind: \"X\", \"l\": \"v\"}\n",
+	} {
+		s, err := Parse("in.yaml", []byte(in))
+		if err != nil {
+			t.Errorf("%q: %v", in, err)
+			continue
+		}
+		o := s.Objects()[1]
+		if string(s.Bytes()) != in || o.Kind() != "A" {
+			t.Errorf("%q: kind %q, %q", in, o.Kind(), s.Bytes())
+		}
+		if err := o.Apply([]Edit{{Op: SetScalar, Path: []string{"kind"}, Value: "X"}, {Op: SetScalar, Path: []string{"l"}, Value: "v"}}); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff(want, string(s.Bytes())); d != "" {
+			t.Errorf("%q: %s", in, d)
+		}
+	}
+}
