@@ -111,21 +111,32 @@ func times(n int, body []byte) [][]byte {
 }
 
 func TestHooksSurviveWhoeverReachesThem(t *testing.T) {
-	p := start(t, "../../config/extension/resources/hooks.yaml", func(port, folder string) []string {
+	p := start(t, "capi-proxy-patcher-hooks", "extension", func(port, folder string) []string {
 		return []string{"hooks", "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder, "--health-addr", "0"}
 	})
 	p.ready(discovery, `{}`)
+	p.survives(generate, honest(t), p.onHooks())
+}
+
+// honest is a request for a Cluster with 100 pools.
+func honest(t *testing.T) []byte {
+	t.Helper()
 	q, err := requests.Generate(requests.Options{Pools: 100, Distinct: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	honest, err := json.Marshal(q)
+	body, err := json.Marshal(q)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return body
+}
+
+// onHooks are the attacks on the port of hooks.
+func (p *process) onHooks() []attack {
 	const many = 98_000
 	empty := filled(20*megabyte, 20*megabyte, func(int) string { return `{}` })
-	p.survives(generate, honest, []attack{
+	return []attack{
 		{"2,000 connections with one byte of 20 MB", func() {
 			p.flood(2000, func(c net.Conn) { post(c, generate, 20*megabyte, []byte("{")) })
 		}},
@@ -181,5 +192,5 @@ func TestHooksSurviveWhoeverReachesThem(t *testing.T) {
 			fields := strings.TrimSuffix(strings.Repeat(`"":0,`, 4_000_000), ",")
 			p.send(validate, []byte(strings.Replace(labelled, `[{`, `[{"name":"capiProxyPatcher","value":{`+fields+`}},{`, 1)+`]}`))
 		}},
-	})
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +27,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
@@ -46,19 +46,13 @@ type process struct {
 	limit int64
 }
 
-// start builds the program and starts it with the limits of a Deployment in a manifest. args returns its arguments for a
-// port and a folder with a certificate.
-func start(t *testing.T, manifest string, args func(port, folder string) []string) *process {
+// start builds the program and starts it with the limits of a Deployment of config/default with a component. args returns
+// its arguments for a port and a folder with a certificate.
+func start(t *testing.T, name, component string, args func(port, folder string) []string) *process {
 	t.Helper()
-	text, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	deployment := &appsv1.Deployment{}
-	if err := yaml.Unmarshal(text, deployment); err != nil {
-		t.Fatal(err)
-	}
-	container := deployment.Spec.Template.Spec.Containers[0]
+	deployments := built[appsv1.Deployment](t, everything(t, component), "Deployment")
+	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Name == name })
+	container := deployments[i].Spec.Template.Spec.Containers[0]
 	folder := t.TempDir()
 	program := filepath.Join(folder, "capi-proxy-patcher")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/capi-proxy-patcher").CombinedOutput(); err != nil {
@@ -67,9 +61,6 @@ func start(t *testing.T, manifest string, args func(port, folder string) []strin
 	p := &process{
 		t: t, address: freeAddress(t), client: &tls.Config{RootCAs: certificate(t, folder), MinVersion: tls.VersionTLS12},
 		log: &logbuffer.Buffer{}, exited: make(chan struct{}), limit: container.Resources.Limits.Memory().Value(),
-	}
-	if p.limit == 0 {
-		t.Fatalf("%s has no memory limit", manifest)
 	}
 	_, port, _ := net.SplitHostPort(p.address)
 	p.command = exec.CommandContext(t.Context(), program, args(port, folder)...)

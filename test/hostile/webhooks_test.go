@@ -22,7 +22,7 @@ func review(spec string) []byte {
 		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","metadata":{"namespace":"default","name":"x"},"spec":%s}}}`, spec)
 }
 
-func TestWebhooksSurviveWhoeverReachesThem(t *testing.T) {
+func TestTheManagerSurvivesWhoeverReachesThem(t *testing.T) {
 	cluster, err := mgmt.Start(t.Context(), mgmt.Options{})
 	if errors.Is(err, mgmt.ErrNoAssets) {
 		t.Skip(err)
@@ -39,9 +39,12 @@ func TestWebhooksSurviveWhoeverReachesThem(t *testing.T) {
 	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "../../config/manager/manager.yaml", func(port, folder string) []string {
+	hooks := freeAddress(t)
+	_, hookPort, _ := net.SplitHostPort(hooks)
+	// Without a certificate of clients, which would keep the attacks on the hooks out.
+	p := start(t, "capi-proxy-patcher-controller-manager", "components/manager-hooks", func(port, folder string) []string {
 		return []string{
-			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--hook-port", "0",
+			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--hook-bind-address", "127.0.0.1", "--hook-port", hookPort, "--hook-cert-dir", folder,
 			"--webhook-bind-address", "127.0.0.1", "--webhook-port", port, "--webhook-cert-dir", folder,
 		}
 	})
@@ -64,4 +67,7 @@ func TestWebhooksSurviveWhoeverReachesThem(t *testing.T) {
 		{"files without end", func() { p.send(template, times(8, full(`{"path":"/a"}`))...) }},
 		{"many small reviews", func() { p.send(template, times(100, honest)...) }},
 	})
+	onHooks := *p
+	onHooks.address = hooks
+	onHooks.survives(discovery, []byte(`{}`), onHooks.onHooks())
 }

@@ -38,9 +38,11 @@ func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, er
 	return p, c.register(ctx, "", port)
 }
 
-// hookFlags are the flags by which the manager serves the hooks too.
+// hookFlags are the flags by which the manager serves the hooks too, to clients with a certificate.
 func (c *Cluster) hookFlags(port int) []string {
-	return []string{"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates()}
+	return []string{
+		"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates(), "--hook-client-ca-name", clientAuthority,
+	}
 }
 
 // register applies config/samples/extensionconfig.yaml under a name, or its own, for hooks that listen on a port of loopback. It
