@@ -2,6 +2,7 @@ package envtest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,5 +121,84 @@ func TestASecretOfSomebodyElse_IsNotReferredTo(t *testing.T) {
 				c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 			}
 		})
+	}
+}
+
+// TestNamesOfAnEarlierProgram_GoOn is about <cluster>-<pool>-proxy-files.
+func TestNamesOfAnEarlierProgram_GoOn(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	dmz := proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
+	old := func(name string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{contract.LabelGenerated: "one"}},
+			StringData: map[string]string{contract.KeyProxyEnv: "old", contract.KeyContentHash: "old"},
+		}
+	}
+	create(t, old("one-one-md-proxy-files"), old("one-one-mp-proxy-files"))
+	refer := func(name string) []bootstrapv1.File {
+		return []bootstrapv1.File{{
+			Path: contract.PathProxyEnv, Owner: "root:root", Permissions: "0600",
+			ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: name, Key: contract.KeyProxyEnv}},
+		}}
+	}
+	c := newCluster(t, ns, "one", func(o client.Object) {
+		switch o := o.(type) {
+		case *clusterv1.MachineDeployment, *clusterv1.MachinePool:
+			o.SetAnnotations(map[string]string{contract.AnnotationSecret: "dmz"})
+		case *bootstrapv1.KubeadmConfigTemplate:
+			o.Spec.Template.Spec.Files = refer("one-one-md-proxy-files")
+		case *bootstrapv1.KubeadmConfig:
+			o.Spec.Files = refer("one-one-mp-proxy-files")
+			o.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
+		case *clusterv1.Cluster:
+			delete(o.Labels, contract.LabelEnabled) // until the KubeadmConfig has its data
+		}
+	})
+	config := c.config()
+	config.Status.DataSecretName = "data"
+	config.Status.Initialization.DataSecretCreated = new(true)
+	if err := shared.client.Status().Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	})
+
+	follows := func(host string) {
+		t.Helper()
+		eventually(t, "the Secrets of the pools", func() string {
+			for _, name := range []string{"one.one-md.md.proxy-files", "one-one-mp-proxy-files"} {
+				if env := string(c.secret(name)[contract.KeyProxyEnv]); !strings.Contains(env, host) {
+					return name + " has\n" + env
+				}
+			}
+			if c.secret("one-one-md-proxy-files") != nil {
+				return "the Secret that nothing refers to is there"
+			}
+			return ""
+		})
+	}
+	follows("dmz.example.com")
+	if got := patch.References(c.specs()[1]); len(got) == 0 || got[0] != "one.one-md.md.proxy-files" {
+		t.Errorf("the template refers to %v", got)
+	}
+	if got := patch.References(c.specs()[2]); len(got) == 0 || got[0] != "one-one-mp-proxy-files" {
+		t.Errorf("the KubeadmConfig with data refers to %v", got)
+	}
+	change(t, dmz, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:3128") })
+	follows("other.example.com")
+}
+
+func TestASecretOfSomebodyElse_IsReportedForATopology(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "corp", map[string]string{"httpProxy": proxyURL})
+	proxySecret(t, ns, "other", map[string]string{"httpProxy": proxyURL})
+	const taken = "one.batch.tmd.proxy-files"
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: taken, Labels: map[string]string{contract.LabelGenerated: "eve"}}})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"secretName": "corp"}`, `{"secretName": "other"}`))
+	c.eventuallyReports(contract.ReasonNameTaken, "Secret "+ns+"/"+taken+` was generated for Cluster "eve" and not for one`)
+	if c.generated() == nil || len(c.secret(taken)) > 0 {
+		t.Errorf("the Cluster's own Secret %v, somebody else's %v", c.generated() != nil, c.secret(taken))
 	}
 }
