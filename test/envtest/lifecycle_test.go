@@ -230,9 +230,10 @@ func TestEventsAreEmittedAtTransitionsOnly(t *testing.T) {
 		t.Helper()
 		eventually(t, "events", func() string { return cmp.Diff(want, events()) })
 	}
-	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1})
+	missing := map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3} // bootstrap waits for the Secret
+	eventuallyEvents(missing)
 	time.Sleep(2 * resync)
-	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1})
+	eventuallyEvents(missing)
 	proxySecret(t, ns, "late", map[string]string{"httpProxy": proxyURL})
 	c.eventuallyReports(contract.ReasonConfigured)
 	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3, contract.EventConfigured: 1})
