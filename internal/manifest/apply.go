@@ -108,6 +108,9 @@ func (t *tree) write(changes []Change, want map[string]any, quoted bool) (*tree,
 		return nil, false
 	}
 	edited, err := t.with(src, want)
+	if err != nil && !endsLine(src) {
+		edited, err = t.with(src+t.eol(), want) // a block scalar at the end has to end its line
+	}
 	return edited, err == nil
 }
 

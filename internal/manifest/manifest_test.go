@@ -236,7 +236,9 @@ func TestApply(t *testing.T) {
 		{"several line breaks at the end do not swallow a blank line", "spec:\n  l:\n  - a\n\n  - b\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n\n  - |+\n    x\n\n  - b\n"},
 		{"several line breaks before a blank line are quoted", "spec:\n  l:\n  - a\n\nx: y\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\n\n"}}, "spec:\n  l:\n  - a\n  - \"x\\n\\n\"\n\nx: y\n"},
 		{"a leading blank needs an indentation indicator", "spec:\n  l:\n  - a\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "  x\ny\n"}}, "spec:\n  l:\n  - a\n  - |2\n      x\n    y\n"},
-		{"a block scalar at the end without a line break is quoted", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\n  l:\n  - a\n  - \"x\\ny\\n\""},
+		{"a block scalar at the end ends its line", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\n  l:\n  - a\n  - |\n    x\n    y\n"},
+		{"a block scalar at the end ends its line as others do", "spec:\r\n  l:\r\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x\ny\n"}}, "spec:\r\n  l:\r\n  - a\r\n  - |\r\n    x\r\n    y\r\n"},
+		{"a line at the end stays without a line break", "spec:\n  l:\n  - a", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x"},
 		{"deeper comments belong to the item before", "spec:\n  l:\n  - a\n    # of a\n  # of none\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n    # of a\n  - x\n  # of none\n"},
 		{"a flow list is edited on its line", "spec: {l: [ a, \"b]\" ], m: []} # c\n", []Edit{
 			{Op: Insert, Path: list, Index: 2, Value: "x"},

@@ -119,7 +119,7 @@ func (t text) replace(first, last int, lines []string) splice {
 }
 
 // splice returns the source with changes made, which all refer to the text as it is. It reports false if two of them
-// touch the same bytes. A text whose last line has no line break keeps that property.
+// touch the same bytes. A text whose last line has no line break keeps that property, which not every value bears.
 func (t text) splice(changes []splice) (string, bool) {
 	slices.SortStableFunc(changes, func(a, b splice) int {
 		return cmp.Or(a.from-b.from, min(a.to-a.from, 1)-min(b.to-b.from, 1), b.depth-a.depth)

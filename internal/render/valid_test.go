@@ -83,3 +83,64 @@ func TestWhatIsRenderedIsValid(t *testing.T) {
 		}
 	}
 }
+
+// TestAFileWithoutALineBreakAtItsEnd is about the setup script, which would be one quoted line without one.
+func TestAFileWithoutALineBreakAtItsEnd(t *testing.T) {
+	t.Parallel()
+	const object = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: one, namespace: ns}\n" +
+		"spec:\n  template:\n    spec:\n      preKubeadmCommands:\n      - echo own\n      files:\n      - path: /etc/motd\n        content: x"
+	cluster := strings.Replace(around, "  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
+	result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(cluster + object)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(result.Output), `"#!/bin/sh`) || !strings.HasSuffix(string(result.Output), "\n") {
+		t.Errorf("the script is quoted, or the file does not end with a line break:\n%.600s", result.Output)
+	}
+}
+
+// TestRemoval_GivesBackWhatWasThere renders with the label, and then without it. Where an object does not come back as it
+// was, the reference says so.
+func TestRemoval_GivesBackWhatWasThere(t *testing.T) {
+	t.Parallel()
+	const (
+		config    = "kind: KubeadmConfig\nmetadata: {name: one, namespace: ns}\n"
+		template  = "kind: KubeadmConfigTemplate\nmetadata: {name: one, namespace: ns}\n"
+		bootstrap = "apiVersion: bootstrap.cluster.x-k8s.io/"
+	)
+	for name, test := range map[string]struct{ object, want string }{
+		"no spec":                      {bootstrap + "v1beta2\n" + config, ""},
+		"a template without a spec":    {bootstrap + "v1beta2\n" + template, ""},
+		"a template with metadata":     {bootstrap + "v1beta2\n" + template + "spec:\n  template:\n    metadata: {labels: {a: b}}\n", ""},
+		"an empty spec of v1beta1":     {bootstrap + "v1beta1\n" + config + "spec: {} # mine\n", ""},
+		"an empty template of v1beta1": {bootstrap + "v1beta1\n" + template + "spec:\n  template:\n    spec: {}\n", ""},
+		"no spec in v1beta1":           {bootstrap + "v1beta1\n" + config, bootstrap + "v1beta1\n" + config + "spec: {}\n"},
+		"lists that are written empty": {
+			bootstrap + "v1beta1\n" + config + "spec:\n  preKubeadmCommands: []\n  files:\n  format: cloud-config\n",
+			bootstrap + "v1beta1\n" + config + "spec:\n  format: cloud-config\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := strings.Replace(around, "  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
+			run := func(input string) string {
+				result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(input)}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(result.Output)
+			}
+			if test.want == "" {
+				test.want = test.object
+			}
+			patched := run(cluster + "---\n" + test.object)
+			if !strings.Contains(patched, "Managed by") {
+				t.Fatalf("not patched:\n%s", patched)
+			}
+			_, got, _ := strings.Cut(run(strings.Replace(patched, "enabled", "not-enabled", 1)), "proxy.example.com:3128\"}\n---\n")
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("after removal (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
