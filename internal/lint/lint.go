@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -59,18 +58,17 @@ type linter struct {
 	defaultSecret types.NamespacedName
 	findings      []Finding
 	clusters      int
-	secrets       []string // places of those that were looked at
+	places        map[string]bool // of the Secrets that were looked at
 	known         map[Finding]bool
 	order         map[*manifest.Object]int
 	byPlace       map[string]*manifest.Object // Secrets by their places
-	parsed        map[*manifest.Object]parsed
-	entries       map[*yaml.Node][]int // lines of the entries of a list
+	entries       map[block][]int             // lines of the entries of a list, counted from its own
 }
 
 func newLinter(manifests *render.Manifests, now time.Time, defaultSecret types.NamespacedName) *linter {
 	l := &linter{
 		manifests: manifests, objects: manifests.Objects(), now: now, defaultSecret: defaultSecret,
-		known: map[Finding]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{}, parsed: map[*manifest.Object]parsed{}, entries: map[*yaml.Node][]int{},
+		known: map[Finding]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{}, entries: map[block][]int{}, places: map[string]bool{},
 	}
 	for i, o := range l.objects {
 		l.order[o] = i
@@ -167,6 +165,7 @@ func (l *linter) run(ctx context.Context) error {
 
 // cluster looks at the annotations and the network of a Cluster, and at what comes of it with its Secrets.
 func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
+	first := len(l.findings)
 	options := c.Settings.Options
 	if err := l.addError(c.Object, c.Invalid); err != nil {
 		return err
@@ -199,7 +198,7 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		if err := resolve(pool.Object, pool.Secret); err != nil {
 			return err
 		}
-		l.network(c.Object, before)
+		l.network(c.Object, first, before)
 	}
 	for _, pool := range c.Settings.Pools {
 		if pool.Override == "" || pool.Override == contract.SecretNone {
@@ -212,15 +211,16 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	return nil
 }
 
-// network takes back the findings from index on that repeat for a pool what has been said of the Cluster's own fields.
-func (l *linter) network(cluster *manifest.Object, from int) {
-	said := l.findings[:from]
+// network takes back the findings from index on that repeat for a pool what has been said of the Cluster's own fields, whose findings
+// begin at first.
+func (l *linter) network(cluster *manifest.Object, first, from int) {
+	said := l.findings[first:from]
 	repeated := func(f Finding) bool {
 		return slices.ContainsFunc(said, func(s Finding) bool {
 			return s.Object == render.Name(cluster) && s.Code == f.Code && s.Where == f.Where
 		})
 	}
-	l.findings = slices.Concat(said, slices.DeleteFunc(slices.Clone(l.findings[from:]), repeated))
+	l.findings = l.findings[:from+len(slices.DeleteFunc(l.findings[from:], repeated))]
 }
 
 // resolved leaves out warnings about fields whose value is a variable of clusterctl still.
@@ -253,9 +253,7 @@ func (l *linter) secret(o *manifest.Object) error {
 }
 
 func (l *linter) looked(place string) {
-	if !slices.Contains(l.secrets, place) {
-		l.secrets = append(l.secrets, place)
-	}
+	l.places[place] = true
 }
 
 // trustedCA returns what is odd about certificates today, with the place of their Secret in front.
@@ -271,7 +269,7 @@ func (l *linter) trustedCA(place string, settings proxyconfig.Settings) []noprox
 
 // report counts.
 func (l *linter) report() Report {
-	r := Report{Findings: []Finding{}, Summary: Summary{Clusters: l.clusters, Secrets: len(l.secrets)}}
+	r := Report{Findings: []Finding{}, Summary: Summary{Clusters: l.clusters, Secrets: len(l.places)}}
 	for _, f := range l.findings {
 		r.Findings = append(r.Findings, f)
 		switch f.Level {

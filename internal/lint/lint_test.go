@@ -160,3 +160,47 @@ func FuzzFindingsHoldNoValue(f *testing.F) {
 		}
 	})
 }
+
+// badSecrets returns a list of n Secrets, each with a finding about an entry.
+func badSecrets(n int) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: List\nitems:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "- apiVersion: v1\n  kind: Secret\n  metadata: {name: s%d}\n  stringData:\n    httpProxy: http://proxy.example.com\n    noProxy: |\n      a.example.com\n      10.0.0.0/33\n", i)
+	}
+	return b.String()
+}
+
+// TestRun_TakesAListApartOnce counts allocations: 40 items cost four times as much as 10.
+func TestRun_TakesAListApartOnce(t *testing.T) {
+	cost := func(n int) float64 {
+		o := options(badSecrets(n))
+		return testing.AllocsPerRun(3, func() {
+			if report, err := lint.Run(t.Context(), o); err != nil || report.Summary.Rejections != n {
+				t.Fatal(err, report.Summary)
+			}
+		})
+	}
+	if ten, forty := cost(10), cost(40); forty > 4.4*ten {
+		t.Errorf("%.0f allocations for 10 items, %.0f for 40", ten, forty)
+	}
+}
+
+func TestRun_FindsLinesBesideVariables(t *testing.T) {
+	t.Parallel()
+	text := badSecrets(2) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"
+	var got []string
+	for _, place := range places(t, options(text)) {
+		if strings.Contains(place, "entry") {
+			got = append(got, place)
+		}
+	}
+	want := []string{
+		"1.yaml:11 Secret s0 key noProxy entry 2 ", "1.yaml:19 Secret s1 key noProxy entry 2 ", "1.yaml:27 Secret v key noProxy entry 1 ",
+	}
+	for i := range want {
+		if len(got) != len(want) || !strings.HasPrefix(got[i], want[i]) {
+			t.Fatalf("got %q", got)
+		}
+	}
+}

@@ -1,67 +1,21 @@
 package lint
 
 import (
-	"slices"
 	"strconv"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 )
 
-// parsed is an object with the lines of its nodes.
-type parsed struct {
-	node  *yaml.Node // nil if it cannot be told
-	shift int        // what to add to the lines of nodes
-}
-
 // line returns the line of the input that where is about, counted from 1: of the entry of a list, of its key or field, or else the one at
 // which the object begins.
 func (l *linter) line(o *manifest.Object, where string) int {
-	p, known := l.parsed[o]
-	if !known {
-		p = l.parse(o)
-		l.parsed[o] = p
-	}
-	if p.node == nil {
-		return o.Line()
-	}
 	for _, path := range paths(where) {
-		if at, value := find(p.node, path); at > 0 {
-			return at + l.entryLine(value, at, where) + p.shift
+		if place, ok := o.Find(path); ok {
+			return l.entryLine(o, place, where)
 		}
 	}
 	return o.Line()
-}
-
-// parse finds the nodes of an object.
-func (l *linter) parse(o *manifest.Object) parsed {
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(o.Text()), &document); err != nil || len(document.Content) == 0 {
-		return parsed{} // for example a flow mapping with a variable
-	}
-	object := document.Content[0]
-	if _, items := find(object, []string{"items"}); items != nil && items.Kind == yaml.SequenceNode && strings.HasSuffix(kindOf(object), "List") {
-		first := slices.IndexFunc(l.objects, func(other *manifest.Object) bool { return sameDocument(o, other) })
-		i := l.order[o] - first
-		if i >= len(items.Content) {
-			return parsed{}
-		}
-		object = items.Content[i]
-	}
-	return parsed{object, o.Line() - object.Line}
-}
-
-func kindOf(object *yaml.Node) string {
-	if _, kind := find(object, []string{"kind"}); kind != nil {
-		return kind.Value
-	}
-	return ""
-}
-
-func sameDocument(a, b *manifest.Object) bool {
-	return a.File() == b.File() && a.Document() == b.Document()
 }
 
 // paths returns the fields that may hold what where names, the most exact one first.
@@ -92,50 +46,30 @@ func paths(where string) [][]string {
 	return nil
 }
 
-// find returns the line of the last key of a path, or of the item, and its value.
-func find(node *yaml.Node, path []string) (line int, value *yaml.Node) {
-	for _, step := range path {
-		switch node.Kind {
-		case yaml.MappingNode:
-			i := 0
-			for i < len(node.Content) && node.Content[i].Value != step {
-				i += 2
-			}
-			if i >= len(node.Content) {
-				return 0, nil
-			}
-			line, node = node.Content[i].Line, node.Content[i+1]
-		case yaml.SequenceNode:
-			i, err := strconv.Atoi(step)
-			if err != nil || i >= len(node.Content) {
-				return 0, nil
-			}
-			node = node.Content[i]
-			line = node.Line
-		default:
-			return 0, nil
-		}
-	}
-	return line, node
+// block is a literal block ("|") of an object, by its line.
+type block struct {
+	object *manifest.Object
+	line   int
 }
 
-// entryLine returns how many lines below its key an entry of a literal block ("|") stands. In other styles a line of the value is not a
-// line of the file.
-func (l *linter) entryLine(value *yaml.Node, keyLine int, where string) int {
+// entryLine returns the line of an entry of a literal block ("|"), and that of the key otherwise. In other styles a line of the value is
+// not a line of the file.
+func (l *linter) entryLine(o *manifest.Object, place manifest.Place, where string) int {
 	_, number, ok := strings.Cut(where, " entry ")
 	n, err := strconv.Atoi(number)
-	if !ok || err != nil || value.Style&yaml.LiteralStyle == 0 {
-		return 0
+	if !ok || err != nil || place.Block == 0 {
+		return place.Line
 	}
-	lines, known := l.entries[value]
+	key := block{o, place.Block}
+	lines, known := l.entries[key]
 	if !known {
-		lines = entryLines(value.Value)
-		l.entries[value] = lines
+		lines = entryLines(place.Text)
+		l.entries[key] = lines
 	}
 	if n < 1 || n > len(lines) {
-		return 0
+		return place.Line
 	}
-	return value.Line - keyLine + 1 + lines[n-1]
+	return place.Block + lines[n-1]
 }
 
 // entryLines returns the line of each entry of a list, counted from 0, as package noproxy reads it.

@@ -1,5 +1,11 @@
 package manifest
 
+import (
+	"strconv"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
 // Object is one Kubernetes object of a stream: a document, or an item of a document that is a list.
 type Object struct {
 	document *Document
@@ -34,6 +40,49 @@ func (o *Object) Document() int { return o.document.index }
 
 // Line returns the line of the input at which the object begins, counted from 1. Edits do not change it.
 func (o *Object) Line() int { return o.line }
+
+// Place is where a key or an item of a list stands in its input.
+type Place struct {
+	// Line is that of the key or item, counted from 1.
+	Line int
+	// Block is the line at which the text of its value begins if that is a literal block ("|"), and Text is that value.
+	Block int
+	Text  string
+}
+
+// Find returns the place of what a path leads to, which has the names of keys and, counted from 0, the indexes of items. It
+// follows no aliases. Edits move places.
+func (o *Object) Find(path []string) (Place, bool) {
+	var p Place
+	n := o.document.tree.root()
+	if list := lookup(n, "items"); o.item >= 0 && list != nil {
+		n = list.Content[o.item]
+	}
+	for _, step := range path {
+		switch n.Kind {
+		case yaml.MappingNode:
+			at := keyIndex(n, step)
+			if at < 0 {
+				return p, false
+			}
+			p.Line, n = n.Content[at].Line, n.Content[at+1]
+		case yaml.SequenceNode:
+			at, err := strconv.Atoi(step)
+			if err != nil || at < 0 || at >= len(n.Content) {
+				return p, false
+			}
+			n = n.Content[at]
+			p.Line = n.Line
+		default:
+			return p, false
+		}
+	}
+	p.Line += o.document.line - 1
+	if n.Style&yaml.LiteralStyle != 0 {
+		p.Block, p.Text = n.Line+o.document.line, n.Value
+	}
+	return p, p.Line >= o.document.line
+}
 
 // Text returns the document that holds the object as it will be written.
 func (o *Object) Text() string { return o.document.Text() }
