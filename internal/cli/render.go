@@ -42,7 +42,8 @@ Exit status: 0 done, 1 bad input or, with --strict, a warning (nothing is writte
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
 	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
-	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false, "with --include-secrets, print generated Secrets even while the control-plane endpoint is not known")
+	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false,
+		"with --include-secrets, print generated Secrets even while the network of their Cluster is not known")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 on warnings, too, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	return cmd

@@ -110,7 +110,8 @@ func conflicts(spec Spec, recipe Recipe) []string {
 		needed = append(needed, targetsOf(recipe.Files[at].Path)...)
 	}
 	if len(found) > 0 {
-		left := slices.DeleteFunc(slices.Clone(recipe.Targets), func(t contract.Target) bool { return slices.Contains(needed, t) })
+		inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
+		left := slices.DeleteFunc(slices.Clone(recipe.Targets), inTheWay)
 		for i := range found {
 			if len(left) > 0 {
 				found[i] += fmt.Sprintf(", or set %s to %s", recipe.TargetsIn, contract.JoinTargets(left))

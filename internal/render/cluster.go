@@ -251,7 +251,8 @@ func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolutio
 		poolSecret = override(m.workers[0])
 		for _, worker := range m.workers {
 			if override(worker) != poolSecret {
-				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own", name(m.workers[0]), name(worker))
+				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own",
+					name(m.workers[0]), name(worker))
 				return
 			}
 		}

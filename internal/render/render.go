@@ -269,9 +269,11 @@ func (r *renderer) checkWorkers() {
 		switch {
 		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }):
 		case own == nil:
-			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster", name(clusters[0]), worker.Kind())
+			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
+				name(clusters[0]), worker.Kind())
 		case len(clusters) > 1:
-			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace", name(clusters[0]), name(clusters[1]))
+			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace",
+				name(clusters[0]), name(clusters[1]))
 		}
 	}
 }

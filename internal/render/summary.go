@@ -47,7 +47,8 @@ func (u *usual) String() string {
 		if count > maxNames {
 			names += fmt.Sprintf(" and %d more", count-maxNames)
 		}
-		parts = append(parts, fmt.Sprintf("Secrets that the controller generates, or --include-secrets prints: %d (%s)", count, names))
+		const secrets = "Secrets that the controller generates, or --include-secrets prints"
+		parts = append(parts, fmt.Sprintf("%s: %d (%s)", secrets, count, names))
 	}
 	if len(parts) == 0 {
 		return ""
