@@ -150,8 +150,8 @@ func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secr
 	return nil
 }
 
-// originals returns the Cluster's generated Secret, nil if there is none, and the originals in it. It has what this pass
-// has written.
+// originals returns the Cluster's generated Secret, nil if there is none, and the originals in it. It has what this
+// pass has written.
 func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.Originals, error) {
 	secret := r.adopted
 	if secret == nil {
@@ -169,8 +169,8 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	return secret, originals, nil
 }
 
-// originalsOf returns the originals of o, by the path of the managed file, if one of them matters because o has a managed file
-// that recipe does not have. A copy that Cluster API has made of a template has those of the template.
+// originalsOf returns the originals of o, by the path of the managed file, if one of them matters because o has a
+// managed file that recipe does not have. A copy that Cluster API has made of a template has those of the template.
 func (r *reconciliation) originalsOf(ctx context.Context, o bootstrapObject, recipe patch.Recipe) (map[string]json.RawMessage, error) {
 	if !patch.GivesUp(o.spec, recipe) {
 		return nil, nil //nolint:nilnil // nothing matters
@@ -191,8 +191,8 @@ func (r *reconciliation) take(ctx context.Context, o bootstrapObject) ([]patch.E
 	return patch.Take(o.spec, originals), nil
 }
 
-// settleAdopted forgets the originals that are back in their objects, keeps the Secret as long as there are others, and says
-// which of them nobody but the user can put back.
+// settleAdopted forgets the originals that are back in their objects, keeps the Secret as long as there are others,
+// and says which of them nobody but the user can put back.
 func (r *reconciliation) settleAdopted(ctx context.Context, objects []bootstrapObject) error {
 	secret, originals, err := r.originals(ctx)
 	if err != nil || len(originals) == 0 {
@@ -223,9 +223,11 @@ func (r *reconciliation) settleAdopted(ctx context.Context, objects []bootstrapO
 	return r.writeOriginals(ctx, secret, text)
 }
 
-// outstanding returns those originals of an object that are not back in it. Those of an object that is gone for good are
-// gone, too.
-func (r *reconciliation) outstanding(ctx context.Context, key string, originals map[string]json.RawMessage, objects []bootstrapObject) (map[string]json.RawMessage, error) {
+// outstanding returns those originals of an object that are not back in it. Those of an object that is gone for good
+// are gone, too.
+func (r *reconciliation) outstanding(ctx context.Context, key string, originals map[string]json.RawMessage, objects []bootstrapObject) (
+	map[string]json.RawMessage, error,
+) {
 	o, err := r.holder(ctx, key, objects)
 	if err != nil {
 		return nil, err
@@ -241,7 +243,8 @@ func (r *reconciliation) outstanding(ctx context.Context, key string, originals 
 		switch patch.PlaceOf(o.spec, path) {
 		case patch.Replaced:
 		case patch.Back:
-			if !r.view.Enabled || o.recipe != nil && !slices.ContainsFunc(o.recipe.Files, func(f patch.File) bool { return f.Path == path }) {
+			wanted := func(f patch.File) bool { return f.Path == path }
+			if !r.view.Enabled || o.recipe != nil && !slices.ContainsFunc(o.recipe.Files, wanted) {
 				continue
 			}
 		case patch.Nowhere:
@@ -249,7 +252,8 @@ func (r *reconciliation) outstanding(ctx context.Context, key string, originals 
 			if r.view.Enabled {
 				reason = ""
 			}
-			r.found.add(reason, "%s: the file of yours that %s took the place of is not in it; it is kept in key %s of Secret %s, put it back or delete the key",
+			r.found.add(reason, "%s: the file of yours that %s took the place of is not in it; "+
+				"it is kept in key %s of Secret %s, put it back or delete the key",
 				o, path, contract.KeyAdoptedFiles, proxysource.GeneratedSecretName(r.view.Name))
 		}
 		kept[path] = originals[path]
@@ -278,7 +282,9 @@ func (r *reconciliation) isNamed(ctx context.Context, key string) (bool, error) 
 		return true, nil
 	}
 	pools, err := r.pools(ctx, r.view)
-	return slices.ContainsFunc(pools, func(p plan.Pool) bool { return key == plan.OriginalsKey(p.Bootstrap.Kind, p.Bootstrap.Name) }), err
+	return slices.ContainsFunc(pools, func(p plan.Pool) bool {
+		return key == plan.OriginalsKey(p.Bootstrap.Kind, p.Bootstrap.Name)
+	}), err
 }
 
 // objectOf returns an empty object of a kind.

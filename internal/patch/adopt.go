@@ -42,8 +42,8 @@ func (o Originals) Encode() ([]byte, error) {
 	return text, nil
 }
 
-// EnsureOrAdopt returns the edits of Ensure for an object whose user's files are kept elsewhere: with adopt, files that stand
-// in the way give way to managed ones. Its errors are those of Ensure.
+// EnsureOrAdopt returns the edits of Ensure for an object whose user's files are kept elsewhere: with adopt, files
+// that stand in the way give way to managed ones. Its errors are those of Ensure.
 func EnsureOrAdopt(spec Spec, recipe Recipe, adopt bool) ([]Edit, error) {
 	var edits []Edit
 	if adopt {
@@ -75,8 +75,8 @@ func Adopt(spec Spec, recipe Recipe, may func(index int) bool) []Edit {
 	return edits
 }
 
-// Bring is Ensure for an object of whose files some are kept as originals, by the path of the managed file: a managed file
-// that recipe does not have is not removed but replaced by its original.
+// Bring is Ensure for an object of whose files some are kept as originals, by the path of the managed file: a managed
+// file that recipe does not have is not removed but replaced by its original.
 func Bring(spec Spec, recipe Recipe, originals map[string]json.RawMessage) (Plan, error) {
 	back := giveBack(spec, recipe, originals)
 	plan, err := Ensure(Apply(spec, back), recipe)
@@ -94,8 +94,8 @@ func Take(spec Spec, originals map[string]json.RawMessage) []Edit {
 	return append(back, Remove(Apply(spec, back))...)
 }
 
-// giveBack returns the edits that replace managed files which recipe does not have by their originals. An original whose
-// path a file of the user's has by now is obsolete.
+// giveBack returns the edits that replace managed files which recipe does not have by their originals. An original
+// whose path a file of the user's has by now is obsolete.
 func giveBack(spec Spec, recipe Recipe, originals map[string]json.RawMessage) []Edit {
 	var edits []Edit
 	for i, f := range spec.Files {
@@ -104,7 +104,10 @@ func giveBack(spec Spec, recipe Recipe, originals map[string]json.RawMessage) []
 			continue
 		}
 		original := fileOfJSON(text)
-		if !slices.ContainsFunc(spec.Files, func(own File) bool { return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(original.Path) }) {
+		obsolete := slices.ContainsFunc(spec.Files, func(own File) bool {
+			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(original.Path)
+		})
+		if !obsolete {
 			edits = append(edits, Edit{List: ListFiles, Op: OpReplace, Index: i, File: original})
 		}
 	}
@@ -118,7 +121,8 @@ func GivesUp(spec Spec, recipe Recipe) bool {
 
 // isSurplus reports whether f is a managed file that recipe does not have.
 func isSurplus(f File, recipe Recipe) bool {
-	return IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, func(want File) bool { return want.Path == path.Clean(f.Path) })
+	wanted := func(want File) bool { return want.Path == path.Clean(f.Path) }
+	return IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, wanted)
 }
 
 // Place is where an original is.
@@ -148,12 +152,13 @@ func PlaceOf(spec Spec, managed string) Place {
 	return place
 }
 
-// Spared returns the paths of files of the user's that stand where managed files of other recipes would, in the order of
-// spec: adoption would take them over with another choice of targets.
+// Spared returns the paths of files of the user's that stand where managed files of other recipes would, in the order
+// of spec: adoption would take them over with another choice of targets.
 func Spared(spec Spec, recipe Recipe) []string {
 	var paths []string
 	for _, f := range spec.Files {
-		if IsManagedPath(f.Path) && !IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, func(want File) bool { return standsInTheWay(f, want) }) {
+		wanted := func(want File) bool { return standsInTheWay(f, want) }
+		if IsManagedPath(f.Path) && !IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, wanted) {
 			paths = append(paths, f.Path)
 		}
 	}

@@ -88,13 +88,14 @@ func entries(path string, list List, edits []Edit) []Operation {
 	return operations
 }
 
-// removal returns the operations that remove the parents which an empty spec leaves empty. They fail if one is not, because
-// it has a field that the caller's types do not know.
+// removal returns the operations that remove the parents which an empty spec leaves empty. They fail if one is not,
+// because it has a field that the caller's types do not know.
 func removal(at Location) []Operation {
 	var operations []Operation
 	for i := range at.Alone {
 		parent := at.Parents[len(at.Parents)-1-i]
-		operations = append(operations, Operation{Op: "test", Path: parent, Value: struct{}{}}, Operation{Op: "remove", Path: parent})
+		operations = append(operations,
+			Operation{Op: "test", Path: parent, Value: struct{}{}}, Operation{Op: "remove", Path: parent})
 	}
 	return operations
 }

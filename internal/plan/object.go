@@ -40,8 +40,8 @@ func Locate(kind string, object map[string]any) (map[string]any, patch.Location)
 	return spec, at
 }
 
-// alone returns patch.Location.Alone for an object that has all parents. An empty list that is not ours stays, and so does
-// all that is above it. In v1beta1 parents may be empty, and some must not be missing.
+// alone returns patch.Location.Alone for an object that has all parents. An empty list that is not ours stays, and so
+// does all that is above it. In v1beta1 parents may be empty, and some must not be missing.
 func alone(parents []string, object map[string]any) int {
 	if version, _ := object["apiVersion"].(string); strings.HasSuffix(version, "/v1beta1") {
 		return 0
@@ -52,8 +52,9 @@ func alone(parents []string, object map[string]any) int {
 		count++
 		for key, value := range object {
 			list, _ := value.([]any)
-			isList := i == len(parents)-1 && slices.Contains([]patch.List{patch.ListFiles, patch.ListPre, patch.ListPost}, patch.List(key)) && len(list) > 0
-			isParent := i < len(parents)-1 && key == path.Base(parents[i+1])
+			isSpec := i == len(parents)-1
+			isList := isSpec && len(list) > 0 && slices.Contains(lists(), patch.List(key))
+			isParent := !isSpec && key == path.Base(parents[i+1])
 			if !isList && !isParent {
 				count = 0
 			}
@@ -62,8 +63,8 @@ func alone(parents []string, object map[string]any) int {
 	return count
 }
 
-// IsReadable reports whether the bootstrap spec of an object that was decoded from JSON, and its lists, are of the types
-// that the API has, as far as they are there. Others are left to the API server, which refuses them.
+// IsReadable reports whether the bootstrap spec of an object that was decoded from JSON, and its lists, are of the
+// types that the API has, as far as they are there. Others are left to the API server, which refuses them.
 func IsReadable(kind string, object map[string]any) bool {
 	for _, parent := range Parents(kind) {
 		value := object[path.Base(parent)]
@@ -73,10 +74,12 @@ func IsReadable(kind string, object map[string]any) bool {
 		}
 		object = next
 	}
-	for _, list := range []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} {
+	for _, list := range lists() {
 		if _, isList := object[string(list)].([]any); object[string(list)] != nil && !isList {
 			return false
 		}
 	}
 	return true
 }
+
+func lists() []patch.List { return []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} }

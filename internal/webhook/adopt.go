@@ -16,8 +16,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// recognize returns the write with the managed files of the stored object in the places of files that were adopted, where
-// it brings those again. What is decided after that sees a write without them.
+// recognize returns the write with the managed files of the stored object in the places of files that were adopted,
+// where it brings those again. What is decided after that sees a write without them.
 func (a *admission) recognize(ctx context.Context) (write, error) {
 	var managed []patch.File
 	for _, f := range a.before.Files {
@@ -31,8 +31,8 @@ func (a *admission) recognize(ctx context.Context) (write, error) {
 	return a.adopt(ctx, patch.Recipe{Files: managed})
 }
 
-// adopt returns the write with files of recipe in the places of files of the user's whose originals the controller keeps
-// already.
+// adopt returns the write with files of recipe in the places of files of the user's whose originals the controller
+// keeps already.
 func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, error) {
 	w := a.write
 	candidates := patch.Adopt(w.spec, recipe, func(int) bool { return true })
@@ -71,8 +71,8 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, erro
 	return w, nil
 }
 
-// takeOut takes our entries out and puts back the originals of files. A managed file whose original cannot be answered stays,
-// with all others, for the controller.
+// takeOut takes our entries out and puts back the originals of files. A managed file whose original cannot be
+// answered stays, with all others, for the controller.
 func (a *admission) takeOut(ctx context.Context) (outcome, error) {
 	originals, complete, err := a.answerable(ctx)
 	if err != nil || !complete {
@@ -83,8 +83,8 @@ func (a *admission) takeOut(ctx context.Context) (outcome, error) {
 	return taken, nil
 }
 
-// answerable are the originals for which the stored object, as the cache has it, has a managed file: anybody who reaches the
-// port can claim what was stored. complete reports whether these are all that the write makes matter.
+// answerable are the originals for which the stored object, as the cache has it, has a managed file: anybody who
+// reaches the port can claim what was stored. complete reports whether these are all that the write makes matter.
 func (a *admission) answerable(ctx context.Context) (originals map[string]json.RawMessage, complete bool, err error) {
 	all, err := a.originals(ctx)
 	if err != nil || len(all) == 0 {
@@ -108,8 +108,8 @@ func (a *admission) answerable(ctx context.Context) (originals map[string]json.R
 	return originals, !slices.ContainsFunc(a.before.Files, unconfirmed), nil
 }
 
-// originals are the files of the user that managed files of the object have taken the place of, as far as the controller
-// keeps them.
+// originals are the files of the user that managed files of the object have taken the place of, as far as the
+// controller keeps them.
 func (a *admission) originals(ctx context.Context) (map[string]json.RawMessage, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: a.view.Namespace, Name: source.GeneratedSecretName(a.view.Name)}

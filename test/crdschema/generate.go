@@ -12,8 +12,8 @@ const (
 	maxCommands = 1000
 )
 
-// Object returns a bootstrap object of a kind and version, v1beta1 or v1beta2, that the schema accepts. Its lists are absent,
-// short or as long as the schema allows, its text is rude, and there may be nothing but lists in it.
+// Object returns a bootstrap object of a kind and version, v1beta1 or v1beta2, that the schema accepts. Its lists are
+// absent, short or as long as the schema allows, its text is rude, and there may be nothing but lists in it.
 func Object(random *rand.Rand, kind, version string) map[string]any {
 	group := "bootstrap.cluster.x-k8s.io"
 	if strings.HasPrefix(kind, "KubeadmControlPlane") {
@@ -72,7 +72,11 @@ func Spec(random *rand.Rand, version string) map[string]any {
 	if random.IntN(2) == 0 {
 		spec["joinConfiguration"] = map[string]any{"nodeRegistration": map[string]any{"name": rude[random.IntN(len(rude))]}}
 	}
-	for list, limit := range map[string]int{"files": maxFiles, "preKubeadmCommands": maxCommands, "postKubeadmCommands": maxCommands} {
+	for _, list := range []string{"files", "preKubeadmCommands", "postKubeadmCommands"} {
+		limit := maxCommands
+		if list == "files" {
+			limit = maxFiles
+		}
 		entries := make([]any, length(random, limit))
 		for i := range entries {
 			text := rude[random.IntN(len(rude))]
@@ -97,5 +101,6 @@ func length(random *rand.Rand, limit int) int {
 }
 
 var rude = []string{ //nolint:gochecknoglobals // a constant
-	"echo own", `%s "$(date)" '\\' {{ ds.meta_data }}`, "a\nb\n", "`id`; ~1 ~0 /-", "пробел", "{% raw %}\t", "export HTTP_PROXY=http://mine:1", "\u2028",
+	"echo own",
+	`%s "$(date)" '\\' {{ ds.meta_data }}`, "a\nb\n", "`id`; ~1 ~0 /-", "пробел", "{% raw %}\t", "export HTTP_PROXY=http://mine:1", "\u2028",
 }
