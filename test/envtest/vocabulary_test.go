@@ -29,7 +29,7 @@ const (
 	defaultSecretNamespace = "default"
 	defaultSecretName      = "installation-proxy"
 	noCondition            = "(no condition)"
-	// patience is for how long the manager may do nothing before a wait is given up.
+	// patience is for how long the manager may write nothing before a wait is given up.
 	patience = time.Minute
 )
 
@@ -92,7 +92,7 @@ func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	}
 }
 
-// eventually fails if problem does not come to return "" while the manager is at work, for any test, or a moment later.
+// eventually fails if problem does not come to return "" while the manager writes anything, for any test, or a while later.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	within(t, patience, what, problem)
@@ -101,7 +101,7 @@ func eventually(t *testing.T, what string, problem func() string) {
 // within is eventually for what the manager may do after a pause of its own.
 func within(t *testing.T, patience time.Duration, what string, problem func() string) {
 	t.Helper()
-	wait.Rule{Still: patience, Poll: 50 * time.Millisecond, Moved: shared.requests.count}.Until(t, what, problem)
+	wait.Rule{Still: patience, Poll: 50 * time.Millisecond, Moved: shared.requests.writes}.Until(t, what, problem)
 }
 
 // classic is a Cluster with all that clusterctl templates bring.

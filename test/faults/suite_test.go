@@ -27,7 +27,7 @@ import (
 const (
 	systemNamespace = "capi-proxy-patcher-system"
 	managerAccount  = "capi-proxy-patcher-manager"
-	// patience is for how long no manager may ask anything before a wait is given up. The machine may be busy with other
+	// patience is for how long no manager may write anything before a wait is given up. The machine may be busy with other
 	// packages.
 	patience = 90 * time.Second
 )
@@ -139,8 +139,8 @@ func create(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// eventually fails if problem does not come to return "" while a manager is at work, or a moment later.
+// eventually fails if problem does not come to return "" while a manager writes anything, or a while later.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
-	wait.Rule{Still: patience, Poll: 20 * time.Millisecond, Moved: shared.audit.count}.Until(t, what, problem)
+	wait.Rule{Still: patience, Poll: 20 * time.Millisecond, Moved: shared.audit.writes}.Until(t, what, problem)
 }

@@ -119,6 +119,8 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 		return nil, err
 	}
 	args = append(args, c.hookFlags(hooks)...)
+	// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it again.
+	args = append(args, "--leader-elect=false")
 	p := &Product{
 		Process:   c.newProcess("capi-proxy-patcher", binary, health, append(args, more...)...),
 		User:      "system:serviceaccount:" + m.account.Namespace + ":" + m.account.Name,
