@@ -2,8 +2,6 @@
 // paths on a node, the condition and its reasons. docs/reference.md is their home; a name here never changes.
 package contract
 
-import "strings"
-
 // Domain is the prefix of every label, annotation and condition type of this product.
 const Domain = "capi-proxy-patcher.io"
 
@@ -154,15 +152,6 @@ const (
 	TargetKubeadm    Target = "kubeadm"
 	TargetTrust      Target = "trust"
 )
-
-// JoinTargets writes targets as AnnotationTargets has them.
-func JoinTargets(targets []Target) string {
-	names := make([]string, len(targets))
-	for i, t := range targets {
-		names[i] = string(t)
-	}
-	return strings.Join(names, ",")
-}
 
 // Targets returns every target, in the order of design and documentation.
 func Targets() []Target {

@@ -112,9 +112,13 @@ func conflicts(spec Spec, recipe Recipe) []string {
 	if len(found) > 0 {
 		inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
 		left := slices.DeleteFunc(slices.Clone(recipe.Targets), inTheWay)
+		names := make([]string, len(left))
+		for i, t := range left {
+			names[i] = string(t)
+		}
 		for i := range found {
 			if len(left) > 0 {
-				found[i] += fmt.Sprintf(", or set %s to %s", recipe.TargetsIn, contract.JoinTargets(left))
+				found[i] += fmt.Sprintf(", or set %s to %s", recipe.TargetsIn, strings.Join(names, ","))
 			}
 		}
 	}

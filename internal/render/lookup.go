@@ -39,14 +39,14 @@ func newIndex(objects []*manifest.Object) index {
 	return x
 }
 
-// find returns the objects of a kind of a group, in order.
-func (x index) find(kind, group string) []*manifest.Object { return inGroup(x.kinds[kind], group) }
+// find returns the objects of a kind of Cluster API's core group, in order.
+func (x index) find(kind string) []*manifest.Object { return inGroup(x.kinds[kind], groupCluster) }
 
 // allWorkers returns the workers of all Clusters, but for Machines and MachineSets that a controller made.
 func (x index) allWorkers() []*manifest.Object {
 	var found []*manifest.Object
 	for _, kind := range []string{plan.KindDeployment, plan.KindMachinePool, kindMachineSet, kindMachine} {
-		for _, o := range x.find(kind, groupCluster) {
+		for _, o := range x.find(kind) {
 			owners := items(o.Value(), "metadata", "ownerReferences")
 			controlled := slices.ContainsFunc(owners, func(owner map[string]any) bool { return owner["controller"] == true })
 			if isPool(o) || !controlled {

@@ -55,25 +55,30 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 		"everywhere": {scene("c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md"), []string{"cp", "md"}, "", ""},
 		"but for the Cluster": {
 			scene("team/c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md"),
-			[]string{"cp", "md"}, "", "",
+			[]string{"cp", "md"},
+			"", "",
 		},
 		"of the Cluster": {
 			scene("c", "KubeadmControlPlane team/cp", "MachineDeployment team/md", "KubeadmConfigTemplate team/md"),
-			[]string{"team/cp", "team/md"}, "", "",
+			[]string{"team/cp", "team/md"},
+			"", "",
 		},
 		"of the templates": {
 			scene("team/c", "KubeadmControlPlane cp", "MachineDeployment team/md", "KubeadmConfigTemplate md"),
-			[]string{"cp", "md"}, "", "",
+			[]string{"cp", "md"},
+			"", "",
 		},
 		"and the very namespace comes first": {
 			scene("team/c", "KubeadmControlPlane cp", "KubeadmControlPlane team/cp", "MachineDeployment md", "KubeadmConfigTemplate md"),
-			[]string{"team/cp", "md"}, "", "",
+			[]string{"team/cp", "md"},
+			"", "",
 		},
 		"and another namespace does not fit": {
 			scene("team/c", "KubeadmControlPlane other/cp"), nil, "Cluster team/c: warning: KubeadmControlPlane cp is not in the input", "",
 		},
 		"and a pool of another namespace is named": {
-			scene("team/c", "KubeadmControlPlane cp", "MachineDeployment other/md", "KubeadmConfigTemplate other/md"), []string{"cp"},
+			scene("team/c", "KubeadmControlPlane cp", "MachineDeployment other/md", "KubeadmConfigTemplate other/md"),
+			[]string{"cp"},
 			"MachineDeployment other/md: warning: names Cluster team/c, which is in another namespace, and is not patched", "",
 		},
 		"and a pool without one is of one Cluster": {

@@ -10,8 +10,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
 )
 
-// holder is a MachineSet or a Machine of Cluster c with its bootstrap object.
-func holder(kind, name, metadata, configRef string) string {
+// holder is a MachineSet or a Machine m of Cluster c with its bootstrap object.
+func holder(kind, metadata, configRef string) string {
+	const name = "m"
 	spec := "{clusterName: c, template: {spec: {clusterName: c, bootstrap: {configRef: " + configRef + "}, infrastructureRef: {kind: DemoMachineTemplate, name: " + name + "}}}}"
 	bootstrap := "kind: KubeadmConfigTemplate\nmetadata: {name: " + name + "}\nspec: {template: {spec: {preKubeadmCommands: [\"echo 100% {{ '$HOME'\"]}}}\n"
 	if kind == "Machine" {
@@ -35,18 +36,18 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 		patched   bool
 		note      string
 	}{
-		"a MachineSet":                        {holder("MachineSet", "m", "", template), true, ""},
-		"a Machine":                           {holder("Machine", "m", "", config), true, ""},
-		"a Machine of a MachineSet":           {holder("Machine", "m", owner, config), false, ""},
-		"a MachineSet of a MachineDeployment": {holder("MachineSet", "m", owner, template), false, ""},
+		"a MachineSet":                        {holder("MachineSet", "", template), true, ""},
+		"a Machine":                           {holder("Machine", "", config), true, ""},
+		"a Machine of a MachineSet":           {holder("Machine", owner, config), false, ""},
+		"a MachineSet of a MachineDeployment": {holder("MachineSet", owner, template), false, ""},
 		"a control-plane Machine": {
-			holder("Machine", "m", control, config), false,
+			holder("Machine", control, config), false,
 			"Machine m: warning: is of the control plane; KubeadmConfig m is not patched, only a KubeadmControlPlane is",
 		},
-		"a Machine with an annotation of pools": {holder("Machine", "m", ", annotations: {capi-proxy-patcher.io/secret: none}", config), true, ""},
-		"a Machine of another provider":         {holder("Machine", "m", "", "{kind: RKE2Config, name: m}"), false, "Machine m: warning: spec.bootstrap.configRef.kind: RKE2Config cannot be patched, only KubeadmConfig"},
-		"a MachineSet of another provider":      {holder("MachineSet", "m", "", "{kind: RKE2ConfigTemplate, name: m}"), false, "MachineSet m: warning: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"},
-		"a Windows Machine":                     {holder("Machine", "m", "", config) + windows, false, "KubeadmConfig m: is for Windows nodes (spec.osDisk.osType of DemoMachine m) and left alone"},
+		"a Machine with an annotation of pools": {holder("Machine", ", annotations: {capi-proxy-patcher.io/secret: none}", config), true, ""},
+		"a Machine of another provider":         {holder("Machine", "", "{kind: RKE2Config, name: m}"), false, "Machine m: warning: spec.bootstrap.configRef.kind: RKE2Config cannot be patched, only KubeadmConfig"},
+		"a MachineSet of another provider":      {holder("MachineSet", "", "{kind: RKE2ConfigTemplate, name: m}"), false, "MachineSet m: warning: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"},
+		"a Windows Machine":                     {holder("Machine", "", config) + windows, false, "KubeadmConfig m: is for Windows nodes (spec.osDisk.osType of DemoMachine m) and left alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

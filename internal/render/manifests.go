@@ -62,7 +62,7 @@ func (m *Manifests) Objects() []*manifest.Object {
 
 // Clusters returns the Clusters of the inputs in order, with the label and without it.
 func (m *Manifests) Clusters() []Cluster {
-	objects := m.renderer.find("Cluster", groupCluster)
+	objects := m.renderer.find("Cluster")
 	clusters := make([]Cluster, 0, len(objects))
 	for _, o := range objects {
 		view, unresolved := clusterView(o)

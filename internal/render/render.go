@@ -80,7 +80,7 @@ func Render(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	r.checkMetadata()
-	for _, cluster := range r.find("Cluster", groupCluster) {
+	for _, cluster := range r.find("Cluster") {
 		r.cluster(ctx, cluster)
 	}
 	r.checkWorkers()

@@ -65,6 +65,7 @@ func described(code noproxy.Code) string {
 		return "without a control-plane endpoint yet"
 	case codeVariables:
 		return "with variables of clusterctl in the network"
+	default:
+		return "with " + string(code)
 	}
-	return "with " + string(code)
 }

@@ -246,7 +246,7 @@ func (r *renderer) infrastructureOf(cluster *manifest.Object, view *source.Clust
 // checkClasses notes ClusterClasses that declare the patch although no Cluster of the input needs it. They are left as they
 // are: other Clusters may, and without the label the patch does nothing.
 func (r *renderer) checkClasses() {
-	for _, class := range r.find("ClusterClass", groupCluster) {
+	for _, class := range r.find("ClusterClass") {
 		if !r.declared[class] && slices.ContainsFunc(items(class.Value(), "spec", "patches"), isDeclaration) {
 			r.note(class, "declares the patch of %s but no Cluster of the input needs it; left as it is", contract.Name)
 		}
