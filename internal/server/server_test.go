@@ -211,8 +211,11 @@ func TestServer_AnswersOneRequestAfterTheOtherOnAConnection(t *testing.T) {
 func TestServer_ClosesTheConnectionThatHasWaitedForTheLongestTime(t *testing.T) {
 	t.Parallel()
 	s := serve(t, usual(), "", echo)
-	first := s.open("")
-	for range usual().Connections {
+	first := s.open(header(1) + "x") // answered, so that it may stay open for long
+	if _, err := io.ReadFull(first, make([]byte, len("HTTP/1.1 200 OK"))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * usual().Connections {
 		s.open("")
 	}
 	closed(t, first)
