@@ -29,7 +29,7 @@ func TestPurePackagesStayPure(t *testing.T) {
 		"manifest": {"net/http", "os/exec"},
 	}
 	for _, name := range []string{
-		"contract", "envfile", "explain", "finding", "jsonread", "manifest", "match", "nodescript", "noproxy", "patch", "proxyconfig", "shellquote", "systemd",
+		"contract", "envfile", "explain", "finding", "jsonread", "manifest", "match", "nodescript", "noproxy", "patch", "proxyconfig", "shellquote", "spelling", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -88,7 +88,7 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 	if _, err := streams.Out.Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)
 	}
-	if report.Summary.Clusters+report.Summary.Secrets == 0 {
+	if report.Summary.Clusters+report.Summary.Secrets+len(report.Findings) == 0 {
 		_, _ = fmt.Fprintf(streams.Err, "lint: the input has neither a Cluster with label %s nor a proxy Secret\n", contract.LabelEnabled)
 	}
 	if report.Summary.Rejections > 0 || o.strict && report.Summary.Warnings > 0 {

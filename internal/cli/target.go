@@ -62,7 +62,11 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if t.override == contract.SecretNone {
 		return network, fmt.Errorf("%s: pool %s uses no proxy (its Secret is %q); there is nothing to explain", name, o.pool, contract.SecretNone)
 	}
-	if !t.cluster.Enabled {
+	switch {
+	case t.cluster.Enabled:
+	case t.cluster.Unclear != nil:
+		note("%s; this is what it would get", t.cluster.Unclear)
+	default:
 		note("it has no label %s=%s; this is what it would get", contract.LabelEnabled, contract.LabelEnabledValue)
 	}
 	defaultSecret, err := parseSecretName(o.defaultSecret)

@@ -11,10 +11,13 @@ const Name = "capi-proxy-patcher"
 // Labels.
 const (
 	// LabelEnabled on a Cluster, with the value LabelEnabledValue, enables the product for it. Written by the
-	// user, read by every part of the product. Taking it off removes what the product added to bootstrap specs.
+	// user, read by every part of the product. Taking it off, or the value LabelDisabledValue, removes what the product
+	// added to bootstrap specs; any other value changes nothing.
 	LabelEnabled = Domain + "/enabled"
 	// LabelEnabledValue is the only value of LabelEnabled that enables.
 	LabelEnabledValue = "true"
+	// LabelDisabledValue is the only value of LabelEnabled that disables.
+	LabelDisabledValue = "false"
 	// LabelProxySecret on a Secret, with any value, makes a change of the proxy Secret noticed at once. Written
 	// by the user. Without it a change is noticed at the next resync.
 	LabelProxySecret = Domain + "/proxy"
@@ -76,6 +79,10 @@ const (
 	// hook, and taken away when no object runs such a version any more, when the label changes back, or for
 	// RolloutImmediate.
 	AnnotationTopologyHold = Domain + "/topology-hold"
+	// AnnotationEnabledBefore on a Cluster with a ClusterClass is LabelEnabledValue or LabelDisabledValue: what LabelEnabled
+	// said before it got a value that is none of both. The topology hook goes on with it, because templates without patches
+	// would take the proxy out. Written by the webhook, and taken away by it when the label says something again.
+	AnnotationEnabledBefore = Domain + "/enabled-before"
 	// AnnotationSettingsHash on a Cluster with a ClusterClass and DeliveryInline is the SHA-256, in hex, of the values that
 	// its templates get. A change of it has the topology controller ask the hook again, which it would not do for a changed
 	// Secret. Written by the product and taken away by it with the label or for another delivery.

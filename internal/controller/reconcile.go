@@ -34,6 +34,11 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	if view.Paused {
 		return ctrl.Result{}, nil
 	}
+	if view.Unclear != nil {
+		var found findings
+		found.addAll(contract.ReasonInvalidSettings, view.Unclear)
+		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, found, ""))
+	}
 	if !view.Enabled && !reported && !held {
 		if left, err := c.leftOver(ctx, view); err != nil || !left {
 			return ctrl.Result{}, err
@@ -155,6 +160,7 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 		return "", err
 	}
 	r.reportWarnings()
+	r.reportNames(objects)
 	return r.summary(objects, len(found) > 0), nil
 }
 
@@ -207,6 +213,24 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 func (r *reconciliation) reportWarnings() {
 	for _, warning := range proxysource.WarningNotes(r.warnings) {
 		r.found.note("%s", warning)
+	}
+}
+
+// reportNames tells of labels and annotations that nothing reads.
+func (r *reconciliation) reportNames(objects []bootstrapObject) {
+	for _, warning := range topology.CheckNames(r.cluster.Labels, topology.SourceOf(r.cluster)) {
+		r.found.note("%s", warning)
+	}
+	for _, o := range objects {
+		for _, pool := range o.pools {
+			if pool.TopologyName != "" {
+				continue // it has those that the Cluster has for it
+			}
+			for _, warning := range proxysource.CheckPool(pool.Annotations) {
+				warning.Where = pool.String() + " " + warning.Where
+				r.found.note("%s", warning)
+			}
+		}
 	}
 }
 

@@ -146,7 +146,7 @@ func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, op
 			if err != nil {
 				return err
 			}
-			theirs = exists && proxysource.IsEnabled(cluster.Labels)
+			theirs = exists && proxysource.StateOf(cluster.Labels) != proxysource.Disabled
 		}
 		if theirs || user == nil && r.view.Enabled {
 			r.keepReferences(*stray)

@@ -273,7 +273,7 @@ func (r *reconciliation) settleTopology(ctx context.Context, objects []bootstrap
 			r.needed[name] = true
 		}
 	}
-	want := map[string]string{contract.AnnotationSettingsHash: r.settingsHash()}
+	want := map[string]string{contract.AnnotationSettingsHash: r.settingsHash(), contract.AnnotationEnabledBefore: ""}
 	complete := !slices.ContainsFunc(missing, func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
 	if hold, held := topology.HoldOf(r.cluster.Annotations); held && (r.releases(hold) || complete && !holds(hold, objects)) {
 		want[contract.AnnotationTopologyHold] = ""

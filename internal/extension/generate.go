@@ -71,6 +71,9 @@ func (h *Handlers) generateBody(ctx context.Context, body []byte, to responder) 
 // Its error is for the user and the same for the same request; what has been added is void then.
 func (h *Handlers) generate(ctx context.Context, q request, to responder) error {
 	c, _ := decodeBuiltin(q.variables.builtin)
+	if err := topology.CheckLabel(c.labels, c.annotations); err != nil {
+		return err
+	}
 	if !mayBeEnabled(c) {
 		return nil
 	}
@@ -150,7 +153,7 @@ func mayBeEnabled(c cluster) bool {
 	if hold, held := topology.HoldOf(c.annotations); held && hold.Enabled {
 		return true
 	}
-	return topology.Enabled(c.labels, nil, "")
+	return topology.Asks(c.labels, c.annotations)
 }
 
 // sourceOf returns what a request says of the topology, and keeps the holder of each item on the way. Pools come in the

@@ -221,9 +221,16 @@ func TestGenerateChoosesTemplatesAndSecrets(t *testing.T) {
 		options requests.Options
 		want    []string // control plane, pools
 	}{
-		"a labelled Cluster":                  {requests.Options{Pools: 2, MachinePools: 1}, []string{own, own, own, own}},
-		"an unlabelled Cluster":               {requests.Options{Pools: 1, Unlabelled: true}, []string{"", ""}},
-		"another value of the label":          {requests.Options{Pools: 1, Unlabelled: true, Annotations: map[string]string{contract.LabelEnabled: "true"}}, []string{"", ""}},
+		"a labelled Cluster":        {requests.Options{Pools: 2, MachinePools: 1}, []string{own, own, own, own}},
+		"an unlabelled Cluster":     {requests.Options{Pools: 1, Unlabelled: true}, []string{"", ""}},
+		"an annotation is no label": {requests.Options{Pools: 1, Unlabelled: true, Annotations: map[string]string{contract.LabelEnabled: "true"}}, []string{"", ""}},
+		"the label says false":      {requests.Options{Pools: 1, Label: "false"}, []string{"", ""}},
+		"a value after true":        {requests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{contract.AnnotationEnabledBefore: "true"}}, []string{own, own}},
+		"a value after false":       {requests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{contract.AnnotationEnabledBefore: "false"}}, []string{"", ""}},
+		"false remembers nothing":   {requests.Options{Pools: 1, Label: "false", Annotations: map[string]string{contract.AnnotationEnabledBefore: "true"}}, []string{"", ""}},
+		"a value after true, held without": {requests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{
+			contract.AnnotationEnabledBefore: "true", contract.AnnotationTopologyHold: "disabled@" + version,
+		}}, []string{"", ""}},
 		"held without":                        {requests.Options{Pools: 1, Annotations: hold("disabled@" + version)}, []string{"", ""}},
 		"held without at an older version":    {requests.Options{Pools: 1, Annotations: hold("disabled@v1.35.0")}, []string{own, own}},
 		"held with":                           {requests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@" + version)}, []string{own, own}},
@@ -242,6 +249,22 @@ func TestGenerateChoosesTemplatesAndSecrets(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestALabelThatMeansNothing_FailsWhereNobodyKnowsWhatItSaidBefore(t *testing.T) {
+	t.Parallel()
+	const want = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
+	for _, before := range []string{"", "True"} {
+		q := generated(t, requests.Options{Pools: 1, Label: "True", Annotations: map[string]string{contract.AnnotationEnabledBefore: before}})
+		if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
+			t.Errorf("GeneratePatches: %s: %s", response.Status, response.Message)
+		}
+		validated := &runtimehooksv1.ValidateTopologyResponse{}
+		(&Handlers{}).ValidateTopology(t.Context(), requests.Validate(q), validated)
+		if validated.Status != runtimehooksv1.ResponseStatusFailure || validated.Message != want {
+			t.Errorf("ValidateTopology: %s: %s", validated.Status, validated.Message)
+		}
 	}
 }
 

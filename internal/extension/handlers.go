@@ -111,6 +111,9 @@ func (h *Handlers) ValidateTopology(ctx context.Context, q *runtimehooksv1.Valid
 // validate returns what is wrong with a topology, or "".
 func (h *Handlers) validate(ctx context.Context, q request) string {
 	c, _ := decodeBuiltin(q.variables.builtin)
+	if err := topology.CheckLabel(c.labels, c.annotations); err != nil {
+		return err.Error()
+	}
 	if !mayBeEnabled(c) {
 		return ""
 	}

@@ -142,6 +142,13 @@ func (l *linter) addWarnings(o *manifest.Object, warnings []noproxy.Warning) {
 // run looks at everything. Findings are in the order of the objects in the input.
 func (l *linter) run(ctx context.Context) error {
 	for _, c := range l.manifests.Clusters() {
+		for _, e := range noproxy.Errors(c.View.Unclear) {
+			level := Rejection
+			if render.IsVariableLabel(c.Object) {
+				level = Note
+			}
+			l.add(c.Object, level, e.Code, e.Where, e.Why, e.Fix)
+		}
 		if c.View.Enabled {
 			l.clusters++
 			if err := l.cluster(ctx, c); err != nil {
@@ -153,6 +160,7 @@ func (l *linter) run(ctx context.Context) error {
 		for _, e := range render.CheckMetadata(o) {
 			l.add(o, Rejection, e.Code, e.Where, e.Why, e.Fix)
 		}
+		l.addWarnings(o, render.CheckNames(o))
 		if render.IsProxySecret(o) {
 			if err := l.secret(o); err != nil {
 				return err

@@ -46,6 +46,8 @@ type Pool struct {
 	Bootstrap clusterv1.ContractVersionedObjectReference
 	// Infrastructure is what its machines are made of: a machine template or, for a MachinePool, a pool of the provider.
 	Infrastructure clusterv1.ContractVersionedObjectReference
+	// Annotations are those of the pool. They are not a copy.
+	Annotations map[string]string
 	// Override is the value of contract.AnnotationSecret.
 	Override string
 	// TopologyName is the name of the pool in the topology of its Cluster, or "" for a pool outside of one.
@@ -58,7 +60,7 @@ func (p Pool) String() string { return p.Kind + " " + p.Name }
 
 // PoolOf returns what matters of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
 func PoolOf(object client.Object) Pool {
-	p := Pool{Name: object.GetName(), Override: object.GetAnnotations()[contract.AnnotationSecret]}
+	p := Pool{Name: object.GetName(), Annotations: object.GetAnnotations(), Override: object.GetAnnotations()[contract.AnnotationSecret]}
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
 		p.Kind, p.Cluster, p.Bootstrap = KindDeployment, o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef

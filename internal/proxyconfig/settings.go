@@ -13,6 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
 // Codes of findings about a proxy Secret, beside those of package noproxy.
@@ -217,7 +218,7 @@ func percentEncode(text string) string {
 func isProxySecret(data map[string][]byte) bool {
 	for key := range data {
 		for _, own := range []string{contract.KeyHTTPProxy, contract.KeyHTTPSProxy, contract.KeyNoProxy, contract.KeyTrustedCA} {
-			if normalize(key) == normalize(own) {
+			if spelling.Same(key, own) {
 				return true
 			}
 		}
@@ -225,43 +226,11 @@ func isProxySecret(data map[string][]byte) bool {
 	return false
 }
 
-// normalize returns a key in the spelling in which keys are compared to find out what was meant.
-func normalize(key string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(key))
-}
-
 // unknownKey names the known key that was probably meant.
 func unknownKey(key string) error {
-	best, distance := "", 4 // farther than three edits is no suggestion
-	for _, known := range contract.SecretKeys() {
-		if d := editDistance(normalize(key), normalize(known)); d < distance {
-			best, distance = known, d
-		}
-	}
 	fix := "the keys are " + strings.Join(contract.SecretKeys(), ", ")
-	if best != "" {
-		fix = fmt.Sprintf("did you mean %s?", best)
+	if nearest := spelling.Nearest(key, contract.SecretKeys()); nearest != "" {
+		fix = fmt.Sprintf("did you mean %s?", nearest)
 	}
 	return &noproxy.Error{Code: CodeUnknownKey, Where: fmt.Sprintf("key %q", key), Why: "unknown key", Fix: fix}
-}
-
-// editDistance is the Levenshtein distance of a and b in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

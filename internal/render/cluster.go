@@ -59,6 +59,7 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 		EndpointHost:  text("spec.controlPlaneEndpoint.host", dig(spec, "controlPlaneEndpoint")["host"]),
 		Topology:      topology,
 		Enabled:       source.IsEnabled(o.Labels()),
+		Unclear:       source.CheckLabel(o.Labels()),
 	}
 	view.EndpointPort = port(dig(spec, "controlPlaneEndpoint"))
 	view.InfrastructureKind, _ = dig(spec, "infrastructureRef")["kind"].(string)

@@ -86,6 +86,7 @@ func Render(ctx context.Context, o Options) (Result, error) {
 	r.checkWorkers()
 	r.checkStrays()
 	r.checkClasses()
+	r.checkNames()
 	if len(r.problems) > 0 {
 		return Result{}, errors.Join(r.problems...)
 	}
@@ -190,6 +191,10 @@ func qualified(namespace, name string) string {
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	view, unresolved := clusterView(object)
 	members := r.members(object, view)
+	if !r.All && view.Unclear != nil {
+		r.leave(object, members, view.Unclear)
+		return
+	}
 	if !r.All && !view.Enabled {
 		for _, m := range members {
 			r.restore(view, m)

@@ -28,6 +28,8 @@ type Cluster struct {
 	ControlPlaneGroup        string
 	Topology                 bool
 	Enabled, Paused, Deleted bool
+	// Unclear is why the label says neither that the Cluster is enabled nor that it is not, or nil. Nothing is changed then.
+	Unclear error
 }
 
 // ClusterOf returns the resolving view of a Cluster.
@@ -48,6 +50,7 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 		ControlPlaneGroup:  cluster.Spec.ControlPlaneRef.APIGroup,
 		Topology:           cluster.Spec.Topology.IsDefined(),
 		Enabled:            IsEnabled(cluster.Labels),
+		Unclear:            CheckLabel(cluster.Labels),
 		Paused:             annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused,
 		Deleted:            !cluster.DeletionTimestamp.IsZero(),
 	}
@@ -63,11 +66,6 @@ func NoProxyInput(cluster Cluster, options Options) noproxy.Input {
 		InfrastructureKind: cluster.InfrastructureKind,
 		OmitGroups:         options.OmitGroups,
 	}
-}
-
-// IsEnabled reports whether labels enable the product.
-func IsEnabled(labels map[string]string) bool {
-	return labels[contract.LabelEnabled] == contract.LabelEnabledValue
 }
 
 // SecretLabels returns the labels of a generated Secret. The Cluster API label brings it into the caches of the

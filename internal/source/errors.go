@@ -6,6 +6,10 @@ import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 const (
 	// CodeBadAnnotation rejects an annotation whose value is unknown.
 	CodeBadAnnotation noproxy.Code = "bad-annotation"
+	// CodeBadLabel rejects a label contract.LabelEnabled with a value that means nothing.
+	CodeBadLabel noproxy.Code = "bad-label"
+	// CodeUnknownName warns of a label or annotation of the product's domain that nothing reads.
+	CodeUnknownName noproxy.Code = "unknown-name"
 	// CodeBadEncoding rejects a value of a Secret manifest that is not base64 or not a string.
 	CodeBadEncoding noproxy.Code = "bad-encoding"
 	// CodeBadMetadata rejects a label or an annotation in a manifest whose value is not a string.

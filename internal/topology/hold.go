@@ -49,11 +49,30 @@ func (h Hold) Covers(version string) bool {
 	return err == nil && v.LessThan(held)
 }
 
+// Asks reports whether a Cluster asks for the proxy: what its label says or, while that has a value that means nothing, what
+// it said before.
+func Asks(labels, annotations map[string]string) bool {
+	if source.StateOf(labels) == source.Unclear {
+		return annotations[contract.AnnotationEnabledBefore] == contract.LabelEnabledValue
+	}
+	return source.IsEnabled(labels)
+}
+
+// CheckLabel returns an *source.InvalidError about a label with a value that means nothing if nobody knows what it said
+// before, else nil. Then no answer of a hook would leave everything as it is.
+func CheckLabel(labels, annotations map[string]string) error {
+	switch annotations[contract.AnnotationEnabledBefore] {
+	case contract.LabelEnabledValue, contract.LabelDisabledValue:
+		return nil
+	}
+	return source.CheckLabel(labels)
+}
+
 // Enabled reports whether the template of an object that runs a Kubernetes version carries the proxy: what the hold says
-// if it is about that version, else what the label of the Cluster says.
+// if it is about that version, else what the Cluster asks for.
 func Enabled(labels, annotations map[string]string, version string) bool {
 	if hold, held := HoldOf(annotations); held && hold.Covers(version) {
 		return hold.Enabled
 	}
-	return source.IsEnabled(labels)
+	return Asks(labels, annotations)
 }

@@ -134,6 +134,19 @@ func valueOf(variables []clusterv1.ClusterVariable) []byte {
 	return nil
 }
 
+// CheckNames warns of labels and annotations of a Cluster and of the pools of its topology that carry the domain of the
+// product and that nothing reads.
+func CheckNames(labels map[string]string, s Source) []noproxy.Warning {
+	found := source.CheckCluster(labels, s.Annotations)
+	for _, pool := range s.Pools {
+		for _, warning := range source.CheckPool(pool.Annotations) {
+			warning.Where = Pool{Kind: pool.Kind, TopologyName: pool.Name}.String() + " " + warning.Where
+			found = append(found, warning)
+		}
+	}
+	return found
+}
+
 // Of returns what a topology asks for. A variable and an annotation about one matter must agree; where only one of them
 // says something, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery, one set
 // of targets and one NO_PROXY.

@@ -25,8 +25,11 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if isOurs(request) || w.Namespace != "" && request.Namespace != w.Namespace {
 		return answer{}, nil
 	}
-	if kind == KindCluster {
+	switch kind {
+	case KindCluster:
 		return admitCluster(ctx, request), nil
+	case KindNames:
+		return answer{warnings: unknownNames(request)}, nil
 	}
 	object, err := decode(kind, request)
 	if err != nil {
@@ -48,7 +51,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	}
 	a := &admission{Webhook: w, write: object, found: found, view: source.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
-	if a.view.Topology || !a.view.Enabled && !reported {
+	if a.view.Topology || !a.view.Enabled && a.view.Unclear == nil && !reported {
 		return answer{}, nil // never ours, or not any more
 	}
 	if a.write, err = a.recognize(ctx); err != nil {
@@ -113,6 +116,9 @@ func (a *admission) decide(ctx context.Context) (outcome, error) {
 	}
 	if a.view.Paused || a.view.Deleted {
 		return a.keep(""), nil
+	}
+	if a.view.Unclear != nil {
+		return a.keep("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error()), nil
 	}
 	if finding := plan.LeaveAlone(object); finding != nil {
 		if finding.Reason == contract.ReasonPaused {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
@@ -20,6 +21,8 @@ import (
 // clusterText is a Cluster in JSON as the tests of holds need it.
 type clusterText struct {
 	label, hold, rollout string
+	// before is contract.AnnotationEnabledBefore.
+	before string
 	// version is that of the topology; classic has none.
 	version string
 	classic bool
@@ -37,6 +40,7 @@ func (c clusterText) String() string {
 	set(labels, contract.LabelEnabled, c.label)
 	set(annotations, contract.AnnotationTopologyHold, c.hold)
 	set(annotations, contract.AnnotationRollout, c.rollout)
+	set(annotations, contract.AnnotationEnabledBefore, c.before)
 	metadata := map[string]any{"name": "one", "namespace": "ns", "labels": labels, "annotations": annotations, "future": 1}
 	if c.deleted {
 		metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -115,8 +119,6 @@ func TestHoldAfterAWriteToACluster(t *testing.T) {
 	}{
 		"the label comes while the Cluster runs":                   {clusterText{}, clusterText{label: on}, without, warnGet},
 		"the label goes while the Cluster runs":                    {clusterText{label: on}, clusterText{}, keep, warnLose},
-		"another value is no label":                                {clusterText{label: on}, clusterText{label: "yes"}, keep, warnLose},
-		"from no label to another value nothing changes":           {clusterText{}, clusterText{label: "yes"}, "", ""},
 		"the version is that before the write":                     {clusterText{}, clusterText{label: on, version: newerVersion}, without, warnGet},
 		"a Cluster that does not run yet":                          {clusterText{fresh: true}, clusterText{label: on, fresh: true}, "", ""},
 		"whether it runs is what is stored":                        {clusterText{fresh: true}, clusterText{label: on}, "", ""},
@@ -161,6 +163,53 @@ func TestHoldAfterAWriteToACluster(t *testing.T) {
 			test.asked.hold = test.want
 			if diff := cmp.Diff(decodeText(t, test.asked.String()), decodeText(t, got)); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALabelWithAValueThatMeansNothing_IsAsTheOneBefore(t *testing.T) {
+	t.Parallel()
+	const (
+		on, off, yes = contract.LabelEnabledValue, contract.LabelDisabledValue, "True"
+		without      = "disabled@v1.36.3"
+		keep         = "enabled@v1.36.3"
+	)
+	for name, test := range map[string]struct {
+		stored, asked clusterText
+		before, hold  string
+	}{
+		"after true":                      {stored: clusterText{label: on}, asked: clusterText{label: yes}, before: on},
+		"after true, not running":         {stored: clusterText{label: on, fresh: true}, asked: clusterText{label: yes, fresh: true}, before: on},
+		"after false":                     {stored: clusterText{label: off}, asked: clusterText{label: yes}, before: off},
+		"after none":                      {stored: clusterText{}, asked: clusterText{label: yes}, before: off},
+		"after another one":               {stored: clusterText{label: "yes", before: on}, asked: clusterText{label: yes}, before: on},
+		"after one that nobody saw":       {stored: clusterText{label: "yes"}, asked: clusterText{label: yes}},
+		"nobody else may write it":        {stored: clusterText{label: "yes"}, asked: clusterText{label: "yes", before: on}},
+		"it comes back":                   {stored: clusterText{label: yes, before: on}, asked: clusterText{label: yes}, before: on},
+		"a hold stays":                    {stored: clusterText{label: on, hold: without}, asked: clusterText{label: yes}, before: on, hold: without},
+		"a hold stays with Immediate":     {stored: clusterText{label: on, hold: without}, asked: clusterText{label: yes, rollout: contract.RolloutImmediate}, before: on, hold: without},
+		"a hold of the removal stays":     {stored: clusterText{hold: keep}, asked: clusterText{label: yes}, before: off, hold: keep},
+		"back to true":                    {stored: clusterText{label: yes, before: on}, asked: clusterText{label: on, before: on}},
+		"back to true with a hold":        {stored: clusterText{label: yes, before: on, hold: without}, asked: clusterText{label: on}, hold: without},
+		"on to false":                     {stored: clusterText{label: yes, before: on}, asked: clusterText{label: off, before: on}, hold: keep},
+		"on to none":                      {stored: clusterText{label: yes, before: on}, asked: clusterText{}, hold: keep},
+		"on to true":                      {stored: clusterText{label: yes, before: off}, asked: clusterText{label: on}, hold: without},
+		"on to false with Immediate":      {stored: clusterText{label: yes, before: on}, asked: clusterText{label: off, rollout: contract.RolloutImmediate}},
+		"on from one that nobody saw":     {stored: clusterText{label: yes}, asked: clusterText{label: on}},
+		"off from one that nobody saw":    {stored: clusterText{label: yes}, asked: clusterText{}},
+		"no topology has nothing to keep": {stored: clusterText{label: on, classic: true}, asked: clusterText{label: yes, classic: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stored := test.stored.String()
+			got, _, _ := admit(t, stored, test.asked.String())
+			test.asked.before, test.asked.hold = test.before, test.hold
+			if diff := cmp.Diff(decodeText(t, test.asked.String()), decodeText(t, got)); diff != "" {
+				t.Errorf("object (-want +got):\n%s", diff)
+			}
+			if again, _, patched := admit(t, stored, got); patched {
+				t.Errorf("a second call changed the object:\n%s", cmp.Diff(got, again))
 			}
 		})
 	}
@@ -212,6 +261,7 @@ func FuzzHoldAfterAWriteToACluster(f *testing.F) {
 	f.Add("true", "", "", "", "", "v1.36.3", true)
 	f.Add("", "true", "disabled@v1.36.3", "", "Immediate", "v1.36.3", true)
 	f.Add("true", "true", "enabled@", "disabled@v1@v2", "", "v1@v2", false)
+	f.Add("true", "yes", "disabled@v1.36.3", "", "Immediate", "v1.36.3", true)
 	f.Add("true", "", "disabled@\"\\n", "%", "OnNextRollout", "\x00\u2028{{", true)
 	f.Fuzz(func(t *testing.T, was, is, held, asked, rollout, version string, running bool) {
 		before := clusterText{label: was, hold: held, version: version, fresh: !running}
@@ -226,10 +276,13 @@ func FuzzHoldAfterAWriteToACluster(f *testing.F) {
 			t.Errorf("hold %q reads as %q", hold, parsed)
 		}
 		enabled := func(label string) bool { return label == contract.LabelEnabledValue }
-		turned := enabled(was) != enabled(is)
+		unclear := func(label string) bool {
+			return source.StateOf(map[string]string{contract.LabelEnabled: label}) == source.Unclear && label != ""
+		}
+		turned := enabled(was) != enabled(is) && !unclear(was) && !unclear(is)
 		_, before1 := topology.HoldOf(map[string]string{contract.AnnotationTopologyHold: held})
 		switch {
-		case rollout == contract.RolloutImmediate && before1 && hold != "":
+		case rollout == contract.RolloutImmediate && before1 && hold != "" && !unclear(is):
 			t.Errorf("Immediate left hold %q", hold)
 		case turned && running && !before1 && rollout != contract.RolloutImmediate && (!isHold || parsed.Enabled != enabled(was)):
 			t.Errorf("the label turned on a Cluster that runs, and its hold is %q", hold)

@@ -127,7 +127,7 @@ func (w *Webhook) ownerByPools(ctx context.Context, object write, pools []plan.P
 		if err != nil {
 			return owner{}, err
 		}
-		if cluster != nil && (found.cluster == nil || !source.IsEnabled(found.cluster.Labels) && source.IsEnabled(cluster.Labels)) {
+		if cluster != nil && (found.cluster == nil || source.StateOf(cluster.Labels) > source.StateOf(found.cluster.Labels)) {
 			found.cluster = cluster
 		}
 	}

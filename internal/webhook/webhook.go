@@ -60,7 +60,7 @@ func (w *Webhook) Register(server Server) error {
 	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Infrastructure == nil || w.Now == nil {
 		return errors.New("webhook: Cached, Live, Secrets, Infrastructure and Now are required")
 	}
-	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster} {
+	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster, KindNames} {
 		server.Register(Path(kind), handler{webhook: w, kind: kind})
 	}
 	return nil
@@ -73,6 +73,8 @@ func Path(kind string) string {
 		return "/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane"
 	case KindCluster:
 		return "/mutate-cluster-x-k8s-io-v1beta2-cluster"
+	case KindNames:
+		return "/warn-cluster-x-k8s-io-v1beta2"
 	case plan.KindTemplate:
 		return "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate"
 	default:

@@ -769,9 +769,10 @@ func TestOnlyWritesThatTheClusterWebhookMattersForDependOnIt(t *testing.T) {
 		t.Errorf("a Cluster that is held: %v", err)
 	}
 	for name, edit := range map[string]func(*clusterv1.Cluster){
-		"the hold is taken off": annotated(contract.AnnotationTopologyHold, ""),
-		"the hold is changed":   annotated(contract.AnnotationTopologyHold, "enabled@"+oldVersion),
-		"Immediate":             annotated(contract.AnnotationRollout, contract.RolloutImmediate),
+		"a label that means nothing": func(o *clusterv1.Cluster) { o.Labels[contract.LabelEnabled] = "True" },
+		"the hold is taken off":      annotated(contract.AnnotationTopologyHold, ""),
+		"the hold is changed":        annotated(contract.AnnotationTopologyHold, "enabled@"+oldVersion),
+		"Immediate":                  annotated(contract.AnnotationRollout, contract.RolloutImmediate),
 	} {
 		if err := write(held, edit); !refused(err) {
 			t.Errorf("%s: %v", name, err)

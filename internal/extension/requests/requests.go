@@ -3,6 +3,7 @@
 package requests
 
 import (
+	"cmp"
 	_ "embed" // templates.yaml
 	"encoding/json"
 	"fmt"
@@ -33,6 +34,8 @@ type Options struct {
 	Distinct bool
 	// Unlabelled leaves the label of the Cluster out.
 	Unlabelled bool
+	// Label is the value of the label if it is to be another one.
+	Label string
 	// Annotations of the Cluster.
 	Annotations map[string]string
 	// Variable is the value of the Cluster's variable in JSON.
@@ -55,7 +58,7 @@ func Generate(o Options) (*runtimehooksv1.GeneratePatchesRequest, error) {
 	q.SetGroupVersionKind(runtimehooksv1.GroupVersion.WithKind("GeneratePatchesRequest"))
 	labels := map[string]string{"env": "prod"}
 	if !o.Unlabelled {
-		labels[contract.LabelEnabled] = contract.LabelEnabledValue
+		labels[contract.LabelEnabled] = cmp.Or(o.Label, contract.LabelEnabledValue)
 	}
 	annotations := map[string]string{"example.com/ticket": "OPS-1234"}
 	maps.Copy(annotations, o.Annotations)

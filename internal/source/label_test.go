@@ -1,0 +1,82 @@
+package source_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+func TestStateOf_HasThreeStates(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]source.State{
+		"true": source.Enabled, "false": source.Disabled,
+		"True": source.Unclear, "TRUE": source.Unclear, "yes": source.Unclear, "1": source.Unclear, "": source.Unclear, " true": source.Unclear,
+		"no": source.Unclear, "${PROXY}": source.Unclear, "%s\n\"": source.Unclear,
+	} {
+		labels := map[string]string{contract.LabelEnabled: value}
+		if got := source.StateOf(labels); got != want || source.IsEnabled(labels) != (want == source.Enabled) {
+			t.Errorf("%q: state %d, want %d", value, got, want)
+		}
+		err := source.CheckLabel(labels)
+		if _, invalid := errors.AsType[*source.InvalidError](err); invalid != (want == source.Unclear) {
+			t.Errorf("%q: error %v", value, err)
+		}
+	}
+	for _, labels := range []map[string]string{nil, {"enabled": "true"}, {contract.LabelEnabled + "d": "true"}} {
+		if got := source.StateOf(labels); got != source.Disabled || source.CheckLabel(labels) != nil {
+			t.Errorf("%v: state %d", labels, got)
+		}
+	}
+	const want = `label capi-proxy-patcher.io/enabled: unknown value "%s\n\"", which changes nothing; use "true" or "false"`
+	if err := source.CheckLabel(map[string]string{contract.LabelEnabled: "%s\n\""}); err.Error() != want || noproxy.Errors(err)[0].Code != source.CodeBadLabel {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestCheckNames_SuggestsTheNearest(t *testing.T) {
+	t.Parallel()
+	texts := func(warnings []noproxy.Warning) []string {
+		var all []string
+		for _, warning := range warnings {
+			all = append(all, warning.String())
+		}
+		return all
+	}
+	labels := map[string]string{
+		contract.LabelEnabled: "yes", "capi-proxy-patcher.io/enable": "true", "capi-proxy-patcher.io/delivery": "Inline", "example.com/enable": "x",
+		"capi-proxy-patcher.iox/a": "",
+	}
+	annotations := map[string]string{
+		"capi-proxy-patcher.io/rolout": "Immediate", "capi-proxy-patcher.io/enabled": "true", "capi-proxy-patcher.io/": "", "capi-proxy-patcher.io/zebra\n%s": "x",
+		contract.AnnotationSecret: "", contract.AnnotationDelivery: "", contract.AnnotationRollout: "", contract.AnnotationTargets: "", contract.AnnotationAdopt: "",
+		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "", contract.AnnotationSettingsHash: "",
+		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
+	}
+	const known = "known are secret, delivery, rollout, targets, adopt, no-proxy-groups, topology-hold, enabled-before, settings-hash, output-version"
+	if diff := cmp.Diff([]string{
+		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, which nothing reads; it is known as annotation; write it there",
+		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, which nothing reads; did you mean capi-proxy-patcher.io/enabled?",
+		"unknown-name: annotation capi-proxy-patcher.io/: unknown annotation, which nothing reads; " + known,
+		"unknown-name: annotation capi-proxy-patcher.io/enabled: unknown annotation, which nothing reads; it is known as label; write it there",
+		"unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/rollout?",
+		"unknown-name: annotation capi-proxy-patcher.io/zebra\n%s: unknown annotation, which nothing reads; " + known,
+	}, texts(source.CheckCluster(labels, annotations))); diff != "" {
+		t.Errorf("Cluster (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, which nothing reads; it is known as annotation of the Cluster; write it there",
+		"unknown-name: annotation capi-proxy-patcher.io/secrets: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/secret?",
+	}, texts(source.CheckPool(map[string]string{
+		contract.AnnotationSecret: "none", contract.AnnotationRollout: "", "capi-proxy-patcher.io/secrets": "", "a/b": "",
+	}))); diff != "" {
+		t.Errorf("pool (-want +got):\n%s", diff)
+	}
+	if got := append(source.CheckCluster(nil, nil), source.CheckPool(nil)...); got != nil {
+		t.Errorf("warnings %v of nothing", got)
+	}
+}

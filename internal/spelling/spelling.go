@@ -1,0 +1,45 @@
+// Package spelling finds the name that was probably meant.
+package spelling
+
+import "strings"
+
+// Same reports whether a and b differ in nothing but letter case and _-.
+func Same(a, b string) bool { return normalize(a) == normalize(b) }
+
+func normalize(name string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
+}
+
+// Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count, and farther
+// than three edits is no suggestion. Of names that are equally near it is the first.
+func Nearest(word string, names []string) string {
+	word = normalize(word)
+	best, distance := "", 4
+	for _, name := range names {
+		if d := editDistance(word, normalize(name)); d < distance {
+			best, distance = name, d
+		}
+	}
+	return best
+}
+
+// editDistance is the Levenshtein distance of a and b in bytes.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,63 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// This webhook warns whoever writes a Cluster or a pool of labels and annotations that do not mean what they should. It
+// changes nothing, and nothing depends on it.
+//
+// +kubebuilder:webhook:path=/warn-cluster-x-k8s-io-v1beta2,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,admissionReviewVersions=v1,groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools,verbs=create;update,versions=v1beta2,name=names.capi-proxy-patcher.io
+
+// KindNames is what the webhook is called that looks at names only, of Clusters and pools.
+const KindNames = "Names"
+
+const (
+	// maxWarnings is how many warnings are given; the others are counted.
+	maxWarnings = 8
+	// maxWarning is the longest warning, in bytes. The API server cuts after 256 characters if all are more than 4,096.
+	maxWarning = 512
+)
+
+// unknownNames warns of the names in an object that is written. What cannot be read has none.
+func unknownNames(request *admissionv1.AdmissionRequest) []string {
+	var warnings []string
+	warn := func(text string) { warnings = append(warnings, finding.Cut(contract.Name+": "+text, maxWarning)) }
+	var found []noproxy.Warning
+	if request.Kind.Kind == KindCluster {
+		var cluster clusterv1.Cluster
+		if json.Unmarshal(request.Object.Raw, &cluster) != nil {
+			return nil
+		}
+		if err := source.CheckLabel(cluster.Labels); err != nil {
+			warn(err.Error())
+		}
+		found = topology.CheckNames(cluster.Labels, topology.SourceOf(&cluster))
+	} else {
+		var pool metav1.PartialObjectMetadata
+		if json.Unmarshal(request.Object.Raw, &pool) != nil || plan.IsTopologyOwned(pool.Labels) {
+			return nil
+		}
+		found = source.CheckPool(pool.Annotations)
+	}
+	for i, warning := range found {
+		if i == maxWarnings {
+			warn(fmt.Sprintf("%d more labels or annotations are unknown", len(found)-i))
+			break
+		}
+		warn(warning.String())
+	}
+	return warnings
+}

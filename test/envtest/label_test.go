@@ -1,0 +1,181 @@
+package envtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// relabel gives the Cluster the label with a value.
+func (c classic) relabel(value string) {
+	c.t.Helper()
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: value} })
+}
+
+func TestLabelThatMeansNothing_ChangesNothing(t *testing.T) {
+	t.Parallel()
+	const unknown = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
+	for name, webhooks := range map[string]string{"with webhooks": webhooksLive, "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			if webhooks != "" {
+				ns = admitted(t, ns, webhooks)
+			}
+			secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := newCluster(t, ns, "one")
+			c.eventuallyReports(contract.ReasonConfigured)
+			before, generated := c.snapshot(), c.generated()
+			c.relabel("True")
+			c.eventuallyReports(contract.ReasonInvalidSettings, unknown)
+			change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
+			staysQuiet(t, ns)
+			if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+				t.Errorf("bootstrap objects changed:\n%s", diff)
+			}
+			if diff := cmp.Diff(generated, c.generated()); diff != "" {
+				t.Errorf("the generated Secret changed:\n%s", diff)
+			}
+			eventually(t, "events", func() string {
+				return cmp.Diff([]string{contract.EventConfigured, contract.EventInvalidSettings}, reasons(eventsOf(t, ns)))
+			})
+			if webhooks != "" { // what a manifest takes out comes back
+				change(t, c.controlPlane(), strip)
+				if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+					t.Errorf("a manifest without the entries was applied:\n%s", diff)
+				}
+			}
+			c.relabel(contract.LabelDisabledValue)
+			c.eventuallyReports(noCondition)
+			if got := c.patched(); got != [3]bool{} {
+				t.Errorf("patched %v after the label said false", got)
+			}
+			// Where there is nothing, nothing comes.
+			c.relabel("True")
+			c.eventuallyReports(contract.ReasonInvalidSettings, unknown)
+			if got := c.patched(); got != [3]bool{} || c.generated() != nil {
+				t.Errorf("patched %v by a label that means nothing", got)
+			}
+			c.relabel(contract.LabelEnabledValue)
+			c.eventuallyReports(contract.ReasonConfigured)
+		})
+	}
+}
+
+func TestTemplateThatStraysToAClusterWhoseLabelMeansNothing_KeepsItsEntries(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "http-proxy", map[string]string{"httpProxy": proxyURL})
+	one := newCluster(t, ns, "one")
+	one.eventuallyReports(contract.ReasonConfigured)
+	two := newCluster(t, ns, "two", with(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: "yes"} }))
+	two.eventuallyReports(contract.ReasonInvalidSettings)
+	move := func(c classic, template string) {
+		change(t, fetch(t, ns, c.name+"-md", &clusterv1.MachineDeployment{}), func(o *clusterv1.MachineDeployment) {
+			o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = template
+		})
+	}
+	move(two, "one-md")
+	one.eventuallyReports(contract.ReasonSharedTemplate)
+	move(one, "two-md")
+	one.eventuallyReports(contract.ReasonConfigured)
+	staysQuiet(t, ns)
+	if got := one.patched(); !got[1] {
+		t.Error("the template lost the proxy")
+	}
+}
+
+func TestUnknownNames_AreTold(t *testing.T) {
+	t.Parallel()
+	const rollout = "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/rollout?"
+	t.Run("in the condition and an event", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one")
+		c.eventuallyReports(contract.ReasonConfigured)
+		c.edit(annotated("capi-proxy-patcher.io/rolout", contract.RolloutImmediate))
+		c.eventuallyReports(contract.ReasonConfigured, rollout)
+		change(t, fetch(t, ns, "one-md", &clusterv1.MachineDeployment{}), func(o *clusterv1.MachineDeployment) {
+			o.Annotations = map[string]string{"capi-proxy-patcher.io/secrets": "other"}
+		})
+		c.eventuallyReports(contract.ReasonConfigured, "MachineDeployment one-md annotation capi-proxy-patcher.io/secrets: ", "did you mean capi-proxy-patcher.io/secret?")
+		eventually(t, "events", func() string {
+			for _, event := range eventsOf(t, ns) {
+				if strings.Contains(event.Note, rollout) {
+					return ""
+				}
+			}
+			return "none has the annotation"
+		})
+		staysQuiet(t, ns)
+	})
+	t.Run("to whoever writes them", func(t *testing.T) {
+		ns := admitted(t, namespace(t), webhooksLive)
+		c := newCluster(t, ns, "one", topologyCluster)
+		said := func(kind, name, key string, wants ...string) {
+			t.Helper()
+			out := mustKubectl(t, "", "annotate", "--overwrite", "--dry-run=server", kind, name, "-n", ns, key)
+			for _, want := range wants {
+				if !strings.Contains(out, "Warning: capi-proxy-patcher: "+want) {
+					t.Errorf("kubectl annotate %s printed %q, want %q", key, out, want)
+				}
+			}
+			if len(wants) == 0 && strings.Contains(out, "Warning") {
+				t.Errorf("kubectl annotate %s printed %q", key, out)
+			}
+		}
+		said("cluster", "one", "capi-proxy-patcher.io/rolout=Immediate", rollout)
+		said("cluster", "one", "capi-proxy-patcher.io/rollout=Immediate")
+		said("cluster", "one", "example.com/rolout=a")
+		said("machinedeployment", "one-md", "capi-proxy-patcher.io/delivery=Inline") // the Cluster says what it has
+		plain := newCluster(t, ns, "plain")
+		said("machinedeployment", "plain-md", "capi-proxy-patcher.io/delivery=Inline", "unknown-name: annotation capi-proxy-patcher.io/delivery: ")
+		said("machinepool", "plain-mp", "capi-proxy-patcher.io/secret=none")
+		out := mustKubectl(t, "", "label", "--overwrite", "cluster", "plain", "-n", ns, "capi-proxy-patcher.io/enabled=yes", "capi-proxy-patcher.io/enable=true")
+		for _, want := range []string{`label capi-proxy-patcher.io/enabled: unknown value "yes"`, "unknown-name: label capi-proxy-patcher.io/enable: "} {
+			if !strings.Contains(out, "Warning: capi-proxy-patcher: "+want) {
+				t.Errorf("kubectl label printed %q, want %q", out, want)
+			}
+		}
+		plain.eventuallyReports(contract.ReasonInvalidSettings)
+		c.edit(func(cluster *clusterv1.Cluster) {
+			cluster.Spec.Topology.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{"capi-proxy-patcher.io/secrets": "x"}
+		})
+		said("cluster", "one", "own=x", "unknown-name: MachineDeployment batch of spec.topology annotation capi-proxy-patcher.io/secrets: ")
+	})
+}
+
+func TestTopologyWhoseLabelMeansNothing_GoesOnAsBefore(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster)
+	before := func() string { return c.cluster().Annotations[contract.AnnotationEnabledBefore] }
+	c.carried()
+	c.initialized()
+	c.relabel("True")
+	if got := before(); got != contract.LabelEnabledValue || c.hold() != "" {
+		t.Errorf("remembered %q, hold %q", got, c.hold())
+	}
+	c.eventuallyReports(contract.ReasonInvalidSettings, "unknown value")
+	cluster := c.cluster()
+	cluster.Annotations, cluster.ManagedFields, cluster.ResourceVersion = nil, nil, ""
+	mustKubectl(t, manifest(t, cluster), "replace", "-f", "-")
+	if got := before(); got != contract.LabelEnabledValue {
+		t.Errorf("remembered %q after a manifest without it", got)
+	}
+	c.relabel(contract.LabelDisabledValue)
+	if got, hold := before(), c.hold(); got != "" || hold != "enabled@"+oldVersion {
+		t.Errorf("remembered %q, hold %q after false", got, hold)
+	}
+	c.relabel("")
+	if got := before(); got != contract.LabelDisabledValue {
+		t.Errorf("remembered %q", got)
+	}
+	c.relabel(contract.LabelDisabledValue)
+	if got := before(); got != "" {
+		t.Errorf("remembered %q", got)
+	}
+}
