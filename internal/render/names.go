@@ -40,7 +40,7 @@ func (r *renderer) checkNames() {
 		}
 	}
 	enabled := func(o *manifest.Object) bool { return source.IsEnabled(o.Labels()) }
-	if !r.All && !slices.ContainsFunc(r.find("Cluster", groupCluster), enabled) {
+	if !r.All && !slices.ContainsFunc(r.find("Cluster"), enabled) {
 		r.notes = append(r.notes, "no Cluster of the input has label "+contract.LabelEnabled+": \""+contract.LabelEnabledValue+"\"; nothing is patched")
 	}
 }
