@@ -323,6 +323,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 		r.found.note("%s: %s", o, warning)
 	}
 	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
+		o.proxy = "" // it is to have none, or a finding says what it waits for
 		return err
 	}
 	if options.Delivery == contract.DeliveryInline && !resolution.Complete {

@@ -40,7 +40,7 @@ const (
 	templateMemory = 5 * time.Minute
 	// absenceDelay is how long it counts at first that there is no template; each time is twice the one before, up to
 	// absenceMaxDelay.
-	absenceDelay    = 5 * time.Second
+	absenceDelay    = time.Second
 	absenceMaxDelay = time.Minute
 )
 
@@ -61,7 +61,7 @@ type Template struct {
 }
 
 // Template looks at an infrastructure template. An answer counts for a while. fresh has the API server asked about one
-// that was missing; for Machines that have been made of it.
+// that was missing: for Machines, which have been made of it, and for a write that comes but once.
 func (i *Infrastructure) Template(
 	ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference, fresh bool,
 ) (Template, error) {

@@ -58,7 +58,7 @@ func TestInfrastructure_AsksForAnAbsentTemplateLessAndLessOften(t *testing.T) {
 		}
 		return got
 	}
-	for i, seconds := range []int{5, 10, 20, 40, 60, 60} {
+	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		for range 100 { // passes of the Cluster in between
 			if got := ask(false); got.Exists || got.Again != time.Duration(seconds)*time.Second {
 				t.Fatalf("exists %v, to be asked again after %v, want %d s", got.Exists, got.Again, seconds)
@@ -105,7 +105,7 @@ func TestWindowsIsToldByTheMachineTemplate(t *testing.T) {
 	read("DemoMachineTemplate", "later", "", false, 1)
 	live.os["later"] = "Linux"
 	read("DemoMachineTemplate", "later", "", false, 0)
-	now = now.Add(5 * time.Second)
+	now = now.Add(time.Second)
 	read("DemoMachineTemplate", "later", "", true, 1)
 	read("DemoMachineTemplate", "secret", "", true, 1)
 	read("NotInstalled", "linux", "", true, 0)

@@ -276,7 +276,7 @@ func (a *admission) infrastructure(ctx context.Context, object plan.Object) (wai
 	}
 	for _, pool := range object.Pools {
 		made := hasOwner(a.write, "Machine") || hasOwner(a.write, "MachineSet")
-		template, err := a.Infrastructure.Template(ctx, a.namespace, pool.Infrastructure, made)
+		template, err := a.Infrastructure.Template(ctx, a.namespace, pool.Infrastructure, true)
 		switch {
 		case err != nil:
 			return false, "", err
