@@ -118,6 +118,19 @@ func stale(o bootstrapObject) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: o.kind}, o.object.GetName(), errors.New("the cache is behind"))
 }
 
+// holdable returns an *InvalidError if a Secret with originals holds more than an API server takes.
+func holdable(secret *corev1.Secret) error {
+	size := 0
+	for _, value := range secret.Data {
+		size += len(value)
+	}
+	if size <= corev1.MaxSecretSize {
+		return nil
+	}
+	return &proxysource.InvalidError{Message: fmt.Sprintf("Secret %s would have %d bytes with the originals of adopted files, and a Secret holds %d; "+
+		"remove some of the files, or take annotation %s off", klog.KObj(secret), size, corev1.MaxSecretSize, contract.AnnotationAdopt)}
+}
+
 // writeOriginals creates or changes the Cluster's generated Secret. Without text there are no originals any more.
 func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secret, text []byte) error {
 	if secret == nil {
@@ -129,21 +142,28 @@ func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secr
 			Type: corev1.SecretTypeOpaque,
 			Data: map[string][]byte{contract.KeyAdoptedFiles: text},
 		}
+		if err := holdable(secret); err != nil {
+			return err
+		}
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret for adopted files", "Secret", klog.KObj(secret))
 		if err := r.Client.Create(ctx, secret); err != nil {
 			return fmt.Errorf("creating Secret %s: %w", klog.KObj(secret), err)
 		}
 	} else {
-		secret = secret.DeepCopy()
+		current := secret
+		secret = current.DeepCopy()
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
 		if secret.Data[contract.KeyAdoptedFiles] = text; text == nil {
 			delete(secret.Data, contract.KeyAdoptedFiles)
 		}
+		if err := holdable(secret); err != nil {
+			return err
+		}
 		ctrl.LoggerFrom(ctx).Info("Keeping originals of adopted files", "Secret", klog.KObj(secret))
-		if err := r.Client.Update(ctx, secret); err != nil {
-			return fmt.Errorf("updating Secret %s: %w", klog.KObj(secret), err)
+		if err := r.replaceSecret(ctx, current, secret); err != nil {
+			return err
 		}
 	}
 	r.adopted = secret

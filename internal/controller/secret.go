@@ -118,7 +118,7 @@ func (r *reconciliation) followReferences(ctx context.Context, o bootstrapObject
 }
 
 // replaceSecret brings a generated Secret to desired. One that somebody has made immutable is deleted and made anew, unless
-// it holds originals: a process that ends in between would lose them.
+// it goes on holding originals: a process that ends in between would lose them.
 func (r *reconciliation) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
 	if current.Immutable == nil || !*current.Immutable {
 		desired.ResourceVersion = current.ResourceVersion
@@ -127,13 +127,14 @@ func (r *reconciliation) replaceSecret(ctx context.Context, current, desired *co
 		}
 		return nil
 	}
-	if current.Data[contract.KeyAdoptedFiles] != nil {
+	if current.Data[contract.KeyAdoptedFiles] != nil && desired.Data[contract.KeyAdoptedFiles] != nil {
 		return &proxysource.InvalidError{Message: fmt.Sprintf("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
 			"save it, delete it and create it again without the field immutable", klog.KObj(current))}
 	}
 	if err := r.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)
 	}
+	desired.UID, desired.ResourceVersion, desired.Immutable = "", "", nil
 	if err := r.Client.Create(ctx, desired); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 	}

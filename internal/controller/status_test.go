@@ -1,10 +1,18 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
@@ -38,5 +46,24 @@ func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
 	}
 	if len(n.last) > maxNews {
 		t.Errorf("%d Clusters are remembered", len(n.last))
+	}
+}
+
+func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
+	t.Parallel()
+	text := []byte(strings.Repeat("a", corev1.MaxSecretSize-10))
+	with := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one-proxy-files"}, Data: map[string][]byte{contract.KeyProxyEnv: make([]byte, 11)}}
+	for name, test := range map[string]struct {
+		secret *corev1.Secret
+		text   []byte
+	}{
+		"beside other data": {with, text},
+		"alone":             {nil, append(text, "12345678901"...)},
+	} {
+		r := &reconciliation{Controller: &Controller{}, cluster: &clusterv1.Cluster{}, view: proxysource.Cluster{Namespace: "a", Name: "one"}}
+		err := r.writeOriginals(t.Context(), test.secret, test.text)
+		if _, invalid := errors.AsType[*proxysource.InvalidError](err); !invalid || !strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }

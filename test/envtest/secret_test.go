@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
@@ -45,6 +46,22 @@ func TestGeneratedSecret_ThatSomebodyMadeImmutableIsMadeAnew(t *testing.T) {
 			t.Error("the Secret changed")
 		}
 		staysQuiet(t, ns)
+	})
+	t.Run("adoption begins", func(t *testing.T) {
+		ns := namespace(t)
+		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+		c := newCluster(t, ns, "one")
+		c.eventuallyReports(contract.ReasonConfigured)
+		change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), freeze)
+		c.edit(adopting(nil))
+		change(t, c.template(), func(o *bootstrapv1.KubeadmConfigTemplate) {
+			o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
+			withDropIns(o)
+		})
+		c.eventuallyReports(contract.ReasonConfigured, "are kept in Secret one-proxy-files")
+		if len(c.generated()[contract.KeyAdoptedFiles]) == 0 || !c.patched()[1] {
+			t.Errorf("nothing was adopted: %v", c.patched())
+		}
 	})
 	t.Run("one of somebody else stays", func(t *testing.T) {
 		ns := namespace(t)
