@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // TestSignals_EndCommandsAtOnce sends a signal to commands that wait for the rest of their input. The first part is more
@@ -27,7 +27,7 @@ func TestSignals_EndCommandsAtOnce(t *testing.T) {
 		for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			t.Run(command+" "+sent.String(), func(t *testing.T) {
 				t.Parallel()
-				cmd := exec.CommandContext(t.Context(), os.Args[0], command, "-f", "-")
+				cmd := exec.CommandContext(t.Context(), os.Args[0], command, "-f", "-") //nolint:gosec // this program
 				cmd.Env = append(os.Environ(), asProgram+"=1")
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr

@@ -86,8 +86,8 @@ func newRoot(streams Streams) *cobra.Command {
 	return root
 }
 
-// untilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process. Commands
-// that serve nothing do without, so that the first signal ends them at once, whatever they wait for.
+// untilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process.
+// Commands that serve nothing do without, so that the first signal ends them at once, whatever they wait for.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

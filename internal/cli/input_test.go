@@ -109,14 +109,15 @@ func TestInput_PassesWhatIsNotRead(t *testing.T) {
 // TestInput_RefusesWhatIsUncertain has the same in objects that are read, and objects that are there twice.
 func TestInput_RefusesWhatIsUncertain(t *testing.T) {
 	t.Parallel()
+	cluster, _, _ := strings.Cut(inputCluster, "---")
 	const template = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: \"%s\"}\n"
 	for name, tc := range map[string]struct{ more, want string }{
 		"a Cluster twice": {
-			"---\n" + inputCluster[:strings.Index(inputCluster, "---")],
+			"---\n" + cluster,
 			"standard input: document 3: Cluster team/prod: line 15: it is there already, in standard input: document 1, line 1; remove one of them\n",
 		},
 		"in another version": {
-			"---\n" + strings.Replace(inputCluster[:strings.Index(inputCluster, "---")], "v1beta2", "v1beta1", 1),
+			"---\n" + strings.Replace(cluster, "v1beta2", "v1beta1", 1),
 			"standard input: document 3: Cluster team/prod: line 15: it is there already, in standard input: document 1, line 1; remove one of them\n",
 		},
 		"a Secret twice in a list": {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -98,6 +99,10 @@ const maxInput = 64 << 20
 
 // readManifests reads the manifests that a command is about, and the files with Secrets beside them.
 func readManifests(files, secrets []string, stdin io.Reader) (manifests, beside []render.Input, err error) {
+	if os.Getenv("GOGC") == "" {
+		// What is read lives until the end: to look for garbage in it less often saves a fifth of the time.
+		debug.SetGCPercent(300)
+	}
 	r := inputReader{stdin: stdin, left: maxInput}
 	if manifests, err = r.read(files); err != nil {
 		return nil, nil, err

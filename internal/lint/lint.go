@@ -219,8 +219,8 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	return nil
 }
 
-// network takes back the findings from index on that repeat for a pool what has been said of the Cluster's own fields, whose findings
-// begin at first.
+// network takes back the findings from index on that repeat for a pool what has been said of the Cluster's own
+// fields, whose findings begin at first.
 func (l *linter) network(cluster *manifest.Object, first, from int) {
 	said := l.findings[first:from]
 	repeated := func(f Finding) bool {

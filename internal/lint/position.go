@@ -7,8 +7,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 )
 
-// line returns the line of the input that where is about, counted from 1: of the entry of a list, of its key or field, or else the one at
-// which the object begins.
+// line returns the line of the input that where is about, counted from 1: of the entry of a list, of its key or
+// field, or else the one at which the object begins.
 func (l *linter) line(o *manifest.Object, where string) int {
 	for _, path := range paths(where) {
 		if place, ok := o.Find(path); ok {
@@ -52,8 +52,8 @@ type block struct {
 	line   int
 }
 
-// entryLine returns the line of an entry of a literal block ("|"), and that of the key otherwise. In other styles a line of the value is
-// not a line of the file.
+// entryLine returns the line of an entry of a literal block ("|"), and that of the key otherwise. In other styles a
+// line of the value is not a line of the file.
 func (l *linter) entryLine(o *manifest.Object, place manifest.Place, where string) int {
 	_, number, ok := strings.Cut(where, " entry ")
 	n, err := strconv.Atoi(number)

@@ -14,9 +14,9 @@ type Change struct {
 	Edits  []Edit
 }
 
-// Apply makes changes of objects of the stream. Either all are made or, with an error that names file, document and field
-// of each that cannot, none. A document is parsed once more, however many changes it takes, unless it is written in a way
-// that needs one edit after the other.
+// Apply makes changes of objects of the stream. Either all are made or, with an error that names file, document and
+// field of each that cannot, none. A document is parsed once more, however many changes it takes, unless it is
+// written in a way that needs one edit after the other.
 func (s *Stream) Apply(changes []Change) error {
 	var errs []error
 	trees := make(map[*Document]*tree)
@@ -133,7 +133,8 @@ func (t *tree) edit(c Change) (*tree, error) {
 	if edited, ok := t.encode(c.Edits[0], c.Object.item, pruned, want); ok {
 		return edited, nil
 	}
-	return nil, errors.New("the place cannot be edited without changing another one, does it use an anchor or a merge key?")
+	return nil, errors.New("the place cannot be edited without changing another one, " +
+		"does it use an anchor or a merge key?")
 }
 
 // with parses an edited source and returns it if it is one document of the wanted value.

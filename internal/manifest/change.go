@@ -29,8 +29,8 @@ func values(items []slot) []any {
 	return result
 }
 
-// compile returns what valid edits of an object come to, path by path in the order of the first edit of each. It reports
-// false if one path leads through another one, so that only one edit after the other tells the outcome.
+// compile returns what valid edits of an object come to, path by path in the order of the first edit of each. It
+// reports false if one path leads through another one, so that only one edit after the other tells the outcome.
 func compile(edits []Edit, object map[string]any) ([]*leaf, bool) {
 	var leaves []*leaf
 	for _, e := range edits {

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// JSON is YAML but for some characters and escapes. A document that is a JSON object has its value from encoding/json, as
-// kubectl takes it, and its nodes from a text in which the YAML parser finds what it does not know disguised, character by
-// character so that lines and columns stay.
+// JSON is YAML but for some characters and escapes. A document that is a JSON object has its value from
+// encoding/json, as kubectl takes it, and its nodes from a text in which the YAML parser finds what it does not know
+// disguised, character by character so that lines and columns stay.
 
 // jsonStart returns where JSON may begin in the source of a document: at a brace with nothing before it but spaces and,
 // perhaps, a marker. It is -1 if there is no such place.
@@ -126,7 +126,7 @@ func reveal(n *yaml.Node) {
 				}
 				half = utf16.AppendRune(half, r)
 			case r >= 0xE000 && r < disguiseSlash:
-				half = append(half, uint16(r-disguiseSurrogate)) //nolint:gosec // 0xD800 to 0xDFFF
+				half = append(half, uint16(r-disguiseSurrogate))
 			case r != disguiseSlash:
 				half = utf16.AppendRune(half, r)
 			}

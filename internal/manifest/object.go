@@ -50,8 +50,8 @@ type Place struct {
 	Text  string
 }
 
-// Find returns the place of what a path leads to, which has the names of keys and, counted from 0, the indexes of items. It
-// follows no aliases. Edits move places.
+// Find returns the place of what a path leads to, which has the names of keys and, counted from 0, the indexes of
+// items. It follows no aliases. Edits move places.
 func (o *Object) Find(path []string) (Place, bool) {
 	var p Place
 	n := o.document.tree.root()

@@ -57,12 +57,12 @@ var errAliases = errors.New("aliases stand for more than 16 MiB of values; write
 // Error returns the cause alone; the line is relative to the document and is translated by the caller.
 func (e *syntaxError) Error() string { return e.cause }
 
-// maxAliased bounds what the aliases of one stream, or of one document, may stand for: the bytes of all scalars, and 16 for
-// each value.
+// maxAliased bounds what the aliases of one stream, or of one document, may stand for: the bytes of all scalars, and
+// 16 for each value.
 const maxAliased = 16 << 20
 
-// aliased returns what the aliases below a node stand for together, in the measure of maxAliased, and not much more than
-// that. The sizes are those of nodes with anchors so far; they are 0 for a node that contains itself.
+// aliased returns what the aliases below a node stand for together, in the measure of maxAliased, and not much more
+// than that. The sizes are those of nodes with anchors so far; they are 0 for a node that contains itself.
 func aliased(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	total := 0
 	if n.Kind == yaml.AliasNode {
@@ -111,7 +111,8 @@ func parse(src string) (*tree, error) {
 	if line == 0 || other.understand(hidden) != nil {
 		return nil, err
 	}
-	other.defect = &syntaxError{line, "a template stands on a line of its own; fill it in first, with clusterctl generate cluster or the program it is for"}
+	other.defect = &syntaxError{line, "a template stands on a line of its own; fill it in first, " +
+		"with clusterctl generate cluster or the program it is for"}
 	return other, nil
 }
 
@@ -155,8 +156,8 @@ func (t *tree) understand(readable string) error {
 	return nil
 }
 
-// hideMark takes out the byte order mark behind the "---" line, with which a document may begin for kubectl. It counts as part
-// of that line.
+// hideMark takes out the byte order mark behind the "---" line, with which a document may begin for kubectl. It
+// counts as part of that line.
 func (t *tree) hideMark(readable string) string {
 	for line := 1; line < t.lines(); line++ {
 		if at := t.start(line + 1); isMarker(t.line(line), "---") && strings.HasSuffix(t.src[:at], bom) {
@@ -167,10 +168,10 @@ func (t *tree) hideMark(readable string) string {
 }
 
 // template is a line with nothing but a template, of clusterctl or Go.
-var template = regexp.MustCompile(`^\s*(\$\{.*\}|\{\{.*\}\})\s*$`) //nolint:gochecknoglobals // a constant
+var template = regexp.MustCompile(`^\s*(\$\{.*\}|\{\{.*\}\})\s*$`)
 
-// hideTemplates makes comments of the lines that hold nothing but a template, and returns the first of them, 0 if there is
-// none.
+// hideTemplates makes comments of the lines that hold nothing but a template, and returns the first of them, 0 if
+// there is none.
 func hideTemplates(t text, readable string) (hidden string, first int) {
 	if len(readable) != len(t.src) {
 		return readable, 0
@@ -277,8 +278,8 @@ func hideDirectives(t text) string {
 	return src
 }
 
-// checkKeys returns the first key that occurs twice in one mapping. Its error is a key that is itself a mapping or sequence,
-// as in an unresolved {{ template }}.
+// checkKeys returns the first key that occurs twice in one mapping. Its error is a key that is itself a mapping or
+// sequence, as in an unresolved {{ template }}.
 func checkKeys(n *yaml.Node) (twice *syntaxError, err error) {
 	if n.Kind == yaml.MappingNode {
 		seen := make(map[string]bool, len(n.Content)/2)
@@ -289,7 +290,7 @@ func checkKeys(n *yaml.Node) (twice *syntaxError, err error) {
 				return nil, &syntaxError{line: key.Line, cause: "a mapping key is not a string, is this an unresolved template?"}
 			}
 			if seen[name] && twice == nil {
-				twice = &syntaxError{line: key.Line, cause: fmt.Sprintf("key %q occurs twice in one mapping", unmask(name))}
+				twice = &syntaxError{key.Line, fmt.Sprintf("key %q occurs twice in one mapping", unmask(name))}
 			}
 			seen[name] = true
 		}
@@ -366,8 +367,8 @@ func decode(src string, masked bool) (map[string]any, error) {
 	return object, nil
 }
 
-// plainValue converts what the parser of sigs.k8s.io/yaml returns. It reports false for what that package does more about: keys that are no
-// strings, and numbers beyond int.
+// plainValue converts what the parser of sigs.k8s.io/yaml returns. It reports false for what that package does more
+// about: keys that are no strings, and numbers beyond int.
 func plainValue(value any, masked bool) (any, bool) {
 	switch v := value.(type) {
 	case nil, bool:

@@ -231,7 +231,7 @@ func (w *writer) set(s site, value any) bool {
 		lines[0] = before + lines[0] + after
 		return w.change(w.replace(key.Line, key.Line, lines), true)
 	}
-	head, _, ok := w.head(key)
+	head, ok := w.head(key)
 	if !ok {
 		return false
 	}
@@ -277,7 +277,7 @@ func (w *writer) remove(r *removal) bool {
 	}
 	parent := r.parents[len(r.parents)-1]
 	key := parent.node.Content[parent.at]
-	head, _, ok := w.head(key)
+	head, ok := w.head(key)
 	at := w.start(key.Line) + len(head)
 	return w.change(splice{from: at, to: at, text: " {}"}, ok)
 }
@@ -297,17 +297,17 @@ func (t *tree) around(value *yaml.Node) (before, after string, ok bool) {
 	return before, after, strings.HasSuffix(before, ":") && (after == "" || isComment(after))
 }
 
-// head splits the line of a key behind the colon.
-func (t *tree) head(key *yaml.Node) (head, rest string, ok bool) {
+// head returns the line of a key up to and with the colon.
+func (t *tree) head(key *yaml.Node) (head string, ok bool) {
 	_, to, ok := t.token(key)
 	if !ok || to > t.end(key.Line) {
-		return "", "", false
+		return "", false
 	}
 	colon := strings.IndexByte(t.src[to:t.end(key.Line)], ':')
 	if colon < 0 {
-		return "", "", false
+		return "", false
 	}
-	return t.src[t.start(key.Line) : to+colon+1], t.src[to+colon+1 : t.end(key.Line)], true
+	return t.src[t.start(key.Line) : to+colon+1], true
 }
 
 // begins reports whether only blanks stand before a node on its line.

@@ -55,10 +55,11 @@ type Document struct {
 
 // Defect is what is wrong with a document that can be read nevertheless: it comes out as it is.
 type Defect struct {
-	// Objects are those that cannot be edited for it. They have a value, in which the last of equal keys counts and lines
-	// with templates are left out. A document that is a list, or nothing but templates, has none.
+	// Objects are those that cannot be edited for it. They have a value, in which the last of equal keys counts and
+	// lines with templates are left out. A document that is a list, or nothing but templates, has none.
 	Objects []*Object
-	// Place is file, document and line, as in the errors of Parse, and Cause says what is wrong without quoting a value.
+	// Place is file, document and line, as in the errors of Parse, and Cause says what is wrong without quoting a
+	// value.
 	Place, Cause string
 }
 
@@ -73,9 +74,9 @@ func (s *Stream) Defects() []Defect {
 }
 
 // Parse reads a stream. The name is that of the file, for messages; "-" stands for standard input. Documents are
-// separated as YAML says, so that comments and directives in front of the first "---" belong to the first document, and
-// numbered from 1. JSON objects need no separator between them. A document that is neither empty nor a mapping is an error, but for the
-// defects of Stream.Defects. All documents in error are reported, each with its number and
+// separated as YAML says, so that comments and directives in front of the first "---" belong to the first document,
+// and numbered from 1. JSON objects need no separator between them. A document that is neither empty nor a mapping
+// is an error, but for the defects of Stream.Defects. All documents in error are reported, each with its number and
 // line.
 func Parse(name string, data []byte) (*Stream, error) {
 	s := &Stream{}
@@ -191,8 +192,8 @@ func (d *Document) parse(src string) error {
 	return nil
 }
 
-// findDefects tells which objects the defect of the tree concerns. In a list, a key that occurs twice in an item concerns
-// only that.
+// findDefects tells which objects the defect of the tree concerns. In a list, a key that occurs twice in an item
+// concerns only that.
 func (d *Document) findDefects() {
 	defect := d.tree.defect
 	if defect == nil {
@@ -321,7 +322,8 @@ func (t *tree) parts() []string {
 
 // IsJSON reports whether the stream has documents and all are JSON objects, without "---".
 func (s *Stream) IsJSON() bool {
-	return len(s.documents) > 0 && !slices.ContainsFunc(s.documents, func(d *Document) bool { return !d.tree.isJSON || d.tree.marked })
+	other := func(d *Document) bool { return !d.tree.isJSON || d.tree.marked }
+	return len(s.documents) > 0 && !slices.ContainsFunc(s.documents, other)
 }
 
 // Bytes returns the stream with all edits.

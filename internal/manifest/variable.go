@@ -6,16 +6,16 @@ import (
 )
 
 // defaulted begins a variable of clusterctl that has a default: its name and what stands between name and default.
-var defaulted = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(:=|:-|=|-)`) //nolint:gochecknoglobals // a constant
+var defaulted = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(:=|:-|=|-)`)
 
-// SameName returns a name with the defaults of its variables left out: two names are the same, whatever their variables are
-// set to, if the results are equal. ${NAME:=a}-b and ${NAME}-b are.
+// SameName returns a name with the defaults of its variables left out: two names are the same, whatever their
+// variables are set to, if the results are equal. ${NAME:=a}-b and ${NAME}-b are.
 func SameName(name string) string {
 	return withDefaults(name, func(variable, _, _ string) string { return "${" + variable + "}" })
 }
 
-// PartOfName returns a name as text that can be part of another one: the quotes around the defaults of its variables, which
-// are those of a YAML scalar, are left out.
+// PartOfName returns a name as text that can be part of another one: the quotes around the defaults of its
+// variables, which are those of a YAML scalar, are left out.
 func PartOfName(name string) string {
 	return withDefaults(name, func(variable, operator, value string) string {
 		if last := len(value) - 1; last > 0 && value[0] == value[last] && (value[0] == '"' || value[0] == '\'') {

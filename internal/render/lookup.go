@@ -91,9 +91,9 @@ func (n *namesakes) add(o *manifest.Object) {
 	n.namespaces[namespace] = append(n.namespaces[namespace], o)
 }
 
-// nearest returns the one of an API group that is in a namespace, or nil. The empty group is any. In manifests often not every object
-// says its namespace, because all get the same when they are applied: without one on either side, any fits, but one that
-// says the very namespace comes first.
+// nearest returns the one of an API group that is in a namespace, or nil. The empty group is any. In manifests often
+// not every object says its namespace, because all get the same when they are applied: without one on either side,
+// any fits, but one that says the very namespace comes first.
 func (n *namesakes) nearest(namespace, group string) *manifest.Object {
 	if n == nil {
 		return nil

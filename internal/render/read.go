@@ -7,8 +7,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
 )
 
-// read parses inputs. What it cannot make sense of is a problem if it is about objects that the product reads, and a note
-// otherwise.
+// read parses inputs. What it cannot make sense of is a problem if it is about objects that the product reads, and a
+// note otherwise.
 func (r *renderer) read(inputs []Input) (streams []*manifest.Stream, problems []error) {
 	for _, input := range inputs {
 		stream, err := manifest.Parse(input.Name, input.Data)
@@ -51,8 +51,8 @@ func isRead(o *manifest.Object) bool {
 	return o.Kind() == "Secret" && o.APIVersion() == "v1"
 }
 
-// twice returns an error for each object that is there before, among those that the product reads and those of infrastructure
-// providers: one of them would not be looked at.
+// twice returns an error for each object that is there before, among those that the product reads and those of
+// infrastructure providers: one of them would not be looked at.
 func twice(objects []*manifest.Object) []error {
 	type key struct{ group, kind, namespace, name string }
 	seen := map[key]*manifest.Object{}
@@ -64,8 +64,8 @@ func twice(objects []*manifest.Object) []error {
 		}
 		k := key{group, o.Kind(), manifest.SameName(o.Namespace()), manifest.SameName(o.Name())}
 		if first := seen[k]; first != nil {
-			problems = append(problems, fmt.Errorf("%s: line %d: it is there already, in %s: document %d, line %d; remove one of them",
-				place(o), o.Line(), first.File(), first.Document(), first.Line()))
+			problems = append(problems, fmt.Errorf("%s: line %d: it is there already, in %s: document %d, line %d; "+
+				"remove one of them", place(o), o.Line(), first.File(), first.Document(), first.Line()))
 			continue
 		}
 		seen[k] = o

@@ -243,13 +243,14 @@ func (r *renderer) result() (Result, error) {
 		}
 	}
 	return Result{
-		Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(), streams: r.streams, secrets: added,
+		Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(),
+		streams: r.streams, secrets: added,
 	}, nil
 }
 
 // commit makes all edits.
 func (r *renderer) commit() error {
-	var problems []error
+	problems := make([]error, 0, len(r.streams))
 	for _, stream := range r.streams {
 		var changes []manifest.Change
 		for _, o := range stream.Objects() {
@@ -267,7 +268,8 @@ func (r *renderer) checkWorkers() {
 	for _, worker := range r.allWorkers() {
 		named := r.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
 		own := named.nearest(worker.Namespace(), groupCluster)
-		if named == nil || own != nil && (worker.Namespace() != "" || own.Namespace() == "") || plan.IsTopologyOwned(worker.Labels()) {
+		certain := own != nil && (worker.Namespace() != "" || own.Namespace() == "")
+		if named == nil || certain || plan.IsTopologyOwned(worker.Labels()) {
 			continue
 		}
 		clusters := inGroup(named.objects, groupCluster)
@@ -327,8 +329,8 @@ func specAt(o *manifest.Object, path []string) map[string]any {
 	return value
 }
 
-// apply remembers the edits of package patch on o, which may have some already if two Clusters without the label use it, and the record
-// of the output version; zero takes the record off.
+// apply remembers the edits of package patch on o, which may have some already if two Clusters without the label use
+// it, and the record of the output version; zero takes the record off.
 func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, version string) {
 	var changes []manifest.Edit
 	for _, edit := range edits {

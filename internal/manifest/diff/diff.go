@@ -11,13 +11,14 @@ import (
 // context is the number of equal lines shown around a change.
 const context = 3
 
-// Part is a part of two texts that is compared by itself. All but the last end with a line break, if they are not empty.
+// Part is a part of two texts that is compared by itself. All but the last end with a line break, if they are not
+// empty.
 type Part struct{ Old, New string }
 
-// Unified returns the difference of two texts, each the sum of its parts, in the unified format of diff -u, with three lines
-// of context, and nothing if all parts are equal. Within a part it has the fewest possible lines (E. W. Myers, An O(ND) Difference
-// Algorithm, 1986, the linear space variant); the time is proportional to the number of lines times the number of changes
-// of a part.
+// Unified returns the difference of two texts, each the sum of its parts, in the unified format of diff -u, with
+// three lines of context, and nothing if all parts are equal. Within a part it has the fewest possible lines (E. W.
+// Myers, An O(ND) Difference Algorithm, 1986, the linear space variant); the time is proportional to the number of
+// lines times the number of changes of a part.
 func Unified(oldName, newName string, parts ...Part) []byte {
 	d := newDiffer(parts)
 	if !slices.Contains(d.removed, true) && !slices.Contains(d.added, true) {
@@ -55,7 +56,7 @@ func newDiffer(parts []Part) *differ {
 		}
 		return result
 	}
-	var ends [][2]int
+	ends := make([][2]int, 0, len(parts))
 	for _, p := range parts {
 		d.oldLines, d.newLines = append(d.oldLines, splitLines(p.Old)...), append(d.newLines, splitLines(p.New)...)
 		ends = append(ends, [2]int{len(d.oldLines), len(d.newLines)})
