@@ -133,7 +133,7 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl || true; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on $(ENVTEST_PACKAGES) | $(SUMMARY)
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY)
 
 .PHONY: test-node
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.

@@ -16,8 +16,9 @@ import (
 // checkedInFile is a file of the work tree that git knows.
 type checkedInFile struct{ root, path string }
 
-func (f checkedInFile) Path() string                 { return f.path }
-func (f checkedInFile) Lstat() (os.FileInfo, error)  { return os.Lstat(filepath.Join(f.root, f.path)) }
+func (f checkedInFile) Path() string                { return f.path }
+func (f checkedInFile) Lstat() (os.FileInfo, error) { return os.Lstat(filepath.Join(f.root, f.path)) }
+
 func (f checkedInFile) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(f.root, f.path)) }
 
 // TestModule_CanBeInstalledByVersion holds the repository to what the go command asks of a module that it downloads:

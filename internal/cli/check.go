@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,7 +100,8 @@ func checkAddress(flag, address string) error {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || !isHost(host) || len(validation.IsValidPortNum(portNumber(port))) > 0 {
+	number, _ := strconv.Atoi(port)
+	if err != nil || !isHost(host) || checkPort(flag, number, false) != nil {
 		return usagef("%s %q: use an address and a port such as :8081 or 127.0.0.1:8081, or 0 to switch it off", flag, address)
 	}
 	return nil
@@ -114,15 +116,6 @@ func checkHost(flag, host string) error {
 }
 
 func isHost(host string) bool { return host == "" || host == "localhost" || net.ParseIP(host) != nil }
-
-// portNumber returns 0, which is no port to listen at, for what is not a number.
-func portNumber(text string) int {
-	port, err := net.LookupPort("tcp", text)
-	if err != nil {
-		return 0
-	}
-	return port
-}
 
 // checkInstallation checks the flags about the installation-wide Secret.
 func (o ManagerOptions) checkInstallation() error {
@@ -164,7 +157,7 @@ func (o ManagerOptions) checkWebhooks() error {
 	if err := firstOf(checkPort("--webhook-port", o.WebhookPort, true), checkHost("--webhook-bind-address", o.WebhookBindAddress)); err != nil || !o.webhooks() {
 		return err
 	}
-	return checkFiles("--webhook-cert-dir", o.WebhookCertDir, certificateFiles...)
+	return checkCertificate("--webhook-cert-dir", o.WebhookCertDir)
 }
 
 // checkHooks checks the flags of the hooks.
@@ -178,8 +171,10 @@ func (o ManagerOptions) checkHooks() error {
 	return o.Hooks.check("hook-")
 }
 
-// certificateFiles are the files of a certificate in a mounted Secret of type kubernetes.io/tls.
-var certificateFiles = []string{"tls.crt", "tls.key"}
+// checkCertificate checks the files of a certificate in a mounted Secret of type kubernetes.io/tls.
+func checkCertificate(flag, folder string) error {
+	return checkFiles(flag, folder, "tls.crt", "tls.key")
+}
 
 // checkFiles reports the first of some files in a folder that cannot be read.
 func checkFiles(flag, folder string, names ...string) error {

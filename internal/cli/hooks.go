@@ -44,7 +44,7 @@ func (o HookOptions) check(prefix string) error {
 	if o.CertDir == "" {
 		return usagef("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service", prefix)
 	}
-	if err := checkFiles("--"+prefix+"cert-dir", o.CertDir, certificateFiles...); err != nil || o.ClientCAName == "" {
+	if err := checkCertificate("--"+prefix+"cert-dir", o.CertDir); err != nil || o.ClientCAName == "" {
 		return err
 	}
 	if filepath.Base(o.ClientCAName) != o.ClientCAName {

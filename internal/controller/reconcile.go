@@ -36,7 +36,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	}
 	if view.Unclear != nil {
 		var found findings
-		found.addAll(contract.ReasonInvalidSettings, view.Unclear)
+		found.addInvalid(view.Unclear)
 		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, found, ""))
 	}
 	if !view.Enabled && !reported && !held {
@@ -58,7 +58,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	}
 	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
 		var found findings
-		found.addAll(contract.ReasonInvalidSettings, invalid)
+		found.addInvalid(invalid)
 		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, found, ""))
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *reconciliation) enable(ctx context.Context) error {
 func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	options, err := r.options()
 	if err != nil {
-		r.found.addAll(contract.ReasonInvalidSettings, err)
+		r.found.addInvalid(err)
 		if !r.view.Topology { // whose variable may name another Secret
 			_, err = r.resolve(ctx, options, "", "")
 			return "", err
@@ -180,7 +180,7 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 	)
 	switch {
 	case errors.As(err, &invalid):
-		r.found.addAll(contract.ReasonInvalidSettings, invalid)
+		r.found.addInvalid(invalid)
 	case errors.As(err, &missing):
 		r.found.add(contract.ReasonSettingsNotFound, "%s", missing.Message)
 		if r.missing == nil {
@@ -276,7 +276,7 @@ func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject
 	}
 	reference := options.Delivery == contract.DeliveryReference
 	waits := reference && r.missing[override] // for the generated Secret, which bootstrap waits for
-	if resolution == nil && !waits && !(reference && refersTo(o.spec, secretName)) {
+	if resolution == nil && !waits && (!reference || !refersTo(o.spec, secretName)) {
 		r.keepReferences(*o)
 		return nil
 	}

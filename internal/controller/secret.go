@@ -31,7 +31,7 @@ import (
 func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
 	err := r.writeSecret(ctx, name, resolution)
 	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
-		r.found.addAll(contract.ReasonInvalidSettings, invalid)
+		r.found.addInvalid(invalid)
 		return nil // the Secret stays as it is
 	}
 	return err

@@ -29,10 +29,10 @@ func (f *findings) add(reason, format string, args ...any) {
 
 func (f *findings) note(format string, args ...any) { f.add("", format, args...) }
 
-// addAll adds each finding that err tells.
-func (f *findings) addAll(reason string, err error) {
+// addInvalid adds each finding about settings that err tells.
+func (f *findings) addInvalid(err error) {
 	for _, message := range proxysource.Messages(err) {
-		f.add(reason, "%s", message)
+		f.add(contract.ReasonInvalidSettings, "%s", message)
 	}
 }
 

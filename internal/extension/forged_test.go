@@ -52,11 +52,12 @@ func forgeries() map[string]struct {
 
 func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T) {
 	t.Parallel()
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	for name, test := range forgeries() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked []string
-			h := &Handlers{State: stateOf(spy{&asked}, test.stored), Hold: time.Hour, Now: time.Now}
+			h := &Handlers{State: stateOf(spy{&asked}, test.stored), Hold: time.Hour, Now: func() time.Time { return now }}
 			q := generated(t, test.request)
 			response := respond(t, h, q)
 			again := respond(t, h, q)
@@ -68,7 +69,7 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 				t.Errorf("ValidateTopology: %q", validated.Message)
 			}
 			cluster := storedCluster(test.request, "")
-			cluster.CreationTimestamp.Time = time.Now()
+			cluster.CreationTimestamp.Time = now
 			created := &runtimehooksv1.BeforeClusterCreateResponse{}
 			h.BeforeClusterCreate(t.Context(), &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, created)
 			for _, message := range []string{response.Message, validated.Message, created.Message} {

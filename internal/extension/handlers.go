@@ -145,8 +145,8 @@ func (h *Handlers) outside(c cluster) error {
 	if h.Namespace == "" || c.namespace == h.Namespace {
 		return nil
 	}
-	return fmt.Errorf("Cluster %s/%s is outside of --namespace %s of this manager; "+
-		"leave its namespace out of the namespaceSelector of the ExtensionConfig", c.namespace, c.name, h.Namespace) //nolint:staticcheck // a kind
+	return fmt.Errorf("this manager serves --namespace %[3]s only, and not Cluster %[1]s/%[2]s; "+
+		"leave its namespace out of the namespaceSelector of the ExtensionConfig", c.namespace, c.name, h.Namespace)
 }
 
 // inOrder puts pools into an order that does not change: the topology controller sends them in the order of a map, and

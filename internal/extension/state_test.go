@@ -227,8 +227,8 @@ func TestValidateTopology(t *testing.T) {
 
 func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
-	const want = "Cluster team-a/cluster-0000 is outside of --namespace team-b of this manager; leave its namespace out of the namespaceSelector of the ExtensionConfig"
-	h := &Handlers{State: stateOf(proxies{}, nil), Namespace: "team-b", Hold: time.Hour, Now: time.Now}
+	const want = "this manager serves --namespace team-b only, and not Cluster team-a/cluster-0000; leave its namespace out of the namespaceSelector of the ExtensionConfig"
+	h := &Handlers{State: stateOf(proxies{}, nil), Namespace: "team-b"}
 	q := generated(t, requests.Options{Pools: 1})
 	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 		t.Errorf("GeneratePatches: %s %q", response.Status, response.Message)

@@ -50,7 +50,8 @@ func TestCondition_TellsFindingsInLittleSpace(t *testing.T) {
 		"100 kB":                 {[]finding.Finding{of("Paused", long), of("Paused", "p")}, "", "Unknown", "Paused", strings.Repeat("ü", 510) + "…; p"},
 		"a summary of 100 kB":    {[]finding.Finding{note("n")}, long, "True", "Configured", strings.Repeat("ü", 510) + "…; n"},
 		"all of it is limited": {
-			[]finding.Finding{note("1" + long), note("2" + long), note("3" + long), note("4" + long), note("5" + long)}, "", "True", "Configured",
+			[]finding.Finding{note("1" + long), note("2" + long), note("3" + long), note("4" + long), note("5" + long)},
+			"", "True", "Configured",
 			"1" + strings.Repeat("ü", 510) + "…; 2" + strings.Repeat("ü", 510) + "…; 3" + strings.Repeat("ü", 510) + "…; and 2 more",
 		},
 	} {

@@ -106,7 +106,9 @@ func TestApply_WritesSeveralEditsAtOnePlace(t *testing.T) {
 			{Op: Remove, Path: list, Index: 1}, {Op: Remove, Path: list, Index: 1}, insert(1, "x"), insert(0, "y"),
 		}, "spec: {l: [\"y\", a, \"x\"]}\n"},
 		{"a list and the mapping around it grow at one line", "spec:\n  l:\n  - a\n", []Edit{
-			{Op: SetScalar, Path: []string{"spec", "m", "k"}, Value: "1"}, insert(1, "x"), {Op: SetScalar, Path: []string{"spec", "m", "o"}, Value: "2"},
+			{Op: SetScalar, Path: []string{"spec", "m", "k"}, Value: "1"},
+			insert(1, "x"),
+			{Op: SetScalar, Path: []string{"spec", "m", "o"}, Value: "2"},
 			{Op: SetScalar, Path: []string{"z"}, Value: "3"},
 		}, "spec:\n  l:\n  - a\n  - x\n  m:\n    k: \"1\"\n    o: \"2\"\nz: \"3\"\n"},
 		{"an empty mapping takes two lists", "spec: {} # c\n", []Edit{

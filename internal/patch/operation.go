@@ -91,7 +91,7 @@ func entries(path string, list List, edits []Edit) []Operation {
 // removal returns the operations that remove the parents which an empty spec leaves empty. They fail if one is not,
 // because it has a field that the caller's types do not know.
 func removal(at Location) []Operation {
-	var operations []Operation
+	operations := make([]Operation, 0, 2*at.Alone)
 	for i := range at.Alone {
 		parent := at.Parents[len(at.Parents)-1-i]
 		operations = append(operations,

@@ -30,35 +30,46 @@ func TestOperations(t *testing.T) {
 		operations int
 	}{
 		"a list that is created is written at once": {
-			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{add(patch.ListPre, 0), add(patch.ListPre, 0), add(patch.ListFiles, 0)},
+			`{"spec":{"x":1}}`, `{}`,
+			patch.Location{},
+			[]patch.Edit{add(patch.ListPre, 0), add(patch.ListPre, 0), add(patch.ListFiles, 0)},
 			`{"spec":{"x":1,"files":[{"path":"/ours","owner":"","permissions":""}],"preKubeadmCommands":["ours","ours"]}}`, 2,
 		},
 		"a list that is created and emptied again leaves nothing": {
 			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{add(patch.ListPost, 0), remove(patch.ListPost, 0)}, `{"spec":{"x":1}}`, 0,
 		},
 		"a list that is emptied and filled again stays": {
-			`{"spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`, patch.Location{Alone: 1},
-			[]patch.Edit{remove(patch.ListPre, 0), add(patch.ListPre, 0)}, `{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
+			`{"spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
+			patch.Location{Alone: 1},
+			[]patch.Edit{remove(patch.ListPre, 0), add(patch.ListPre, 0)},
+			`{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
 		},
 		"a list that is emptied is removed": {
-			`{"spec":{"x":1,"files":[{"path":"/a"},{"path":"/b"}]}}`, `{"files":[{"path":"/a"},{"path":"/b"}]}`, patch.Location{},
-			[]patch.Edit{remove(patch.ListFiles, 1), remove(patch.ListFiles, 0)}, `{"spec":{"x":1}}`, 1,
+			`{"spec":{"x":1,"files":[{"path":"/a"},{"path":"/b"}]}}`, `{"files":[{"path":"/a"},{"path":"/b"}]}`,
+			patch.Location{},
+			[]patch.Edit{remove(patch.ListFiles, 1), remove(patch.ListFiles, 0)},
+			`{"spec":{"x":1}}`, 1,
 		},
 		"an entry of the user's is never written": {
-			`{"spec":{"files":[{"path":"/a","future":12345678901234567890}]}}`, `{"files":[{"path":"/a"}]}`, patch.Location{},
+			`{"spec":{"files":[{"path":"/a","future":12345678901234567890}]}}`, `{"files":[{"path":"/a"}]}`,
+			patch.Location{},
 			[]patch.Edit{add(patch.ListFiles, 0)},
 			`{"spec":{"files":[{"path":"/ours","owner":"","permissions":""},{"path":"/a","future":12345678901234567890}]}}`, 1,
 		},
 		"what is above an emptied spec and holds nothing else goes with it": {
-			`{"kind":"x","spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`, patch.Location{Alone: 1},
-			[]patch.Edit{remove(patch.ListPre, 0)}, `{"kind":"x"}`, 3,
+			`{"kind":"x","spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
+			patch.Location{Alone: 1},
+			[]patch.Edit{remove(patch.ListPre, 0)},
+			`{"kind":"x"}`, 3,
 		},
 		"an emptied spec that may be empty stays": {
 			`{"spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`, patch.Location{}, []patch.Edit{remove(patch.ListPre, 0)}, `{"spec":{}}`, 1,
 		},
 		"a field that nobody knows is not removed with an emptied spec": {
-			`{"spec":{"future":1,"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`, patch.Location{Alone: 1},
-			[]patch.Edit{remove(patch.ListPre, 0)}, "", 3,
+			`{"spec":{"future":1,"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
+			patch.Location{Alone: 1},
+			[]patch.Edit{remove(patch.ListPre, 0)},
+			"", 3,
 		},
 		"parents that are missing are created": {
 			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{add(patch.ListPre, 0)}, `{"spec":{"preKubeadmCommands":["ours"]}}`, 2,

@@ -21,7 +21,7 @@ const (
 	// CodeNoProxyURL rejects a Secret with neither httpProxy nor httpsProxy.
 	CodeNoProxyURL noproxy.Code = "no-proxy-url"
 	// CodeNotProxySecret rejects a Secret that has other keys and none of a proxy Secret.
-	CodeNotProxySecret noproxy.Code = "not-a-proxy-secret"
+	CodeNotProxySecret noproxy.Code = "not-a-proxy-secret" //nolint:gosec // a code, no credential
 	// CodeUnknownKey rejects a key that a proxy Secret does not have.
 	CodeUnknownKey noproxy.Code = "unknown-key"
 	// CodeBadCredentials rejects username and password that cannot be used.

@@ -171,7 +171,7 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 
 // authorities reads those whose clients may call.
 func (o Options) authorities() (*x509.CertPool, error) {
-	text, err := os.ReadFile(filepath.Join(o.CertDir, o.ClientCAName)) //nolint:gosec // the folder is the operator's own choice
+	text, err := os.ReadFile(filepath.Join(o.CertDir, o.ClientCAName))
 	if err != nil {
 		return nil, fmt.Errorf("reading authorities of clients: %w", err)
 	}
@@ -189,7 +189,7 @@ func (s *Server) StartedChecker() healthz.Checker {
 		if !s.started.Load() {
 			return errors.New("the server has not been started yet")
 		}
-		ctx := context.Background() //nolint:forbidigo // tests call without a request
+		ctx := context.Background() //nolint:forbidigo,contextcheck // tests call without a request
 		if r != nil {
 			ctx = r.Context()
 		}

@@ -154,7 +154,7 @@ func closed(t *testing.T, c net.Conn) {
 	}
 }
 
-func echo(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(BodyOf(r)) }
+func echo(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(BodyOf(r)) } //nolint:gosec // no browser reads it
 
 func usual() Limits {
 	return Limits{Connections: 100, Body: 1 << 20, AtOnce: 2, Worked: 1 << 20, Time: 30 * time.Second}

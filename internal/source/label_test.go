@@ -15,7 +15,7 @@ func TestStateOf_HasThreeStates(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]source.State{
 		"true": source.Enabled, "false": source.Disabled,
-		"True": source.Unclear, "TRUE": source.Unclear, "yes": source.Unclear, "1": source.Unclear, "": source.Unclear, " true": source.Unclear,
+		"True": source.Unclear, "TRUE": source.Unclear, "yes": source.Unclear, "1": source.Unclear, "": source.Unclear, " true": source.Unclear, //nolint:gocritic // a space is what is tested
 		"no": source.Unclear, "${PROXY}": source.Unclear, "%s\n\"": source.Unclear,
 	} {
 		labels := map[string]string{contract.LabelEnabled: value}

@@ -118,7 +118,7 @@ func (a *admission) decide(ctx context.Context) (outcome, error) {
 		return a.keep(""), nil
 	}
 	if a.view.Unclear != nil {
-		return a.keep("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error()), nil
+		return a.keep("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error()), nil //nolint:nilerr // it is the warning
 	}
 	if finding := plan.LeaveAlone(object); finding != nil {
 		if finding.Reason == contract.ReasonPaused {

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -27,9 +28,7 @@ func adopting(t *testing.T, annotations map[string]string) *store {
 	t.Helper()
 	cluster := labelled()
 	cluster.Annotations = map[string]string{contract.AnnotationAdopt: contract.AdoptValue}
-	for key, value := range annotations {
-		cluster.Annotations[key] = value
-	}
+	maps.Copy(cluster.Annotations, annotations)
 	cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 	originals := fmt.Sprintf(`{"KubeadmControlPlane/cp":{%q:%s}}`, dropInPath, dropIn)
 	stored := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cp", UID: "u"}}

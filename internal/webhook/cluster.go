@@ -86,7 +86,7 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 }
 
 // holdAfter decides what contract.AnnotationTopologyHold is to be after a write to the Cluster stored that asked for the
-// proxy if was is set, and then asks for it if is is set; "" is that there is to be none. If it has not decided, the
+// proxy if was, and then asks for it if is; "" is that there is to be none. If it has not decided, the
 // annotation is as the write has it.
 //
 // A hold begins when the label comes or goes while the Cluster runs, unless the Cluster asks for RolloutImmediate. It

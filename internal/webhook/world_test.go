@@ -11,17 +11,18 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
@@ -37,9 +38,13 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	scheme, err := controller.NewScheme()
-	if err != nil {
-		t.Fatal(err)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return &world{objects: objects, scheme: scheme}
 }
@@ -133,12 +138,12 @@ func clusterNamed(name string, enabled bool, annotations map[string]string) *clu
 	return &cluster
 }
 
-// deployment is a MachineDeployment that uses a KubeadmConfigTemplate.
-func deployment(name, cluster, template string, annotations map[string]string) *clusterv1.MachineDeployment {
-	pool := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: annotations}}
+// deployment is MachineDeployment md, which uses KubeadmConfigTemplate md.
+func deployment(cluster string, annotations map[string]string) *clusterv1.MachineDeployment {
+	pool := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Annotations: annotations}}
 	pool.Spec.ClusterName = cluster
 	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: bootstrapv1.GroupVersion.Group, Kind: plan.KindTemplate, Name: template,
+		APIGroup: bootstrapv1.GroupVersion.Group, Kind: plan.KindTemplate, Name: "md",
 	}
 	return pool
 }

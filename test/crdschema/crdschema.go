@@ -36,7 +36,7 @@ func Problems(tb testing.TB, object map[string]any) []string {
 	if validator == nil {
 		tb.Fatalf("there is no CustomResourceDefinition of %s %s", apiVersion, kind)
 	}
-	var problems []string
+	var problems []string //nolint:prealloc // mostly there are none
 	for _, problem := range validator.Validate(copyOf(tb, object)).Errors {
 		problems = append(problems, problem.Error())
 	}
@@ -105,7 +105,7 @@ var validators = sync.OnceValues(func() (map[string]*validate.SchemaValidator, e
 	controlplaneconversion.SetAPIVersionGetter(func(_ context.Context, kind schema.GroupKind) (string, error) {
 		return kind.Group + "/v1beta1", nil
 	})
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output() //nolint:noctx // it reads go.mod
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {
 		return nil, fmt.Errorf("finding Cluster API in the module cache: %w", err)
 	}

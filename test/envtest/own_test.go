@@ -18,14 +18,12 @@ import (
 )
 
 // begin creates the KubeadmConfig of the first Machine of the control plane, which Cluster API creates before the Machine.
-func (c classic) begin() *bootstrapv1.KubeadmConfig {
+func (c classic) begin() {
 	c.t.Helper()
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+	create(c.t, &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 		Namespace: c.ns, Name: c.name + "-first",
 		Labels: map[string]string{clusterv1.ClusterNameLabel: c.name, clusterv1.MachineControlPlaneLabel: ""},
-	}}
-	create(c.t, config)
-	return config
+	}})
 }
 
 func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {

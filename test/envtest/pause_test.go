@@ -39,6 +39,7 @@ func (c classic) wantControlPlane(patched bool, paused string) {
 }
 
 func TestControlPlaneWithoutMachines_IsPausedBeforeItChanges(t *testing.T) {
+	t.Parallel()
 	for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
 		t.Run(rollout, func(t *testing.T) {
 			ns := namespace(t)

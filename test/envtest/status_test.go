@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -157,7 +156,8 @@ func TestCondition_IsWrittenHoweverMuchThereIsToSay(t *testing.T) {
 	}{
 		"300 unknown keys": {keys, nil, []string{`key "k000": unknown key`, "; and 292 more"}},
 		"a long annotation": {
-			map[string]string{"httpProxy": proxyURL}, map[string]string{contract.AnnotationDelivery: strings.Repeat("ü\n", 33_000)},
+			map[string]string{"httpProxy": proxyURL},
+			map[string]string{contract.AnnotationDelivery: strings.Repeat("ü\n", 33_000)},
 			[]string{`annotation capi-proxy-patcher.io/delivery: unknown value "ü\n`, "…"},
 		},
 	} {
@@ -243,10 +243,8 @@ func TestReport_OneEventAndOneLineForWhatIsNew(t *testing.T) {
 	c.eventuallyReports(contract.ReasonInvalidSettings, "key noProxy entry 1")
 	tells(contract.EventInvalidSettings, "key noProxy entry 1")
 	// The same finding, again and again.
-	for range 3 {
-		c.edit(func(cluster *clusterv1.Cluster) {
-			cluster.Annotations = map[string]string{"own": fmt.Sprint(time.Now().UnixNano())}
-		}) //nolint:forbidigo // any new value
+	for i := range 3 {
+		c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = map[string]string{"own": fmt.Sprint(i)} })
 		c.eventuallyReports(contract.ReasonInvalidSettings, "key noProxy entry 1")
 	}
 	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("b.example.com") })

@@ -34,7 +34,7 @@ const labelled = `{"variables":[{"name":"builtin","value":{"cluster":{"name":"c"
 func filled(size, count int, item func(i int) string) []byte {
 	var b bytes.Buffer
 	b.WriteString(labelled)
-	for i := 0; i < count; i++ {
+	for i := range count {
 		text := item(i)
 		if b.Len()+len(text)+3 > size {
 			break

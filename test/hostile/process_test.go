@@ -78,7 +78,7 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 	}()
 	t.Cleanup(func() { <-p.exited }) // the end of the test's context has killed it
 	// It counts what may be written to, in memory or not, so this is beyond the limit. The peak is compared with that.
-	data := &unix.Rlimit{Cur: uint64(2 * p.limit), Max: uint64(2 * p.limit)}
+	data := &unix.Rlimit{Cur: uint64(2 * p.limit), Max: uint64(2 * p.limit)} //nolint:gosec // not negative
 	if err := unix.Prlimit(p.command.Process.Pid, unix.RLIMIT_DATA, data, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (p *process) ready(path, body string) {
 		if err == nil {
 			return
 		}
-		if p.alive(); time.Since(began) > time.Minute { //nolint:forbidigo // as above
+		if p.alive(); time.Since(began) > time.Minute {
 			p.t.Fatalf("it does not answer: %v\n%s", err, p.log)
 		}
 	}
@@ -187,7 +187,7 @@ func (p *process) survives(path string, honest []byte, attacks []attack) {
 		if err != nil || !bytes.Equal(got, want) {
 			p.t.Errorf("after %s an honest request gets %d bytes, %v", a.name, len(got), err)
 		}
-		p.t.Logf("%s: %s, peak %d MiB", a.name, time.Since(began).Round(time.Millisecond), p.peak()>>20) //nolint:forbidigo // as above
+		p.t.Logf("%s: %s, peak %d MiB", a.name, time.Since(began).Round(time.Millisecond), p.peak()>>20)
 	}
 	if peak := p.peak(); peak > p.limit {
 		p.t.Errorf("it had %d MiB of memory, and the manifest allows %d MiB", peak>>20, p.limit>>20)
