@@ -66,7 +66,7 @@ func TestOriginals_ComeBackOnlyForTheStoredObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cached := newWorld(t, clusterNamed("one", false, nil), deployment("one", nil), test.secret)
+			cached := newWorld(t, clusterNamed("one", false, nil), deployment("one"), test.secret)
 			if test.cached != nil {
 				cached.objects = append(cached.objects, test.cached)
 			}
@@ -126,7 +126,7 @@ func TestInlineValues_AreAnsweredOnlyForTheStoredObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cached := newWorld(t, cluster, pool, deployment("one", nil))
+			cached := newWorld(t, cluster, pool, deployment("one"))
 			if test.cached != nil {
 				cached.objects = append(cached.objects, test.cached)
 			}

@@ -48,7 +48,7 @@ func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cached := newWorld(t, clusterNamed("prod", false, nil), deployment("prod", nil))
+			cached := newWorld(t, clusterNamed("prod", false, nil), deployment("prod"))
 			if test.label != "" {
 				cached.objects = append(cached.objects, generatedSecret(test.secret, test.label))
 			}
@@ -100,7 +100,7 @@ func TestASecretOfSomebodyElse_IsNotReferredTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cached := newWorld(t, append(test.cached, clusterNamed("one", true, nil), deployment("one", nil))...)
+			cached := newWorld(t, append(test.cached, clusterNamed("one", true, nil), deployment("one"))...)
 			live := newWorld(t, test.live...)
 			got := ask(t, cached, live, noSecrets{t}, plan.KindTemplate, "md", test.stored, test.asked)
 			if patched := strings.Contains(after(t, test.asked, got), contract.PathProxyEnv); patched != test.want {

@@ -139,8 +139,8 @@ func clusterNamed(name string, enabled bool, annotations map[string]string) *clu
 }
 
 // deployment is MachineDeployment md, which uses KubeadmConfigTemplate md.
-func deployment(cluster string, annotations map[string]string) *clusterv1.MachineDeployment {
-	pool := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Annotations: annotations}}
+func deployment(cluster string) *clusterv1.MachineDeployment {
+	pool := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
 	pool.Spec.ClusterName = cluster
 	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: bootstrapv1.GroupVersion.Group, Kind: plan.KindTemplate, Name: "md",
