@@ -147,17 +147,20 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 E2E_TESTS := ./test/e2e/...
 E2E_PROGRAMS := kube-controller-manager clusterctl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm
 
+# A wait that hangs is told shortly before the end.
+E2E_TIMEOUT := 35m
+
 .PHONY: test-e2e
 test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
 	@mkdir -p out; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
 	status=0; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" \
-	go test -tags e2e -json -count=1 -timeout 60m $(E2E_TESTS) | $(SUMMARY) || status=$$?; \
+	go test -tags e2e -json -count=1 -timeout $(E2E_TIMEOUT) $(E2E_TESTS) | $(SUMMARY) || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
 
 .PHONY: test-storm
 test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 20.
-	@$(MAKE) --no-print-directory test-e2e E2E_TESTS='./test/e2e -run TestStorm -clusters 100'
+	@$(MAKE) --no-print-directory test-e2e E2E_TIMEOUT=60m E2E_TESTS='./test/e2e -run TestStorm -clusters 100'
 
 .PHONY: test-summary
 test-summary: ## Print the sum of the tests that the last make test ran.
