@@ -3,20 +3,12 @@ package extension
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -28,38 +20,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
 )
-
-// certificate writes a certificate for 127.0.0.1 that is its own authority, for servers and clients.
-func certificate(t *testing.T, folder string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, text := range map[string][]byte{"tls.crt": public, "ca.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(public)
-	return pool
-}
 
 // served is a running server of hooks.
 type served struct {
@@ -78,7 +40,7 @@ func serve(t *testing.T, h *Handlers, clientCA string) served {
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
 	folder := t.TempDir()
-	pool := certificate(t, folder)
+	pool := servingcert.Pool(servingcert.Write(t, folder))
 	server, err := h.NewServer(ServerOptions{Host: "127.0.0.1", Port: port, CertDir: folder, ClientCAName: clientCA})
 	if err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func TestEventOf_WarnsOfWhatTheUserMustActOn(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}
-	long := finding.EventOf(finding.Condition([]finding.Finding{note(strings.Repeat("🙂", 300)), note(strings.Repeat("🙂", 300))}, ""))
+	long := finding.EventOf(finding.Condition([]finding.Finding{note(strings.Repeat("🙂", 300)), note("a" + strings.Repeat("🙂", 300))}, ""))
 	if len(long.Note) > 1024 || len(long.Note) < 1020 || !utf8.ValidString(long.Note) {
 		t.Errorf("a note of %d bytes", len(long.Note))
 	}

@@ -3,59 +3,20 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-)
 
-// certificate writes a certificate for 127.0.0.1 that is its own authority, for servers and clients.
-func certificate(t *testing.T, folder string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, secret := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
-	for name, text := range map[string][]byte{"tls.crt": public, "ca.crt": public, "tls.key": secret} {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pair, err := tls.X509KeyPair(public, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
-}
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+)
 
 // served is a running server.
 type served struct {
@@ -75,7 +36,7 @@ func serve(t *testing.T, limits Limits, clientCA string, handler http.HandlerFun
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
 	s := &served{t: t, address: listener.Addr().String(), folder: t.TempDir()}
-	pair := certificate(t, s.folder)
+	pair := servingcert.Write(t, s.folder)
 	s.config = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // who answers is not in question
 	if clientCA != "" {
 		s.config.Certificates = []tls.Certificate{pair}
@@ -304,7 +265,7 @@ func TestServer_AsksForTheCertificateOfWhomItKnowsNow(t *testing.T) {
 	if status, _, err := s.post(bytes.NewReader(nil)); err == nil {
 		t.Errorf("a client without a certificate gets status %d", status)
 	}
-	s.config.Certificates = []tls.Certificate{certificate(t, s.folder)}
+	s.config.Certificates = []tls.Certificate{servingcert.Write(t, s.folder)}
 	s.answers("x", "x")
 	s.config.Certificates = before
 	if status, _, err := s.post(bytes.NewReader(nil)); err == nil {
@@ -318,7 +279,7 @@ func TestServer_SaysAtTheStartWhatIsWrong(t *testing.T) {
 	if err := New(Options{CertDir: folder, Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading the certificate: ") {
 		t.Errorf("no certificate: %v", err)
 	}
-	certificate(t, folder)
+	servingcert.Write(t, folder)
 	if err := New(Options{CertDir: folder, ClientCAName: "absent", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading authorities of clients: ") {
 		t.Errorf("no authorities: %v", err)
 	}

@@ -5,15 +5,9 @@ package hostile
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +23,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
 )
 
 // patience is how long Cluster API waits for an answer.
@@ -59,7 +54,7 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 		t.Fatalf("building the program: %v: %s", err, out)
 	}
 	p := &process{
-		t: t, address: freeAddress(t), client: &tls.Config{RootCAs: certificate(t, folder), MinVersion: tls.VersionTLS12},
+		t: t, address: freeAddress(t), client: &tls.Config{RootCAs: servingcert.Pool(servingcert.Write(t, folder)), MinVersion: tls.VersionTLS12},
 		log: &logbuffer.Buffer{}, exited: make(chan struct{}), limit: container.Resources.Limits.Memory().Value(),
 	}
 	_, port, _ := net.SplitHostPort(p.address)
@@ -198,31 +193,4 @@ func (p *process) survives(path string, honest []byte, attacks []attack) {
 type attack struct {
 	name string
 	do   func()
-}
-
-// certificate writes a certificate for 127.0.0.1 into a folder.
-func certificate(t *testing.T, folder string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, text := range map[string][]byte{"tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(public)
-	return pool
 }
