@@ -407,10 +407,12 @@ func generation(objects ...client.Object) []int64 {
 	return numbers
 }
 
-// eventually waits until f returns nil, as long as anybody writes anything in a management cluster.
+// eventually waits until f returns nil, as long as anybody writes anything in the namespace of the test. Cluster API writes
+// again what is there every ten minutes, so in all namespaces together something moves for ever.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	wait.Rule{Still: patience, Poll: poll, Moved: managed.writes}.Until(t, "waiting", func() string {
+	moved := func() (int, error) { return managed.writes(namespaceOf(t)) }
+	wait.Rule{Still: patience, Poll: poll, Moved: moved}.Until(t, "waiting", func() string {
 		if err := f(); err != nil {
 			return err.Error()
 		}
@@ -432,13 +434,13 @@ func (r *running) add(cluster *management.Cluster) {
 	r.all = append(r.all, cluster)
 }
 
-// writes returns how much was written in all of them.
-func (r *running) writes() (int, error) {
+// writes returns how much was written in all of them to a namespace; see management.Cluster.Writes.
+func (r *running) writes(namespace string) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sum := 0
 	for _, cluster := range r.all {
-		writes, err := cluster.Writes()
+		writes, err := cluster.Writes(namespace)
 		if err != nil {
 			return 0, err
 		}

@@ -64,12 +64,13 @@ func (r Request) IsWrite() bool {
 type count struct {
 	mu     sync.Mutex
 	offset int64
-	writes int
+	// writes are those of each namespace.
+	writes map[string]int
 }
 
-// Writes returns how many writes there were so far that succeeded, those of leader election and events left out: a number that
-// grows while controllers, users or the product are at work.
-func (c *Cluster) Writes() (int, error) {
+// Writes returns how many writes to a namespace, or to all if there were none to it, succeeded so far, those of leader election
+// and events left out: a number that grows while controllers, users or the product are at work.
+func (c *Cluster) Writes(namespace string) (int, error) {
 	c.counted.mu.Lock()
 	defer c.counted.mu.Unlock()
 	file, err := os.Open(c.auditLog())
@@ -80,13 +81,23 @@ func (c *Cluster) Writes() (int, error) {
 	if _, err := file.Seek(c.counted.offset, io.SeekStart); err != nil {
 		return 0, fmt.Errorf("reading audit log: %w", err)
 	}
+	if c.counted.writes == nil {
+		c.counted.writes = map[string]int{}
+	}
 	read, err := requests(file, func(r Request) {
 		if r.IsWrite() && r.Succeeded() && r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "events" {
-			c.counted.writes++
+			c.counted.writes[r.ObjectRef.Namespace]++
 		}
 	})
 	c.counted.offset += read
-	return c.counted.writes, err
+	if own := c.counted.writes[namespace]; own > 0 {
+		return own, err
+	}
+	sum := 0
+	for _, writes := range c.counted.writes {
+		sum += writes
+	}
+	return sum, err
 }
 
 func (c *Cluster) auditLog() string { return filepath.Join(c.Logs, "audit.log") }
