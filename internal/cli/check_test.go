@@ -40,7 +40,7 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"hook port":                    {"--hook-port 70000", "--hook-port 70000: use a port from 1 to 65535"},
 		"hook address":                 {"--hook-bind-address x", `--hook-bind-address "x": use an IP address`},
 		"hook certificates missing":    {"--hook-cert-dir " + none, "--hook-cert-dir: file " + none + "/tls.crt does not exist"},
-		"hook authorities missing":     {"--hook-cert-dir " + certificates + " --hook-client-ca-name ca.crt", "--hook-client-ca-name: file " + certificates + "/ca.crt does not exist"},
+		"hook authorities missing":     {"--hook-cert-dir " + certificates + " --hook-client-ca-name none.crt", "--hook-client-ca-name: file " + certificates + "/none.crt does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

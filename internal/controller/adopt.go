@@ -78,7 +78,7 @@ func (r *reconciliation) keepOriginals(ctx context.Context, o bootstrapObject, e
 		return fmt.Errorf("reading %s: %w", o, err)
 	}
 	if live.GetResourceVersion() != o.object.GetResourceVersion() {
-		return stale(o)
+		return stale(o.kind, o.object)
 	}
 	spec, _ := plan.Locate(o.kind, live.Object)
 	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
@@ -90,7 +90,7 @@ func (r *reconciliation) keepOriginals(ctx context.Context, o bootstrapObject, e
 	changed := false
 	for _, edit := range edits {
 		if edit.Index >= len(files) {
-			return stale(o)
+			return stale(o.kind, o.object)
 		}
 		if patch.SameEntry(files[edit.Index], kept[edit.File.Path]) {
 			continue
@@ -113,9 +113,9 @@ func (r *reconciliation) keepOriginals(ctx context.Context, o bootstrapObject, e
 	return r.writeOriginals(ctx, secret, text)
 }
 
-// stale is the conflict of a cache that is behind.
-func stale(o bootstrapObject) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: o.kind}, o.object.GetName(), errors.New("the cache is behind"))
+// stale is the conflict of a cache that is behind, about an object of a kind.
+func stale(kind string, object client.Object) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, object.GetName(), errors.New("the cache is behind"))
 }
 
 // holdable returns an *InvalidError if a Secret with originals holds more than an API server takes.

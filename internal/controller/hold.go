@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -98,8 +97,7 @@ func (c *Controller) annotate(ctx context.Context, object client.Object, want ma
 		return fmt.Errorf("encoding annotations of %s: %w", klog.KObj(object), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Annotating object", "object", klog.KObj(object))
-	err = c.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name))
-	if client.IgnoreNotFound(err) != nil {
+	if err := c.patchJSON(ctx, object, data); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("annotating %s: %w", klog.KObj(object), err)
 	}
 	return nil

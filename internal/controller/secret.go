@@ -85,7 +85,7 @@ func (r *reconciliation) writeSecret(ctx context.Context, name string, resolutio
 		r.contests.wrote(contest, sum, r.Now(), "")
 		current = desired
 	case current.Labels[contract.LabelGenerated] != r.view.Name:
-		return stale(bootstrapObject{object: current, kind: "Secret"}) // it was when the name was checked
+		return stale("Secret", current) // it was when the name was checked
 	case !same:
 		if contentChanged(current, desired) {
 			desired.Annotations[contract.AnnotationChangedAt] = r.now()

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -62,7 +64,7 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 	}
 	removed, rival := version == 0, r.rival(ctx, *o, edits)
 	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.kind, klog.KObj(o.object), "edits", len(edits), "removing", removed)
-	if err := r.Client.Patch(ctx, o.object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name)); err != nil {
+	if err := r.patchJSON(ctx, o.object, data); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil // gone since; its deletion brings the Cluster back
 		}
@@ -76,6 +78,27 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, edits []
 		r.eventInjected(r.cluster, o.object, o.String())
 	}
 	return nil
+}
+
+// patchJSON sends a JSON patch that was computed for a version of object. The API server carries a patch out before it
+// looks at the version: one for a version of the past, which a cache that is behind shows, can be impossible on the present
+// one. That is a conflict like any other.
+func (c *Controller) patchJSON(ctx context.Context, object client.Object, data []byte) error {
+	version := object.GetResourceVersion()
+	err := c.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name))
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
+	kind, kindErr := c.Client.GroupVersionKindFor(object)
+	if kindErr != nil {
+		return err
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(kind)
+	if getErr := c.Live.Get(ctx, client.ObjectKeyFromObject(object), live); getErr != nil || live.ResourceVersion == version {
+		return err
+	}
+	return stale(kind.Kind, object)
 }
 
 // stop pauses a control plane without Machines, so that Cluster API does not create its first Machine from the version that is
