@@ -76,7 +76,7 @@ func newHooks(streams Streams) *cobra.Command {
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
 	f.StringVar(&o.BindAddress, "bind-address", "", "address at which the hooks listen; default is all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
-	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in the folder with the authorities whose clients may call; default is that everybody may")
+	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in the folder with the authorities whose clients may call; default: no client check")
 	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 is off")
 	f.IntVarP(&o.verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd

@@ -43,7 +43,7 @@ type ManagerOptions struct {
 	LeaderElectNamespace string
 	// Concurrency is how many Clusters are reconciled at once.
 	Concurrency int
-	// SyncPeriod is how often every Cluster is looked at although nothing changed.
+	// SyncPeriod is the interval at which every Cluster is reconciled even if nothing changed.
 	SyncPeriod time.Duration
 	// QPS and Burst limit requests to the API server.
 	QPS   float32
@@ -90,7 +90,7 @@ func newManager(streams Streams) *cobra.Command {
 	f.BoolVar(&o.LeaderElect, "leader-elect", false, "elect a leader among replicas")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default is the Pod's own")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "Clusters reconciled at once")
-	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "how often every Cluster is looked at although nothing changed")
+	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "interval at which every Cluster is reconciled even if nothing changed")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "requests at once to the API server")
 	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 is off")
@@ -101,7 +101,7 @@ func newManager(streams Streams) *cobra.Command {
 	f.IntVar(&o.Hooks.Port, "hook-port", 9444, "port of the runtime hooks; 0 is off")
 	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "", "address at which the runtime hooks listen; default is all")
 	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "", "folder with tls.crt and tls.key of the runtime hooks; without it there are none")
-	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "", "file in that folder with the authorities whose clients may call the runtime hooks; default is that everybody may")
+	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "", "file in that folder with the authorities whose clients may call the runtime hooks; default: no client check")
 	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour, "how long a new Cluster with a ClusterClass may wait for its proxy Secret; 0 is never")
 	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd

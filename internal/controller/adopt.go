@@ -272,8 +272,8 @@ func (r *reconciliation) outstanding(ctx context.Context, key string, originals 
 			if r.view.Enabled {
 				reason = ""
 			}
-			r.found.add(reason, "%s: the file of yours that %s took the place of is not in it; "+
-				"it is kept in key %s of Secret %s, put it back or delete the key",
+			r.found.add(reason, "%s: your file that %s replaced is missing; "+
+				"the original is in key %s of Secret %s; put it back, or delete the key",
 				o, path, contract.KeyAdoptedFiles, proxysource.GeneratedSecretName(r.view.Name))
 		}
 		kept[path] = originals[path]
@@ -328,14 +328,14 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 	for _, o := range objects {
 		if options.Adopt && o.recipe != nil && len(o.recipe.Files)+len(o.recipe.First) > 0 {
 			if paths := patch.Spared(o.spec, *o.recipe); len(paths) > 0 {
-				r.found.note("%s: %s is your own, because annotation %s or %s asks for none of ours there",
+				r.found.note("%s: your own %s stays, because annotations %s and %s need no managed file there",
 					o, strings.Join(paths, ", "), contract.AnnotationTargets, contract.AnnotationDelivery)
 			}
 		}
 		paths := slices.Sorted(maps.Keys(originals[o.key()]))
 		paths = slices.DeleteFunc(paths, func(path string) bool { return patch.PlaceOf(o.spec, path) != patch.Replaced })
 		if len(paths) > 0 {
-			r.found.note("%s: the files of yours that %s took the place of are kept in Secret %s and come back with the removal of label %s",
+			r.found.note("%s: %s replaced files of yours; the originals are in Secret %s and are restored when label %s is removed",
 				o, strings.Join(paths, ", "), proxysource.GeneratedSecretName(r.view.Name), contract.LabelEnabled)
 		}
 	}
@@ -346,7 +346,7 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 func (r *reconciliation) reportConflict(o bootstrapObject, conflict *patch.ConflictError, options proxysource.Options) {
 	hint := ""
 	if !options.Adopt {
-		hint = fmt.Sprintf("; or set annotation %s of the Cluster to %q to have such files taken over", contract.AnnotationAdopt, contract.AdoptValue)
+		hint = fmt.Sprintf("; or set annotation %s of the Cluster to %q to let the product take over such files", contract.AnnotationAdopt, contract.AdoptValue)
 	}
 	r.found.add(contract.ReasonConflictingFile, "%s: %s%s", o, conflict, hint)
 }

@@ -69,7 +69,7 @@ func (r *reconciliation) letGo(ctx context.Context, objects []bootstrapObject) e
 func (r *reconciliation) reportHeld(objects []bootstrapObject) {
 	for _, o := range objects {
 		if o.object.GetAnnotations()[clusterv1.PausedAnnotation] == contract.PausedForEndpoint {
-			r.found.note("%s is held back by annotation %s until delivery %s can write the whole NO_PROXY",
+			r.found.note("%s is paused by annotation %s until delivery %s can write the complete NO_PROXY",
 				o, clusterv1.PausedAnnotation, contract.DeliveryInline)
 		}
 	}

@@ -106,7 +106,7 @@ func (c *Controller) patchJSON(ctx context.Context, object client.Object, data [
 func (r *reconciliation) stop(ctx context.Context, o *bootstrapObject) error {
 	r.keepReferences(*o)
 	o.stopped = true
-	r.found.add(contract.ReasonConfiguring, "%s is paused by annotation %s until Cluster API has noticed; then it is changed, before it has Machines",
+	r.found.add(contract.ReasonConfiguring, "%s is paused by annotation %s; it is patched before it has Machines, once Cluster API confirms the pause",
 		o, clusterv1.PausedAnnotation)
 	if plan.IsHeld(o.object.GetAnnotations()) {
 		return nil

@@ -230,7 +230,7 @@ func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtime
 		return
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Holding back Cluster", "Cluster", q.namespace+"/"+q.name)
-	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; it goes on without after %s",
+	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; creation continues anyway after %s",
 		q.namespace, q.name, strings.Join(findings, "; "), h.Hold))
 	response.SetRetryAfterSeconds(retryAfterSeconds)
 }

@@ -102,5 +102,5 @@ func (m ManagementCluster) resolve(ctx context.Context, cluster source.Cluster, 
 // retry logs an error of the API server, whose text changes, and returns one whose text does not.
 func retry(ctx context.Context, err error, operation string) error {
 	ctrl.LoggerFrom(ctx).Error(err, "Reading from the API server", "reason", operation)
-	return errors.New(operation + ": the API server does not answer as it should; the log of the manager says more")
+	return errors.New(operation + ": the API server returned an error; see the manager's log")
 }

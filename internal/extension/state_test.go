@@ -270,7 +270,7 @@ func TestBeforeClusterCreate(t *testing.T) {
 		"the Secret is there":          {good, labelled, 0, time.Hour, "", ""},
 		"no Secret":                    {proxies{}, labelled, 0, time.Hour, "", "Cluster team-a/one waits for its proxy Secret: neither Secret team-a/one-http-proxy nor"},
 		"no Secret, not labelled":      {proxies{}, nil, 0, time.Hour, "", ""},
-		"no Secret, just before":       {proxies{}, labelled, time.Hour - time.Second, time.Hour, "", "it goes on without after 1h0m0s"},
+		"no Secret, just before":       {proxies{}, labelled, time.Hour - time.Second, time.Hour, "", "creation continues anyway after 1h0m0s"},
 		"no Secret, for long enough":   {proxies{}, labelled, time.Hour, time.Hour, "", ""},
 		"switched off":                 {proxies{}, labelled, 0, 0, "", ""},
 		"a Secret that cannot be used": {proxies{"": "p:1"}, labelled, 0, time.Hour, "", "key httpProxy: "},
@@ -350,7 +350,7 @@ func TestAnAPIServerThatIsAwayIsReportedInTheSameWords(t *testing.T) {
 	cluster := &Stored{Cluster: source.Cluster{Namespace: "team-a", Name: "one"}}
 	first := m.Check(t.Context(), cluster, "")
 	second := m.Check(t.Context(), cluster, "")
-	want := errors.New("reading the proxy Secret of Cluster team-a/one: the API server does not answer as it should; the log of the manager says more")
+	want := errors.New("reading the proxy Secret of Cluster team-a/one: the API server returned an error; see the manager's log")
 	if first == nil || first.Error() != want.Error() || second.Error() != want.Error() {
 		t.Errorf("%v and %v, want %v", first, second, want)
 	}

@@ -54,15 +54,15 @@ func TestHandWrittenDropInsAreAdoptedAndComeBack(t *testing.T) {
 					cluster.Annotations = map[string]string{contract.AnnotationDelivery: delivery}
 				}
 			})
-			c.eventuallyReports(contract.ReasonConflictingFile, `set annotation capi-proxy-patcher.io/adopt of the Cluster to "true" to have such files taken over`)
+			c.eventuallyReports(contract.ReasonConflictingFile, `set annotation capi-proxy-patcher.io/adopt of the Cluster to "true" to let the product take over such files`)
 			if got := c.patched(); got != [3]bool{} {
 				t.Fatalf("patched %v without being asked to adopt", got)
 			}
 			before := c.snapshot()
 
 			c.edit(adopting(map[string]string{contract.AnnotationDelivery: delivery}))
-			c.eventuallyReports(contract.ReasonConfigured, "KubeadmControlPlane "+ns+"/one: the files of yours that "+
-				"/etc/systemd/system/containerd.service.d/http-proxy.conf, /etc/systemd/system/kubelet.service.d/http-proxy.conf took the place of are kept in Secret one-proxy-files")
+			c.eventuallyReports(contract.ReasonConfigured, "KubeadmControlPlane "+ns+"/one: "+
+				"/etc/systemd/system/containerd.service.d/http-proxy.conf, /etc/systemd/system/kubelet.service.d/http-proxy.conf replaced files of yours; the originals are in Secret one-proxy-files")
 			if got := c.patched(); got != [3]bool{true, true, true} {
 				t.Errorf("patched %v", got)
 			}

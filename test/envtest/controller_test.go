@@ -251,7 +251,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 		c := newCluster(t, ns, "one", lateInline)
 		before := c.specs()
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is held back by annotation cluster.x-k8s.io/paused")
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is paused by annotation cluster.x-k8s.io/paused")
 		if got := c.controlPlane().Annotations[clusterv1.PausedAnnotation]; got != contract.PausedForEndpoint {
 			t.Errorf("the control plane has annotation %q and may create a Machine", got)
 		}

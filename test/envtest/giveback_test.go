@@ -109,8 +109,8 @@ func TestASecretWithOriginalsThatAreNotBackIsNotDeleted(t *testing.T) {
 	c.eventuallyReports(contract.ReasonRemovalWaiting)
 	own := c.controlPlane().Spec.KubeadmConfigSpec
 	change(t, c.controlPlane(), strip)
-	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+"/one: the file of yours that "+
-		"/etc/systemd/system/containerd.service.d/http-proxy.conf took the place of is not in it; it is kept in key adopted-files.json of Secret one-proxy-files")
+	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+"/one: your file that "+
+		"/etc/systemd/system/containerd.service.d/http-proxy.conf replaced is missing; the original is in key adopted-files.json of Secret one-proxy-files")
 	staysQuiet(t, ns)
 	if text := string(c.generated()[contract.KeyAdoptedFiles]); strings.Count(text, "old.example.com") != 1 || !strings.Contains(text, plan.OriginalsKey(plan.KindControlPlane, "one")) {
 		t.Fatalf("want only the originals of the control plane:\n%s", text)

@@ -705,7 +705,7 @@ func TestADeletedTopologyIsNotHeldUp(t *testing.T) {
 			object.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
 		}
 	})
-	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is held back by annotation cluster.x-k8s.io/paused")
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is paused by annotation cluster.x-k8s.io/paused")
 	if err := shared.client.Delete(t.Context(), c.cluster()); err != nil {
 		t.Fatal(err)
 	}

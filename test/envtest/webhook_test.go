@@ -487,7 +487,7 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 		if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) || controlPlane.Generation != 1 {
 			t.Fatalf("annotations %v, generation %d after applying again", controlPlane.Annotations, controlPlane.Generation)
 		}
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is held back by annotation cluster.x-k8s.io/paused")
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is paused by annotation cluster.x-k8s.io/paused")
 		earlier := len(shared.requests.in(c.ns))
 		c.endpointComes()
 		// Whenever it is not held, it is complete.
@@ -659,7 +659,7 @@ func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 				return ""
 			})
 		}
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmConfig "+c.ns+"/one-mp is held back by annotation cluster.x-k8s.io/paused")
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmConfig "+c.ns+"/one-mp is paused by annotation cluster.x-k8s.io/paused")
 		staysQuiet(t, c.ns)
 		c.endpointComes()
 		c.eventuallyReleased("worker", true)
