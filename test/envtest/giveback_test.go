@@ -62,7 +62,7 @@ func TestAdoptedFilesComeBackWhoeverTakesOursOut(t *testing.T) {
 			create(t, waiting)
 
 			c.edit(adopting(annotations))
-			c.eventuallyReports(contract.ReasonConfigured, "/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf is your own, because annotation capi-proxy-patcher.io/targets")
+			c.eventuallyReports(contract.ReasonConfigured, "/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, because annotations capi-proxy-patcher.io/targets and ")
 			if own, managed := c.filesWith(kubelet); own != 3 || managed != 0 {
 				t.Errorf("%d files of the user's and %d of ours, want 3 and 0", own, managed)
 			}
@@ -86,7 +86,7 @@ func TestAdoptedFilesComeBackWhoeverTakesOursOut(t *testing.T) {
 				return ""
 			})
 			c.edit(adopting(annotations))
-			c.eventuallyReports(contract.ReasonConfigured, "is your own")
+			c.eventuallyReports(contract.ReasonConfigured, "kept your own")
 			c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 			c.eventuallyReports(noCondition)
 			if diff := cmp.Diff(before, c.snapshot()); diff != "" {

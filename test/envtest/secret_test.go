@@ -58,7 +58,7 @@ func TestGeneratedSecret_ThatSomebodyMadeImmutableIsMadeAnew(t *testing.T) {
 			o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
 			withDropIns(o)
 		})
-		c.eventuallyReports(contract.ReasonConfigured, "are kept in Secret one-proxy-files")
+		c.eventuallyReports(contract.ReasonConfigured, "the originals are in Secret one-proxy-files")
 		if len(c.generated()[contract.KeyAdoptedFiles]) == 0 || !c.patched()[1] {
 			t.Errorf("nothing was adopted: %v", c.patched())
 		}

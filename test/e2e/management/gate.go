@@ -32,6 +32,9 @@ type Gate struct {
 	// Arrived is closed when the first creation waits.
 	Arrived <-chan struct{}
 
+	// Missed is closed when the API server has stopped waiting and let a creation pass before the gate was opened.
+	Missed <-chan struct{}
+
 	asked   <-chan struct{} // closed when the API server has asked for the first time
 	open    chan struct{}
 	opened  sync.Once
@@ -52,10 +55,10 @@ func (c *Cluster) NewGate(ctx context.Context, resource string, example *unstruc
 	if err != nil {
 		return nil, fmt.Errorf("closing a gate: %w", err)
 	}
-	asked, arrived := make(chan struct{}), make(chan struct{})
-	g := &Gate{Arrived: arrived, asked: asked, open: make(chan struct{}), cluster: c}
+	asked, arrived, missed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	g := &Gate{Arrived: arrived, Missed: missed, asked: asked, open: make(chan struct{}), cluster: c}
 	g.server = &http.Server{
-		Handler:           g.handler(sync.OnceFunc(func() { close(asked) }), sync.OnceFunc(func() { close(arrived) })),
+		Handler:           g.handler(once(asked), once(arrived), once(missed)),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() {
@@ -82,6 +85,8 @@ func (c *Cluster) NewGate(ctx context.Context, resource string, example *unstruc
 	return g, nil
 }
 
+func once(c chan<- struct{}) func() { return sync.OnceFunc(func() { close(c) }) }
+
 func gateConfig(group, resource, namespace, url string, authority []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "gate-" + namespace},
@@ -102,7 +107,7 @@ func gateConfig(group, resource, namespace, url string, authority []byte) *admis
 }
 
 // handler answers the API server: a creation when the gate is open, a dry run at once.
-func (g *Gate) handler(asked, arrived func()) http.Handler {
+func (g *Gate) handler(asked, arrived, missed func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
@@ -115,6 +120,7 @@ func (g *Gate) handler(asked, arrived func()) http.Handler {
 			select {
 			case <-g.open:
 			case <-r.Context().Done():
+				missed()
 			}
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
