@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if base=$(git merge-base origin/main HEAD 2>/dev/null) || base=$(git rev-parse --verify --quiet HEAD~1); then
-  changed=$(git diff --name-only --diff-filter=a "$base" -- internal/patch/testdata internal/render/testdata ':!*/testdata/fuzz/*')
+  changed=$(git diff --name-only --diff-filter=a "$base" -- internal/patch/testdata internal/offline/render/testdata ':!*/testdata/fuzz/*')
   if [[ -n $changed ]] && git diff --quiet "$base" -- CHANGELOG.md; then
     echo "golden files changed since ${base:0:12}, but CHANGELOG.md did not say why:" >&2
     echo "$changed" >&2

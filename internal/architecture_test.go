@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"golang.org/x/mod/modfile"
+	"sigs.k8s.io/yaml"
 )
 
 const modulePath = "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/"
@@ -22,38 +23,109 @@ func TestPurePackagesStayPure(t *testing.T) {
 		"sigs.k8s.io/controller-runtime": "a pure package has no client", "k8s.io/client-go": "a pure package has no client",
 		"github.com/go-logr/logr": "a pure package does not log",
 	}
-	// Brought along by the API types of Cluster API, and by kyaml.
+	// Brought along by the API types of Cluster API, by kyaml, and by source, which reads through a client.
+	reads := []string{"source", "net/http", "os/exec", "github.com/go-logr/logr", "sigs.k8s.io/controller-runtime", "k8s.io/client-go"}
 	excused := map[string][]string{
-		"finding":  {"net/http", "github.com/go-logr/logr"},
-		"patch":    {"net/http", "github.com/go-logr/logr"},
-		"manifest": {"net/http", "os/exec"},
+		"finding":          {"net/http", "github.com/go-logr/logr"},
+		"offline/manifest": {"net/http", "os/exec"},
+		"patch":            {"net/http", "github.com/go-logr/logr"},
+		"plan":             reads,
+		"topology":         reads,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "explain", "finding", "jsonread", "manifest", "match", "nodescript", "noproxy", "patch", "proxyconfig", "shellquote", "spelling", "systemd",
+		"contract", "envfile", "expiring", "finding", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
+		"offline/match", "patch", "plan", "proxyconfig", "shellquote", "spelling", "systemd", "topology",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := os.Stat(name); err != nil {
 				t.Fatal(err)
 			}
-			output, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+name).Output()
-			if err != nil {
-				t.Fatalf("go list: %v", err)
-			}
-			for dependency := range strings.FieldsSeq(string(output)) {
+			for _, dependency := range goList(t, "-deps", "./"+name) {
 				for path, reason := range denied {
 					if (dependency == path || strings.HasPrefix(dependency, path+"/")) && !slices.Contains(excused[name], path) {
 						t.Errorf("%s comes to import %s: %s", name, dependency, reason)
 					}
 				}
-				for _, shell := range []string{"cli", "controller", "render", "source", "webhook"} {
-					if dependency == modulePath+shell {
+				for _, shell := range []string{"cli", "controller", "extension", "offline/render", "server", "source", "webhook"} {
+					if dependency == modulePath+shell && !slices.Contains(excused[name], shell) {
 						t.Errorf("%s comes to import %s, which is not pure", name, shell)
 					}
 				}
 			}
 		})
 	}
+}
+
+// TestOffline_IsImportedByTheCommandLineOnly holds the wall around internal/offline: what runs in a cluster does not
+// depend on what reads manifests, not even through another package.
+func TestOffline_IsImportedByTheCommandLineOnly(t *testing.T) {
+	t.Parallel()
+	for _, line := range goList(t, "-f", "{{.ImportPath}} {{join .Deps \" \"}}", "./...") {
+		name, dependencies, _ := strings.Cut(line, " ")
+		name = strings.TrimPrefix(name, modulePath)
+		if name == "cli" || strings.HasPrefix(name, "offline/") {
+			continue
+		}
+		for dependency := range strings.FieldsSeq(dependencies) {
+			if strings.HasPrefix(dependency, modulePath+"offline/") {
+				t.Errorf("%s comes to import %s", name, dependency)
+			}
+		}
+	}
+}
+
+// TestLinter_AllowsWhatIsImportedAndNoMore compares the strict lists of depguard with the imports that there are. What
+// is missing in a list is found by the linter, what is too much only here.
+func TestLinter_AllowsWhatIsImportedAndNoMore(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../.golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct {
+					Rules map[string]struct {
+						ListMode string `json:"list-mode"`
+						Files    []string
+						Allow    []string
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	strict := 0
+	for name, rule := range config.Linters.Settings.Depguard.Rules {
+		if rule.ListMode != "strict" {
+			continue
+		}
+		strict++
+		folder := strings.TrimSuffix(strings.TrimPrefix(rule.Files[0], "**/internal/"), "/**")
+		imports := goList(t, "-f", "{{join .Imports \"\\n\"}}", "./"+folder+"/...")
+		for _, allowed := range rule.Allow {
+			if allowed != "$gostd" && !slices.Contains(imports, strings.TrimSuffix(allowed, "$")) {
+				t.Errorf("depguard rule %s allows %s, which %s does not import", name, allowed, folder)
+			}
+		}
+	}
+	if strict < 15 {
+		t.Errorf("%d strict rules found", strict)
+	}
+}
+
+// goList returns the lines that go list prints.
+func goList(t *testing.T, arguments ...string) []string {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, arguments...)...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.Split(strings.TrimSpace(string(output)), "\n")
 }
 
 // TestVersionsAreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested with.

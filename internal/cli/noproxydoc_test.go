@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lint"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 

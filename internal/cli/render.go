@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
 type renderOptions struct {

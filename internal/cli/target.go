@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )

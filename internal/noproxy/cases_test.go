@@ -13,8 +13,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
 // FuzzCompose proves on arbitrary input that a composed value keeps the invariants, passes unchanged when it is fed back, does not stop

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lint"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 

@@ -1,0 +1,206 @@
+package lint_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+)
+
+func options(texts ...string) lint.Options {
+	o := lint.Options{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	for i, text := range texts {
+		o.Inputs = append(o.Inputs, render.Input{Name: fmt.Sprintf("%d.yaml", i+1), Data: []byte(text)})
+	}
+	return o
+}
+
+// places returns file, line, object, place and code of each finding.
+func places(t *testing.T, o lint.Options) []string {
+	t.Helper()
+	report, err := lint.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range report.Findings {
+		out = append(out, fmt.Sprintf("%s:%d %s %s %s", f.File, f.Line, f.Object, f.Where, f.Code))
+	}
+	return out
+}
+
+const goodCluster = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: c, namespace: team, labels: {capi-proxy-patcher.io/enabled: "true"}}
+spec:
+  clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}
+  controlPlaneEndpoint: {host: cp.example.com, port: 6443}
+`
+
+func TestFindingsPointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
+	t.Parallel()
+	secret := func(list string) string {
+		return "# comment\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData:\n  httpProxy: http://p:1\n  noProxy: " + list + "\n"
+	}
+	for name, test := range map[string]struct {
+		list string
+		want []string
+	}{
+		"a literal block":            {"|\n    a.b, c.d\n\n    - e.f x:0\n    10.0.0.0/99", []string{"1.yaml:10 bad-port", "1.yaml:11 bad-cidr"}},
+		"a literal block, stripped":  {"|-\n    a:0\n    b:0", []string{"1.yaml:8 bad-port", "1.yaml:9 bad-port"}},
+		"a literal block, commented": {"| # hosts\n    a:0", []string{"1.yaml:8 bad-port"}},
+		"a folded block":             {">\n    a.b\n    x:0", []string{"1.yaml:7 bad-port"}},
+		"one line":                   {"a.b,x:0", []string{"1.yaml:7 bad-port"}},
+		"quotes":                     {`"a.b\nx:0"`, []string{"1.yaml:7 bad-port"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			for i, w := range test.want {
+				line, code, _ := strings.Cut(w, " ")
+				entry := map[string][]int{
+					"a literal block": {4, 5}, "a literal block, stripped": {1, 2}, "a literal block, commented": {1}, "a folded block": {2}, "one line": {2}, "quotes": {2},
+				}[name][i]
+				want = append(want, fmt.Sprintf("%s Secret team/http-proxy key noProxy entry %d %s", line, entry, code))
+			}
+			if diff := cmp.Diff(want, places(t, options(secret(test.list)))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// The same for a Cluster that uses the Secret, each finding once.
+			if diff := cmp.Diff(want, places(t, options(secret(test.list), goodCluster))); diff != "" {
+				t.Errorf("with a Cluster (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSecretsOfSameNameInDifferentPlacesAreToldApart(t *testing.T) {
+	t.Parallel()
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: %s}\nstringData: {httpProxy: \"http://p\"}\n"
+	got := places(t, options(fmt.Sprintf(secret, "team")+"---\n"+fmt.Sprintf(secret, "other"), fmt.Sprintf(secret, "third"), goodCluster))
+	want := []string{
+		"1.yaml:4 Secret team/http-proxy key httpProxy proxy-port",
+		"1.yaml:9 Secret other/http-proxy key httpProxy proxy-port",
+		"2.yaml:4 Secret third/http-proxy key httpProxy proxy-port",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAFileMayBeCalledLikeASecret(t *testing.T) {
+	t.Parallel()
+	o := options(goodCluster, "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
+	o.Inputs[1].Name = "x: document 1: Secret team: Secret .yaml"
+	want := []string{o.Inputs[1].Name + ":4 Secret team/http-proxy key noProxy entry 1 bad-port"}
+	if diff := cmp.Diff(want, places(t, o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzRun proves that no input makes it fail otherwise than by an error, that lines are lines of the input, and that the outcome is the same each time.
+func FuzzRun(f *testing.F) {
+	seed, err := os.ReadFile("../../cli/testdata/lint/in.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(seed))
+	f.Add(goodCluster)
+	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {httpProxy: eA==, noProxy: 7}}]\n")
+	f.Add("apiVersion: v1\nkind: Secret\nmetadata: &a {name: x}\nstringData: {<<: *a, noProxy: \"a:0\"}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		report, err := lint.Run(t.Context(), options(text))
+		again, errAgain := lint.Run(t.Context(), options(text))
+		if (err == nil) != (errAgain == nil) || err != nil && err.Error() != errAgain.Error() {
+			t.Fatalf("errors %v and %v", err, errAgain)
+		}
+		if diff := cmp.Diff(report, again, cmpopts.IgnoreUnexported(lint.Finding{})); diff != "" {
+			t.Errorf("two outcomes (-first +second):\n%s", diff)
+		}
+		lines := strings.Count(text, "\n") + strings.Count(text, "\r") + 1
+		for _, finding := range report.Findings {
+			if finding.Line < 1 || finding.Line > lines {
+				t.Errorf("line %d of %d: %+v", finding.Line, lines, finding)
+			}
+		}
+	})
+}
+
+// FuzzFindingsHoldNoValue puts a mark into every value of a proxy Secret and looks for it in every output.
+func FuzzFindingsHoldNoValue(f *testing.F) {
+	for _, seed := range []string{"", "http://", "http://u:", "@", ",", "a.b:", "\n- ", "%", "{{", "10.0.0.0/8 ", "*.", "[", "://x/", "\x00", "-----BEGIN CERTIFICATE-----\n"} {
+		f.Add(seed, seed)
+	}
+	const mark = "zq9mark"
+	f.Fuzz(func(t *testing.T, before, after string) {
+		value := base64.StdEncoding.EncodeToString([]byte(before + mark + after))
+		var b strings.Builder
+		b.WriteString("apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\ndata:\n")
+		for _, key := range []string{"httpProxy", "httpsProxy", "noProxy", "username", "password", "trustedCA"} {
+			b.WriteString("  " + key + ": " + value + "\n")
+		}
+		report, err := lint.Run(t.Context(), options(goodCluster, b.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sarif, err := report.SARIF("v0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := strings.ToLower(report.Text() + string(sarif)); strings.Contains(out, mark) {
+			t.Errorf("a value in\n%s", out)
+		}
+	})
+}
+
+// badSecrets returns a list of n Secrets, each with a finding about an entry.
+func badSecrets(n int) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: List\nitems:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "- apiVersion: v1\n  kind: Secret\n  metadata: {name: s%d}\n  stringData:\n    httpProxy: http://proxy.example.com\n    noProxy: |\n      a.example.com\n      10.0.0.0/33\n", i)
+	}
+	return b.String()
+}
+
+// TestRun_TakesAListApartOnce counts allocations: 40 items cost four times as much as 10.
+func TestRun_TakesAListApartOnce(t *testing.T) {
+	cost := func(n int) float64 {
+		o := options(badSecrets(n))
+		return testing.AllocsPerRun(3, func() {
+			if report, err := lint.Run(t.Context(), o); err != nil || report.Summary.Rejections != n {
+				t.Fatal(err, report.Summary)
+			}
+		})
+	}
+	if ten, forty := cost(10), cost(40); forty > 4.4*ten {
+		t.Errorf("%.0f allocations for 10 items, %.0f for 40", ten, forty)
+	}
+}
+
+func TestRun_FindsLinesBesideVariables(t *testing.T) {
+	t.Parallel()
+	text := badSecrets(2) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"
+	var got []string
+	for _, place := range places(t, options(text)) {
+		if strings.Contains(place, "entry") {
+			got = append(got, place)
+		}
+	}
+	want := []string{
+		"1.yaml:11 Secret s0 key noProxy entry 2 ", "1.yaml:19 Secret s1 key noProxy entry 2 ", "1.yaml:27 Secret v key noProxy entry 1 ",
+	}
+	for i := range want {
+		if len(got) != len(want) || !strings.HasPrefix(got[i], want[i]) {
+			t.Fatalf("got %q", got)
+		}
+	}
+}

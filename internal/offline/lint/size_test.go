@@ -1,0 +1,25 @@
+package lint_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+)
+
+func TestSecretThatIsTooLargeToBeGenerated_IsFoundOffline(t *testing.T) {
+	t.Parallel()
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData:\n  httpProxy: http://p:1\n  trustedCA: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(cabundle.New(t, 1_060_000)), "\n", "\n    ") + "\n"
+	o := options(secret, goodCluster)
+	if diff := cmp.Diff([]string{"1.yaml:1 Secret team/http-proxy  secret-too-large"}, places(t, o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, err := render.Render(t.Context(), render.Options{Inputs: o.Inputs})
+	if err == nil || !strings.Contains(err.Error(), "Secret team/http-proxy: the files of a node have ") {
+		t.Errorf("render: error %v", err)
+	}
+}

@@ -1,0 +1,337 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// clusterView reads a Cluster, v1beta1 or v1beta2. Fields that still hold a variable of clusterctl are left out and
+// named.
+func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) {
+	spec := dig(o.Value(), "spec")
+	network := dig(spec, "clusterNetwork")
+	text := func(field string, value any) string {
+		s, _ := value.(string)
+		if strings.Contains(s, "${") {
+			unresolved = append(unresolved, field)
+			return ""
+		}
+		return s
+	}
+	blocks := func(field string) []string {
+		value := dig(network, field)["cidrBlocks"]
+		path := "spec.clusterNetwork." + field + ".cidrBlocks"
+		list, isList := value.([]any)
+		if !isList {
+			text(path, value)
+			return nil
+		}
+		var cidrs []string
+		for i, item := range list {
+			if cidr := text(fmt.Sprintf("%s[%d]", path, i), item); cidr != "" {
+				cidrs = append(cidrs, cidr)
+			}
+		}
+		return cidrs
+	}
+	_, topology := spec["topology"].(map[string]any)
+	view = source.Cluster{
+		Namespace:     manifest.PartOfName(o.Namespace()),
+		Name:          manifest.PartOfName(o.Name()),
+		Annotations:   o.Annotations(),
+		PodCIDRs:      blocks("pods"),
+		ServiceCIDRs:  blocks("services"),
+		ServiceDomain: text("spec.clusterNetwork.serviceDomain", network["serviceDomain"]),
+		EndpointHost:  text("spec.controlPlaneEndpoint.host", dig(spec, "controlPlaneEndpoint")["host"]),
+		Topology:      topology,
+		Enabled:       source.IsEnabled(o.Labels()),
+		Unclear:       source.CheckLabel(o.Labels()),
+	}
+	view.EndpointPort = port(dig(spec, "controlPlaneEndpoint"))
+	view.InfrastructureKind, _ = dig(spec, "infrastructureRef")["kind"].(string)
+	view.ControlPlaneKind, _ = dig(spec, "controlPlaneRef")["kind"].(string)
+	view.ControlPlaneName, _ = dig(spec, "controlPlaneRef")["name"].(string)
+	return view, unresolved
+}
+
+// port returns the port of an endpoint, 0 if there is none or it is a variable still.
+func port(endpoint map[string]any) int32 {
+	if n, ok := endpoint["port"].(int64); ok && 0 < n && n <= math.MaxUint16 {
+		return int32(n)
+	}
+	return 0
+}
+
+// dig returns the mapping at a path, nil if there is none.
+func dig(value map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		value, _ = value[key].(map[string]any)
+	}
+	return value
+}
+
+// endpoint completes the control-plane endpoint from the infrastructure Cluster of the input, which is where most
+// templates set it.
+func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unresolved *[]string) {
+	if view.EndpointHost != "" {
+		return
+	}
+	reference := dig(object.Value(), "spec", "infrastructureRef")
+	refName, _ := reference["name"].(string)
+	o := r.lookup(object.Namespace(), "", view.InfrastructureKind, refName)
+	if o == nil {
+		return
+	}
+	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
+	host, _ := endpoint["host"].(string)
+	if strings.Contains(host, "${") {
+		*unresolved = append(*unresolved, fmt.Sprintf("spec.controlPlaneEndpoint.host of %s", name(o)))
+		return
+	}
+	view.EndpointHost, view.EndpointPort = host, port(endpoint)
+}
+
+// member is a bootstrap object of a Cluster.
+type member struct {
+	object  *manifest.Object
+	workers []*manifest.Object // none for a control plane
+}
+
+// override is the proxy Secret that a pool names.
+func override(worker *manifest.Object) string {
+	if !isPool(worker) {
+		return ""
+	}
+	return worker.Annotations()[contract.AnnotationSecret]
+}
+
+// members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. What
+// cannot be patched is a problem if the Cluster is to be patched.
+func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []member {
+	enabled := r.All || view.Enabled
+	var members []member
+	switch {
+	case view.Topology:
+	case view.ControlPlaneKind == "KubeadmControlPlane":
+		if o := r.lookup(cluster.Namespace(), groupControlPlane, "KubeadmControlPlane", view.ControlPlaneName); o != nil {
+			members = append(members, member{object: o})
+		} else if enabled {
+			r.warn(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
+		}
+	case view.ControlPlaneKind != "" && enabled:
+		r.warn(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
+	}
+	for _, worker := range r.workers[cluster] {
+		o := r.bootstrapOf(worker, enabled)
+		if o == nil {
+			continue
+		}
+		if i := slices.IndexFunc(members, func(m member) bool { return m.object == o }); i >= 0 {
+			members[i].workers = append(members[i].workers, worker)
+		} else {
+			members = append(members, member{object: o, workers: []*manifest.Object{worker}})
+		}
+	}
+	return members
+}
+
+// bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched. It says why if its Cluster
+// is enabled.
+func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.Object {
+	path := append(machinePath(worker), "bootstrap", "configRef")
+	reference := dig(worker.Value(), path...)
+	kind, _ := reference["kind"].(string)
+	refName, _ := reference["name"].(string)
+	want := bootstrapKind(worker)
+	o := r.lookup(worker.Namespace(), groupBootstrap, want, refName)
+	_, controlPlane := worker.Labels()[clusterv1.MachineControlPlaneLabel]
+	switch {
+	case plan.IsTopologyOwned(worker.Labels()):
+	case kind == want && !controlPlane && o != nil:
+		return o
+	case !enabled, override(worker) == contract.SecretNone:
+	case refName == "":
+		r.note(worker, "brings its own bootstrap data and is not patched")
+	case kind != want:
+		r.warn(worker, "%s.kind: %s cannot be patched, only %s", strings.Join(path, "."), cmp.Or(kind, "an empty kind"), want)
+	case controlPlane:
+		r.warn(worker, "is of the control plane; %s %s is not patched, only a %s is", kind, refName, plan.KindControlPlane)
+	default:
+		r.warn(worker, "%s %s is not in the input and is not patched", kind, refName)
+	}
+	return nil
+}
+
+// restore takes out what an earlier run added for a Cluster that has no label any more.
+func (r *renderer) restore(view source.Cluster, m member) {
+	at, _ := locate(m.object)
+	spec := patch.SpecOfMap(specAt(m.object, at.path))
+	r.users[m.object] = m.object
+	if plan.IsOthers(spec, view.Name, nil) {
+		return
+	}
+	edits := patch.Take(spec, r.originals(view, m.object))
+	if len(edits) == 0 {
+		return
+	}
+	r.apply(m.object, at, edits, "")
+	r.note(m.object, "removed the proxy, because Cluster %s has no label %s", view.Name, contract.LabelEnabled)
+}
+
+// clusterRun is the work on one Cluster.
+type clusterRun struct {
+	*renderer
+
+	object     *manifest.Object
+	view       source.Cluster
+	options    source.Options
+	unresolved []string
+}
+
+// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
+// problem has been recorded.
+func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source.Resolution {
+	resolution, err := source.Resolver{
+		Secrets: c.secrets, Default: source.Installation{Secret: c.DefaultSecret, Namespaces: source.EveryNamespace{}},
+		Now: c.Now, Object: pool,
+	}.Resolve(ctx, c.view, c.options, override)
+	if err != nil {
+		if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
+			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)
+		} else {
+			c.reject(c.object, "%s", err)
+		}
+		return nil
+	}
+	for _, warning := range resolution.Warnings {
+		unset := func(field string) bool { return warning.Where != "" && strings.HasPrefix(field, warning.Where) }
+		switch {
+		case slices.ContainsFunc(c.unresolved, unset): // what is a variable still has no value to warn of
+		case warning.Code.IsUsual():
+			c.usual.add(warning.Code, c.object)
+		default:
+			c.warn(c.object, "%s", warning)
+		}
+	}
+	return &resolution
+}
+
+// patch patches one bootstrap object.
+func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolution) {
+	at, _ := locate(m.object)
+	if user := c.users[m.object]; user != nil {
+		c.reject(m.object, "it is used by Cluster %s and by Cluster %s; give each Cluster a template of its own", user.Name(), c.view.Name)
+		return
+	}
+	c.users[m.object] = c.object
+	if plan.IsTopologyOwned(m.object.Labels()) {
+		c.note(m.object, "belongs to a ClusterClass topology and is left alone")
+		return
+	}
+	spec := patch.SpecOfMap(specAt(m.object, at.path))
+	if what := c.unsupported(m, spec); what != "" {
+		c.note(m.object, "is %s and left alone", what)
+		return
+	}
+	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name)
+	if len(m.workers) > 0 {
+		poolSecret = override(m.workers[0])
+		for _, worker := range m.workers {
+			if override(worker) != poolSecret {
+				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own",
+					name(m.workers[0]), name(worker))
+				return
+			}
+		}
+	}
+	if poolSecret == contract.SecretNone {
+		c.apply(m.object, at, patch.Take(spec, c.originals(c.view, m.object)), "")
+		return
+	}
+	resolution := main
+	if poolSecret != "" {
+		resolution = c.resolve(ctx, poolSecret, name(m.workers[0]))
+		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.workers[0].Kind(), Name: manifest.PartOfName(m.workers[0].Name())})
+	}
+	if resolution == nil {
+		return
+	}
+	c.ensure(m, at, spec, *resolution, secretName)
+}
+
+// ensure brings one bootstrap object to its recipe.
+func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution source.Resolution, secretName string) {
+	if missing := missingNetwork(c.unresolved, resolution); missing != "" && c.options.Delivery == contract.DeliveryInline {
+		c.reject(c.object, "delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or use delivery %s",
+			contract.DeliveryInline, missing, contract.DeliveryReference)
+		return
+	}
+	recipe, err := plan.RecipeOf(m.object.Annotations(), spec, c.options, resolution, secretName)
+	if err != nil {
+		c.reject(m.object, "%s", err)
+		return
+	}
+	ensured, err := patch.Bring(spec, recipe, c.originals(c.view, m.object))
+	field := strings.Join(at.path, ".") + "."
+	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
+		for _, finding := range conflict.Conflicts {
+			c.reject(m.object, "conflict: %s%s", field, finding)
+		}
+		return
+	}
+	for _, warning := range ensured.Warnings {
+		c.warn(m.object, "%s%s", field, warning)
+	}
+	if len(ensured.Edits) > 0 {
+		c.apply(m.object, at, ensured.Edits, strconv.Itoa(recipe.Version))
+	}
+	if c.options.Delivery == contract.DeliveryReference {
+		c.generate(secretName, resolution)
+	}
+}
+
+// missingNetwork says what of the network of a Cluster is not known yet, or "".
+func missingNetwork(unresolved []string, resolution source.Resolution) string {
+	switch {
+	case len(unresolved) > 0:
+		return strings.Join(unresolved, ", ") + " has unresolved variables"
+	case !resolution.Complete:
+		return "spec.controlPlaneEndpoint is not set"
+	}
+	return ""
+}
+
+// unsupported says what is special about the nodes of a bootstrap object, so that they cannot be configured, or "".
+func (c *clusterRun) unsupported(m member, spec patch.Spec) string {
+	if strings.Contains(spec.Format, "${") {
+		spec.Format = "" // not known yet
+	}
+	if what := patch.Unsupported(spec); what != "" {
+		return what
+	}
+	for _, worker := range m.workers {
+		reference := dig(worker.Value(), append(machinePath(worker), "infrastructureRef")...)
+		kind, _ := reference["kind"].(string)
+		refName, _ := reference["name"].(string)
+		if o := c.lookup(worker.Namespace(), "", kind, refName); o != nil {
+			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
+				return patch.ForWindows(field + " of " + name(o))
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,144 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// index finds the objects of the inputs.
+type index struct {
+	kinds map[string][]*manifest.Object // by kind, in order
+	names map[kindName]*namesakes
+	// workers are what of each Cluster says how Machines are bootstrapped: its MachineDeployments, then its MachinePools,
+	// MachineSets and Machines, each in order.
+	workers map[*manifest.Object][]*manifest.Object
+}
+
+type kindName struct{ kind, name string }
+
+func newIndex(objects []*manifest.Object) index {
+	x := index{
+		kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{}, workers: map[*manifest.Object][]*manifest.Object{},
+	}
+	for _, o := range objects {
+		key := kindName{o.Kind(), manifest.SameName(o.Name())}
+		x.kinds[key.kind] = append(x.kinds[key.kind], o)
+		if x.names[key] == nil {
+			x.names[key] = &namesakes{}
+		}
+		x.names[key].add(o)
+	}
+	for _, worker := range x.allWorkers() {
+		if cluster := x.lookup(worker.Namespace(), groupCluster, "Cluster", clusterName(worker)); cluster != nil {
+			x.workers[cluster] = append(x.workers[cluster], worker)
+		}
+	}
+	return x
+}
+
+// find returns the objects of a kind of Cluster API's core group, in order.
+func (x index) find(kind string) []*manifest.Object { return inGroup(x.kinds[kind], groupCluster) }
+
+// allWorkers returns the workers of all Clusters, but for Machines and MachineSets that a controller made.
+func (x index) allWorkers() []*manifest.Object {
+	var found []*manifest.Object
+	for _, kind := range []string{plan.KindDeployment, plan.KindMachinePool, kindMachineSet, kindMachine} {
+		for _, o := range x.find(kind) {
+			owners := items(o.Value(), "metadata", "ownerReferences")
+			controlled := slices.ContainsFunc(owners, func(owner map[string]any) bool { return owner["controller"] == true })
+			if isPool(o) || !controlled {
+				found = append(found, o)
+			}
+		}
+	}
+	return found
+}
+
+// lookup returns the object that somebody in a namespace means by a kind and a name, or nil. The empty group is any.
+func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
+	if name == "" {
+		return nil
+	}
+	return x.names[kindName{kind, manifest.SameName(name)}].nearest(namespace, group)
+}
+
+// inGroup returns the objects of an API group, in order. The empty group is any.
+func inGroup(objects []*manifest.Object, group string) []*manifest.Object {
+	var found []*manifest.Object
+	for _, o := range objects {
+		if group == "" || strings.HasPrefix(o.APIVersion(), group+"/") {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// namesakes are objects of one name (manifest.SameName), in order.
+type namesakes struct {
+	objects    []*manifest.Object
+	namespaces map[string][]*manifest.Object // by manifest.SameName
+}
+
+func (n *namesakes) add(o *manifest.Object) {
+	if n.namespaces == nil {
+		n.namespaces = map[string][]*manifest.Object{}
+	}
+	n.objects = append(n.objects, o)
+	namespace := manifest.SameName(o.Namespace())
+	n.namespaces[namespace] = append(n.namespaces[namespace], o)
+}
+
+// nearest returns the one of an API group that is in a namespace, or nil. The empty group is any. In manifests often
+// not every object says its namespace, because all get the same when they are applied: without one on either side,
+// any fits, but one that says the very namespace comes first.
+func (n *namesakes) nearest(namespace, group string) *manifest.Object {
+	if n == nil {
+		return nil
+	}
+	candidates := [][]*manifest.Object{n.namespaces[manifest.SameName(namespace)], n.namespaces[""]}
+	if namespace == "" {
+		candidates[1] = n.objects
+	}
+	for _, objects := range candidates {
+		if found := inGroup(objects, group); len(found) > 0 {
+			return found[0]
+		}
+	}
+	return nil
+}
+
+// Kinds of workers beside those of plan.
+const (
+	kindMachineSet = "MachineSet"
+	kindMachine    = "Machine"
+)
+
+// clusterName is the name of the Cluster that a worker belongs to.
+func clusterName(worker *manifest.Object) string {
+	name, _ := dig(worker.Value(), "spec")["clusterName"].(string)
+	return name
+}
+
+// isPool reports whether a worker is one that names a proxy Secret of its own.
+func isPool(worker *manifest.Object) bool {
+	return worker.Kind() == plan.KindDeployment || worker.Kind() == plan.KindMachinePool
+}
+
+// machinePath is where the spec of Machines is in a worker.
+func machinePath(worker *manifest.Object) []string {
+	if worker.Kind() == kindMachine {
+		return []string{"spec"}
+	}
+	return []string{"spec", "template", "spec"}
+}
+
+// bootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.
+func bootstrapKind(worker *manifest.Object) string {
+	if worker.Kind() == kindMachine || worker.Kind() == plan.KindMachinePool {
+		return plan.KindConfig
+	}
+	return plan.KindTemplate
+}

@@ -1,0 +1,123 @@
+package render
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// Manifests are inputs that are only looked at, by the rules of Render: which Secret serves which Cluster, and where its
+// control-plane endpoint is.
+type Manifests struct{ renderer *renderer }
+
+// Cluster is a Cluster of Manifests.
+type Cluster struct {
+	// Object is where it stands.
+	Object *manifest.Object
+	// View is what resolving needs of it.
+	View source.Cluster
+	// Unresolved are the fields that still hold a variable of clusterctl. View lacks their values.
+	Unresolved []string
+	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
+	Settings topology.Settings
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of topology.Of or source.ParseOptions and
+	// those of CheckMetadata.
+	Invalid error
+	// Pools are its MachineDeployments and MachinePools, in this order.
+	Pools []Pool
+}
+
+// Pool is a MachineDeployment or MachinePool.
+type Pool struct {
+	// Object is where it stands.
+	Object *manifest.Object
+	// Secret is the value of its annotation contract.AnnotationSecret, or "".
+	Secret string
+}
+
+// ReadManifests parses inputs, and secrets like Options.Secrets; installation is Options.DefaultSecret. Its error joins
+// all findings, each with its file.
+func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (*Manifests, error) {
+	r, err := newRenderer(Options{Inputs: inputs, Secrets: secrets, DefaultSecret: installation})
+	if err != nil {
+		return nil, err
+	}
+	return &Manifests{renderer: r}, nil
+}
+
+// Notes are lines about what was read but makes no object that could be looked at.
+func (m *Manifests) Notes() []string { return m.renderer.notes }
+
+// Objects returns the objects of the inputs in order, then those of the files with Secrets.
+func (m *Manifests) Objects() []*manifest.Object {
+	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.objects)
+}
+
+// Clusters returns the Clusters of the inputs in order, with the label and without it.
+func (m *Manifests) Clusters() []Cluster {
+	objects := m.renderer.find("Cluster")
+	clusters := make([]Cluster, 0, len(objects))
+	for _, o := range objects {
+		view, unresolved := clusterView(o)
+		said, variables, invalid := settings(o, view)
+		unresolved = append(unresolved, variables...)
+		for _, finding := range CheckMetadata(o) {
+			invalid = errors.Join(invalid, finding)
+		}
+		if invalid == nil {
+			view = said.View(view)
+		}
+		m.renderer.infrastructureOf(o, &view)
+		m.renderer.endpoint(o, &view, &unresolved)
+		c := Cluster{Object: o, View: view, Unresolved: unresolved, Settings: said, Invalid: invalid}
+		for _, worker := range m.renderer.workers[o] {
+			if isPool(worker) {
+				c.Pools = append(c.Pools, Pool{Object: worker, Secret: override(worker)})
+			}
+		}
+		clusters = append(clusters, c)
+	}
+	return clusters
+}
+
+// Secrets finds proxy Secrets as Render does. The Where of a Secret is the Place of its object.
+func (m *Manifests) Secrets() source.SecretReader { return m.renderer.secrets }
+
+// Secret decodes a Secret object. Its error joins a *source.InvalidError for each value that cannot be decoded.
+func (m *Manifests) Secret(o *manifest.Object) (*source.Secret, error) {
+	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})
+}
+
+// IsProxySecret reports whether o is a Secret that is meant for this product: it has the label of proxy Secrets or a key
+// that only they have, in upper or lower case. HTTP_PROXY is none of these: it is a variable of some program. Generated Secrets are none.
+func IsProxySecret(o *manifest.Object) bool {
+	labels := o.Labels()
+	if _, generated := labels[contract.LabelGenerated]; generated || o.Kind() != "Secret" || o.APIVersion() != "v1" {
+		return false
+	}
+	if _, labelled := labels[contract.LabelProxySecret]; labelled {
+		return true
+	}
+	for _, field := range []string{"data", "stringData"} {
+		for key := range dig(o.Value(), field) {
+			switch strings.ToLower(key) {
+			case "httpproxy", "httpsproxy", "noproxy":
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Place names an object with its file and document, as messages do.
+func Place(o *manifest.Object) string { return place(o) }
+
+// Name names an object as the controller does, for example "Cluster team-a/prod".
+func Name(o *manifest.Object) string { return name(o) }

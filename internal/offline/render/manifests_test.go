@@ -1,0 +1,138 @@
+package render_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+func manifests(t *testing.T, text string, secrets ...render.Input) *render.Manifests {
+	t.Helper()
+	m, err := render.ReadManifests([]render.Input{{Name: "in.yaml", Data: []byte(text)}}, secrets, types.NamespacedName{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestManifestsShowClustersAsRenderSeesThem(t *testing.T) {
+	t.Parallel()
+	m := manifests(t, `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: one, namespace: team, labels: {capi-proxy-patcher.io/enabled: "true"}}
+spec:
+  clusterNetwork: {serviceDomain: "${DOMAIN}"}
+  infrastructureRef: {kind: DockerCluster, name: one}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DockerCluster
+metadata: {name: one, namespace: team}
+spec: {controlPlaneEndpoint: {host: cp.example.com, port: 443}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachinePool
+metadata: {name: pool, namespace: team}
+spec: {clusterName: one}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: edge, namespace: team, annotations: {capi-proxy-patcher.io/secret: other}}
+spec: {clusterName: one}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: stray, namespace: elsewhere}
+spec: {clusterName: one}
+---
+apiVersion: cluster.x-k8s.io/v1beta1
+kind: Cluster
+metadata: {name: two}
+spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
+`)
+	type cluster struct {
+		Name, Host string
+		Port       int32
+		Enabled    bool
+		Unresolved []string
+		Pools      []string
+	}
+	var got []cluster
+	for _, c := range m.Clusters() {
+		found := cluster{Name: render.Name(c.Object), Host: c.View.EndpointHost, Port: c.View.EndpointPort, Enabled: c.View.Enabled, Unresolved: c.Unresolved}
+		for _, pool := range c.Pools {
+			found.Pools = append(found.Pools, pool.Object.Name()+" "+pool.Secret)
+		}
+		got = append(got, found)
+	}
+	want := []cluster{
+		{"Cluster team/one", "cp.example.com", 443, true, []string{"spec.clusterNetwork.serviceDomain"}, []string{"edge other", "pool "}},
+		{"Cluster two", "192.0.2.1", 0, false, nil, nil},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestIsProxySecretKnowsWhatIsMeant(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text string
+		want bool
+	}{
+		"a key":                    {"{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {httpProxy: eA==}}", true},
+		"a key in stringData":      {"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {noProxy: x}}", true},
+		"a key in lower case":      {"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {httpsproxy: x}}", true},
+		"the label":                {`{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {capi-proxy-patcher.io/proxy: ""}}}`, true},
+		"a variable of a program":  {"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {HTTP_PROXY: x}}", false},
+		"a user and a password":    {"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {username: u, password: p}}", false},
+		"a ConfigMap":              {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {httpProxy: x}}", false},
+		"a Secret of another API":  {"{apiVersion: example.com/v1, kind: Secret, metadata: {name: a}, data: {httpProxy: x}}", false},
+		"one that we generated":    {"{apiVersion: v1, kind: Secret, metadata: {name: a, labels: {capi-proxy-patcher.io/generated-for: c}}, data: {httpProxy: x}}", false},
+		"data that is not a table": {"{apiVersion: v1, kind: Secret, metadata: {name: a}, data: httpProxy}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := render.IsProxySecret(manifests(t, test.text).Objects()[0]); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestManifestsFindAndDecodeSecrets(t *testing.T) {
+	t.Parallel()
+	m := manifests(t, "{apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {httpProxy: '!', noProxy: 1}}",
+		render.Input{Name: "secret.yaml", Data: []byte("{apiVersion: v1, kind: Secret, metadata: {name: any, namespace: x}, stringData: {httpProxy: 'http://p:1'}}")})
+	if n := len(m.Objects()); n != 2 {
+		t.Fatalf("%d objects", n)
+	}
+	found, err := m.Secrets().ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
+	if err != nil || found == nil || found.Name.String() != "team/any" || found.Where != render.Place(m.Objects()[1]) || string(found.Data["httpProxy"]) != "http://p:1" {
+		t.Errorf("found %+v, error %v", found, err)
+	}
+	_, err = m.Secret(m.Objects()[0])
+	const want = "in.yaml: document 1: Secret broken: data.httpProxy is not base64; encode it or use stringData\n" +
+		"in.yaml: document 1: Secret broken: data.noProxy is not base64; encode it or use stringData"
+	if _, ok := errors.AsType[*source.InvalidError](err); !ok || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestReadManifestsReportsEveryFile(t *testing.T) {
+	t.Parallel()
+	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("text")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, file := range []string{"a.yaml", "b.yaml", "c.yaml"} {
+		if !strings.Contains(err.Error(), file) {
+			t.Errorf("%v does not name %s", err, file)
+		}
+	}
+}

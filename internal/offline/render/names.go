@@ -1,0 +1,61 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that nothing
+// reads.
+func CheckNames(o *manifest.Object) []noproxy.Warning {
+	switch group, _, _ := strings.Cut(o.APIVersion(), "/"); {
+	case group != groupCluster:
+		return nil
+	case o.Kind() == "Cluster":
+		said, _ := topologySource(o)
+		return topology.CheckNames(o.Labels(), said)
+	case isPool(o) && !plan.IsTopologyOwned(o.Labels()):
+		return source.CheckPool(o.Annotations())
+	}
+	return nil
+}
+
+// IsVariableLabel reports whether the value of contract.LabelEnabled is a variable of clusterctl still.
+func IsVariableLabel(o *manifest.Object) bool {
+	return strings.Contains(o.Labels()[contract.LabelEnabled], "${")
+}
+
+// checkNames warns of what CheckNames finds, and tells if nothing can be patched because no Cluster asks for it.
+func (r *renderer) checkNames() {
+	for _, o := range r.objects {
+		for _, warning := range CheckNames(o) {
+			r.warn(o, "%s", warning)
+		}
+	}
+	enabled := func(o *manifest.Object) bool { return source.IsEnabled(o.Labels()) }
+	if !r.All && !slices.ContainsFunc(r.find("Cluster"), enabled) {
+		r.notes = append(r.notes, "no Cluster of the input has label "+contract.LabelEnabled+": \""+contract.LabelEnabledValue+"\"; nothing is patched")
+	}
+}
+
+// leave leaves everything of a Cluster as it is whose label has a value that means nothing.
+func (r *renderer) leave(cluster *manifest.Object, members []member, unclear error) {
+	if IsVariableLabel(cluster) {
+		r.note(cluster, "label %s has an unresolved variable; nothing is changed before clusterctl generate cluster", contract.LabelEnabled)
+	} else {
+		r.warn(cluster, "%s", unclear)
+	}
+	for _, m := range members {
+		r.users[m.object] = cluster
+	}
+	if class, _ := r.class(cluster); class != nil {
+		r.declared[class] = true
+	}
+}

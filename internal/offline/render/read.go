@@ -1,0 +1,74 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+)
+
+// read parses inputs. What it cannot make sense of is a problem if it is about objects that the product reads, and a
+// note otherwise.
+func (r *renderer) read(inputs []Input) (streams []*manifest.Stream, problems []error) {
+	for _, input := range inputs {
+		stream, err := manifest.Parse(input.Name, input.Data)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		streams = append(streams, stream)
+		for _, d := range stream.Defects() {
+			concerned := false
+			for _, o := range d.Objects {
+				concerned = concerned || isRead(o)
+			}
+			if concerned {
+				problems = append(problems, fmt.Errorf("parsing %s: %s", d.Place, d.Cause))
+			} else {
+				r.notes = append(r.notes, d.Place+": "+d.Cause+"; left as it is")
+			}
+		}
+	}
+	return streams, append(problems, twice(objectsOf(streams))...)
+}
+
+// objectsOf returns the objects of streams in order.
+func objectsOf(streams []*manifest.Stream) []*manifest.Object {
+	var objects []*manifest.Object
+	for _, stream := range streams {
+		objects = append(objects, stream.Objects()...)
+	}
+	return objects
+}
+
+// isRead reports whether the product edits objects of this kind, or decides by them.
+func isRead(o *manifest.Object) bool {
+	group, _, _ := strings.Cut(o.APIVersion(), "/")
+	switch group {
+	case groupCluster, groupControlPlane, groupBootstrap:
+		return true
+	}
+	return o.Kind() == "Secret" && o.APIVersion() == "v1"
+}
+
+// twice returns an error for each object that is there before, among those that the product reads and those of
+// infrastructure providers: one of them would not be looked at.
+func twice(objects []*manifest.Object) []error {
+	type key struct{ group, kind, namespace, name string }
+	seen := map[key]*manifest.Object{}
+	var problems []error
+	for _, o := range objects {
+		group, _, _ := strings.Cut(o.APIVersion(), "/")
+		if o.Name() == "" || !isRead(o) && !strings.HasSuffix(group, "."+groupCluster) {
+			continue
+		}
+		k := key{group, o.Kind(), manifest.SameName(o.Namespace()), manifest.SameName(o.Name())}
+		if first := seen[k]; first != nil {
+			problems = append(problems, fmt.Errorf("%s: line %d: it is there already, in %s: document %d, line %d; "+
+				"remove one of them", place(o), o.Line(), first.File(), first.Document(), first.Line()))
+			continue
+		}
+		seen[k] = o
+	}
+	return problems
+}

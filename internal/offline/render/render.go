@@ -1,0 +1,409 @@
+// Package render patches manifests without a cluster: the same decisions as the controller's, on a stream of YAML
+// documents instead of the API server's objects.
+package render
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Input is one file.
+type Input struct {
+	// Name is the file's name for messages; "-" stands for standard input.
+	Name string
+	Data []byte
+}
+
+// Options configure Render.
+type Options struct {
+	// Inputs are the manifests to patch.
+	Inputs []Input
+	// Secrets are further files with proxy Secrets, which are not part of the output.
+	Secrets []Input
+	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
+	DefaultSecret types.NamespacedName
+	// All patches every Cluster, whether it has the label or not.
+	All bool
+	// IncludeSecrets adds the generated Secrets to the output.
+	IncludeSecrets bool
+	// IncompleteSecrets prints generated Secrets even if the network of the Cluster is not fully known.
+	IncompleteSecrets bool
+	// Now is the clock by which trusted certificates expire. Without it nobody is warned of them.
+	Now func() time.Time
+}
+
+// Result is the outcome of Render.
+type Result struct {
+	// Output is the whole stream.
+	Output []byte
+	// Notes are lines for people, in the order of the input. They hold no secret.
+	Notes []string
+	// Warnings counts the notes that are worth a change.
+	Warnings int
+	// Summary is a line for people about what is usual and nobody has to change, or "".
+	Summary string
+
+	streams []*manifest.Stream
+	secrets []byte // generated ones that no input has
+}
+
+// Diff returns a unified diff for each input that changed, and one for the generated Secrets that are new.
+func (r Result) Diff() []byte {
+	var result []byte
+	for _, stream := range r.streams {
+		result = append(result, stream.Diff()...)
+	}
+	return append(result, diff.Unified("/dev/null", "generated Secrets", diff.Part{New: string(r.secrets)})...)
+}
+
+// Render patches what belongs to the Clusters of the inputs, ClusterClasses included. A Cluster without the label loses
+// what an earlier run had added, but for a ClusterClass, which others may use. It changes nothing unless everything can be done: its error joins all findings, each with file,
+// document, object and field.
+func Render(ctx context.Context, o Options) (Result, error) {
+	r, err := newRenderer(o)
+	if err != nil {
+		return Result{}, err
+	}
+	r.checkMetadata()
+	for _, cluster := range r.find("Cluster") {
+		r.cluster(ctx, cluster)
+	}
+	r.checkWorkers()
+	r.checkStrays()
+	r.checkClasses()
+	r.checkNames()
+	if len(r.problems) > 0 {
+		return Result{}, errors.Join(r.problems...)
+	}
+	return r.result()
+}
+
+// API groups of the kinds that render knows.
+const (
+	groupCluster      = "cluster.x-k8s.io"
+	groupControlPlane = "controlplane.cluster.x-k8s.io"
+	groupBootstrap    = "bootstrap.cluster.x-k8s.io"
+)
+
+// renderer is one run.
+type renderer struct {
+	Options
+
+	streams  []*manifest.Stream // one an input
+	objects  []*manifest.Object
+	index    // of objects
+	secrets  secretReader
+	notes    []string
+	warnings int // among notes
+	usual    usual
+	noted    map[string]bool
+	problems []error
+	// edits are what is to change.
+	edits map[*manifest.Object][]manifest.Edit
+	// users are the Clusters that use a bootstrap object.
+	users map[*manifest.Object]*manifest.Object
+	// declared are the ClusterClasses of Clusters that are patched.
+	declared map[*manifest.Object]bool
+	// generated are the Secrets that bootstrap objects refer to, in order.
+	generated []generatedSecret
+	needed    map[secretKey]bool
+}
+
+// secretKey tells generated Secrets apart.
+type secretKey struct {
+	cluster *manifest.Object
+	name    string
+}
+
+func newRenderer(o Options) (*renderer, error) {
+	r := &renderer{
+		Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{},
+		noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{}, needed: map[secretKey]bool{},
+	}
+	var problems, more []error
+	var given []*manifest.Stream
+	r.streams, problems = r.read(o.Inputs)
+	r.objects = objectsOf(r.streams)
+	r.index = newIndex(r.objects)
+	given, more = r.read(o.Secrets)
+	problems = append(problems, more...)
+	secrets, err := newSecretReader(r.objects, objectsOf(given), o.Secrets, o.DefaultSecret)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	r.secrets = secrets
+	return r, errors.Join(problems...)
+}
+
+func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
+	text := place(o) + ": " + fmt.Sprintf(format, args...)
+	if r.noted[text] {
+		return false
+	}
+	r.noted[text] = true
+	r.notes = append(r.notes, text)
+	return true
+}
+
+// warn notes what is worth a change.
+func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
+	if r.note(o, "warning: "+format, args...) {
+		r.warnings++
+	}
+}
+
+func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
+	r.problems = append(r.problems, errors.New(place(o)+": "+fmt.Sprintf(format, args...)))
+}
+
+// place names an object with its file and document.
+func place(o *manifest.Object) string {
+	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), name(o))
+}
+
+// name names an object as the controller does.
+func name(o *manifest.Object) string { return o.Kind() + " " + qualified(o.Namespace(), o.Name()) }
+
+// qualified is a name with its namespace, which a manifest may not have.
+func qualified(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// cluster patches the bootstrap objects of one Cluster, or takes out what an earlier run added.
+func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
+	view, unresolved := clusterView(object)
+	members := r.members(object, view)
+	if !r.All && view.Unclear != nil {
+		r.leave(object, members, view.Unclear)
+		return
+	}
+	if !r.All && !view.Enabled {
+		for _, m := range members {
+			r.restore(view, m)
+		}
+		return
+	}
+	settings, variables, err := settings(object, view)
+	if err != nil {
+		r.reject(object, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	unresolved = append(unresolved, variables...)
+	view = settings.View(view)
+	r.infrastructureOf(object, &view)
+	r.endpoint(object, &view, &unresolved)
+	c := &clusterRun{renderer: r, object: object, view: view, options: settings.Options, unresolved: unresolved}
+	if len(unresolved) > 0 {
+		c.usual.add(codeVariables, object)
+	}
+	main := c.resolve(ctx, "", "")
+	if view.Topology {
+		c.topology(ctx, settings.Pools, main)
+	}
+	for _, m := range members {
+		c.patch(ctx, m, main)
+	}
+}
+
+// result collects the output after everything went well.
+func (r *renderer) result() (Result, error) {
+	added, err := r.writeSecrets()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := r.commit(); err != nil {
+		return Result{}, err
+	}
+	var joined manifest.Stream
+	secrets, err := manifest.Parse("generated Secrets", added)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, stream := range append(slices.Clone(r.streams), secrets) {
+		if err := joined.Append(stream); err != nil {
+			return Result{}, fmt.Errorf("joining output: %w", err)
+		}
+	}
+	return Result{
+		Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(),
+		streams: r.streams, secrets: added,
+	}, nil
+}
+
+// commit makes all edits.
+func (r *renderer) commit() error {
+	problems := make([]error, 0, len(r.streams))
+	for _, stream := range r.streams {
+		var changes []manifest.Change
+		for _, o := range stream.Objects() {
+			if edits := r.edits[o]; edits != nil {
+				changes = append(changes, manifest.Change{Object: o, Edits: edits})
+			}
+		}
+		problems = append(problems, stream.Apply(changes))
+	}
+	return errors.Join(problems...)
+}
+
+// checkWorkers says which workers are not patched, or cannot be, because of their namespace.
+func (r *renderer) checkWorkers() {
+	for _, worker := range r.allWorkers() {
+		named := r.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
+		own := named.nearest(worker.Namespace(), groupCluster)
+		certain := own != nil && (worker.Namespace() != "" || own.Namespace() == "")
+		if named == nil || certain || plan.IsTopologyOwned(worker.Labels()) {
+			continue
+		}
+		clusters := inGroup(named.objects, groupCluster)
+		switch {
+		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }):
+		case own == nil:
+			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
+				name(clusters[0]), worker.Kind())
+		case len(clusters) > 1:
+			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace",
+				name(clusters[0]), name(clusters[1]))
+		}
+	}
+}
+
+// checkStrays notes patched objects that belong to no Cluster of the input.
+func (r *renderer) checkStrays() {
+	for _, o := range r.objects {
+		location, known := locate(o)
+		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
+			r.note(o, "carries the proxy but no Cluster of the input uses it; left as it is")
+		}
+	}
+}
+
+// location is where a bootstrap spec is in an object of a manifest.
+type location struct {
+	path []string
+	keep int // leading elements that stay when the spec is emptied
+}
+
+// locate returns where the bootstrap spec of o is, if o has one.
+func locate(o *manifest.Object) (location, bool) {
+	group, version, _ := strings.Cut(o.APIVersion(), "/")
+	var at location
+	switch {
+	case o.Kind() == "KubeadmControlPlane" && group == groupControlPlane:
+		at.path = []string{"spec", "kubeadmConfigSpec"}
+	case o.Kind() == "KubeadmConfigTemplate" && group == groupBootstrap:
+		at.path = []string{"spec", "template", "spec"}
+	case o.Kind() == "KubeadmConfig" && group == groupBootstrap:
+		at.path = []string{"spec"}
+	default:
+		return at, false
+	}
+	if version == "v1beta1" { // later ones accept no empty spec, nor what would be empty without it
+		at.keep = len(at.path)
+	}
+	return at, true
+}
+
+func specAt(o *manifest.Object, path []string) map[string]any {
+	value := o.Value()
+	for _, key := range path {
+		value, _ = value[key].(map[string]any)
+	}
+	return value
+}
+
+// apply remembers the edits of package patch on o, which may have some already if two Clusters without the label use
+// it, and the record of the output version; zero takes the record off.
+func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, version string) {
+	var changes []manifest.Edit
+	for _, edit := range edits {
+		change := manifest.Edit{Path: append(slices.Clone(at.path), string(edit.List)), Index: edit.Index, Keep: at.keep}
+		switch edit.Op {
+		case patch.OpAdd:
+			change.Op = manifest.Insert
+		case patch.OpRemove:
+			change.Op = manifest.Remove
+		case patch.OpReplace:
+			change.Op = manifest.Replace
+		}
+		switch {
+		case edit.Op == patch.OpRemove:
+		case edit.List == patch.ListFiles:
+			change.Value = fileValue(edit.File)
+		default:
+			change.Value = edit.Command
+		}
+		changes = append(changes, change)
+	}
+	record := []string{"metadata", "annotations", contract.AnnotationOutputVersion}
+	if version == "" {
+		changes = append(changes, manifest.Edit{Op: manifest.RemoveKey, Path: record, Keep: 1})
+	} else {
+		changes = append(changes, manifest.Edit{Op: manifest.SetScalar, Path: record, Value: version})
+	}
+	r.edits[o] = changes
+}
+
+// fileValue returns a file as it is written into a manifest.
+func fileValue(f patch.File) any {
+	if f.Original == "" {
+		return mapping(f.Fields())
+	}
+	var original map[string]any
+	if err := json.Unmarshal([]byte(f.Original), &original); err != nil {
+		return nil // which manifest refuses; patch.ParseOriginals has read it
+	}
+	return valueOf(original)
+}
+
+// valueOf returns a value that was decoded from JSON as package manifest writes it.
+func valueOf(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		fields := make(manifest.Map, 0, len(v))
+		for _, key := range sortedKeys(v) {
+			fields = append(fields, manifest.Field{Name: key, Value: valueOf(v[key])})
+		}
+		return fields
+	case []any:
+		items := make([]any, len(v))
+		for i := range v {
+			items[i] = valueOf(v[i])
+		}
+		return items
+	case float64:
+		if v == math.Trunc(v) {
+			return int64(v)
+		}
+	}
+	return value
+}
+
+func mapping(fields []patch.Field) manifest.Map {
+	m := make(manifest.Map, 0, len(fields))
+	for _, field := range fields {
+		value := field.Value
+		if nested, ok := value.([]patch.Field); ok {
+			value = mapping(nested)
+		}
+		m = append(m, manifest.Field{Name: field.Name, Value: value})
+	}
+	return m
+}

@@ -1,0 +1,348 @@
+package render_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// input reads in.yaml of a case and, if there is one, its secret.yaml.
+func input(t *testing.T, dir string) render.Options {
+	t.Helper()
+	options := render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: read(t, filepath.Join(dir, "in.yaml"))}}}
+	if data, err := os.ReadFile(filepath.Join(dir, "secret.yaml")); err == nil {
+		options.Secrets = []render.Input{{Name: "secret.yaml", Data: data}}
+	}
+	return options
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(read(t, path)), string(got)); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestCasesAreGolden(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"classic", "v1beta1", "inline", "windows", "list", "pools"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join("testdata", name)
+			options := input(t, dir)
+			result, err := render.Render(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join(dir, "want.yaml"), result.Output)
+			golden(t, filepath.Join(dir, "notes.txt"), []byte(strings.Join(append(result.Notes, result.Summary), "\n")+"\n"))
+
+			// Its own output does not change.
+			options.Inputs[0].Data = result.Output
+			again, err := render.Render(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(result.Output), string(again.Output)); diff != "" {
+				t.Errorf("a second run changes (-first +second):\n%s", diff)
+			}
+			if len(again.Diff()) > 0 {
+				t.Errorf("a second run has a diff:\n%s", again.Diff())
+			}
+
+			// Without the label everything is as it was. Lists and specs that were there but empty are the exception.
+			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"), []byte("not-enabled:"))
+			removed, err := render.Render(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := bytes.ReplaceAll(input(t, dir).Inputs[0].Data, []byte("capi-proxy-patcher.io/enabled:"), []byte("not-enabled:"))
+			want = bytes.ReplaceAll(want, []byte("    preKubeadmCommands: []\n"), nil)
+			want = bytes.ReplaceAll(want, []byte("spec:\n  template:\n    spec: {}\n---"), []byte("---"))
+			if diff := cmp.Diff(string(want), string(removed.Output)); diff != "" {
+				t.Errorf("without the label (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnInputThatTheUserConfiguredAlreadyIsAConflict(t *testing.T) {
+	t.Parallel()
+	for range 2 { // the same bytes on every try
+		result, err := render.Render(t.Context(), input(t, "testdata/tkg"))
+		if err == nil || len(result.Output) > 0 {
+			t.Fatalf("rendered %d bytes, error %v; want only an error", len(result.Output), err)
+		}
+		golden(t, "testdata/tkg/error.txt", []byte(err.Error()+"\n"))
+	}
+}
+
+func TestGeneratedSecretsAreAddedOnceAndKeptUpToDate(t *testing.T) {
+	t.Parallel()
+	options := input(t, "testdata/classic")
+	options.IncludeSecrets = true
+	result, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/classic/want-with-secrets.yaml", result.Output)
+
+	options.Inputs[0].Data = result.Output
+	again, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(result.Output), string(again.Output)); diff != "" {
+		t.Errorf("a second run changes (-first +second):\n%s", diff)
+	}
+
+	options.Secrets[0].Data = bytes.ReplaceAll(options.Secrets[0].Data, []byte("username: node"), []byte("username: other"))
+	changed, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(changed.Output, []byte("name: prod-proxy-files\n")); n != bytes.Count(result.Output, []byte("name: prod-proxy-files\n")) {
+		t.Errorf("the generated Secret is there %d times", n)
+	}
+	if bytes.Equal(changed.Output, result.Output) {
+		t.Error("another user did not reach the generated Secret")
+	}
+}
+
+func TestOutputWithoutSecretsHoldsNoCredential(t *testing.T) {
+	t.Parallel()
+	result, err := render.Render(t.Context(), input(t, "testdata/classic"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(result.Output) + string(result.Diff()) + strings.Join(append(result.Notes, result.Summary), "\n")
+	for _, leak := range []string{"s3cr", "czNjc", "node:"} {
+		if strings.Contains(text, leak) {
+			t.Errorf("the output holds %q", leak)
+		}
+	}
+	if !strings.Contains(result.Summary, "--include-secrets prints: 1 (team-a/prod-proxy-files)") {
+		t.Errorf("the name of the generated Secret is missing in %q", result.Summary)
+	}
+}
+
+func TestAllPatchesClustersWithoutTheLabel(t *testing.T) {
+	t.Parallel()
+	options := input(t, "testdata/classic")
+	options.Inputs[0].Data = bytes.ReplaceAll(options.Inputs[0].Data, []byte(`labels: {capi-proxy-patcher.io/enabled: "true"}`), []byte(`labels: {}`))
+	plain, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plain.Diff()) > 0 {
+		t.Errorf("a Cluster without the label was patched:\n%s", plain.Diff())
+	}
+	options.All = true
+	all, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(all.Output, []byte("EnvironmentFile=/etc/capi-proxy-patcher/proxy.env")) {
+		t.Error("--all did not patch")
+	}
+}
+
+func TestSeveralInputsAreOneStream(t *testing.T) {
+	t.Parallel()
+	whole := input(t, "testdata/classic")
+	documents := strings.SplitAfter(string(whole.Inputs[0].Data), "\n---\n")
+	split := whole
+	split.Inputs = []render.Input{
+		{Name: "cluster.yaml", Data: []byte(strings.TrimSuffix(strings.Join(documents[:2], ""), "---\n"))},
+		{Name: "nodes.yaml", Data: []byte(strings.Join(documents[2:], ""))},
+	}
+	want, err := render.Render(t.Context(), whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := render.Render(t.Context(), split)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want.Output), string(got.Output)); diff != "" {
+		t.Errorf("(-one file +two files):\n%s", diff)
+	}
+	if !bytes.Contains(got.Diff(), []byte("+++ nodes.yaml (rendered)")) || bytes.Contains(got.Diff(), []byte("+++ cluster.yaml")) {
+		t.Errorf("the diff is not by file:\n%s", got.Diff())
+	}
+}
+
+func TestATemplateMayBeFilledInBeforeOrAfter(t *testing.T) {
+	t.Parallel()
+	fill := func(text []byte) []byte {
+		filled, err := yamlprocessor.NewSimpleProcessor().Process(text, func(name string) (string, error) {
+			return map[string]string{"CLUSTER_NAME": "prod", "KUBERNETES_VERSION": "v1.36.3"}[name], nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filled
+	}
+	options := input(t, "testdata/v1beta1")
+	template, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Inputs[0].Data = fill(options.Inputs[0].Data)
+	filled, err := render.Render(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(filled.Output), string(fill(template.Output))); diff != "" {
+		t.Errorf("clusterctl changed what was added (-filled in before +after):\n%s", diff)
+	}
+}
+
+// minimal is a Cluster with a control plane; %s are its annotations and its proxy Secret.
+func minimal(secretData, annotations, more string) render.Options {
+	return render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte(`apiVersion: v1
+kind: Secret
+metadata: {name: http-proxy}
+stringData: {` + secretData + `}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata:
+  name: c
+  labels: {capi-proxy-patcher.io/enabled: "true"}
+  annotations: {` + annotations + `}
+spec:
+  controlPlaneEndpoint: {host: cp.example.com, port: 6443}
+  controlPlaneRef: {kind: KubeadmControlPlane, name: c}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: c}
+spec: {version: v1.36.3}
+` + more)}}}
+}
+
+func TestBadInputIsOneClearError(t *testing.T) {
+	t.Parallel()
+	const good = "httpProxy: 'http://proxy.example.com:3128'"
+	for name, test := range map[string]struct {
+		options render.Options
+		want    []string
+	}{
+		"no proxy URL":           {minimal("noProxy: a", "", ""), []string{"m.yaml: document 2: Cluster c: ", "m.yaml: document 1: Secret http-proxy keys httpProxy and httpsProxy: no proxy URL"}},
+		"a scheme is missing":    {minimal("httpProxy: 's3cr:x@proxy:1'", "", ""), []string{"Secret http-proxy key httpProxy: the scheme is missing"}},
+		"an unknown scheme":      {minimal("httpProxy: 'socks5://s3cr:x@proxy:1'", "", ""), []string{"the scheme is unknown"}},
+		"a path":                 {minimal("httpsProxy: 'http://proxy:1/s3cr'", "", ""), []string{"key httpsProxy: a path, query or fragment"}},
+		"a query":                {minimal("httpsProxy: 'http://proxy:1?s3cr'", "", ""), []string{"a path, query or fragment"}},
+		"a raw slash":            {minimal("httpProxy: 'http://u:s3cr/x@proxy:1'", "", ""), []string{"a raw / ? or # in the user or password"}},
+		"a raw number sign":      {minimal("httpProxy: 'http://u:s3cr#x@proxy:1'", "", ""), []string{"a raw / ? or # in the user or password"}},
+		"a raw percent sign":     {minimal("httpProxy: 'http://u:s3cr%x@proxy:1'", "", ""), []string{"a raw % in the user or password"}},
+		"a raw blank":            {minimal("httpProxy: 'http://u:s3cr x@proxy:1'", "", ""), []string{"a raw blank in the user or password"}},
+		"a control character":    {minimal(`httpProxy: "http://u:s3cr\tx@proxy:1"`, "", ""), []string{"key httpProxy: a control character"}},
+		"userinfo twice":         {minimal("httpProxy: 'http://u:s3cr@proxy:1', username: u", "", ""), []string{"the URL has userinfo and the key username is given too"}},
+		"an unknown key":         {minimal(good+", proxyHTTP: s3cr", "", ""), []string{`key "proxyHTTP": unknown key`}},
+		"an entry with a scheme": {minimal(good+", noProxy: 'a.example.com,http://s3cr.example.com'", "", ""), []string{"document 1: Secret http-proxy", "entry 2", "url-entry"}},
+		"every finding at once": {
+			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr, noProxy: 'a,s3cr/x,b:s3cr'", "", ""),
+			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
+		},
+		"no Secret of a pool": {
+			minimal(good, "", "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md, annotations: {capi-proxy-patcher.io/secret: edge}}\n"+
+				"spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n"+
+				"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
+			[]string{"Secret edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md; it must be in the input"},
+		},
+		"not base64":            {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy: data.httpProxy is not base64"}},
+		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
+		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/delivery: inline", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`}},
+		"credentials inline":    {minimal("httpProxy: 'http://u:s3cr@proxy:1'", "capi-proxy-patcher.io/delivery: Inline", ""), []string{"m.yaml: document 3: KubeadmControlPlane c: delivery Inline would write the proxy's credentials into the spec"}},
+		"not YAML":              {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
+		"no Secret in the file": {render.Options{Secrets: []render.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var first string
+			for i := range 2 {
+				result, err := render.Render(t.Context(), test.options)
+				if err == nil || len(result.Output) > 0 {
+					t.Fatalf("rendered %q, error %v; want only an error", result.Output, err)
+				}
+				for _, part := range test.want {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("error %q lacks %q", err, part)
+					}
+				}
+				if strings.Contains(err.Error(), "s3cr") {
+					t.Errorf("error %q holds a value of the Secret", err)
+				}
+				if i == 1 && err.Error() != first {
+					t.Errorf("error changed from %q to %q", first, err)
+				}
+				first = err.Error()
+			}
+		})
+	}
+}
+
+func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {
+	t.Parallel()
+	const objects = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {namespace: ns, name: NAME, labels: {LABEL}}
+spec: {clusterNetwork: {}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {namespace: ns, name: eu}
+spec: {clusterName: NAME, template: {spec: {clusterName: NAME, bootstrap: {configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: eu}}}}}
+---
+`
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {namespace: ns, name: http-proxy}\nstringData: {httpProxy: 'http://proxy.example.com:3128'}\n"
+	const template = "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {namespace: ns, name: eu}\nspec: {template: {spec: {}}}\n"
+	run := func(cluster, labels, template string) string {
+		t.Helper()
+		text := strings.NewReplacer("NAME", cluster, "LABEL", labels).Replace(objects) + template
+		result, err := render.Render(t.Context(), render.Options{
+			Inputs: []render.Input{{Name: "in.yaml", Data: []byte(text)}}, Secrets: []render.Input{{Name: "secret.yaml", Data: []byte(secret)}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		output := string(result.Output)
+		return output[strings.LastIndex(output, "---\n")+4:]
+	}
+	patched := run("prod-eu", `capi-proxy-patcher.io/enabled: "true"`, template)
+	if !strings.Contains(patched, "prod-eu-proxy-files") {
+		t.Fatalf("not patched:\n%s", patched)
+	}
+	if got := run("prod", "", patched); got != patched {
+		t.Errorf("a Cluster whose name begins alike took the proxy out:\n%s", got)
+	}
+	if got := run("prod-eu", "", patched); strings.Contains(got, "proxy") {
+		t.Errorf("the Cluster's own entries are left:\n%s", got)
+	}
+}

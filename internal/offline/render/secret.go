@@ -1,0 +1,280 @@
+package render
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+
+// secretReader finds proxy Secrets in the input, then in the files given for them.
+type secretReader struct {
+	input, given secretIndex
+	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other. The
+	// installation-wide one does so by itself.
+	only *manifest.Object
+}
+
+func newSecretReader(objects, given []*manifest.Object, files []Input, installation types.NamespacedName) (secretReader, error) {
+	isSecret := func(o *manifest.Object) bool { return o.Kind() == "Secret" && o.APIVersion() == "v1" }
+	var r secretReader
+	for _, o := range objects {
+		if isSecret(o) {
+			r.input.add(o)
+		}
+	}
+	for _, o := range given {
+		if isSecret(o) {
+			r.given.add(o)
+		}
+	}
+	secrets := r.given.objects
+	if len(files) > 0 && len(secrets) == 0 {
+		return r, fmt.Errorf("%s: it holds no Secret; give a manifest of kind Secret with --secret", files[0].Name)
+	}
+	if len(secrets) == 1 && (secrets[0].Name() != installation.Name || secrets[0].Namespace() != installation.Namespace) {
+		r.only = secrets[0]
+	}
+	return r, nil
+}
+
+// ReadSecret implements source.SecretReader.
+func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+	for _, secrets := range []secretIndex{r.input, r.given} {
+		if o := secrets.lookup(name); o != nil {
+			return decodeSecret(o, name)
+		}
+	}
+	if r.only != nil && name.Name == contract.DefaultSecretName {
+		return decodeSecret(r.only, types.NamespacedName{Namespace: name.Namespace, Name: r.only.Name()})
+	}
+	return nil, nil //nolint:nilnil // the interface says so
+}
+
+// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
+func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, error) {
+	secret := &source.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: place(o)}
+	var problems []error
+	value := o.Value()
+	for _, key := range sortedKeys(dig(value, "data")) {
+		text, isText := dig(value, "data")[key].(string)
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || !isText {
+			problems = append(problems, badEncoding(o, "data."+key, "is not base64", "encode it or use stringData"))
+		}
+		secret.Data[key] = data
+	}
+	for _, key := range sortedKeys(dig(value, "stringData")) {
+		text, isText := dig(value, "stringData")[key].(string)
+		if !isText {
+			problems = append(problems, badEncoding(o, "stringData."+key, "is not a string", "quote it"))
+		}
+		secret.Data[key] = []byte(text)
+	}
+	return secret, errors.Join(problems...)
+}
+
+// originals returns the files of the user that managed files of a bootstrap object have taken the place of, if the input
+// has the generated Secret that keeps them.
+func (r *renderer) originals(view source.Cluster, o *manifest.Object) map[string]json.RawMessage {
+	key := types.NamespacedName{Namespace: view.Namespace, Name: source.GeneratedSecretName(view.Name)}
+	generated := r.secrets.input.lookup(key)
+	if generated == nil {
+		generated = r.secrets.given.lookup(key)
+	}
+	if generated == nil || generated.Labels()[contract.LabelGenerated] != view.Name {
+		return nil
+	}
+	secret, err := decodeSecret(generated, key)
+	if err != nil {
+		r.problems = append(r.problems, err)
+		return nil
+	}
+	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
+	if err != nil {
+		r.reject(generated, "data.%s: %s", contract.KeyAdoptedFiles, err)
+	}
+	return originals[plan.OriginalsKey(o.Kind(), o.Name())]
+}
+
+func badEncoding(o *manifest.Object, key, why, fix string) *source.InvalidError {
+	return &source.InvalidError{
+		Message:  place(o) + ": " + key + " " + why + "; " + fix,
+		Findings: []*noproxy.Error{{Code: source.CodeBadEncoding, Where: place(o) + " " + key, Why: "the value " + why, Fix: fix}},
+	}
+}
+
+// generatedSecret is a Secret that patched objects refer to.
+type generatedSecret struct {
+	cluster    *manifest.Object
+	view       source.Cluster
+	name       string
+	resolution source.Resolution
+	unresolved []string
+}
+
+// generate remembers a Secret that is needed.
+func (c *clusterRun) generate(name string, resolution source.Resolution) {
+	key := secretKey{c.object, name}
+	if c.needed[key] {
+		return
+	}
+	c.needed[key] = true
+	c.generated = append(c.generated, generatedSecret{c.object, c.view, name, resolution, c.unresolved})
+}
+
+// writeSecrets brings the generated Secrets of the input up to date and returns the others as a stream. Without
+// IncludeSecrets it only counts them.
+func (r *renderer) writeSecrets() ([]byte, error) {
+	var stream []byte
+	for _, g := range r.generated {
+		if !r.IncludeSecrets {
+			r.usual.secrets = append(r.usual.secrets, qualified(g.view.Namespace, g.name))
+			continue
+		}
+		existing := r.secrets.input.lookup(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
+		if !r.isPrinted(g, existing != nil) {
+			continue
+		}
+		data, err := encodedData(g)
+		if err != nil {
+			return nil, err
+		}
+		if existing != nil {
+			edits, err := updateSecret(existing, data, g)
+			if err != nil {
+				return nil, err
+			}
+			r.edits[existing] = edits
+			continue
+		}
+		text, err := newSecret(g, data, r.isJSON())
+		if err != nil {
+			return nil, err
+		}
+		stream = append(stream, text...)
+	}
+	return stream, nil
+}
+
+// isPrinted reports whether a generated Secret is to be printed. Nodes that come up with one that lacks the endpoint ask the
+// proxy for it.
+func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
+	missing := missingNetwork(g.unresolved, g.resolution)
+	switch {
+	case missing == "":
+		return true
+	case r.IncompleteSecrets:
+		r.warn(g.cluster, "Secret %s is printed although %s; nodes ask the proxy for what NO_PROXY lacks", g.name, missing)
+		return true
+	case exists:
+		r.warn(g.cluster, "Secret %s stays as it is, because %s", g.name, missing)
+	default:
+		r.warn(g.cluster, "Secret %s is left out, because %s; new nodes wait until the controller generates it, or until you set "+
+			"that and render again; --incomplete-secrets prints it nevertheless", g.name, missing)
+	}
+	return false
+}
+
+// secretIndex finds Secrets.
+type secretIndex struct {
+	objects []*manifest.Object // in order
+	names   map[string]*namesakes
+}
+
+func (x *secretIndex) add(o *manifest.Object) {
+	if x.names == nil {
+		x.names = map[string]*namesakes{}
+	}
+	key := manifest.SameName(o.Name())
+	if x.names[key] == nil {
+		x.names[key] = &namesakes{}
+	}
+	x.objects = append(x.objects, o)
+	x.names[key].add(o)
+}
+
+// lookup returns the Secret that a name means, or nil.
+func (x secretIndex) lookup(name types.NamespacedName) *manifest.Object {
+	return x.names[manifest.SameName(name.Name)].nearest(name.Namespace, "")
+}
+
+// updateSecret returns the edits that set what differs in a generated Secret of the input.
+func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) ([]manifest.Edit, error) {
+	if manifest.SameName(o.Labels()[contract.LabelGenerated]) != manifest.SameName(g.view.Name) {
+		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
+	}
+	var edits []manifest.Edit
+	set := func(current any, path ...string) func(string) {
+		return func(value string) {
+			if current != value {
+				edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: path, Value: value})
+			}
+		}
+	}
+	value := o.Value()
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		set(dig(value, "data")[key], "data", key)(data[key])
+	}
+	annotations := source.SecretAnnotations(g.resolution)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		set(dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
+	}
+	return edits, nil
+}
+
+func encodedData(g generatedSecret) (map[string]string, error) {
+	data, err := source.SecretData(g.resolution, 0)
+	if err != nil {
+		return nil, err
+	}
+	encoded := map[string]string{}
+	for key, value := range data {
+		encoded[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	return encoded, nil
+}
+
+// isJSON reports whether all inputs are JSON, so that the output is to be JSON as well.
+func (r *renderer) isJSON() bool {
+	return !slices.ContainsFunc(r.streams, func(s *manifest.Stream) bool { return !s.IsJSON() })
+}
+
+// newSecret returns a generated Secret as a document of its own.
+func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
+	metadata := map[string]any{
+		"name": g.name, "labels": source.SecretLabels(g.view), "annotations": source.SecretAnnotations(g.resolution),
+	}
+	if g.view.Namespace != "" {
+		metadata["namespace"] = g.view.Namespace
+	}
+	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+	var text []byte
+	var err error
+	if asJSON {
+		text, err = json.Marshal(secret)
+		text = append(text, '\n')
+	} else {
+		text, err = yaml.Marshal(secret)
+		text = append([]byte("---\n"), text...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encoding Secret %s: %w", g.name, err)
+	}
+	return text, nil
+}

@@ -1,0 +1,71 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+)
+
+// usual is what most inputs have, and nobody has to change. It is told in one line, so that the rest is seen.
+type usual struct {
+	// clusters are those that a usual warning is about (noproxy.Code.IsUsual), or codeVariables.
+	clusters map[noproxy.Code]map[*manifest.Object]bool
+	// secrets are the names of the generated Secrets that are not printed.
+	secrets []string
+}
+
+// codeVariables is a Cluster with variables of clusterctl in its network.
+const codeVariables noproxy.Code = "variables"
+
+func (u *usual) add(code noproxy.Code, cluster *manifest.Object) {
+	if u.clusters == nil {
+		u.clusters = map[noproxy.Code]map[*manifest.Object]bool{}
+	}
+	if u.clusters[code] == nil {
+		u.clusters[code] = map[*manifest.Object]bool{}
+	}
+	u.clusters[code][cluster] = true
+}
+
+// maxNames is how many Secrets the line names.
+const maxNames = 3
+
+func (u *usual) String() string {
+	var parts []string
+	for _, code := range append(noproxy.Codes(), codeVariables) {
+		if count := len(u.clusters[code]); count > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %d", described(code), count))
+		}
+	}
+	if len(parts) > 0 {
+		parts[0] = "Clusters " + parts[0]
+	}
+	if count := len(u.secrets); count > 0 {
+		names := strings.Join(u.secrets[:min(count, maxNames)], ", ")
+		if count > maxNames {
+			names += fmt.Sprintf(" and %d more", count-maxNames)
+		}
+		const secrets = "Secrets that the controller generates, or --include-secrets prints"
+		parts = append(parts, fmt.Sprintf("%s: %d (%s)", secrets, count, names))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "summary: " + strings.Join(parts, "; ")
+}
+
+// described is a code as it follows the word Clusters.
+func described(code noproxy.Code) string {
+	switch code {
+	case noproxy.CodeDefaultsUsed:
+		return "with kubeadm's defaults for empty fields of spec.clusterNetwork"
+	case noproxy.CodeEndpointUnset:
+		return "without a control-plane endpoint yet"
+	case codeVariables:
+		return "with variables of clusterctl in the network"
+	default:
+		return "with " + string(code)
+	}
+}

@@ -1,0 +1,254 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+)
+
+// items returns the list at a path as mappings; what is none of both counts as empty.
+func items(value map[string]any, path ...string) []map[string]any {
+	last := len(path) - 1
+	list, _ := dig(value, path[:last]...)[path[last]].([]any)
+	found := make([]map[string]any, len(list))
+	for i, item := range list {
+		found[i], _ = item.(map[string]any)
+	}
+	return found
+}
+
+// topologySource reads what the topology of a Cluster says, v1beta1 or v1beta2. A variable whose value still holds one of
+// clusterctl counts as not set and is named.
+func topologySource(o *manifest.Object) (s topology.Source, unresolved []string) {
+	variable := func(parent map[string]any, list, path string) []byte {
+		for _, item := range items(parent, list) {
+			if item["name"] != contract.VariableName {
+				continue
+			}
+			raw, err := json.Marshal(item["value"])
+			if err != nil || strings.Contains(string(raw), "${") {
+				unresolved = append(unresolved, path+"["+contract.VariableName+"]")
+				return nil
+			}
+			return raw
+		}
+		return nil
+	}
+	value := dig(o.Value(), "spec", "topology")
+	s.Annotations = o.Annotations()
+	s.Variable = variable(value, "variables", "spec.topology.variables")
+	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides", "spec.topology.controlPlane.variables.overrides")
+	for _, kind := range []string{topology.KindMachineDeployment, topology.KindMachinePool} {
+		list := strings.ToLower(kind[:1]) + kind[1:] + "s"
+		for _, item := range items(value, "workers", list) {
+			pool := topology.PoolSource{Kind: kind, Annotations: map[string]string{}}
+			pool.Name, _ = item["name"].(string)
+			for key, annotation := range dig(item, "metadata", "annotations") {
+				if text, isText := annotation.(string); isText {
+					pool.Annotations[key] = text
+				}
+			}
+			pool.Variable = variable(dig(item, "variables"), "overrides", fmt.Sprintf("spec.topology.workers.%s[%s].variables.overrides", list, pool.Name))
+			s.Pools = append(s.Pools, pool)
+		}
+	}
+	return s, unresolved
+}
+
+// settings reads the annotations of a Cluster and, if it has a topology, the variable.
+func settings(o *manifest.Object, view source.Cluster) (s topology.Settings, unresolved []string, err error) {
+	if !view.Topology {
+		s.SecretName = view.Annotations[contract.AnnotationSecret]
+		s.Options, err = source.ParseOptions(view.Annotations)
+		return s, nil, err
+	}
+	said, unresolved := topologySource(o)
+	s, err = topology.Of(said)
+	return s, unresolved, err
+}
+
+// topology has the ClusterClass of the Cluster declare the product's patch, and remembers the Secrets that the topology
+// hook will refer to.
+func (c *clusterRun) topology(ctx context.Context, pools []topology.Pool, main *source.Resolution) {
+	if !c.view.Enabled {
+		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster", contract.LabelEnabled, contract.LabelEnabledValue)
+	}
+	class, name := c.class(c.object)
+	if class == nil {
+		c.note(c.object, "ClusterClass %s is not in the input and is not patched; its spec.patches needs a last item named %s with external: {%s}",
+			name, contract.Name, topology.PatchLines())
+	} else {
+		c.declare(class)
+	}
+	c.expect(main, source.GeneratedSecretName(c.view.Name))
+	for _, pool := range pools {
+		if pool.Override != "" && pool.Override != contract.SecretNone {
+			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.GeneratedSecret(c.view.Name))
+		}
+	}
+}
+
+// expect checks what the topology hook will make of a resolution, and remembers the Secret that it refers to.
+func (c *clusterRun) expect(resolution *source.Resolution, secretName string) {
+	if resolution == nil {
+		return
+	}
+	version, err := topology.OutputVersion(c.view.Annotations)
+	if err == nil {
+		_, err = plan.Recipe(c.options, version, *resolution, secretName)
+	}
+	if err != nil {
+		c.reject(c.object, "%s", err)
+		return
+	}
+	if c.options.Delivery == contract.DeliveryReference {
+		c.generate(secretName, *resolution)
+	}
+}
+
+// class returns the ClusterClass of a Cluster and its name; nil if it is not in the input.
+func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, called string) {
+	value := dig(cluster.Value(), "spec", "topology")
+	name, _ := value["class"].(string)
+	namespace, _ := value["classNamespace"].(string)
+	if reference := dig(value, "classRef"); reference != nil {
+		name, _ = reference["name"].(string)
+		namespace, _ = reference["namespace"].(string)
+	}
+	namespace = cmp.Or(namespace, cluster.Namespace())
+	return r.lookup(namespace, groupCluster, "ClusterClass", name), qualified(namespace, name)
+}
+
+// hookFields returns the fields of an external patch in a version of the ClusterClass, with what they have to say.
+func hookFields(version string) manifest.Map {
+	declared := topology.PatchFields(version)
+	fields := make(manifest.Map, len(declared))
+	for i, field := range declared {
+		fields[i] = manifest.Field{Name: field.Name, Value: field.Extension}
+	}
+	return fields
+}
+
+// declare adds the product's patch to a ClusterClass, behind all others, so that it finds what they put into the
+// templates. A patch that is there is left as it is.
+func (r *renderer) declare(class *manifest.Object) {
+	if r.declared[class] {
+		return
+	}
+	r.declared[class] = true
+	_, version, _ := strings.Cut(class.APIVersion(), "/")
+	r.checkTemplates(class)
+	patches := items(class.Value(), "spec", "patches")
+	at := slices.IndexFunc(patches, isDeclaration)
+	if at >= 0 {
+		r.checkDeclaration(class, patches, at, hookFields(version))
+		return
+	}
+	if i := slices.IndexFunc(patches, func(p map[string]any) bool { return p["name"] == contract.Name }); i >= 0 {
+		r.reject(class, "spec.patches[%d]: its name is %s but it is not the patch of that product; rename it", i, contract.Name)
+		return
+	}
+	r.edits[class] = []manifest.Edit{{
+		Op: manifest.Insert, Path: []string{"spec", "patches"}, Index: len(patches),
+		Value: manifest.Map{{Name: "name", Value: contract.Name}, {Name: "external", Value: hookFields(version)}},
+	}}
+}
+
+// isDeclaration reports whether a patch of a ClusterClass is the product's: it has its handler, or its name and some handler,
+// because an ExtensionConfig can have another name.
+func isDeclaration(p map[string]any) bool {
+	external := dig(p, "external")
+	for _, version := range []string{"v1beta1", "v1beta2"} {
+		generate := hookFields(version)[0]
+		handler, _ := external[generate.Name].(string)
+		if handler == generate.Value || p["name"] == contract.Name && strings.HasPrefix(handler, contract.HandlerGeneratePatches+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDeclaration notes what is odd about a patch that is there.
+func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string]any, at int, want manifest.Map) {
+	for _, field := range want {
+		if text, _ := dig(patches[at], "external")[field.Name].(string); text == "" {
+			r.warn(class, "spec.patches[%d].external lacks %s: %s", at, field.Name, field.Value)
+		}
+	}
+	for i, later := range patches[at+1:] {
+		if changesBootstrap(later) {
+			r.warn(class, "spec.patches[%d] comes after that of %s and can undo it; move the latter to the end", at+1+i, contract.Name)
+		}
+	}
+}
+
+// changesBootstrap reports whether a patch may change templates that carry the proxy.
+func changesBootstrap(p map[string]any) bool {
+	return dig(p, "external") != nil || slices.ContainsFunc(items(p, "definitions"), func(definition map[string]any) bool {
+		kind := dig(definition, "selector")["kind"]
+		return kind == kindControlPlaneTemplate || kind == kindConfigTemplate
+	})
+}
+
+// Kinds of templates that the topology hook patches.
+const (
+	kindControlPlaneTemplate = "KubeadmControlPlaneTemplate"
+	kindConfigTemplate       = "KubeadmConfigTemplate"
+)
+
+// checkTemplates notes templates of a ClusterClass that cannot be patched.
+func (r *renderer) checkTemplates(class *manifest.Object) {
+	check := func(path string, parent map[string]any, want string) {
+		if kind := templateKind(parent); kind != "" && kind != want {
+			r.warn(class, "%s: %s cannot be patched, only %s", path, kind, want)
+		}
+	}
+	spec := dig(class.Value(), "spec")
+	check("spec.controlPlane", dig(spec, "controlPlane"), kindControlPlaneTemplate)
+	for _, list := range []string{"machineDeployments", "machinePools"} {
+		for i, item := range items(spec, "workers", list) {
+			bootstrap := dig(item, "bootstrap")
+			if bootstrap == nil {
+				bootstrap = dig(item, "template", "bootstrap") // v1beta1
+			}
+			check(fmt.Sprintf("spec.workers.%s[%d].bootstrap", list, i), bootstrap, kindConfigTemplate)
+		}
+	}
+}
+
+// templateKind is the kind that a ClusterClass refers to, "" if it cannot be told.
+func templateKind(parent map[string]any) string {
+	for _, field := range []string{"templateRef", "ref"} { // v1beta2, v1beta1
+		if kind, _ := dig(parent, field)["kind"].(string); kind != "" && !strings.Contains(kind, "${") {
+			return kind
+		}
+	}
+	return ""
+}
+
+// infrastructureOf completes the kind of the infrastructure Cluster, which tells the metadata service, from the
+// ClusterClass: Cluster API sets the reference later.
+func (r *renderer) infrastructureOf(cluster *manifest.Object, view *source.Cluster) {
+	if class, _ := r.class(cluster); view.Topology && view.InfrastructureKind == "" && class != nil {
+		view.InfrastructureKind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
+	}
+}
+
+// checkClasses notes ClusterClasses that declare the patch although no Cluster of the input needs it. They are left as they
+// are: other Clusters may, and without the label the patch does nothing.
+func (r *renderer) checkClasses() {
+	for _, class := range r.find("ClusterClass") {
+		if !r.declared[class] && slices.ContainsFunc(items(class.Value(), "spec", "patches"), isDeclaration) {
+			r.note(class, "declares the patch of %s but no Cluster of the input needs it; left as it is", contract.Name)
+		}
+	}
+}

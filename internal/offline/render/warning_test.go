@@ -1,0 +1,75 @@
+package render_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+)
+
+// members is a Cluster with a control plane and two pools, of which the first is as given.
+func members(controlPlane, configRef, annotations, format string) string {
+	text := scene("c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md", "MachineDeployment other", "KubeadmConfigTemplate other")
+	text = strings.Replace(text, "kind: KubeadmControlPlane, name: cp", controlPlane, 1)
+	text = strings.Replace(text, "configRef: {kind: KubeadmConfigTemplate, name: md}", configRef, 1)
+	text = strings.Replace(text, "metadata: {name: md}", "metadata: {name: md, annotations: {"+annotations+"}}", 1)
+	text = strings.Replace(text, "metadata: {name: md}\nspec: {template: {spec: {", "metadata: {name: md}\nspec: {template: {spec: {"+format, 1)
+	return strings.Replace(text, "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md", "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: other", 1)
+}
+
+func TestRender_PatchesTheRestBesideWhatItCannotPatch(t *testing.T) {
+	t.Parallel()
+	const (
+		kubeadm = "kind: KubeadmControlPlane, name: cp"
+		own     = "configRef: {kind: KubeadmConfigTemplate, name: md}"
+		none    = "capi-proxy-patcher.io/secret: none"
+	)
+	foreign := func(kind string) string { return "configRef: {kind: " + kind + ", name: md}" }
+	for name, test := range map[string]struct {
+		manifests string
+		// note is a part of what is said; warnings is how much of it --strict counts.
+		note     string
+		warnings int
+	}{
+		"nothing":                 {members(kubeadm, own, "", ""), "", 0},
+		"an RKE2 pool":            {members(kubeadm, foreign("RKE2ConfigTemplate"), "", ""), "MachineDeployment md: warning: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate", 1},
+		"a k3s pool":              {members(kubeadm, foreign("KThreesConfigTemplate"), "", ""), "KThreesConfigTemplate cannot be patched", 1},
+		"a k0s pool":              {members(kubeadm, foreign("K0sWorkerConfigTemplate"), "", ""), "K0sWorkerConfigTemplate cannot be patched", 1},
+		"a Talos pool":            {members(kubeadm, foreign("TalosConfigTemplate"), "", ""), "TalosConfigTemplate cannot be patched", 1},
+		"an EKS pool":             {members(kubeadm, foreign("NodeadmConfigTemplate"), "", ""), "NodeadmConfigTemplate cannot be patched", 1},
+		"a pool without a kind":   {members(kubeadm, "configRef: {name: md}", "", ""), "MachineDeployment md: warning: spec.template.spec.bootstrap.configRef.kind: an empty kind cannot be patched", 1},
+		"an RKE2 pool without":    {members(kubeadm, foreign("RKE2ConfigTemplate"), none, ""), "", 0},
+		"an RKE2 control plane":   {members("kind: RKE2ControlPlane, name: cp", own, "", ""), "Cluster c: warning: RKE2ControlPlane cp is not a KubeadmControlPlane and is not patched", 1},
+		"both":                    {members("kind: RKE2ControlPlane, name: cp", foreign("RKE2ConfigTemplate"), "", ""), "RKE2ConfigTemplate cannot be patched", 2},
+		"own bootstrap data":      {members(kubeadm, "dataSecretName: md", "", ""), "MachineDeployment md: brings its own bootstrap data and is not patched", 0},
+		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: is of format "bottlerocket", not cloud-config or ignition, and left alone`, 0},
+		"Ignition":                {members(kubeadm, own, "", "format: ignition"), "", 0},
+		"a variable for a format": {members(kubeadm, own, "", `format: "${FORMAT:=cloud-config}"`), "", 0},
+		"Windows":                 {members(kubeadm, own, "", "files: [{path: 'c:/a', content: x}]"), "KubeadmConfigTemplate md: is for Windows nodes (a file path with a drive letter, c:/a) and left alone", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes := strings.Join(result.Notes, "\n")
+			if !strings.Contains(notes, test.note) || test.note == "" && strings.Contains(notes, "patched") {
+				t.Errorf("want %q in the notes:\n%s", test.note, notes)
+			}
+			if n := strings.Count(notes, ": warning: "); result.Warnings != test.warnings || n != test.warnings {
+				t.Errorf("%d warnings are counted and %d shown, want %d:\n%s", result.Warnings, n, test.warnings, notes)
+			}
+			patched := map[string]bool{}
+			for _, o := range manifests(t, string(result.Output)).Objects() {
+				patched[render.Name(o)] = o.Annotations()["capi-proxy-patcher.io/output-version"] != ""
+			}
+			if !patched["KubeadmConfigTemplate other"] {
+				t.Errorf("the other pool is not patched:\n%s", result.Output)
+			}
+			if want := test.note == ""; patched["KubeadmConfigTemplate md"] != want && !strings.Contains(test.manifests, none) && !strings.Contains(test.note, "RKE2ControlPlane") {
+				t.Errorf("the pool is patched: %t, want %t", !want, want)
+			}
+		})
+	}
+}
