@@ -2,6 +2,7 @@ package noproxy_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -11,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -20,97 +21,97 @@ import (
 
 // caseFile is testdata/composer-cases.yaml. Its head comment explains the vocabulary. Unknown keys fail.
 type caseFile struct {
-	Schema     int            `yaml:"schema"`
-	Invariants []string       `yaml:"invariants"`
-	Cases      []acceptance   `yaml:"cases"`
-	Anchors    map[string]any `yaml:"anchors"`
+	Schema     int            `json:"schema"`
+	Invariants []string       `json:"invariants"`
+	Cases      []acceptance   `json:"cases"`
+	Anchors    map[string]any `json:"anchors"`
 }
 
 type acceptance struct {
-	ID       string    `yaml:"id"`
-	Title    string    `yaml:"title"`
-	Level    string    `yaml:"level"`
-	Input    caseInput `yaml:"input"`
-	Expect   expect    `yaml:"expect"`
-	Variants []variant `yaml:"variants"`
+	ID       string    `json:"id"`
+	Title    string    `json:"title"`
+	Level    string    `json:"level"`
+	Input    caseInput `json:"input"`
+	Expect   expect    `json:"expect"`
+	Variants []variant `json:"variants"`
 }
 
 // variant replaces single fields of the input and adds its own expectations.
 type variant struct {
-	ID       string     `yaml:"id"`
-	Title    string     `yaml:"title"`
-	Cluster  yaml.Node  `yaml:"cluster"`
-	Secret   yaml.Node  `yaml:"secret"`
-	Options  yaml.Node  `yaml:"options"`
-	Generate yaml.Node  `yaml:"generate"`
-	Input    *yaml.Node `yaml:"input"`
-	Expect   expect     `yaml:"expect"`
+	ID       string          `json:"id"`
+	Title    string          `json:"title"`
+	Cluster  json.RawMessage `json:"cluster"`
+	Secret   json.RawMessage `json:"secret"`
+	Options  json.RawMessage `json:"options"`
+	Generate json.RawMessage `json:"generate"`
+	Input    json.RawMessage `json:"input"`
+	Expect   expect          `json:"expect"`
 }
 
 type caseInput struct {
-	Cluster  caseCluster         `yaml:"cluster"`
-	Secret   caseSecret          `yaml:"secret"`
-	Options  caseOptions         `yaml:"options"`
-	Generate map[string]generate `yaml:"generate"`
+	Cluster  caseCluster         `json:"cluster"`
+	Secret   caseSecret          `json:"secret"`
+	Options  caseOptions         `json:"options"`
+	Generate map[string]generate `json:"generate"`
 }
 
 type caseCluster struct {
-	PodCIDRs      []string `yaml:"podCIDRs"`
-	ServiceCIDRs  []string `yaml:"serviceCIDRs"`
-	ServiceDomain string   `yaml:"serviceDomain"`
+	PodCIDRs      []string `json:"podCIDRs"`
+	ServiceCIDRs  []string `json:"serviceCIDRs"`
+	ServiceDomain string   `json:"serviceDomain"`
 	Endpoint      struct {
-		Host string `yaml:"host"`
-		Port int    `yaml:"port"`
-	} `yaml:"endpoint"`
-	Infra string `yaml:"infra"`
+		Host string `json:"host"`
+		Port int    `json:"port"`
+	} `json:"endpoint"`
+	Infra string `json:"infra"`
 }
 
 type caseSecret struct {
-	HTTPProxy  *string `yaml:"http_proxy"`
-	HTTPSProxy *string `yaml:"https_proxy"`
-	NoProxy    *string `yaml:"no_proxy"`
+	HTTPProxy  *string `json:"http_proxy"`
+	HTTPSProxy *string `json:"https_proxy"`
+	NoProxy    *string `json:"no_proxy"`
 }
 
 // caseOptions are the fields of noproxy.Input that are neither the Cluster's nor the Secret's. Where a field has a likely other
 // spelling, both are known.
 type caseOptions struct {
-	Profile        string   `yaml:"profile"`
-	DNSAddress     string   `yaml:"dnsAddress"`
-	DNSAddresses   []string `yaml:"dnsAddresses"`
-	DNSServiceIP   string   `yaml:"dnsServiceIP"`
-	ClusterDNS     []string `yaml:"clusterDNS"`
-	Omit           []string `yaml:"omit"`
-	OmitGroups     []string `yaml:"omitGroups"`
-	NoProxyGroups  string   `yaml:"noProxyGroups"`
-	Infrastructure []string `yaml:"infrastructure"`
-	Installation   string   `yaml:"installation"`
-	InstallNoProxy string   `yaml:"installationNoProxy"`
+	Profile        string   `json:"profile"`
+	DNSAddress     string   `json:"dnsAddress"`
+	DNSAddresses   []string `json:"dnsAddresses"`
+	DNSServiceIP   string   `json:"dnsServiceIP"`
+	ClusterDNS     []string `json:"clusterDNS"`
+	Omit           []string `json:"omit"`
+	OmitGroups     []string `json:"omitGroups"`
+	NoProxyGroups  string   `json:"noProxyGroups"`
+	Infrastructure []string `json:"infrastructure"`
+	Installation   string   `json:"installation"`
+	InstallNoProxy string   `json:"installationNoProxy"`
 }
 
 // generate makes a list: entry i is "host-with-a-long-name-<i, 5 digits>.example.net".
 type generate struct {
-	Count     int    `yaml:"count"`
-	Separator string `yaml:"separator"`
-	Pattern   string `yaml:"pattern"`
+	Count     int    `json:"count"`
+	Separator string `json:"separator"`
+	Pattern   string `json:"pattern"`
 }
 
 type expect struct {
-	Rejects    string              `yaml:"rejects"`
-	Equals     *string             `yaml:"equals"`
-	Contains   []string            `yaml:"contains"`
-	Excludes   []string            `yaml:"excludes"`
-	Order      []string            `yaml:"order"`
-	Count      map[string]int      `yaml:"count"`
-	Bypass     map[string][]string `yaml:"bypass"`
-	Proxied    map[string][]string `yaml:"proxied"`
-	Constructs []string            `yaml:"constructs"`
-	Warns      []string            `yaml:"warns"`
-	NoWarn     []string            `yaml:"nowarn"`
-	MaxBytes   int                 `yaml:"maxBytes"`
-	MinTokens  int                 `yaml:"minTokens"`
-	MaxSeconds float64             `yaml:"maxSeconds"`
-	SameAs     string              `yaml:"sameAs"`
-	SameSetAs  string              `yaml:"sameSetAs"`
+	Rejects    string              `json:"rejects"`
+	Equals     *string             `json:"equals"`
+	Contains   []string            `json:"contains"`
+	Excludes   []string            `json:"excludes"`
+	Order      []string            `json:"order"`
+	Count      map[string]int      `json:"count"`
+	Bypass     map[string][]string `json:"bypass"`
+	Proxied    map[string][]string `json:"proxied"`
+	Constructs []string            `json:"constructs"`
+	Warns      []string            `json:"warns"`
+	NoWarn     []string            `json:"nowarn"`
+	MaxBytes   int                 `json:"maxBytes"`
+	MinTokens  int                 `json:"minTokens"`
+	MaxSeconds float64             `json:"maxSeconds"`
+	SameAs     string              `json:"sameAs"`
+	SameSetAs  string              `json:"sameSetAs"`
 }
 
 // TestComposerCases runs the acceptance cases. NOPROXY_CASES names another file of the same vocabulary.
@@ -125,9 +126,7 @@ func TestComposerCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file caseFile
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil {
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
 		t.Fatal(err)
 	}
 	if file.Schema != 1 || len(file.Cases) == 0 {
@@ -159,40 +158,34 @@ func TestComposerCases(t *testing.T) {
 }
 
 func (e expect) empty() bool {
-	text, err := yaml.Marshal(e)
-	none, err2 := yaml.Marshal(expect{})
+	text, err := json.Marshal(e)
+	none, err2 := json.Marshal(expect{})
 	return err == nil && err2 == nil && bytes.Equal(text, none)
 }
 
 // apply decodes the fields of the variant over a deep copy of the input.
 func (v variant) apply(t *testing.T, in caseInput) caseInput {
 	t.Helper()
-	text, err := yaml.Marshal(in)
+	text, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out caseInput
-	over := func(node *yaml.Node, into any) {
-		if node == nil || node.IsZero() {
+	over := func(raw json.RawMessage, into any) {
+		if raw == nil {
 			return
 		}
-		raw, err := yaml.Marshal(node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dec := yaml.NewDecoder(bytes.NewReader(raw))
-		dec.KnownFields(true)
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
 		if err := dec.Decode(into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := yaml.Unmarshal(text, &out); err != nil {
-		t.Fatal(err)
-	}
-	over(&v.Cluster, &out.Cluster)
-	over(&v.Secret, &out.Secret)
-	over(&v.Options, &out.Options)
-	over(&v.Generate, &out.Generate)
+	over(text, &out)
+	over(v.Cluster, &out.Cluster)
+	over(v.Secret, &out.Secret)
+	over(v.Options, &out.Options)
+	over(v.Generate, &out.Generate)
 	over(v.Input, &out)
 	return out
 }
