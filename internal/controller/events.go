@@ -2,7 +2,6 @@ package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -36,7 +35,7 @@ func (c *Controller) eventRollout(cluster, related runtime.Object, object string
 }
 
 // eventReported tells of a condition.
-func (c *Controller) eventReported(cluster runtime.Object, condition metav1.Condition) {
+func (c *Controller) eventReported(cluster runtime.Object, condition finding.Condition) {
 	event := finding.EventOf(condition)
 	action := actionReport
 	if event.Reason == contract.EventInvalidSettings {

@@ -43,8 +43,11 @@ func (f findings) explained() bool {
 
 // report writes what was found into the condition of the Cluster. What is news is one line in the log and one event.
 func (c *Controller) report(ctx context.Context, cluster *clusterv1.Cluster, found findings, summary string) error {
-	condition := finding.Condition(found, summary)
-	written, err := c.setCondition(ctx, cluster, condition)
+	condition := finding.ConditionOf(found, summary)
+	written, err := c.setCondition(ctx, cluster, metav1.Condition{
+		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
+		Reason: condition.Reason, Message: condition.Message,
+	})
 	if err != nil || !c.news.isNew(cluster.UID, finding.Digest(found), written) {
 		return err
 	}

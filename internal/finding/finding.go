@@ -1,239 +1,103 @@
-// Package finding decides what an operator reads about a Cluster: which reason its condition has, what the message says
-// of many findings in little space, and what of it is news. It computes text and nothing else.
+// Package finding has the one type for what is wrong or worth knowing, and composes everything that an operator reads of
+// findings: the text of each, the condition of many, and what of it is news. It computes text and nothing else.
 package finding
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"fmt"
-	"slices"
+	"errors"
 	"strings"
-	"unicode/utf8"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Finding is one thing that the condition of a Cluster tells.
+// Code names one kind of finding about what users write. Codes are stable: messages, lint output and tests refer to them;
+// docs/no-proxy.md lists them. The packages that find something define theirs.
+type Code string
+
+// Finding is one thing that a user or an operator should know: an input that is rejected, a warning, or a fact for the
+// condition of a Cluster. It holds no secret and is the same on each try. Its JSON is part of the output of explain.
 type Finding struct {
-	// Reason is a reason of contract.ConditionProxyConfigured, or "" for a note, which does not stop the condition from
-	// being True.
-	Reason string
-	// Message is a sentence for people. It holds no secret and is the same on each try.
-	Message string
-	// Progress marks a finding that changes while work goes on, such as a count of Machines. A change of it is no news.
-	Progress bool
+	// Reason is a reason of contract.ConditionProxyConfigured. It is "" for a warning or a note, which does not stop the
+	// condition from being True.
+	Reason string `json:"-"`
+	// Code is for programs. It is "" where only people read the finding.
+	Code Code `json:"code"`
+	// Place is where the finding is. It is the zero value if Message says so.
+	Place Place `json:"where"`
+	// Message is a sentence for people that says what is the case.
+	Message string `json:"message"`
+	// Advice says what to do or to write instead. It may be empty.
+	Advice string `json:"fix,omitempty"`
+	// Progress marks a finding that changes while work goes on, such as a count of Machines. A change of it is not news.
+	Progress bool `json:"-"`
 }
 
-// Limits of a message. Cluster API takes 32,768 characters, which nobody reads.
-const (
-	// maxFindings is how many findings a message names; the others are counted.
-	maxFindings = 8
-	// maxFinding is the longest finding in a message, in bytes.
-	maxFinding = 1 << 10
-	// maxMessage is the longest message, in bytes.
-	maxMessage = 4 << 10
-	// maxNote is the longest note that the API server takes in an event, in bytes.
-	maxNote = 1 << 10
-)
-
-// ellipsis stands for what was cut.
-const ellipsis = "…"
-
-// Cut returns text in at most limit bytes, cut between two characters. limit must hold the ellipsis.
-func Cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
+// Rejection returns a finding about settings that keeps a Cluster from being configured.
+func Rejection(code Code, place Place, message, advice string) Finding {
+	return Finding{Reason: contract.ReasonInvalidSettings, Code: code, Place: place, Message: message, Advice: advice}
 }
 
-// Condition sums findings up. Its reason is that of the most severe one; its message has the findings in their order, the
-// severe ones before the notes, each of them once. summary begins the message of a Cluster without a finding that has a
-// reason.
-func Condition(findings []Finding, summary string) metav1.Condition {
-	ranked := rank(findings)
-	condition := metav1.Condition{
-		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionTrue, Reason: contract.ReasonConfigured,
-	}
-	if len(ranked) > 0 && ranked[0].Reason != "" {
-		condition.Reason, condition.Status = ranked[0].Reason, statusOf(ranked[0].Reason)
-	} else if summary != "" {
-		condition.Message = Cut(summary, maxFinding)
-	}
-	for i, f := range ranked {
-		next := Cut(f.Message, maxFinding)
-		if condition.Message != "" {
-			next = "; " + next
-		}
-		more := fmt.Sprintf("; and %d more", len(ranked)-i)
-		if i == maxFindings || len(condition.Message)+len(next)+len(more) > maxMessage {
-			condition.Message += more
-			break
-		}
-		condition.Message += next
-	}
-	return condition
-}
-
-// Digest changes with everything that an operator should be told anew: the reason, each finding that has it, and each note
-// that is not mere progress, also those that the message has no room for. Less severe findings are told when it is their
-// turn.
-func Digest(findings []Finding) string {
-	hash := sha256.New()
-	ranked := rank(findings)
-	for _, f := range ranked {
-		if !f.Progress && (f.Reason == ranked[0].Reason || f.Reason == "") {
-			_, _ = fmt.Fprintf(hash, "%q %q\n", f.Reason, f.Message)
-		}
-	}
-	return string(hash.Sum(nil))
-}
-
-// rank returns findings without repetitions, the most severe reasons first.
-func rank(findings []Finding) []Finding {
-	ranked := make([]Finding, 0, len(findings))
-	known := make(map[Finding]bool, len(findings))
-	for _, f := range findings {
-		if !known[f] {
-			known[f] = true
-			ranked = append(ranked, f)
-		}
-	}
-	severity := map[string]int{"": len(ranking())}
-	for i, reason := range ranking() {
-		severity[reason] = i
-	}
-	slices.SortStableFunc(ranked, func(a, b Finding) int { return cmp.Compare(severity[a.Reason], severity[b.Reason]) })
-	return ranked
-}
-
-// ranking lists the reasons from the one that the user must act on first.
-func ranking() []string {
-	return []string{
-		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonNameTaken,
-		contract.ReasonConflictingFile,
-		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
-		contract.ReasonConfiguring,
-	}
-}
-
-// statusOf is Unknown while something is expected to come by itself, and False when it is not.
-func statusOf(reason string) metav1.ConditionStatus {
-	switch reason {
-	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
-		return metav1.ConditionUnknown
-	}
-	return metav1.ConditionFalse
-}
-
-// Event is what an event says beside the objects that it is about.
-type Event struct{ Type, Reason, Note string }
-
-// EventOf returns the event that tells of a condition. What the user must act on is a warning.
-func EventOf(condition metav1.Condition) Event {
-	event := Event{
-		Type: corev1.EventTypeWarning, Reason: contract.EventNotConfigured, Note: condition.Reason + ": " + condition.Message,
-	}
-	switch condition.Reason {
-	case contract.ReasonConfigured:
-		event = Event{Type: corev1.EventTypeNormal, Reason: contract.EventConfigured, Note: condition.Message}
-	case contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound:
-		event.Reason, event.Note = contract.EventInvalidSettings, condition.Message
-	case contract.ReasonInternalError:
-	case contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting:
-		event.Type = corev1.EventTypeNormal
-	default:
-		if condition.Status == metav1.ConditionUnknown {
-			event.Type = corev1.EventTypeNormal
-		}
-	}
-	event.Note = Cut(event.Note, maxNote)
-	return event
-}
-
-// Object is a bootstrap object as a condition counts it.
-type Object struct {
-	// Name is how messages call the object: kind, namespace and name.
-	Name string
-	// Secret is the proxy Secret that the object should carry the proxy of, or "" if it should carry none.
-	Secret string
-	// Carries reports whether it carries the proxy.
-	Carries bool
-}
-
-// Unconfigured returns what keeps a Cluster from being configured although nothing was found: nothing carries the proxy,
-// or something should and does not. unsupported reports whether something was left alone that cannot be patched.
-func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding {
-	var found []Finding
-	carried := false
-	for _, o := range objects {
-		carried = carried || o.Carries
-		if o.Secret != "" && !o.Carries {
-			found = append(found, Finding{Reason: contract.ReasonWaitingForObjects, Message: o.Name + " does not carry the proxy yet"})
-		}
-	}
+// String returns the finding in one line.
+func (f Finding) String() string {
+	text, place := f.Message, f.Place.String()
 	switch {
-	case carried || len(found) > 0:
-		return found
-	case len(objects) == 0 && !unsupported:
-		return []Finding{{
-			Reason:  contract.ReasonWaitingForObjects,
-			Message: "Cluster " + cluster + " has neither a control plane nor a pool with a bootstrap object yet",
-		}}
+	case place == "":
+	case f.Code == "" || f.Reason != "" && f.Place.Kind == InOption:
+		text = place + ": " + text
+	case f.Reason == "":
+		text = string(f.Code) + ": " + place + ": " + text
 	default:
-		return []Finding{{
-			Reason: contract.ReasonTemplateNotSupported, Message: "no bootstrap object of Cluster " + cluster + " carries the proxy",
-		}}
+		text = "parsing " + place + ": " + text + " (" + string(f.Code) + ")"
 	}
+	if f.Advice != "" {
+		text += "; " + f.Advice
+	}
+	return text
 }
 
-// Summary counts bootstrap objects by the proxy Secret that they carry the proxy of, the most used first.
-func Summary(objects []Object) string {
-	counts, none := map[string]int{}, 0
-	for _, o := range objects {
-		switch {
-		case !o.Carries:
-			none++
-		case o.Secret != "":
-			counts[o.Secret]++
-		}
+// Errors are findings as an error.
+type Errors []Finding
+
+// Error returns all findings in one line.
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i, f := range e {
+		texts[i] = f.String()
 	}
-	secrets := make([]string, 0, len(counts))
-	for secret := range counts {
-		secrets = append(secrets, secret)
-	}
-	slices.SortFunc(secrets, func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-	})
-	var parts []string
-	for i, secret := range secrets {
-		if i == maxFindings {
-			parts = append(parts, fmt.Sprintf("and %d more Secrets are in use", len(secrets)-i))
-			break
-		}
-		parts = append(parts, fmt.Sprintf("%d %s %s", counts[secret], verb(counts[secret], "use", "uses"), secret))
-	}
-	if none > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s none", none, verb(none, "have", "has")))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Bootstrap objects by proxy Secret: " + strings.Join(parts, ", ")
+	return strings.Join(texts, "; ")
 }
 
-// verb chooses the form of a verb for a number.
-func verb(n int, plural, singular string) string {
-	if n == 1 {
-		return singular
+// Err returns e as an error, nil if there are no findings.
+func (e Errors) Err() error {
+	if len(e) == 0 {
+		return nil
 	}
-	return plural
+	return e
+}
+
+// Has reports whether a finding has a reason.
+func (e Errors) Has(reason string) bool {
+	for _, f := range e {
+		if f.Reason == reason {
+			return true
+		}
+	}
+	return false
+}
+
+// Of returns the findings in err in their order, looking through wrapped and joined errors. An error without findings is
+// nothing that a user can mend.
+func Of(err error) Errors {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand to find all of them, not the first
+	case nil:
+		return nil
+	case Errors:
+		return e
+	case interface{ Unwrap() []error }:
+		var all Errors
+		for _, joined := range e.Unwrap() {
+			all = append(all, Of(joined)...)
+		}
+		return all
+	}
+	return Of(errors.Unwrap(err))
 }

@@ -1,204 +1,106 @@
 package finding_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-func note(message string) finding.Finding { return finding.Finding{Message: message} }
-
-func of(reason, message string) finding.Finding {
-	return finding.Finding{Reason: reason, Message: message}
-}
-
-func many(reason string, n int) []finding.Finding {
-	found := make([]finding.Finding, n)
-	for i := range found {
-		found[i] = of(reason, fmt.Sprintf("key %q", fmt.Sprintf("k%03d", i)))
-	}
-	return found
-}
-
-func TestCondition_TellsFindingsInLittleSpace(t *testing.T) {
+func TestPlace_SaysWhere(t *testing.T) {
 	t.Parallel()
-	rude := "a \"%s\" ' \\ $ ` {{ x }}\n[::1] bücher.example"
-	long := strings.Repeat("ü", 50_000)
-	for name, test := range map[string]struct {
-		found          []finding.Finding
-		summary        string
-		status, reason string
-		message        string
-	}{
-		"nothing":                {nil, "", "True", "Configured", ""},
-		"a summary":              {nil, "2 use a/b", "True", "Configured", "2 use a/b"},
-		"notes come behind it":   {[]finding.Finding{note("n1"), note("n2")}, "s", "True", "Configured", "s; n1; n2"},
-		"a finding hides it":     {[]finding.Finding{of("InvalidSettings", "bad")}, "s", "False", "InvalidSettings", "bad"},
-		"the severe come first":  {[]finding.Finding{note("n"), of("Paused", "p"), of("SettingsNotFound", "s1"), of("Paused", "p2")}, "", "False", "SettingsNotFound", "s1; p; p2; n"},
-		"a wait is Unknown":      {[]finding.Finding{of("WaitingForObjects", "w")}, "", "Unknown", "WaitingForObjects", "w"},
-		"each is told once":      {[]finding.Finding{of("Paused", "p"), note("p"), of("Paused", "p"), note("p")}, "", "Unknown", "Paused", "p; p"},
-		"text is text":           {[]finding.Finding{note(rude)}, "", "True", "Configured", rude},
-		"300 keys":               {many("InvalidSettings", 300), "", "False", "InvalidSettings", `key "k000"; key "k001"; key "k002"; key "k003"; key "k004"; key "k005"; key "k006"; key "k007"; and 292 more`},
-		"eight need no counting": {many("Paused", 8), "", "Unknown", "Paused", `key "k000"; key "k001"; key "k002"; key "k003"; key "k004"; key "k005"; key "k006"; key "k007"`},
-		"100 kB":                 {[]finding.Finding{of("Paused", long), of("Paused", "p")}, "", "Unknown", "Paused", strings.Repeat("ü", 510) + "…; p"},
-		"a summary of 100 kB":    {[]finding.Finding{note("n")}, long, "True", "Configured", strings.Repeat("ü", 510) + "…; n"},
-		"all of it is limited": {
-			[]finding.Finding{note("1" + long), note("2" + long), note("3" + long), note("4" + long), note("5" + long)},
-			"", "True", "Configured",
-			"1" + strings.Repeat("ü", 510) + "…; 2" + strings.Repeat("ü", 510) + "…; 3" + strings.Repeat("ü", 510) + "…; and 2 more",
-		},
+	rude := "%s \"'\\$`{{\n"
+	field := finding.Field("spec", "clusterNetwork", "pods", "cidrBlocks")
+	variable := finding.Option("spec", "topology", "workers", "machineDeployments").Item("md-0").Child("variables", "overrides")
+	for want, place := range map[string]finding.Place{
+		"":                                       {},
+		"Secret a/p":                             finding.Place{}.Of("Secret a/p"),
+		"key noProxy":                            finding.Key("noProxy"),
+		"key noProxy entry 3":                    finding.Key("noProxy").At(3),
+		"Secret a/p key noProxy entry 4000":      finding.Key("noProxy").At(4000).Of("Secret a/p"),
+		"key trustedCA certificate 2":            finding.Key("trustedCA").At(2),
+		"Secret a/p data.noProxy":                finding.Key("data", "noProxy").Of("Secret a/p"),
+		"keys":                                   finding.Keys(),
+		"Secret a/p keys httpProxy and noProxy":  finding.Keys("httpProxy", "noProxy").Of("Secret a/p"),
+		"spec.clusterNetwork.pods.cidrBlocks[0]": field.Index(0),
+		"spec.clusterNetwork.pods.cidrBlocks of Cluster a/one":                             field.Of("Cluster a/one"),
+		"annotation example.com/a of MachineDeployment md":                                 finding.Annotation("example.com/a").Of("MachineDeployment md"),
+		"label example.com/a":                                                              finding.Label("example.com/a"),
+		"spec.topology.workers.machineDeployments[md-0].variables.overrides[x].noProxy[1]": variable.Item("x").Child("noProxy").Index(1),
+		fmt.Sprintf("key %q", rude):                                                        finding.Key(rude),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := finding.Condition(test.found, test.summary)
-			want := metav1.Condition{
-				Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(test.status), Reason: test.reason, Message: test.message,
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if len(got.Message) > 4096 || !utf8.ValidString(got.Message) {
-				t.Errorf("%d bytes, valid %t", len(got.Message), utf8.ValidString(got.Message))
-			}
-		})
-	}
-}
-
-func TestCut_NeverCutsACharacter(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"", "a", strings.Repeat("a", 1024), strings.Repeat("a", 1025), strings.Repeat("€", 600), strings.Repeat("a🙂", 700)} {
-		for limit := 3; limit < 1100; limit++ {
-			got := finding.Cut(text, limit)
-			if len(got) > limit || !utf8.ValidString(got) || len(text) <= limit && got != text {
-				t.Fatalf("%d bytes cut to %d: %q", len(text), limit, got)
-			}
-			if kept, cut := strings.CutSuffix(got, "…"); got != text && (!cut || !strings.HasPrefix(text, kept) || len(got) < limit-3) {
-				t.Fatalf("%d bytes cut to %d: %q", len(text), limit, got)
-			}
+		if got := place.String(); got != want || (want == "") != place.IsZero() {
+			t.Errorf("got %q, zero %t, want %q", got, place.IsZero(), want)
 		}
 	}
 }
 
-func TestEventOf_WarnsOfWhatTheUserMustActOn(t *testing.T) {
+func TestPlace_NeverChangesTheOneThatItIsMadeFrom(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[string]finding.Event{
-		contract.ReasonConfigured:         {"Normal", "ProxyConfigured", "%s {{"},
-		contract.ReasonInvalidSettings:    {"Warning", "InvalidProxySettings", "%s {{"},
-		contract.ReasonSettingsNotFound:   {"Warning", "InvalidProxySettings", "%s {{"},
-		contract.ReasonConflictingFile:    {"Warning", "ProxyNotConfigured", "ConflictingFile: %s {{"},
-		contract.ReasonNameTaken:          {"Warning", "ProxyNotConfigured", "NameTaken: %s {{"},
-		contract.ReasonInternalError:      {"Warning", "ProxyNotConfigured", "InternalError: %s {{"},
-		contract.ReasonWaitingForObjects:  {"Normal", "ProxyNotConfigured", "WaitingForObjects: %s {{"},
-		contract.ReasonWaitingForRollout:  {"Normal", "ProxyNotConfigured", "WaitingForRollout: %s {{"},
-		contract.ReasonRemovalWaiting:     {"Normal", "ProxyNotConfigured", "RemovalWaitingForRollout: %s {{"},
-		contract.ReasonWaitingForEndpoint: {"Normal", "ProxyNotConfigured", "WaitingForControlPlaneEndpoint: %s {{"},
-	} {
-		found := []finding.Finding{of(reason, "%s {{")}
-		if reason == contract.ReasonConfigured {
-			found[0].Reason = ""
-		}
-		if diff := cmp.Diff(want, finding.EventOf(finding.Condition(found, ""))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", reason, diff)
-		}
+	list := finding.Field("a", "b", "c")
+	first, second, named := list.Index(0), list.Index(1), list.Child("d")
+	if got := fmt.Sprint(list, first, second, named, first.At(2), first.Of("o")); got != "a.b.c a.b.c[0] a.b.c[1] a.b.c.d a.b.c[0] entry 2 a.b.c[0] of o" {
+		t.Errorf("got %s", got)
 	}
-	long := finding.EventOf(finding.Condition([]finding.Finding{note(strings.Repeat("🙂", 300)), note("a" + strings.Repeat("🙂", 300))}, ""))
-	if len(long.Note) > 1024 || len(long.Note) < 1020 || !utf8.ValidString(long.Note) {
-		t.Errorf("a note of %d bytes", len(long.Note))
+	if !first.Equal(list.Index(0)) || first.Equal(second) || first.Equal(first.At(1)) || list.Index(0).Equal(list.Child("0")) {
+		t.Error("places are compared by something else than what they are")
 	}
 }
 
-func TestDigest_ChangesWithWhatIsNewsOnly(t *testing.T) {
+func TestFinding_IsOneLine(t *testing.T) {
 	t.Parallel()
-	before := many(contract.ReasonPaused, 20)
-	progress := func(message string) finding.Finding { return finding.Finding{Message: message, Progress: true} }
+	place := finding.Key("noProxy").At(2).Of("Secret a/p")
 	for name, test := range map[string]struct {
-		a, b []finding.Finding
-		same bool
-	}{
-		"the same":                      {before, many(contract.ReasonPaused, 20), true},
-		"one told twice":                {before, append(many(contract.ReasonPaused, 20), before[3]), true},
-		"progress":                      {append(many("", 1), progress("3 Machines")), append(many("", 1), progress("2 Machines")), true},
-		"the end of progress":           {append(many("", 1), progress("3 Machines")), many("", 1), true},
-		"another note":                  {[]finding.Finding{note("a")}, []finding.Finding{note("b")}, false},
-		"a note becomes a reason":       {[]finding.Finding{note("a")}, []finding.Finding{of("Paused", "a")}, false},
-		"another reason":                {[]finding.Finding{of("Contested", "a")}, []finding.Finding{of("Paused", "a")}, false},
-		"what the message does not say": {before, many(contract.ReasonPaused, 21), false},
-		"another less severe finding": {
-			[]finding.Finding{of("InvalidSettings", "a"), of("WaitingForObjects", "b")}, []finding.Finding{of("InvalidSettings", "a"), of("Paused", "c")}, true,
-		},
-		"another note beside a reason": {[]finding.Finding{of("Paused", "a"), note("b")}, []finding.Finding{of("Paused", "a"), note("c")}, false},
-		"behind the cut":               {[]finding.Finding{note(strings.Repeat("a", 2000) + "b")}, []finding.Finding{note(strings.Repeat("a", 2000) + "c")}, false},
-		"a line end is no separator":   {[]finding.Finding{note("a"), note("b")}, []finding.Finding{note("a\"\n\"\" \"b")}, false},
-		"nothing":                      {nil, []finding.Finding{note("")}, false},
-	} {
-		if same := finding.Digest(test.a) == finding.Digest(test.b); same != test.same {
-			t.Errorf("%s: the same %t, want %t", name, same, test.same)
-		}
-	}
-}
-
-func TestUnconfigured_FindsATrueThatIsNotTrue(t *testing.T) {
-	t.Parallel()
-	carries := finding.Object{Name: "KubeadmControlPlane a/one", Secret: "a/p", Carries: true}
-	none := finding.Object{Name: "KubeadmConfigTemplate a/md"}
-	lacks := finding.Object{Name: "KubeadmConfigTemplate a/other", Secret: "a/p"}
-	kept := finding.Object{Name: "KubeadmConfigTemplate a/kept", Carries: true}
-	const nothing = "no bootstrap object of Cluster a/one carries the proxy"
-	for name, test := range map[string]struct {
-		objects     []finding.Object
-		unsupported bool
-		want        []finding.Finding
-	}{
-		"one carries it":                {[]finding.Object{carries}, false, nil},
-		"one has none":                  {[]finding.Object{carries, none}, false, nil},
-		"one was left alone":            {[]finding.Object{carries, none}, true, nil},
-		"one was left alone with it":    {[]finding.Object{kept}, true, nil},
-		"no object":                     {nil, false, []finding.Finding{of(contract.ReasonWaitingForObjects, "Cluster a/one has neither a control plane nor a pool with a bootstrap object yet")}},
-		"nothing that can be patched":   {nil, true, []finding.Finding{of(contract.ReasonTemplateNotSupported, nothing)}},
-		"every pool does without":       {[]finding.Object{none}, false, []finding.Finding{of(contract.ReasonTemplateNotSupported, nothing)}},
-		"one should and does not":       {[]finding.Object{carries, lacks}, false, []finding.Finding{of(contract.ReasonWaitingForObjects, "KubeadmConfigTemplate a/other does not carry the proxy yet")}},
-		"the only one should and lacks": {[]finding.Object{lacks}, true, []finding.Finding{of(contract.ReasonWaitingForObjects, "KubeadmConfigTemplate a/other does not carry the proxy yet")}},
-	} {
-		if diff := cmp.Diff(test.want, finding.Unconfigured("a/one", test.objects, test.unsupported)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestSummary_CountsByProxySecret(t *testing.T) {
-	t.Parallel()
-	with := func(secrets ...string) []finding.Object {
-		objects := make([]finding.Object, len(secrets))
-		for i, secret := range secrets {
-			objects[i] = finding.Object{Secret: secret, Carries: secret != ""}
-		}
-		return objects
-	}
-	var crowd []string
-	for i := range 12 {
-		crowd = append(crowd, fmt.Sprintf("a/s%02d", i))
-	}
-	for name, test := range map[string]struct {
-		objects []finding.Object
+		finding finding.Finding
 		want    string
 	}{
-		"nothing":                {nil, ""},
-		"one":                    {with("a/http-proxy"), "Bootstrap objects by proxy Secret: 1 uses a/http-proxy"},
-		"by Secret":              {with("a/edge", "a/http-proxy", "", "a/http-proxy"), "Bootstrap objects by proxy Secret: 2 use a/http-proxy, 1 uses a/edge, 1 has none"},
-		"equal numbers":          {with("a/z", "a/b", "", ""), "Bootstrap objects by proxy Secret: 1 uses a/b, 1 uses a/z, 2 have none"},
-		"one that is not ready":  {[]finding.Object{{Secret: "a/p"}}, "Bootstrap objects by proxy Secret: 1 has none"},
-		"one that was left with": {[]finding.Object{{Carries: true}}, ""},
-		"a crowd":                {with(crowd...), "Bootstrap objects by proxy Secret: 1 uses a/s00, 1 uses a/s01, 1 uses a/s02, 1 uses a/s03, 1 uses a/s04, 1 uses a/s05, 1 uses a/s06, 1 uses a/s07, and 4 more Secrets are in use"},
+		"a rejection":         {finding.Rejection("bad", place, "it is %s", "write {{"), "parsing Secret a/p key noProxy entry 2: it is %s (bad); write {{"},
+		"without advice":      {finding.Rejection("bad", place, "it is", ""), "parsing Secret a/p key noProxy entry 2: it is (bad)"},
+		"of an option":        {finding.Rejection("bad", finding.Label("l"), "it is", "do"), "label l: it is; do"},
+		"without a place":     {finding.Rejection("bad", finding.Place{}, "Secret a/p is bad", "do"), "Secret a/p is bad; do"},
+		"a warning":           {finding.Finding{Code: "odd", Place: place, Message: "it is", Advice: "do"}, "odd: Secret a/p key noProxy entry 2: it is; do"},
+		"about an option":     {finding.Finding{Code: "odd", Place: finding.Label("l"), Message: "it is"}, "odd: label l: it is"},
+		"a sentence":          {finding.Finding{Reason: contract.ReasonPaused, Message: "Cluster a/p is paused"}, "Cluster a/p is paused"},
+		"one for people only": {finding.Finding{Reason: contract.ReasonPaused, Place: finding.Field("spec", "paused"), Message: "is true"}, "spec.paused: is true"},
 	} {
-		if got := finding.Summary(test.objects); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+		if got := test.finding.String(); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+func TestErrors_AreFoundInEveryTree(t *testing.T) {
+	t.Parallel()
+	one, two := finding.Rejection("one", finding.Place{}, "1", ""), finding.Rejection("two", finding.Place{}, "2", "do")
+	var none finding.Errors
+	if none.Err() != nil || finding.Of(nil) != nil || finding.Of(errors.New("x")) != nil {
+		t.Error("nothing is an error")
+	}
+	err := errors.Join(fmt.Errorf("reading: %w", finding.Errors{one}.Err()), errors.New("x"), fmt.Errorf("more: %w", errors.Join(finding.Errors{two, one})))
+	got := finding.Of(err)
+	if diff := cmp.Diff(finding.Errors{one, two, one}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text := got.Err().Error(); text != "1; 2; do; 1" {
+		t.Errorf("got %q", text)
+	}
+	if !got.Has(contract.ReasonInvalidSettings) || got.Has(contract.ReasonPaused) {
+		t.Error("Has finds something else")
+	}
+}
+
+func TestFinding_HasTheFieldsOfExplainInJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal([]finding.Finding{
+		{Code: "odd", Place: finding.Key("noProxy").At(2), Message: "it is", Advice: "do"}, {Code: "odd", Reason: "r", Progress: true},
+	})
+	const want = `[{"code":"odd","where":"key noProxy entry 2","message":"it is","fix":"do"},{"code":"odd","where":"","message":""}]`
+	if err != nil || string(text) != want {
+		t.Errorf("got %s, error %v", text, err)
 	}
 }

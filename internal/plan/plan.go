@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
@@ -124,18 +125,10 @@ func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
 	})
 }
 
-// Finding says why an object is not as the label of its Cluster asks.
-type Finding struct {
-	// Reason is a reason of contract.ConditionProxyConfigured, or "" for a finding that does not stop the condition
-	// from being True.
-	Reason  string
-	Message string
-}
-
 // LeaveAlone returns why o is not to be written, or nil.
-func LeaveAlone(o Object) *Finding {
-	find := func(reason, format string, args ...any) *Finding {
-		return &Finding{Reason: reason, Message: fmt.Sprintf(format, args...)}
+func LeaveAlone(o Object) *finding.Finding {
+	find := func(reason, format string, args ...any) *finding.Finding {
+		return &finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}
 	if IsTopologyOwned(o.Labels) {
 		return find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", o.Name)
@@ -143,8 +136,8 @@ func LeaveAlone(o Object) *Finding {
 	if IsPausedByUser(o.Annotations) {
 		return find(contract.ReasonPaused, "%s is paused and left alone", o.Name)
 	}
-	if finding := Unsupported(o.Name, o.Spec); finding != nil {
-		return finding
+	if found := Unsupported(o.Name, o.Spec); found != nil {
+		return found
 	}
 	for _, p := range o.Pools {
 		if p.Override != o.Pools[0].Override {
@@ -160,7 +153,7 @@ func LeaveAlone(o Object) *Finding {
 }
 
 // Unsupported is the note about an object whose nodes cannot be configured, see patch.Unsupported, or nil.
-func Unsupported(name string, spec patch.Spec) *Finding {
+func Unsupported(name string, spec patch.Spec) *finding.Finding {
 	if what := patch.Unsupported(spec); what != "" {
 		return leftAlone(name, what)
 	}
@@ -168,10 +161,10 @@ func Unsupported(name string, spec patch.Spec) *Finding {
 }
 
 // Windows is the note about an object for Windows nodes.
-func Windows(name, evidence string) *Finding { return leftAlone(name, patch.ForWindows(evidence)) }
+func Windows(name, evidence string) *finding.Finding { return leftAlone(name, patch.ForWindows(evidence)) }
 
-func leftAlone(name, what string) *Finding {
-	return &Finding{Message: fmt.Sprintf("%s is %s and left alone", name, what)}
+func leftAlone(name, what string) *finding.Finding {
+	return &finding.Finding{Message: fmt.Sprintf("%s is %s and left alone", name, what)}
 }
 
 // IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. A write of anybody else

@@ -1,0 +1,238 @@
+package finding
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// Condition is what contract.ConditionProxyConfigured says. Its fields are those of the condition in Kubernetes.
+type Condition struct{ Status, Reason, Message string }
+
+// Values of Condition.Status, as Kubernetes has them.
+const (
+	statusTrue    = "True"
+	statusFalse   = "False"
+	statusUnknown = "Unknown"
+)
+
+// Limits of a message. Cluster API takes 32,768 characters, which nobody reads.
+const (
+	// maxFindings is how many findings a message names; the others are counted.
+	maxFindings = 8
+	// maxFinding is the longest finding in a message, in bytes.
+	maxFinding = 1 << 10
+	// maxMessage is the longest message, in bytes.
+	maxMessage = 4 << 10
+	// maxNote is the longest note that the API server takes in an event, in bytes.
+	maxNote = 1 << 10
+)
+
+// ellipsis stands for what was cut.
+const ellipsis = "…"
+
+// Cut returns text in at most limit bytes, cut between two characters. limit must hold the ellipsis.
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}
+
+// ConditionOf sums findings up. Its reason is that of the most severe one; its message has the findings in their order, the
+// severe ones before the notes, each of them once. summary begins the message of a Cluster without a finding that has a
+// reason.
+func ConditionOf(findings []Finding, summary string) Condition {
+	ranked := rank(findings)
+	condition := Condition{Status: statusTrue, Reason: contract.ReasonConfigured}
+	if len(ranked) > 0 && ranked[0].Reason != "" {
+		condition.Reason, condition.Status = ranked[0].Reason, statusOf(ranked[0].Reason)
+	} else if summary != "" {
+		condition.Message = Cut(summary, maxFinding)
+	}
+	for i, f := range ranked {
+		next := Cut(f.String(), maxFinding)
+		if condition.Message != "" {
+			next = "; " + next
+		}
+		more := fmt.Sprintf("; and %d more", len(ranked)-i)
+		if i == maxFindings || len(condition.Message)+len(next)+len(more) > maxMessage {
+			condition.Message += more
+			break
+		}
+		condition.Message += next
+	}
+	return condition
+}
+
+// Digest changes with everything that an operator should be told anew: the reason, each finding that has it, and each note
+// that is not mere progress, also those that the message has no room for. Less severe findings are told when it is their
+// turn.
+func Digest(findings []Finding) string {
+	hash := sha256.New()
+	ranked := rank(findings)
+	for _, f := range ranked {
+		if !f.Progress && (f.Reason == ranked[0].Reason || f.Reason == "") {
+			_, _ = fmt.Fprintf(hash, "%q %q\n", f.Reason, f)
+		}
+	}
+	return string(hash.Sum(nil))
+}
+
+// rank returns findings without repetitions, the most severe reasons first.
+func rank(findings []Finding) []Finding {
+	ranked := make([]Finding, 0, len(findings))
+	type text struct{ reason, message string }
+	known := make(map[text]bool, len(findings))
+	for _, f := range findings {
+		if said := (text{f.Reason, f.String()}); !known[said] {
+			known[said] = true
+			ranked = append(ranked, f)
+		}
+	}
+	severity := map[string]int{"": len(ranking())}
+	for i, reason := range ranking() {
+		severity[reason] = i
+	}
+	slices.SortStableFunc(ranked, func(a, b Finding) int { return cmp.Compare(severity[a.Reason], severity[b.Reason]) })
+	return ranked
+}
+
+// ranking lists the reasons from the one that the user must act on first.
+func ranking() []string {
+	return []string{
+		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonNameTaken,
+		contract.ReasonConflictingFile,
+		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
+		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
+		contract.ReasonConfiguring,
+	}
+}
+
+// statusOf is Unknown while something is expected to come by itself, and False when it is not.
+func statusOf(reason string) string {
+	switch reason {
+	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
+		return statusUnknown
+	}
+	return statusFalse
+}
+
+// Types of events, as Kubernetes has them.
+const (
+	eventNormal  = "Normal"
+	eventWarning = "Warning"
+)
+
+// Event is what an event says beside the objects that it is about.
+type Event struct{ Type, Reason, Note string }
+
+// EventOf returns the event that tells of a condition. What the user must act on is a warning.
+func EventOf(condition Condition) Event {
+	event := Event{
+		Type: eventWarning, Reason: contract.EventNotConfigured, Note: condition.Reason + ": " + condition.Message,
+	}
+	switch condition.Reason {
+	case contract.ReasonConfigured:
+		event = Event{Type: eventNormal, Reason: contract.EventConfigured, Note: condition.Message}
+	case contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound:
+		event.Reason, event.Note = contract.EventInvalidSettings, condition.Message
+	case contract.ReasonInternalError:
+	case contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting:
+		event.Type = eventNormal
+	default:
+		if condition.Status == statusUnknown {
+			event.Type = eventNormal
+		}
+	}
+	event.Note = Cut(event.Note, maxNote)
+	return event
+}
+
+// Object is a bootstrap object as a condition counts it.
+type Object struct {
+	// Name is how messages call the object: kind, namespace and name.
+	Name string
+	// Secret is the proxy Secret that the object should carry the proxy of, or "" if it should carry none.
+	Secret string
+	// Carries reports whether it carries the proxy.
+	Carries bool
+}
+
+// Unconfigured returns what keeps a Cluster from being configured although nothing was found: nothing carries the proxy,
+// or something should and does not. unsupported reports whether something was left alone that cannot be patched.
+func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding {
+	var found []Finding
+	carried := false
+	for _, o := range objects {
+		carried = carried || o.Carries
+		if o.Secret != "" && !o.Carries {
+			found = append(found, Finding{Reason: contract.ReasonWaitingForObjects, Message: o.Name + " does not carry the proxy yet"})
+		}
+	}
+	switch {
+	case carried || len(found) > 0:
+		return found
+	case len(objects) == 0 && !unsupported:
+		return []Finding{{
+			Reason:  contract.ReasonWaitingForObjects,
+			Message: "Cluster " + cluster + " has neither a control plane nor a pool with a bootstrap object yet",
+		}}
+	default:
+		return []Finding{{
+			Reason: contract.ReasonTemplateNotSupported, Message: "no bootstrap object of Cluster " + cluster + " carries the proxy",
+		}}
+	}
+}
+
+// Summary counts bootstrap objects by the proxy Secret that they carry the proxy of, the most used first.
+func Summary(objects []Object) string {
+	counts, none := map[string]int{}, 0
+	for _, o := range objects {
+		switch {
+		case !o.Carries:
+			none++
+		case o.Secret != "":
+			counts[o.Secret]++
+		}
+	}
+	secrets := make([]string, 0, len(counts))
+	for secret := range counts {
+		secrets = append(secrets, secret)
+	}
+	slices.SortFunc(secrets, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for i, secret := range secrets {
+		if i == maxFindings {
+			parts = append(parts, fmt.Sprintf("and %d more Secrets are in use", len(secrets)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d %s %s", counts[secret], verb(counts[secret], "use", "uses"), secret))
+	}
+	if none > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s none", none, verb(none, "have", "has")))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Bootstrap objects by proxy Secret: " + strings.Join(parts, ", ")
+}
+
+// verb chooses the form of a verb for a number.
+func verb(n int, plural, singular string) string {
+	if n == 1 {
+		return singular
+	}
+	return plural
+}
