@@ -55,17 +55,13 @@ func TestHandWrittenDropInsAreAdoptedAndComeBack(t *testing.T) {
 				}
 			})
 			c.eventuallyReports(contract.ReasonConflictingFile, `set annotation capi-proxy-patcher.io/adopt of the Cluster to "true" to let the product take over such files`)
-			if got := c.patched(); got != [3]bool{} {
-				t.Fatalf("patched %v without being asked to adopt", got)
-			}
+			c.wantPatched(t, noObject...)
 			before := c.snapshot()
 
 			c.edit(adopting(map[string]string{contract.AnnotationDelivery: delivery}))
 			c.eventuallyReports(contract.ReasonConfigured, "KubeadmControlPlane "+ns+"/one: "+
 				"/etc/systemd/system/containerd.service.d/http-proxy.conf, /etc/systemd/system/kubelet.service.d/http-proxy.conf replaced files of yours; the originals are in Secret one-proxy-files")
-			if got := c.patched(); got != [3]bool{true, true, true} {
-				t.Errorf("patched %v", got)
-			}
+			c.wantPatched(t, everyObject...)
 			for _, spec := range c.specs() {
 				for _, f := range spec.Files {
 					if strings.Contains(f.Content, "old.example.com") || strings.HasPrefix(f.Path, "/usr/lib/systemd") {
@@ -111,9 +107,7 @@ func TestAnAdoptedFileThatIsAppliedAgainStaysAdopted(t *testing.T) {
 			apply := append([]string{"apply", "-f", "-"}, flags...)
 			mustKubectl(t, text, apply...)
 			c.eventuallyReports(contract.ReasonConfigured)
-			if got := c.patched(); got != [3]bool{true, true, true} {
-				t.Fatalf("patched %v", got)
-			}
+			c.wantPatched(t, everyObject...)
 			mustKubectl(t, text, apply...) // bookkeeping of kubectl
 			for _, running := range []bool{false, true} {
 				if running {
@@ -153,10 +147,7 @@ func TestAnAdoptedFileThatIsAppliedAgainStaysAdopted(t *testing.T) {
 				if text := string(c.generated()[contract.KeyAdoptedFiles]); !strings.Contains(text, "new.example.com") {
 					return text
 				}
-				if got := c.patched(); got != [3]bool{true, true, true} {
-					return "not patched"
-				}
-				return ""
+				return c.patchedOtherThan(everyObject...)
 			})
 		})
 	}
@@ -172,9 +163,7 @@ func TestARunningControlPlaneIsAdoptedInTheRequestThatRollsIt(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonWaitingForRollout)
-	if got := c.patched(); got != [3]bool{false, true, true} {
-		t.Fatalf("patched %v, want all but the control plane", got)
-	}
+	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 	before := c.controlPlane().Spec.KubeadmConfigSpec
 	generation := c.controlPlane().Generation
@@ -230,10 +219,7 @@ func TestAdoptionBeforeTheEndpointIsKnown(t *testing.T) {
 	})
 	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 	eventually(t, "adoption", func() string {
-		if got := c.patched(); got != [3]bool{true, true, true} {
-			return "not all objects are patched"
-		}
-		return ""
+		return c.patchedOtherThan(everyObject...)
 	})
 	if _, early := c.generated()[contract.KeyProxyEnv]; early {
 		t.Error("the generated Secret holds values without the endpoint")

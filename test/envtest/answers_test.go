@@ -53,7 +53,7 @@ func TestOwnCommandsCanBeTakenOutOfAPatchedManifest(t *testing.T) {
 			}
 		}
 	}
-	forced := []string{"--server-side", "--force-conflicts"}
+	forced, changed := []string{"--server-side", "--force-conflicts"}, []string{"control plane", "template"}
 	for name, test := range map[string]struct {
 		webhooks string
 		first    []string
@@ -75,18 +75,18 @@ func TestOwnCommandsCanBeTakenOutOfAPatchedManifest(t *testing.T) {
 			apply(test.first...)(t, c, manifest(t, objects...))
 			c.eventuallyReports(contract.ReasonConfigured)
 			apply(test.first...)(t, c, manifest(t, objects...)) // takes over lists that the controller has written
-			for i, spec := range c.specs()[:2] {
-				if len(spec.PostKubeadmCommands) != 2 {
-					t.Fatalf("object %d has postKubeadmCommands %q, want one of ours and one of the user's", i, spec.PostKubeadmCommands)
+			for _, name := range changed {
+				if spec := c.spec(name); len(spec.PostKubeadmCommands) != 2 {
+					t.Fatalf("%s has postKubeadmCommands %q, want one of ours and one of the user's", name, spec.PostKubeadmCommands)
 				}
 			}
 			for _, o := range objects {
 				withoutCommandsAfterwards(o)
 			}
 			test.take(t, c, manifest(t, objects...))
-			for i, spec := range c.specs()[:2] {
-				if len(spec.PostKubeadmCommands) > 0 || !patch.IsPatched(spec) {
-					t.Errorf("object %d has postKubeadmCommands %q, patched %v", i, spec.PostKubeadmCommands, patch.IsPatched(spec))
+			for _, name := range changed {
+				if spec := c.spec(name); len(spec.PostKubeadmCommands) > 0 || !patch.IsPatched(spec) {
+					t.Errorf("%s has postKubeadmCommands %q, patched %v", name, spec.PostKubeadmCommands, patch.IsPatched(spec))
 				}
 			}
 			staysQuiet(t, ns)
@@ -104,12 +104,8 @@ func TestAnEmptyTemplateIsPatchedAndEmptiedAgain(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Fatalf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
-	if got := c.patched(); got != [3]bool{} {
-		t.Errorf("still patched: %v", got)
-	}
+	c.wantPatched(t, noObject...)
 }

@@ -75,9 +75,7 @@ func TestAManagerThatUndoesEveryPatchIsNamedAndGivenRoom(t *testing.T) {
 		}
 		return ""
 	})
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 }
 
 // TestGeneratedSecret_ThatIsRevertedIsContested counts the writes of the manager, which went on without end.

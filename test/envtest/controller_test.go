@@ -31,9 +31,7 @@ func TestALabelledClusterIsConfiguredChangedAndRestored(t *testing.T) {
 	create(t, c.objects()[0])
 
 	c.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 3 use "+ns+"/one-http-proxy")
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 	c.eventuallyHas(`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,installation.example.com,.installation.example.com"`)
 	c.eventuallyHas(`http_proxy="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@proxy.example.com:3128"`)
 
@@ -138,8 +136,9 @@ func TestAMissingSecretThatAppearsLater(t *testing.T) {
 				}
 			})
 			c.eventuallyReports(contract.ReasonSettingsNotFound, "Secret "+ns+"/late does not exist; create it or change annotation capi-proxy-patcher.io/secret")
-			if got := c.patched(); got != [3]bool{true, true, true} || c.generated() != nil {
-				t.Errorf("patched %v, generated Secret %t; bootstrap is to wait for it", got, c.generated() != nil)
+			c.wantPatched(t, everyObject...)
+			if c.generated() != nil {
+				t.Error("there is a generated Secret; bootstrap is to wait for it")
 			}
 			create(t, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late", Labels: labels},
@@ -212,9 +211,7 @@ func TestAFileOfTheUserIsAConflictThatStaysAlone(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+"/one: files[1] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf")
-	if got := c.patched(); got != [3]bool{false, true, true} {
-		t.Errorf("patched %v, want all but the control plane", got)
-	}
+	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
@@ -230,9 +227,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 		c := newCluster(t, ns, "one", lateEndpoint)
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+"/one is not set yet")
-		if got := c.patched(); got != [3]bool{true, true, true} {
-			t.Errorf("patched %v", got)
-		}
+		c.wantPatched(t, everyObject...)
 		if c.generated() != nil {
 			t.Error("the generated Secret exists without the endpoint")
 		}
@@ -291,16 +286,12 @@ func TestARunningControlPlaneIsNotRolled(t *testing.T) {
 	})
 	c := newCluster(t, ns, "one")
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
-	if got := c.patched(); got != [3]bool{false, true, true} {
-		t.Errorf("patched %v, want all but the control plane", got)
-	}
+	c.wantPatched(t, "template", "KubeadmConfig")
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 
 	// Removal follows the same policy, and keeps the Secret that the control plane still refers to.
 	c.edit(func(cluster *clusterv1.Cluster) {
@@ -308,9 +299,7 @@ func TestARunningControlPlaneIsNotRolled(t *testing.T) {
 		delete(cluster.Labels, contract.LabelEnabled)
 	})
 	c.eventuallyReports(contract.ReasonRemovalWaiting, "loses the current proxy with its next rollout, or now when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
-	if got := c.patched(); got != [3]bool{true, false, false} {
-		t.Errorf("patched %v, want only the control plane", got)
-	}
+	c.wantPatched(t, "control plane")
 	if c.generated() == nil {
 		t.Error("the generated Secret went while the control plane refers to it")
 	}
@@ -339,9 +328,7 @@ func TestPausedObjectsAreLeftAlone(t *testing.T) {
 	staysQuiet(t, ns)
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
 	c.eventuallyReports(contract.ReasonPaused, "KubeadmControlPlane "+ns+"/one is paused and left alone")
-	if got := c.patched(); got != [3]bool{false, true, true} {
-		t.Errorf("patched %v, want all but the control plane", got)
-	}
+	c.wantPatched(t, "template", "KubeadmConfig")
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
 	c.eventuallyReports(contract.ReasonConfigured)
 
@@ -366,9 +353,7 @@ func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, false} {
-		t.Errorf("patched %v, want all but the pool without a proxy", got)
-	}
+	c.wantPatched(t, "control plane", "template")
 	if env := string(c.secret("one.one-md.md.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://dmz.example.com:3128"`) {
 		t.Errorf("the pool's generated Secret holds %q", env)
 	}
@@ -400,9 +385,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 			}
 		})
 		c.eventuallyReports(contract.ReasonTemplateNotSupported, "MachineDeployment one-md uses RKE2ConfigTemplate one-md, which cannot be patched")
-		if got := c.patched(); got != [3]bool{true, false, true} {
-			t.Errorf("patched %v", got)
-		}
+		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("a control plane of another provider: its workers are patched all the same", func(t *testing.T) {
 		ns := namespace(t)
@@ -413,9 +396,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 			}
 		})
 		c.eventuallyReports(contract.ReasonTemplateNotSupported, "KamajiControlPlane "+ns+"/one is not a KubeadmControlPlane and is not patched")
-		if got := c.patched(); got != [3]bool{false, true, true} {
-			t.Errorf("patched %v", got)
-		}
+		c.wantPatched(t, "template", "KubeadmConfig")
 	})
 	t.Run("a Windows pool", func(t *testing.T) {
 		ns := namespace(t)
@@ -426,9 +407,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 			}
 		})
 		c.eventuallyReports(contract.ReasonConfigured, "KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (a file path with a drive letter, c:/k/azure.json) and left alone")
-		if got := c.patched(); got != [3]bool{true, false, true} {
-			t.Errorf("patched %v", got)
-		}
+		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("a template that another Cluster uses too", func(t *testing.T) {
 		ns := namespace(t)
@@ -441,9 +420,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 		create(t, deployment)
 		c := newCluster(t, ns, "one")
 		c.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfigTemplate "+ns+"/one-md is also used by MachineDeployment other-md of Cluster other")
-		if got := c.patched(); got != [3]bool{true, false, true} {
-			t.Errorf("patched %v", got)
-		}
+		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("an object that a topology owns", func(t *testing.T) {
 		ns := namespace(t)
@@ -454,9 +431,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 			}
 		})
 		c.eventuallyReports(contract.ReasonTemplateNotSupported, "belongs to a ClusterClass topology")
-		if got := c.patched(); got != [3]bool{true, false, true} {
-			t.Errorf("patched %v", got)
-		}
+		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 }
 
@@ -588,9 +563,7 @@ func TestWindowsPoolsAreKnownByTheirMachineTemplate(t *testing.T) {
 			c.eventuallyReports(contract.ReasonConfigured,
 				"KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (spec.template.spec.osDisk.osType of DemoMachineTemplate "+ns+"/one) and left alone",
 				"KubeadmConfig "+ns+"/one-mp is for Windows nodes")
-			if got := c.patched(); got != [3]bool{true, false, false} {
-				t.Errorf("patched %v, want only the control plane", got)
-			}
+			c.wantPatched(t, "control plane")
 			if diff := cmp.Diff([]int64{1, 1}, []int64{c.template().Generation, c.config().Generation}); diff != "" {
 				t.Errorf("a Windows pool was written (-want +got):\n%s", diff)
 			}
@@ -615,9 +588,7 @@ func TestAPoolWaitsForItsMachineTemplate(t *testing.T) {
 	template := objects[2]
 	create(t, slices.Delete(objects, 2, 3)...)
 	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+"/one of MachineDeployment one-md does not exist yet; it tells whether nodes run Windows")
-	if got := c.patched(); got != [3]bool{true, false, false} {
-		t.Errorf("patched %v, want only the control plane", got)
-	}
+	c.wantPatched(t, "control plane")
 	asked := func() int {
 		return len(slices.DeleteFunc(shared.requests.in(ns), func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
 	}
@@ -632,7 +603,5 @@ func TestAPoolWaitsForItsMachineTemplate(t *testing.T) {
 	}
 	create(t, template)
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 }

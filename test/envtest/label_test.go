@@ -60,14 +60,13 @@ func TestLabelThatMeansNothing_ChangesNothing(t *testing.T) {
 			}
 			c.relabel(contract.LabelDisabledValue)
 			c.eventuallyReports(noCondition)
-			if got := c.patched(); got != [3]bool{} {
-				t.Errorf("patched %v after the label said false", got)
-			}
+			c.wantPatched(t, noObject...)
 			// Where there is nothing, nothing comes.
 			c.relabel("True")
 			c.eventuallyReports(contract.ReasonInvalidSettings, unknown)
-			if got := c.patched(); got != [3]bool{} || c.generated() != nil {
-				t.Errorf("patched %v by a label that means nothing", got)
+			c.wantPatched(t, noObject...)
+			if c.generated() != nil {
+				t.Error("there is a generated Secret by a label that means nothing")
 			}
 			c.relabel(contract.LabelEnabledValue)
 			c.eventuallyReports(contract.ReasonConfigured)
@@ -92,7 +91,7 @@ func TestTemplateThatStraysToAClusterWhoseLabelMeansNothing_KeepsItsEntries(t *t
 	move(one, "two-md")
 	one.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
-	if got := one.patched(); !got[1] {
+	if !one.isPatched("template") {
 		t.Error("the template lost the proxy")
 	}
 }

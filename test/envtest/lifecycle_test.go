@@ -170,7 +170,7 @@ func TestATemplateThatMovesToAnotherClusterFollowsIt(t *testing.T) {
 	}
 	change(t, three.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md" })
 	eventually(t, "the template", func() string {
-		if patch.IsPatched(one.specs()[1]) {
+		if one.isPatched("template") {
 			return "it still has the proxy of Cluster two"
 		}
 		return ""
@@ -372,9 +372,7 @@ func TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone(t *testing.T) {
 	create(t, config)
 	c := newCluster(t, ns, "one")
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
-	if got := c.patched(); got != [3]bool{false, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 
 	// It was not to be: Cluster API takes the KubeadmConfig back when the Machine cannot be created.
@@ -382,7 +380,5 @@ func TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 }

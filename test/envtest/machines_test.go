@@ -159,9 +159,7 @@ func TestImmediateReplacesMachinesOnce(t *testing.T) {
 	// The control plane is replaced for its new entries, the workers by the lever of Cluster API.
 	c.eventuallyRollsOut(false, true)
 	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 	first := c.deployment().Spec.Rollout.After
 	staysQuiet(t, ns)
 
@@ -199,9 +197,7 @@ func TestImmediateReplacesMachinesOnce(t *testing.T) {
 	if after := c.deployment().Spec.Rollout.After; !after.After(second.Time) {
 		t.Error("workers with the proxy are not replaced")
 	}
-	if got := c.patched(); got != [3]bool{} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, noObject...)
 }
 
 func TestARolloutThatTheUserHasPlannedIsNotBroughtForward(t *testing.T) {
@@ -235,7 +231,7 @@ func TestAPoolThatLeavesTheProxyIsCountedToo(t *testing.T) {
 		deployment.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
 	})
 	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
-	if patch.IsPatched(c.specs()[1]) {
+	if c.isPatched("template") {
 		t.Error("the template still has the proxy")
 	}
 	if !patch.IsPatched(patch.SpecOf(&fetch(t, ns, "one-md-a", &bootstrapv1.KubeadmConfig{}).Spec)) {

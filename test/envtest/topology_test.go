@@ -434,14 +434,10 @@ func TestPoolsBesideTheTopologyArePatchedAsEver(t *testing.T) {
 	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
 	topologyWrites(t, c.config(), reference("one-proxy-files"))
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 	c.edit(withoutLabel)
 	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has the proxy until the topology controller takes it out")
-	if got := c.patched(); got != [3]bool{true, false, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, "control plane", "KubeadmConfig")
 	topologyWrites(t, c.config())
 	c.eventuallyReports(contract.ReasonRemovalWaiting)
 	if c.generated() == nil {

@@ -198,10 +198,33 @@ func (c classic) config() *bootstrapv1.KubeadmConfig {
 	return fetch(c.t, c.ns, c.name+"-mp", &bootstrapv1.KubeadmConfig{})
 }
 
-func (c classic) specs() []patch.Spec {
-	return []patch.Spec{
-		patch.SpecOf(&c.controlPlane().Spec.KubeadmConfigSpec), patch.SpecOf(&c.template().Spec.Template.Spec), patch.SpecOf(&c.config().Spec),
+// everyObject names the bootstrap objects of a classic Cluster: those of its control plane, its MachineDeployment and its
+// MachinePool. noObject is none of them.
+var everyObject, noObject = []string{"control plane", "template", "KubeadmConfig"}, []string(nil)
+
+// spec returns the bootstrap spec of one of everyObject.
+func (c classic) spec(name string) patch.Spec {
+	c.t.Helper()
+	switch name {
+	case "control plane":
+		return patch.SpecOf(&c.controlPlane().Spec.KubeadmConfigSpec)
+	case "template":
+		return patch.SpecOf(&c.template().Spec.Template.Spec)
+	case "KubeadmConfig":
+		return patch.SpecOf(&c.config().Spec)
+	default:
+		c.t.Fatalf("%q is none of %q", name, everyObject)
+		return patch.Spec{}
 	}
+}
+
+func (c classic) specs() map[string]patch.Spec {
+	c.t.Helper()
+	specs := map[string]patch.Spec{}
+	for _, name := range everyObject {
+		specs[name] = c.spec(name)
+	}
+	return specs
 }
 
 // edit changes the Cluster.
@@ -303,13 +326,35 @@ func (c classic) snapshot() string {
 	return b.String()
 }
 
-// patched reports for each bootstrap object whether it carries the proxy: control plane, template, KubeadmConfig.
-func (c classic) patched() [3]bool {
-	var patched [3]bool
-	for i, spec := range c.specs() {
-		patched[i] = patch.IsPatched(spec)
+func (c classic) isPatched(name string) bool {
+	c.t.Helper()
+	return patch.IsPatched(c.spec(name))
+}
+
+// patchedOtherThan returns a problem unless the proxy is in these bootstrap objects and in no other.
+func (c classic) patchedOtherThan(want ...string) string {
+	c.t.Helper()
+	patched := slices.DeleteFunc(slices.Clone(everyObject), func(name string) bool { return !c.isPatched(name) })
+	if slices.Equal(patched, want) {
+		return ""
 	}
-	return patched
+	return fmt.Sprintf("the proxy is in %q of Cluster %s, want %q", patched, c.name, want)
+}
+
+// wantPatched fails unless the proxy is in these bootstrap objects and in no other.
+func (c classic) wantPatched(t *testing.T, want ...string) {
+	t.Helper()
+	if problem := c.patchedOtherThan(want...); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// generations are those of the bootstrap objects.
+func (c classic) generations() map[string]int64 {
+	c.t.Helper()
+	return map[string]int64{
+		"control plane": c.controlPlane().Generation, "template": c.template().Generation, "KubeadmConfig": c.config().Generation,
+	}
 }
 
 // staysQuiet fails if the manager sends a request about the namespace during two resyncs.

@@ -126,12 +126,6 @@ func (c classic) runControlPlane() {
 	})
 }
 
-// generations are those of the control plane, the template and the KubeadmConfig.
-func (c classic) generations() [3]int64 {
-	c.t.Helper()
-	return [3]int64{c.controlPlane().Generation, c.template().Generation, c.config().Generation}
-}
-
 // strip takes our entries out of a control plane, as a manifest without them does.
 func strip(o *controlplanev1.KubeadmControlPlane) {
 	o.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
@@ -145,9 +139,10 @@ func hasProxy(o *controlplanev1.KubeadmControlPlane) bool {
 
 func TestObjectsOfOneApplyArePatchedAsTheyAreCreated(t *testing.T) {
 	t.Parallel()
-	orders := [][]int{{0, 1, 2, 4, 3, 6, 5}} // Cluster, control plane, machine template, then each pool before its bootstrap object
+	const cluster, controlPlane, infrastructure, template, deployment, config, pool, count = 0, 1, 2, 3, 4, 5, 6, 7 // as objects returns them
+	orders := [][]int{{cluster, controlPlane, infrastructure, deployment, template, pool, config}}                  // each pool before its bootstrap object
 	for range 3 {
-		orders = append(orders, rand.Perm(7)) //nolint:gosec // an order, not a secret
+		orders = append(orders, rand.Perm(count)) //nolint:gosec // an order, not a secret
 	}
 	for _, order := range orders {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -162,16 +157,16 @@ func TestObjectsOfOneApplyArePatchedAsTheyAreCreated(t *testing.T) {
 			mustKubectl(t, manifest(t, objects...), "apply", "-f", "-")
 
 			c.eventuallyReports(contract.ReasonConfigured)
-			if got := c.patched(); got != [3]bool{true, true, true} {
-				t.Errorf("patched %v", got)
-			}
+			c.wantPatched(t, everyObject...)
 			came := func(i int) int { return slices.Index(order, i) }
-			want := [3]int64{2, 2, 2} // patched by the controller, later
-			for i, known := range [3]bool{
-				came(0) < came(1), max(came(0), came(2), came(4)) < came(3), max(came(0), came(2), came(6)) < came(5),
+			want := map[string]int64{"control plane": 2, "template": 2, "KubeadmConfig": 2} // patched by the controller, later
+			for name, known := range map[string]bool{
+				"control plane": came(cluster) < came(controlPlane),
+				"template":      max(came(cluster), came(infrastructure), came(deployment)) < came(template),
+				"KubeadmConfig": max(came(cluster), came(infrastructure), came(pool)) < came(config),
 			} {
 				if known {
-					want[i] = 1
+					want[name] = 1
 				}
 			}
 			if diff := cmp.Diff(want, c.generations()); diff != "" {
@@ -219,9 +214,7 @@ func TestApplyingAnUnpatchedManifestAgainChangesNothing(t *testing.T) {
 					t.Errorf("running %v: kubectl diff: %v\n%s", running, err, out)
 				}
 			}
-			if got := c.patched(); got != [3]bool{true, true, true} {
-				t.Errorf("patched %v", got)
-			}
+			c.wantPatched(t, everyObject...)
 		})
 	}
 }
@@ -732,9 +725,7 @@ func TestWhileTheWebhookIsDownTheControllerPatches(t *testing.T) {
 		}
 	}
 	c.eventuallyReports(contract.ReasonConfigured)
-	if got := c.patched(); got != [3]bool{true, true, true} {
-		t.Errorf("patched %v", got)
-	}
+	c.wantPatched(t, everyObject...)
 }
 
 func TestALargeObjectIsPatched(t *testing.T) {
