@@ -28,33 +28,6 @@ import (
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// adopt takes over the files of the user that stand in the way of recipe, if the Cluster asks for it. It keeps their
-// originals before it answers with edits, and reports whether nothing stands in the way any more.
-func (r *reconciliation) adopt(ctx context.Context, o bootstrapObject, recipe patch.Recipe, options proxysource.Options) (patch.Plan, bool, error) {
-	if !options.Adopt {
-		return patch.Plan{}, false, nil
-	}
-	originals, err := r.originalsOf(ctx, o, recipe)
-	if err != nil {
-		return patch.Plan{}, false, err
-	}
-	edits := patch.Adopt(o.spec, recipe, func(int) bool { return true })
-	brought, err := patch.Bring(patch.Apply(o.spec, edits), recipe, originals)
-	if err != nil || len(edits) == 0 {
-		return patch.Plan{}, false, nil //nolint:nilerr // more than files is in the way, and the conflict says what
-	}
-	if !isOfMachine(o.object) { // a Machine's own KubeadmConfig goes with it
-		if free, err := r.isFree(ctx, proxysource.GeneratedSecretName(r.view.Name)); err != nil || !free {
-			return patch.Plan{}, false, err
-		}
-		if err := r.keepOriginals(ctx, o, edits, r.waits(o, options)); err != nil {
-			return patch.Plan{}, false, err
-		}
-	}
-	brought.Edits = append(edits, brought.Edits...)
-	return brought, true, nil
-}
-
 // keepOriginals writes the files that edits replace into the Cluster's generated Secret. The cache has no contents of
 // files, so they are read live. An object that waits for a rollout is read only once: the webhook that adopts its files
 // in the request which rolls it compares them with the originals again.
@@ -189,26 +162,14 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	return secret, originals, nil
 }
 
-// originalsOf returns the originals of o, by the path of the managed file, if one of them matters because o has a
-// managed file that recipe does not have. A copy that Cluster API has made of a template has those of the template.
-func (r *reconciliation) originalsOf(ctx context.Context, o bootstrapObject, recipe patch.Recipe) (map[string]json.RawMessage, error) {
-	if !patch.GivesUp(o.spec, recipe) {
-		return nil, nil //nolint:nilnil // nothing matters
-	}
+// originalsOf returns the originals of o, by the path of the managed file. A copy that Cluster API has made of a template has
+// those of the template.
+func (r *reconciliation) originalsOf(ctx context.Context, o bootstrapObject) (map[string]json.RawMessage, error) {
 	_, originals, err := r.originals(ctx)
 	if template := o.object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]; isOfMachine(o.object) {
 		return originals[plan.OriginalsKey(plan.KindTemplate, template)], err
 	}
 	return originals[o.key()], err
-}
-
-// take returns the edits that take our entries out of o and put back what was adopted.
-func (r *reconciliation) take(ctx context.Context, o bootstrapObject) ([]patch.Edit, error) {
-	originals, err := r.originalsOf(ctx, o, patch.Recipe{})
-	if err != nil {
-		return nil, err
-	}
-	return patch.Take(o.spec, originals), nil
 }
 
 // settleAdopted forgets the originals that are back in their objects, keeps the Secret as long as there are others,
@@ -340,13 +301,4 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 		}
 	}
 	return nil
-}
-
-// reportConflict says what stands in the way, and how to have it taken over.
-func (r *reconciliation) reportConflict(o bootstrapObject, conflict *patch.ConflictError, options proxysource.Options) {
-	hint := ""
-	if !options.Adopt {
-		hint = fmt.Sprintf("; or set annotation %s of the Cluster to %q to let the product take over such files", contract.AnnotationAdopt, contract.AdoptValue)
-	}
-	r.found.add(contract.ReasonConflictingFile, "%s: %s%s", o, conflict, hint)
 }

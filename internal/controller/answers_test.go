@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -60,6 +61,10 @@ func (s *stored) write(edits []patch.Edit, version int) {
 	if len(edits) == 0 {
 		return
 	}
+	record := ""
+	if version != 0 {
+		record = strconv.Itoa(version)
+	}
 	o := s.read()
 	metadata, _ := s.object["metadata"].(map[string]any)
 	metadata["resourceVersion"] = "1"
@@ -68,7 +73,7 @@ func (s *stored) write(edits []patch.Edit, version int) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	operations, err := json.Marshal(operations(o, edits, version))
+	operations, err := json.Marshal(operations(o, edits, map[string]string{contract.AnnotationOutputVersion: record}))
 	if err != nil {
 		s.Fatal(err)
 	}

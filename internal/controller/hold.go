@@ -19,15 +19,6 @@ import (
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// hold keeps Cluster API from creating the first Machine of a control plane, and bootstrap data of workers, which Inline
-// delivery cannot give a complete NO_PROXY yet. The webhook does it at admission; this is for when it was away.
-func (r *reconciliation) hold(ctx context.Context, o *bootstrapObject) error {
-	if o.kind == plan.KindTemplate || o.running || plan.IsHeld(o.object.GetAnnotations()) || !o.object.GetDeletionTimestamp().IsZero() {
-		return nil
-	}
-	return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint})
-}
-
 // holdsBack reports whether an object of the Cluster is held back.
 func (c *Controller) holdsBack(ctx context.Context, cluster proxysource.Cluster) (bool, error) {
 	if cluster.ControlPlaneKind == plan.KindControlPlane {
@@ -41,28 +32,6 @@ func (c *Controller) holdsBack(ctx context.Context, cluster proxysource.Cluster)
 		return false, err
 	}
 	return slices.ContainsFunc(configs.Items, func(config bootstrapv1.KubeadmConfig) bool { return plan.IsHeld(config.Annotations) }), nil
-}
-
-// release lets Cluster API go on with an object that is held back, as it is.
-func (c *Controller) release(ctx context.Context, o bootstrapObject) error {
-	if !plan.IsHeld(o.object.GetAnnotations()) {
-		return nil
-	}
-	return c.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
-}
-
-// letGo lets Cluster API go on with a control plane that was paused in order to be patched, and cannot be patched any more for
-// a reason that the findings tell.
-func (r *reconciliation) letGo(ctx context.Context, objects []bootstrapObject) error {
-	for _, o := range objects {
-		if o.object.GetAnnotations()[clusterv1.PausedAnnotation] != contract.PausedForPatch || o.stopped {
-			continue
-		}
-		if err := r.release(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // reportHeld says which objects wait because this product told them to.

@@ -36,8 +36,6 @@ type bootstrapObject struct {
 	running bool
 	// busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier version.
 	busy bool
-	// stopped reports that the pass waits for Cluster API to notice that a control plane is paused.
-	stopped bool
 	// rollout is when the user has all Machines of a control plane replaced, or the zero time.
 	rollout time.Time
 	// recipe is what the object is to have, nil if that is not known. generated is the Secret that it refers to.

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,8 +84,9 @@ type reconciliation struct {
 	needed map[string]bool
 	// ensured are the generated Secrets that this pass has seen to.
 	ensured map[string]bool
-	// free are the names of generated Secrets that this pass has checked; false is that somebody else has the name.
-	free map[string]bool
+	// taken says why nothing may refer to a generated Secret of a name, for those that this pass has checked; "" is that the
+	// name is free.
+	taken map[string]string
 	// missing are the proxy Secrets that do not exist, by the override that names them.
 	missing map[string]bool
 	// adopted is the Cluster's generated Secret if this pass has written originals into it, else nil.
@@ -133,12 +136,9 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for i := range objects {
-		if err := r.configureObject(ctx, &objects[i], options, main); err != nil {
+		if err := r.settle(ctx, &objects[i], options, main); err != nil {
 			return "", err
 		}
-	}
-	if err := r.letGo(ctx, objects); err != nil {
-		return "", err
 	}
 	if err := r.configureLate(ctx, options, main); err != nil {
 		return "", err
@@ -234,140 +234,158 @@ func (r *reconciliation) reportNames(objects []bootstrapObject) {
 	}
 }
 
-// configureObject brings one bootstrap object to its recipe.
-func (r *reconciliation) configureObject(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
-	if r.topology != nil && plan.IsTopologyOwned(o.object.GetLabels()) {
-		if isOfMachine(o.object) {
-			if name := r.takenReference(*o); name != "" {
-				return r.takeBack(ctx, o, name, options)
-			}
-			return r.settleCopy(ctx, o, options)
-		}
-		r.inspect(o, options)
-		return nil
-	}
-	view, err := r.planned(ctx, *o)
-	if err != nil {
-		return err
-	}
-	if left := plan.LeaveAlone(view); left != nil {
-		r.found.add(left.Reason, "%s", left.Message)
-		r.keepReferences(*o)
-		return nil
-	}
-	if !o.object.GetDeletionTimestamp().IsZero() && plan.IsHeld(view.Annotations) {
-		r.keepReferences(*o)
-		return r.annotate(ctx, o.object, map[string]string{clusterv1.PausedAnnotation: ""})
-	}
-	override := view.Override()
-	if override == contract.SecretNone {
-		o.recipe = &patch.Recipe{}
-		edits, err := r.take(ctx, *o)
-		if err != nil {
-			return err
-		}
-		return r.write(ctx, o, edits, 0, options)
-	}
-	resolution, secretName := main, view.GeneratedSecret(r.view.Name)
-	if override != "" {
-		if resolution, err = r.resolve(ctx, options, override, view.Overrider()); err != nil {
-			return err
-		}
-	}
-	reference := options.Delivery == contract.DeliveryReference
-	waits := reference && r.missing[override] // for the generated Secret, which bootstrap waits for
-	if resolution == nil && !waits && (!reference || !refersTo(o.spec, secretName)) {
-		r.keepReferences(*o)
-		return nil
-	}
-	if reference {
-		free, err := r.isFree(ctx, secretName)
-		if err != nil {
-			return err
-		}
-		if !free {
-			return r.takeBack(ctx, o, secretName, options)
-		}
-	}
-	if resolution == nil {
-		if !waits {
-			r.keepReferences(*o)
-			return nil
-		}
-		resolution = &proxysource.Resolution{} // the entries are constants
-	} else {
-		o.proxy = resolution.Secret.Name.String()
-	}
-	brought, recipe, refused, err := r.bring(ctx, *o, options, *resolution, secretName)
-	if err != nil {
-		return err
-	}
-	if conflict, ok := errors.AsType[*patch.ConflictError](refused); ok {
-		var adopted bool
-		if brought, adopted, err = r.adopt(ctx, *o, recipe, options); err != nil {
-			return err
-		}
-		if !adopted {
-			r.keepReferences(*o)
-			r.reportConflict(*o, conflict, options)
-			return r.release(ctx, *o)
-		}
-		refused = nil
-	}
-	if refused != nil {
-		r.keepReferences(*o)
-		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, refused)
-		return nil
-	}
-	for _, warning := range brought.Warnings {
-		r.found.note("%s: %s", o, warning)
-	}
-	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
-		o.proxy = "" // it is to have none, or a finding says what it waits for
-		return err
-	}
-	if options.Delivery == contract.DeliveryInline && !resolution.Complete {
-		r.keepReferences(*o)
-		return r.hold(ctx, o) // the finding about the endpoint says why
-	}
-	if reference {
-		if err := r.ensureSecret(ctx, secretName, *resolution); err != nil {
-			return err
-		}
-		if !r.free[secretName] { // since it was checked
-			return r.takeBack(ctx, o, secretName, options)
-		}
-	}
-	o.recipe, o.generated = &recipe, secretName
-	if err := r.write(ctx, o, brought.Edits, recipe.Version, options); err != nil || !reference {
-		return err
-	}
-	return r.followReferences(ctx, *o, *resolution)
+// want is what the Cluster asks for.
+func (r *reconciliation) want(options proxysource.Options) plan.Want {
+	return plan.Want{Cluster: r.view.Name, Enabled: r.view.Enabled, Options: options, Admission: r.Admission}
 }
 
-// readyForPatch reports whether nothing about the pools of an object that is not patched yet speaks against it: Windows
-// nodes by their machine template, or a template that does not exist yet.
-func (r *reconciliation) readyForPatch(ctx context.Context, o bootstrapObject) (bool, error) {
-	if patch.IsPatched(o.spec) {
-		return true, nil
-	}
-	for _, pool := range o.pools {
-		made := isOfMachine(o.object)
-		template, err := r.Infrastructure.Template(ctx, r.view.Namespace, pool.Infrastructure, made)
+// settle makes one bootstrap object what the Cluster asks for. main are the settings of the Cluster, nil if they are not
+// usable or not needed.
+func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
+	decide := plan.Decide
+	if plan.IsTopologyOwned(o.object.GetLabels()) && (r.view.Topology || !r.view.Enabled) {
 		switch {
-		case err != nil:
-			return false, err
-		case template.Windows != "":
-			r.found.note("%s", plan.Windows(o.String(), template.Windows).Message)
-			return false, r.release(ctx, o)
-		case !template.Exists && !made: // what a Machine is made of existed, if only for a moment
-			r.found.add(contract.ReasonWaitingForObjects, "%s %s/%s of %s does not exist yet; it tells whether nodes run Windows",
-				pool.Infrastructure.Kind, r.view.Namespace, pool.Infrastructure.Name, pool)
-			r.lookAgain(template.Again)
-			return false, nil
+		case !r.view.Topology:
+			return nil
+		case isOfMachine(o.object):
+			from, err := r.copiedFrom(ctx, *o, options)
+			if err != nil {
+				return err
+			}
+			decide = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, from) }
+		case r.view.Enabled:
+			r.inspect(o, options)
+			return nil
+		default:
+			r.restoreOwned(*o)
+			return nil
 		}
 	}
-	return true, nil
+	object, err := r.planned(ctx, *o)
+	if err != nil {
+		return err
+	}
+	for {
+		decision := decide(object, r.want(options))
+		if decision.Ask != plan.NoFact {
+			if err := r.answer(ctx, *o, &object, decision, options, main); err != nil {
+				return err
+			}
+			continue
+		}
+		switch why, err := r.carryOut(ctx, o, decision, object.Facts.Values); {
+		case err != nil:
+			return err
+		case why == "":
+			return nil
+		default: // somebody else has the name of the generated Secret since it was asked about
+			object.Facts.Taken[decision.Secret] = why
+		}
+	}
+}
+
+// planned is what is known of o without asking.
+func (r *reconciliation) planned(ctx context.Context, o bootstrapObject) (plan.Object, error) {
+	view := plan.Object{
+		Kind: o.kind, Name: o.String(), Labels: o.object.GetLabels(), Annotations: o.object.GetAnnotations(),
+		Spec: o.spec, Pools: o.pools, OfMachine: isOfMachine(o.object),
+		Running: o.running, Busy: o.busy, Rolls: r.rollsNow(o), Deleted: !o.object.GetDeletionTimestamp().IsZero(),
+		Facts: plan.Facts{Taken: map[string]string{}},
+	}
+	for _, name := range patch.References(o.spec) {
+		if why := r.taken[name]; why != "" {
+			view.Facts.Taken[name] = why
+		}
+	}
+	if !r.view.Enabled {
+		return view, nil
+	}
+	var err error
+	view.Foreign, err = r.foreignUser(ctx, r.view, o)
+	return view, err
+}
+
+// answer finds a fact that a decision about o asks for.
+func (r *reconciliation) answer(
+	ctx context.Context, o bootstrapObject, view *plan.Object, asks plan.Decision, options proxysource.Options, main *proxysource.Resolution,
+) error {
+	var err error
+	facts := &view.Facts
+	switch asks.Ask {
+	case plan.FactValues:
+		resolution, override := main, view.Override()
+		if override != "" {
+			resolution, err = r.resolve(ctx, options, override, view.Overrider())
+		}
+		facts.Values = &plan.Values{Resolution: resolution, Missing: r.missing[override]}
+	case plan.FactTaken:
+		facts.Taken[asks.Name], err = r.whyTaken(ctx, asks.Name)
+	case plan.FactInfrastructure:
+		facts.Infrastructure, err = r.infrastructure(ctx, o)
+	case plan.FactBegun:
+		var begun bool
+		begun, err = proxysource.ControlPlanes{Cached: r.Client, Live: r.Live}.Begun(ctx, r.view.Namespace, r.view.Name)
+		facts.Begun = &begun
+	case plan.FactOriginals:
+		var files map[string]json.RawMessage
+		files, err = r.originalsOf(ctx, o)
+		facts.Originals = &plan.Originals{Files: files}
+	case plan.FactOwners:
+		facts.Owners, err = r.generatedFor(ctx, o.spec)
+	default:
+		err = fmt.Errorf("deciding about %s: no answer to question %d", o, asks.Ask)
+	}
+	return err
+}
+
+// infrastructure asks for the machine templates of the pools of o.
+func (r *reconciliation) infrastructure(ctx context.Context, o bootstrapObject) (*plan.Infrastructure, error) {
+	for _, pool := range o.pools {
+		template, err := r.Infrastructure.Template(ctx, r.view.Namespace, pool.Infrastructure, isOfMachine(o.object))
+		switch {
+		case err != nil:
+			return nil, err
+		case template.Windows != "":
+			return &plan.Infrastructure{Windows: template.Windows}, nil
+		case !template.Exists:
+			if !isOfMachine(o.object) {
+				r.lookAgain(template.Again)
+			}
+			return &plan.Infrastructure{Missing: fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, r.view.Namespace, pool.Infrastructure.Name, pool)}, nil
+		}
+	}
+	return &plan.Infrastructure{}, nil
+}
+
+// carryOut does what was decided about o with the values that it was decided on, nil for none. It returns why nothing may refer
+// to the generated Secret, if that is found out only when the Secret is written: then all is to be decided again.
+func (r *reconciliation) carryOut(ctx context.Context, o *bootstrapObject, decision plan.Decision, values *plan.Values) (taken string, err error) {
+	if len(decision.Adopted) > 0 && !isOfMachine(o.object) { // a Machine's own KubeadmConfig is deleted with it
+		if err := r.keepOriginals(ctx, *o, decision.Adopted, decision.Waits); err != nil {
+			return "", err
+		}
+	}
+	resolution := proxysource.Resolution{}
+	if values != nil && values.Resolution != nil {
+		resolution = *values.Resolution
+	}
+	if decision.Secret != "" {
+		if err := r.ensureSecret(ctx, decision.Secret, resolution); err != nil || r.taken[decision.Secret] != "" {
+			return r.taken[decision.Secret], err
+		}
+	}
+	r.found = append(r.found, decision.Findings...)
+	o.recipe, o.generated = decision.Recipe, decision.Secret
+	if decision.Proxied {
+		o.proxy = resolution.Secret.Name.String()
+	}
+	if decision.Waits {
+		r.waitForRollout(*o)
+	}
+	if err := r.write(ctx, o, decision); err != nil || decision.Secret == "" {
+		return "", err
+	}
+	return "", r.followReferences(ctx, *o, resolution)
 }
 
 // lookAgain brings the Cluster back after a time, or earlier.
@@ -385,7 +403,7 @@ func (r *reconciliation) configureLate(ctx context.Context, options proxysource.
 	}
 	said := r.found
 	for i := range objects {
-		if err := r.configureObject(ctx, &objects[i], options, main); err != nil {
+		if err := r.settle(ctx, &objects[i], options, main); err != nil {
 			return err
 		}
 	}
@@ -393,42 +411,10 @@ func (r *reconciliation) configureLate(ctx context.Context, options proxysource.
 	return nil
 }
 
-// bring returns the edits that o needs and the recipe they come from, made by the output version that o has, or by the
-// newest if the user replaces the Machines anyway. refused is why there are none, for the user.
-func (r *reconciliation) bring(ctx context.Context, o bootstrapObject, options proxysource.Options, resolution proxysource.Resolution, secretName string) (
-	brought patch.Plan, recipe patch.Recipe, refused, err error,
-) {
-	before := o.spec
-	if r.rollsNow(o) {
-		before = patch.Spec{} // nothing to keep the version of
-	}
-	if recipe, refused = plan.RecipeOf(o.object.GetAnnotations(), before, options, resolution, secretName); refused != nil {
-		return brought, recipe, refused, nil
-	}
-	originals, err := r.originalsOf(ctx, o, recipe)
-	if err != nil {
-		return brought, recipe, nil, err
-	}
-	brought, refused = patch.Bring(o.spec, recipe, originals)
-	return brought, recipe, refused, nil
-}
-
 // rollsNow reports whether the time has come at which the user has all Machines of a control plane replaced, and none
 // has been yet.
 func (r *reconciliation) rollsNow(o bootstrapObject) bool {
 	return o.running && !o.rollout.IsZero() && !o.rollout.After(r.Now())
-}
-
-// planned is the view of o on which it is decided.
-func (r *reconciliation) planned(ctx context.Context, o bootstrapObject) (plan.Object, error) {
-	foreign, err := r.foreignUser(ctx, r.view, o)
-	if err != nil {
-		return plan.Object{}, err
-	}
-	return plan.Object{
-		Name: o.String(), Labels: o.object.GetLabels(), Annotations: o.object.GetAnnotations(),
-		Spec: o.spec, Pools: o.pools, Foreign: foreign,
-	}, nil
 }
 
 // summary is the message of a configured Cluster. One that is not, although nothing was found, gets findings that say so.
@@ -460,15 +446,16 @@ func (r *reconciliation) disable(ctx context.Context) error {
 		return err
 	}
 	for i := range objects {
-		if err := r.restoreObject(ctx, &objects[i], options); err != nil {
+		if err := r.settle(ctx, &objects[i], options, nil); err != nil {
 			return err
 		}
 	}
 	for i := range late {
-		if err := r.restoreObject(ctx, &late[i], options); err != nil {
+		if err := r.settle(ctx, &late[i], options, nil); err != nil {
 			return err
 		}
 	}
+	r.reportCopies(late)
 	if err := r.followUp(ctx, objects, options, false); err != nil {
 		return err
 	}
@@ -485,41 +472,4 @@ func (r *reconciliation) disable(ctx context.Context) error {
 		return r.report(ctx, r.cluster, r.found, "")
 	}
 	return r.removeCondition(ctx, r.cluster)
-}
-
-// restoreObject removes our entries from o.
-func (r *reconciliation) restoreObject(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
-	if plan.IsTopologyOwned(o.object.GetLabels()) {
-		switch {
-		case !r.view.Topology:
-		case isOfMachine(o.object):
-			if err := r.settleCopy(ctx, o, options); err != nil {
-				return err
-			}
-			if plan.IsHeld(o.object.GetAnnotations()) {
-				r.found.add(contract.ReasonRemovalWaiting, "%s is held back until the topology controller gives its pool another template", o)
-			}
-		default:
-			r.restoreOwned(*o)
-		}
-		return nil
-	}
-	edits, err := r.take(ctx, *o)
-	if err != nil {
-		return err
-	}
-	if len(edits) == 0 && !plan.IsHeld(o.object.GetAnnotations()) {
-		o.recipe = &patch.Recipe{}
-		return nil
-	}
-	if plan.IsPausedByUser(o.object.GetAnnotations()) {
-		r.found.add(contract.ReasonPaused, "%s is paused and keeps the proxy until it is not", o)
-		r.keepReferences(*o)
-		return nil
-	}
-	if labels, err := r.generatedFor(ctx, o.spec); err != nil || plan.IsOthers(o.spec, r.view.Name, labels) {
-		return err // a shared template that another Cluster had patched
-	}
-	o.recipe = &patch.Recipe{}
-	return r.write(ctx, o, edits, 0, options)
 }

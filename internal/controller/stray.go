@@ -152,7 +152,7 @@ func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, op
 			r.keepReferences(*stray)
 			continue
 		}
-		if err := r.restoreObject(ctx, stray, options); err != nil {
+		if err := r.settle(ctx, stray, options, nil); err != nil {
 			return err
 		}
 	}

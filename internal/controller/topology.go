@@ -111,11 +111,11 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 			continue
 		}
 		name := pool.GeneratedSecret(r.view.Name)
-		free, err := r.isFree(ctx, name)
+		why, err := r.whyTaken(ctx, name)
 		if err != nil {
 			return err
 		}
-		if resolution == nil || !free {
+		if resolution == nil || why != "" {
 			r.needed[name] = true // as it is
 			continue
 		}
@@ -143,8 +143,8 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 		}
 		return
 	}
-	if finding := plan.Unsupported(o.String(), o.spec); finding != nil {
-		r.found.note("%s", finding.Message)
+	if what := patch.Unsupported(o.spec); what != "" {
+		r.found = append(r.found, plan.NotSupported(o.String(), what))
 		return
 	}
 	if !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(*o)) {
@@ -157,7 +157,7 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 	}
 	o.proxy = resolution.Secret.Name.String()
 	secretName := pool.GeneratedSecret(r.view.Name)
-	if free, known := r.free[secretName]; known && !free {
+	if r.taken[secretName] != "" {
 		return // as above
 	}
 	recipe, err := plan.Recipe(options, r.topology.version, *resolution, secretName)
@@ -167,7 +167,7 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 	}
 	brought, err := patch.Ensure(o.spec, recipe)
 	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok && !options.Adopt {
-		r.reportConflict(*o, conflict, options)
+		r.found = append(r.found, plan.Conflict(o.String(), conflict, options))
 		return
 	}
 	switch {
@@ -180,49 +180,42 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 	}
 }
 
-// settleCopy sees to the KubeadmConfig of a worker Machine whose bootstrap data is still to be made, and that was copied from
-// a template that the topology controller has replaced since: nobody else compares it with its template. With Inline
-// delivery the first template of a pool holds its copies back. They go on when the pool has another one, as that one says.
-func (r *reconciliation) settleCopy(ctx context.Context, o *bootstrapObject, options proxysource.Options) error {
-	r.keepReferences(*o)
-	annotations := o.object.GetAnnotations()
-	if plan.IsPausedByUser(annotations) || len(o.pools) == 0 || patch.IsPatched(o.spec) && !plan.IsHeld(annotations) {
-		return nil
+// copiedFrom is the template of the pool that a KubeadmConfig is of, nil if it is not known.
+func (r *reconciliation) copiedFrom(ctx context.Context, o bootstrapObject, options proxysource.Options) (*plan.Copied, error) {
+	if len(o.pools) == 0 {
+		return nil, nil //nolint:nilnil // not known is an answer
 	}
 	template := &bootstrapv1.KubeadmConfigTemplate{}
 	exists, err := r.get(ctx, r.view.Namespace, o.pools[0].Bootstrap.Name, template)
-	if err != nil || !exists || plan.IsHeld(template.Spec.Template.ObjectMeta.Annotations) {
-		return err
+	if err != nil || !exists {
+		return nil, err
 	}
-	if !r.view.Enabled || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
-		return r.release(ctx, *o) // what the topology controller has not brought to the pool is not brought to its Machines
+	from := &plan.Copied{
+		Held:    plan.IsHeld(template.Spec.Template.ObjectMeta.Annotations),
+		Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)),
 	}
-	recipe, err := r.recipeOfCopy(*o, options)
-	if recipe == nil || err != nil {
-		return nil //nolint:nilerr // the template is newer than what the cache tells of the rest, or a finding says why
+	if r.view.Enabled {
+		from.Recipe = r.recipeOfCopy(o, options)
 	}
-	edits, err := patch.EnsureOrAdopt(o.spec, *recipe, options.Adopt)
-	if err != nil {
-		return r.release(ctx, *o) // a conflict, which leaves the pool alone as well
-	}
-	if ready, err := r.readyForPatch(ctx, *o); err != nil || !ready {
-		return err
-	}
-	return r.write(ctx, o, edits, recipe.Version, options)
+	return from, nil
 }
 
-// recipeOfCopy is what a KubeadmConfig of a pool of the topology should have, nil if that is not known or nothing.
-func (r *reconciliation) recipeOfCopy(o bootstrapObject, options proxysource.Options) (*patch.Recipe, error) {
+// recipeOfCopy is what a KubeadmConfig of a pool of the topology should have, nil if that is not known or nothing. What is
+// wrong with it, findings about its template say.
+func (r *reconciliation) recipeOfCopy(o bootstrapObject, options proxysource.Options) *patch.Recipe {
 	if patch.Unsupported(o.spec) != "" || !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o)) {
-		return nil, nil //nolint:nilnil // nothing
+		return nil
 	}
 	pool, found := r.topology.pool(o.pools[0])
 	resolution := r.topology.resolutions[pool.Override]
 	if !found || pool.Override == contract.SecretNone || resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete {
-		return nil, nil //nolint:nilnil // as above
+		return nil
 	}
 	recipe, err := plan.Recipe(options, r.topology.version, *resolution, pool.GeneratedSecret(r.view.Name))
-	return &recipe, err
+	if err != nil {
+		return nil
+	}
+	return &recipe
 }
 
 // versionOf is the Kubernetes version of the Machines of an object, as the topology controller has written it.
@@ -241,6 +234,15 @@ func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
 	hold, _ := topology.HoldOf(r.cluster.Annotations)
 	r.found.add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
 		o, verb, hold.Version, contract.AnnotationRollout, contract.RolloutImmediate)
+}
+
+// reportCopies says which KubeadmConfigs of a topology that is not enabled any more are still held back.
+func (r *reconciliation) reportCopies(objects []bootstrapObject) {
+	for _, o := range objects {
+		if r.view.Topology && isOfMachine(o.object) && plan.IsTopologyOwned(o.object.GetLabels()) && plan.IsHeld(o.object.GetAnnotations()) {
+			r.found.add(contract.ReasonRemovalWaiting, "%s is held back until the topology controller gives its pool another template", o)
+		}
+	}
 }
 
 // restoreOwned keeps what an object of the topology refers to, and reports that it still has the proxy.

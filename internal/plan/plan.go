@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -40,6 +39,11 @@ const (
 	IndexLabel = source.IndexLabel
 )
 
+// refersTo reports whether managed files of spec refer to a Secret.
+func refersTo(spec patch.Spec, secret string) bool {
+	return slices.Contains(patch.References(spec), secret)
+}
+
 // Pool is what matters of a MachineDeployment or MachinePool.
 type Pool struct {
 	Kind, Name, Cluster string
@@ -73,18 +77,6 @@ func PoolOf(object client.Object) Pool {
 		p.TopologyName, p.Version = o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.Template.Spec.Version
 	}
 	return p
-}
-
-// Object is what decisions need to know of a bootstrap object.
-type Object struct {
-	// Name is how messages call the object: kind, namespace and name.
-	Name                string
-	Labels, Annotations map[string]string
-	Spec                patch.Spec
-	// Pools of the Cluster that use the object; none for a control plane.
-	Pools []Pool
-	// Foreign is a pool of another Cluster that uses the object too, or nil.
-	Foreign *Pool
 }
 
 // Override returns the proxy Secret that the pools of o name, contract.SecretNone, or "" for the Cluster's.
@@ -123,48 +115,6 @@ func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
 	return slices.ContainsFunc(patch.References(spec), func(name string) bool {
 		return source.GeneratedFor(name) != cluster && labels[name] != cluster
 	})
-}
-
-// LeaveAlone returns why o is not to be written, or nil.
-func LeaveAlone(o Object) *finding.Finding {
-	find := func(reason, format string, args ...any) *finding.Finding {
-		return &finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)}
-	}
-	if IsTopologyOwned(o.Labels) {
-		return find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", o.Name)
-	}
-	if IsPausedByUser(o.Annotations) {
-		return find(contract.ReasonPaused, "%s is paused and left alone", o.Name)
-	}
-	if found := Unsupported(o.Name, o.Spec); found != nil {
-		return found
-	}
-	for _, p := range o.Pools {
-		if p.Override != o.Pools[0].Override {
-			return find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
-				o.Pools[0], p, o.Name)
-		}
-	}
-	if o.Foreign != nil {
-		return find(contract.ReasonSharedTemplate, "%s is also used by %s of Cluster %s; give each Cluster a template of its own",
-			o.Name, o.Foreign, o.Foreign.Cluster)
-	}
-	return nil
-}
-
-// Unsupported is the note about an object whose nodes cannot be configured, see patch.Unsupported, or nil.
-func Unsupported(name string, spec patch.Spec) *finding.Finding {
-	if what := patch.Unsupported(spec); what != "" {
-		return leftAlone(name, what)
-	}
-	return nil
-}
-
-// Windows is the note about an object for Windows nodes.
-func Windows(name, evidence string) *finding.Finding { return leftAlone(name, patch.ForWindows(evidence)) }
-
-func leftAlone(name, what string) *finding.Finding {
-	return &finding.Finding{Message: fmt.Sprintf("%s is %s and left alone", name, what)}
 }
 
 // IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. A write of anybody else

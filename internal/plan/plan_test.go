@@ -328,22 +328,6 @@ func TestIsOthers_AsksForTheClusterOfTheSecret(t *testing.T) {
 	}
 }
 
-func TestLeaveAlone_LeavesOtherFormatsAlone(t *testing.T) {
-	t.Parallel()
-	for format, want := range map[string]string{
-		"": "", "cloud-config": "", "ignition": "",
-		"bottlerocket": `KubeadmConfigTemplate team/md is of format "bottlerocket", not cloud-config or ignition, and left alone`,
-	} {
-		finding := plan.LeaveAlone(plan.Object{Name: "KubeadmConfigTemplate team/md", Spec: patch.Spec{Format: format}})
-		switch {
-		case finding == nil && want != "":
-			t.Errorf("format %q is patched", format)
-		case finding != nil && (finding.Message != want || finding.Reason != ""):
-			t.Errorf("format %q: %+v, want a note %q", format, finding, want)
-		}
-	}
-}
-
 func TestAtRest_IsFalseOnlyWhileClusterAPIWorks(t *testing.T) {
 	t.Parallel()
 	for paused, want := range map[metav1.ConditionStatus]bool{

@@ -2,19 +2,17 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"slices"
-	"strconv"
+	"fmt"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -73,264 +71,125 @@ type admission struct {
 	view  source.Cluster
 }
 
-// outcome is what becomes of the object.
-type outcome struct {
-	// Plan has edits of the spec that the request brings.
-	patch.Plan
-
-	// version is the output version to record; zero keeps the record of the stored object.
-	version int
-	// hold and release say what becomes of the annotation that holds an object back. With neither it stays as it is in the
-	// stored object.
-	hold, release bool
-	// taken is that somebody else has the name of the generated Secret.
-	taken    bool
-	warnings []string
-}
-
-// outcomeOf is the outcome of a plan for the spec of the write.
-func (w write) outcomeOf(p patch.Plan) outcome {
-	p.Edits = slices.Concat(w.adopted, p.Edits)
-	return outcome{Plan: p}
-}
-
-// keep leaves the managed entries as they are in the stored object. finding tells the user why, if it is not empty. Where
-// they do not fit beside what the write brings, the write stays as it came.
-func (a *admission) keep(finding string) outcome {
-	kept, err := plan.Keep(a.before, a.spec)
-	o := a.outcomeOf(kept)
-	if err != nil {
-		o, finding = outcome{}, a.String()+": "+err.Error()
-	}
-	if finding != "" {
-		o.warnings = []string{contract.Name + ": " + finding}
-	}
-	return o
-}
-
 // decide says what becomes of the object.
-func (a *admission) decide(ctx context.Context) (outcome, error) {
-	object := plan.Object{
-		Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
-		Spec: a.spec, Pools: a.found.pools, Foreign: a.found.foreign,
-	}
-	if a.view.Paused || a.view.Deleted {
-		return a.keep(""), nil
-	}
-	if a.view.Unclear != nil {
-		return a.keep("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error()), nil //nolint:nilerr // it is the warning
-	}
-	if finding := plan.LeaveAlone(object); finding != nil {
-		if finding.Reason == contract.ReasonPaused {
-			return a.keep(""), nil // whoever paused it knows
-		}
-		return a.keep(finding.Message), nil
-	}
-	if a.kind == plan.KindTemplate && len(a.found.pools) == 0 {
-		return a.keep(""), nil // nobody uses it, or not yet, so its proxy Secret is not known
-	}
+func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
+	want := plan.Want{Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted, Admission: true}
 	options, err := source.ParseOptions(a.view.Annotations)
-	if err != nil {
-		if a.view.Enabled {
-			return a.keep(strings.ReplaceAll(err.Error(), "\n", "; ")), nil
+	switch {
+	case a.view.Unclear != nil:
+		want.Unusable = invalid("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error())
+	case err == nil:
+		want.Options = options
+	case a.view.Enabled:
+		want.Unusable = invalid(strings.ReplaceAll(err.Error(), "\n", "; "))
+	default:
+		want.Options = source.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+	}
+	object := plan.Object{
+		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
+		Spec: a.spec, Pools: a.found.pools, Foreign: a.found.foreign,
+		OfMachine: hasOwner(a.write, "Machine") || hasOwner(a.write, "MachineSet"),
+		Running:   a.hasData() || a.replicas() > 0, Busy: !plan.AtRest(a.paused()),
+		Rolls: a.kind == plan.KindControlPlane && !a.created && plan.Rolls(a.stored.Object, a.asked.Object, a.Now()),
+		Write: &plan.Write{
+			Stored: a.before, Annotations: a.stored.GetAnnotations(), Sent: a.sent, Recognized: a.adopted, Creates: a.created,
+		},
+		Facts: plan.Facts{Taken: map[string]string{}},
+	}
+	for {
+		decision := plan.Decide(object, want)
+		if decision.Ask == plan.NoFact {
+			return decision, nil
 		}
-		options = source.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+		if err := a.answerTo(ctx, &object, decision, want.Options); err != nil {
+			return plan.Decision{}, err
+		}
 	}
-	rolls := a.kind == plan.KindControlPlane && !a.created && plan.Rolls(a.stored.Object, a.asked.Object, a.Now())
-	free := a.kind == plan.KindControlPlane && (rolls || options.Rollout == contract.RolloutImmediate)
-	if !free && (a.hasData() || a.replicas() > 0) {
-		return a.keep(""), nil
-	}
-	goal, err := a.goal(ctx, object, options, rolls)
-	if goal.taken {
-		free = rolls // to take entries back replaces no running Machine
-	}
-	if err != nil || rolls || a.kind != plan.KindControlPlane || !a.changes(goal) {
-		return goal, err
-	}
-	running, err := source.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
-	if err != nil {
-		return outcome{}, err
-	}
-	if running && !free || !running && !a.created && !plan.AtRest(a.paused()) { // the controller pauses it first
-		return a.keep(""), nil
-	}
-	return goal, nil
 }
 
-// changes reports whether goal makes the object another one than the stored.
-func (a *admission) changes(goal outcome) bool {
-	if goal.hold || goal.release && plan.IsHeld(a.asked.GetAnnotations()) {
-		return true
-	}
-	kept := patch.Apply(a.sent, a.keep("").Edits)
-	return len(patch.Keep(patch.Apply(a.sent, goal.Edits), kept)) > 0
+func invalid(message string) *finding.Finding {
+	return &finding.Finding{Reason: contract.ReasonInvalidSettings, Message: message}
 }
 
-// goal is what becomes of the object if no running Machine stands against it.
-func (a *admission) goal(ctx context.Context, object plan.Object, options source.Options, rolls bool) (outcome, error) {
-	if !a.view.Enabled || object.Override() == contract.SecretNone {
-		if !a.view.Enabled && plan.IsOthers(a.before, a.view.Name, a.generatedFor(ctx, a.namespace, a.before)) {
-			return a.keep(""), nil // a shared template that another Cluster had patched
-		}
-		return a.takeOut(ctx)
+// answerTo finds a fact that a decision asks for.
+func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision, options source.Options) error {
+	var err error
+	facts := &object.Facts
+	switch asks.Ask {
+	case plan.FactValues:
+		facts.Values, err = a.values(ctx, *object, options)
+	case plan.FactTaken:
+		key := types.NamespacedName{Namespace: a.view.Namespace, Name: asks.Name}
+		facts.Taken[asks.Name], err = source.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx, key, a.view.Name)
+	case plan.FactInfrastructure:
+		facts.Infrastructure, err = a.infrastructure(ctx, object.Pools)
+	case plan.FactBegun:
+		var begun bool
+		begun, err = source.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
+		facts.Begun = &begun
+	case plan.FactOriginals:
+		facts.Originals, err = a.answerable(ctx)
+	case plan.FactOwners:
+		facts.Owners = a.generatedFor(ctx, a.namespace, a.before)
+	case plan.FactAdoptable:
+		facts.Adoptable, err = a.adoptable(ctx, *asks.Recipe)
+	default:
+		err = fmt.Errorf("deciding about %s: no answer to question %d", a, asks.Ask)
 	}
-	var resolution source.Resolution
-	if options.Delivery == contract.DeliveryInline {
-		allowed, err := a.mayHaveValues(ctx, object.Pools)
-		if err != nil || !allowed {
-			return a.withoutValues(ctx, object, err)
-		}
-		resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
-		resolution, err = resolver.Resolve(ctx, a.view, options, object.Override())
-		if err != nil {
-			return a.unusable(err)
-		}
-	}
-	secretName := object.GeneratedSecret(a.view.Name)
+	return err
+}
+
+// values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants.
+func (a *admission) values(ctx context.Context, object plan.Object, options source.Options) (*plan.Values, error) {
 	if options.Delivery == contract.DeliveryReference {
-		key := types.NamespacedName{Namespace: a.view.Namespace, Name: secretName}
-		why, err := source.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx, key, a.view.Name)
-		if err != nil {
-			return outcome{}, err
-		}
-		if why != "" {
-			return a.takeBack(ctx, secretName, why)
-		}
+		return &plan.Values{Resolution: &source.Resolution{}}, nil
 	}
-	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
-		return a.keep(finding), err
+	if allowed, err := a.mayHaveValues(ctx, object.Pools); err != nil || !allowed {
+		return &plan.Values{Withheld: true}, err
 	}
-	before := a.before
-	if rolls {
-		before = patch.Spec{} // nothing to keep the version of
+	resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
+	resolution, err := resolver.Resolve(ctx, a.view, options, object.Override())
+	if unusable, ok := errors.AsType[*source.InvalidError](err); ok {
+		return &plan.Values{Why: invalid(unusable.Message)}, nil
 	}
-	recipe, err := plan.RecipeOf(a.stored.GetAnnotations(), before, options, resolution, secretName)
-	if err != nil {
-		return a.refused(err), nil
+	if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
+		return &plan.Values{Missing: true, Why: &finding.Finding{Reason: contract.ReasonSettingsNotFound, Message: missing.Message}}, nil
 	}
-	if options.Delivery == contract.DeliveryInline && !resolution.Complete {
-		if _, err := patch.Ensure(a.spec, recipe); err != nil && !options.Adopt {
-			return a.refused(err), nil
-		}
-		kept := a.keep("")
-		kept.hold = a.kind != plan.KindTemplate
-		return kept, nil
-	}
-	adopting := a.write // of which nothing is left if it ends in a conflict
-	if options.Adopt {
-		if adopting, err = a.adopt(ctx, recipe); err != nil {
-			return outcome{}, err
-		}
-	}
-	var originals map[string]json.RawMessage
-	if patch.GivesUp(adopting.before, recipe) || patch.GivesUp(adopting.spec, recipe) {
-		var complete bool
-		if originals, complete, err = a.answerable(ctx); err != nil || !complete {
-			return a.keep(""), err
-		}
-	}
-	brought, err := plan.Bring(adopting.before, adopting.spec, recipe, originals)
-	if err != nil {
-		return a.refused(err), nil
-	}
-	result := adopting.outcomeOf(brought)
-	result.version, result.release = recipe.Version, true
-	for _, warning := range brought.Warnings {
-		result.warnings = append(result.warnings, contract.Name+": "+a.String()+": "+warning)
-	}
-	return result, nil
+	return &plan.Values{Resolution: &resolution}, err
 }
 
-// takeBack takes our entries out of an object that refers to a Secret of somebody else, and keeps any other as it is.
-func (a *admission) takeBack(ctx context.Context, secret, why string) (outcome, error) {
-	kept := a.keep(why)
-	kept.taken = true
-	if !slices.Contains(patch.References(patch.Apply(a.sent, kept.Edits)), secret) {
-		return kept, nil
-	}
-	out, err := a.takeOut(ctx)
-	out.taken, out.warnings = true, kept.warnings
-	return out, err
-}
-
-// withoutValues keeps an object as it is that values of Inline delivery must not be answered for. A KubeadmConfig that is
-// created is held back until the controller has written them. err is passed on.
-func (a *admission) withoutValues(ctx context.Context, object plan.Object, err error) (outcome, error) {
-	if err != nil || a.kind != plan.KindConfig || !a.created {
-		return a.keep(""), err
-	}
-	if wait, finding, err := a.infrastructure(ctx, object); err != nil || wait {
-		return a.keep(finding), err
-	}
-	kept := a.keep("")
-	kept.hold = true
-	return kept, nil
-}
-
-// infrastructure reports whether an object that is not patched yet has to wait: for a machine template, which tells Windows
-// nodes and without which there are no Machines either, or for ever, because it is for Windows.
-func (a *admission) infrastructure(ctx context.Context, object plan.Object) (wait bool, finding string, err error) {
-	if patch.IsPatched(a.before) {
-		return false, "", nil
-	}
-	for _, pool := range object.Pools {
-		made := hasOwner(a.write, "Machine") || hasOwner(a.write, "MachineSet")
+// infrastructure asks for the machine templates of pools.
+func (a *admission) infrastructure(ctx context.Context, pools []plan.Pool) (*plan.Infrastructure, error) {
+	for _, pool := range pools {
 		template, err := a.Infrastructure.Template(ctx, a.namespace, pool.Infrastructure, true)
 		switch {
 		case err != nil:
-			return false, "", err
+			return nil, err
 		case template.Windows != "":
-			return true, plan.Windows(object.Name, template.Windows).Message, nil
-		case !template.Exists && !made:
-			return true, "", nil
+			return &plan.Infrastructure{Windows: template.Windows}, nil
+		case !template.Exists:
+			return &plan.Infrastructure{Missing: pool.Infrastructure.Name}, nil
 		}
 	}
-	return false, "", nil
+	return &plan.Infrastructure{}, nil
 }
 
-// refused keeps the object as it is when its recipe cannot be made, or stands in the user's way.
-func (a *admission) refused(err error) outcome { return a.keep(a.String() + ": " + err.Error()) }
-
-// unusable keeps the object as it is when there are no settings to write into it.
-func (a *admission) unusable(err error) (outcome, error) {
-	if invalid, ok := errors.AsType[*source.InvalidError](err); ok {
-		return a.keep(invalid.Message), nil
+// answer turns a decision into a JSON patch and warnings. Whoever writes is not told what comes by itself, or what they have
+// asked for.
+func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
+	var warnings []string
+	for _, found := range decision.Findings {
+		switch found.Reason {
+		case contract.ReasonPaused, contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting, contract.ReasonWaitingForObjects:
+		default:
+			warnings = append(warnings, contract.Name+": "+found.Message)
+		}
 	}
-	if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
-		return a.keep(missing.Message), nil
-	}
-	return outcome{}, err
-}
-
-// answer turns an outcome into a JSON patch.
-func (a *admission) answer(ctx context.Context, o outcome) answer {
-	want := map[string]string{}
-	record := a.stored.GetAnnotations()[contract.AnnotationOutputVersion]
-	if o.version != 0 {
-		record = strconv.Itoa(o.version)
-	}
-	patched := patch.IsPatched(patch.Apply(a.sent, o.Edits))
-	switch {
-	case !patched:
-		want[contract.AnnotationOutputVersion] = ""
-	case record != "":
-		want[contract.AnnotationOutputVersion] = record
-	}
-	held := plan.IsHeld(a.asked.GetAnnotations())
-	switch {
-	case o.hold:
-		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
-	case o.release && held:
-		want[clusterv1.PausedAnnotation] = ""
-	case !o.release && plan.IsHeld(a.stored.GetAnnotations()) && !plan.IsPausedByUser(a.asked.GetAnnotations()):
-		want[clusterv1.PausedAnnotation] = a.stored.GetAnnotations()[clusterv1.PausedAnnotation]
-	}
-	operations := append(patch.Operations(a.at, a.sent, o.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), want)...)
+	operations := append(patch.Operations(a.at, a.sent, decision.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
 	if len(operations) > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(o.Edits), "hold", o.hold)
-	} else if len(o.warnings) > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Admitting unchanged", "warnings", len(o.warnings))
+		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))
+	} else if len(warnings) > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Admitting unchanged", "warnings", len(warnings))
 	}
-	return answer{operations: operations, warnings: o.warnings}
+	return answer{operations: operations, warnings: warnings}
 }

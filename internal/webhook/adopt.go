@@ -35,66 +35,66 @@ func (a *admission) recognize(ctx context.Context) (write, error) {
 // keeps already.
 func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, error) {
 	w := a.write
-	candidates := patch.Adopt(w.spec, recipe, func(int) bool { return true })
-	if len(candidates) == 0 {
-		return w, nil
-	}
-	stored, err := a.fromCache(ctx)
-	if err != nil || !a.isStored(stored) {
-		return w, err // nobody is told whether a file is like an original
-	}
-	originals, err := a.originals(ctx)
-	if err != nil {
+	adoptable, err := a.adoptable(ctx, recipe)
+	if err != nil || len(adoptable) == 0 {
 		return w, err
 	}
+	w.adopted = patch.Adopt(w.spec, recipe, func(index int) bool { return adoptable[index] })
+	w.asked = w.asked.DeepCopy()
 	spec, _ := plan.Locate(w.kind, w.asked.Object)
 	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
 	if err != nil {
 		return w, fmt.Errorf("reading files of %s: %w", w, err)
 	}
-	candidates = slices.DeleteFunc(candidates, func(edit patch.Edit) bool {
-		return !patch.SameEntry(files[edit.Index], originals[edit.File.Path])
-	})
-	if len(candidates) == 0 {
-		return w, nil
-	}
-	for _, edit := range candidates {
+	for _, edit := range w.adopted {
 		files[edit.Index] = edit.File.Map()
 	}
-	w.asked = w.asked.DeepCopy()
-	spec, _ = plan.Locate(w.kind, w.asked.Object)
 	spec[string(patch.ListFiles)] = files
-	w.spec = patch.Apply(w.spec, candidates)
-	w.adopted = slices.Concat(w.adopted, candidates)
-	// What stands in the way in the stored object gives way too, so that managed files stay where the user had theirs.
-	w.before = patch.Apply(w.before, patch.Adopt(w.before, recipe, func(int) bool { return true }))
+	w.spec = patch.Apply(w.spec, w.adopted)
 	return w, nil
 }
 
-// takeOut takes our entries out and puts back the originals of files. A managed file whose original cannot be
-// answered stays, with all others, for the controller.
-func (a *admission) takeOut(ctx context.Context) (outcome, error) {
-	originals, complete, err := a.answerable(ctx)
-	if err != nil || !complete {
-		return a.keep(""), err
+// adoptable are the files of the write, by index, that managed files of recipe may replace, because they are what the
+// controller keeps as originals.
+func (a *admission) adoptable(ctx context.Context, recipe patch.Recipe) (map[int]bool, error) {
+	candidates := patch.Adopt(a.spec, recipe, func(int) bool { return true })
+	adoptable := map[int]bool{}
+	if len(candidates) == 0 {
+		return adoptable, nil
 	}
-	taken := a.outcomeOf(plan.Take(a.before, a.spec, originals))
-	taken.release = true
-	return taken, nil
+	stored, err := a.fromCache(ctx)
+	if err != nil || !a.isStored(stored) {
+		return adoptable, err // nobody is told whether a file is like an original
+	}
+	originals, err := a.originals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec, _ := plan.Locate(a.kind, a.asked.Object)
+	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
+	if err != nil {
+		return nil, fmt.Errorf("reading files of %s: %w", a, err)
+	}
+	for _, edit := range candidates {
+		if patch.SameEntry(files[edit.Index], originals[edit.File.Path]) {
+			adoptable[edit.Index] = true
+		}
+	}
+	return adoptable, nil
 }
 
 // answerable are the originals for which the stored object, as the cache has it, has a managed file: anybody who
-// reaches the port can claim what was stored. complete reports whether these are all that the write makes matter.
-func (a *admission) answerable(ctx context.Context) (originals map[string]json.RawMessage, complete bool, err error) {
+// reaches the port can claim what was stored. They are withheld if these are not all that the write makes matter.
+func (a *admission) answerable(ctx context.Context) (*plan.Originals, error) {
 	all, err := a.originals(ctx)
 	if err != nil || len(all) == 0 {
-		return nil, err == nil, err
+		return &plan.Originals{}, err
 	}
 	stored, err := a.fromCache(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	originals = map[string]json.RawMessage{}
+	originals := map[string]json.RawMessage{}
 	if a.isStored(stored) {
 		for _, f := range specOf(stored).Files {
 			if original := all[f.Path]; original != nil && patch.IsManagedFile(f) {
@@ -105,7 +105,7 @@ func (a *admission) answerable(ctx context.Context) (originals map[string]json.R
 	unconfirmed := func(f patch.File) bool {
 		return patch.IsManagedFile(f) && all[f.Path] != nil && originals[f.Path] == nil
 	}
-	return originals, !slices.ContainsFunc(a.before.Files, unconfirmed), nil
+	return &plan.Originals{Files: originals, Withheld: slices.ContainsFunc(a.before.Files, unconfirmed)}, nil
 }
 
 // originals are the files of the user that managed files of the object have taken the place of, as far as the

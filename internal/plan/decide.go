@@ -1,0 +1,734 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// Want is what a Cluster asks for.
+type Want struct {
+	// Cluster is the name of the Cluster.
+	Cluster string
+	// Enabled is false when everything is to be taken out.
+	Enabled bool
+	// Frozen is true for a Cluster that is paused or being deleted: nothing changes.
+	Frozen bool
+	// Unusable is why nothing changes, because a label or an annotation of the Cluster cannot be understood, or nil.
+	Unusable *finding.Finding
+	Options  source.Options
+	// Admission reports whether webhooks patch an object together with a change of the user's.
+	Admission bool
+}
+
+// Object is what is known of a bootstrap object.
+type Object struct {
+	Kind string
+	// Name is how messages call the object: kind, namespace and name.
+	Name                string
+	Labels, Annotations map[string]string
+	// Spec is the bootstrap spec, or that which a write asks for.
+	Spec patch.Spec
+	// Write is the write to the object that is being admitted, or nil.
+	Write *Write
+	// Pools of the Cluster that use the object; none for a control plane.
+	Pools []Pool
+	// Foreign is a pool of another Cluster that uses the object too, or nil.
+	Foreign *Pool
+
+	// OfMachine marks a KubeadmConfig that Cluster API has made for a Machine.
+	OfMachine bool
+	// Running reports that a control plane has Machines, or that bootstrap data was made of a KubeadmConfig, as far as
+	// is known without asking.
+	Running bool
+	// Busy reports that Cluster API may be creating the first Machine from the version that a change replaces, see AtRest.
+	Busy bool
+	// Rolls reports that the user has all Machines of a control plane replaced now.
+	Rolls bool
+	// Deleted reports that the object is being deleted.
+	Deleted bool
+	// Facts are what was asked for.
+	Facts Facts
+}
+
+// Write is a write that is being admitted.
+type Write struct {
+	// Stored is the spec before the write. On creation it is that of the write: what an object brings along, from a
+	// backup or from an earlier call of the webhook, is as good as stored.
+	Stored patch.Spec
+	// Annotations are those of the stored object.
+	Annotations map[string]string
+	// Sent is the spec of the write. Recognized are edits that have put managed files into the places of files of the user's that were adopted before.
+	// The spec of the object is the one after them.
+	Sent       patch.Spec
+	Recognized []patch.Edit
+	// Creates reports whether the write creates the object.
+	Creates bool
+}
+
+// Fact is something about an object that costs a request or a search, and that most decisions do not need.
+type Fact int
+
+// The facts.
+const (
+	// NoFact is asked for by a complete decision.
+	NoFact Fact = iota
+	// FactValues are the settings of the object's proxy Secret.
+	FactValues
+	// FactTaken is whether somebody else has the name of a generated Secret.
+	FactTaken
+	// FactInfrastructure is what the machine templates of the pools tell.
+	FactInfrastructure
+	// FactBegun is whether the first Machine of a control plane exists, or is being created.
+	FactBegun
+	// FactOriginals are the user's files that managed files have replaced.
+	FactOriginals
+	// FactOwners are the Clusters that the Secrets which managed files refer to were generated for.
+	FactOwners
+	// FactAdoptable are the files which may be taken over in a write.
+	FactAdoptable
+)
+
+// Facts are answers. What is nil has not been asked.
+type Facts struct {
+	Values         *Values
+	Taken          map[string]string // by name: why nothing may refer to a generated Secret of that name, or ""
+	Infrastructure *Infrastructure
+	Begun          *bool
+	Originals      *Originals
+	Owners         map[string]string // by the name of a generated Secret: the Cluster that its label names
+	Adoptable      map[int]bool      // files of a write, by index
+}
+
+// Values are the settings of an object's proxy Secret.
+type Values struct {
+	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
+	Resolution *source.Resolution
+	// Missing reports that the proxy Secret does not exist.
+	Missing bool
+	// Withheld reports that the settings must not be in the answer to the write.
+	Withheld bool
+	// Why is what to tell whoever writes, or nil.
+	Why *finding.Finding
+}
+
+// Infrastructure is what the machine templates of an object's pools tell.
+type Infrastructure struct {
+	// Windows says by what a template asks for Windows nodes, or "".
+	Windows string
+	// Missing names a template that does not exist yet, and the pool that refers to it, or is "".
+	Missing string
+}
+
+// Originals are the user's files that managed files of an object have replaced, by the path of the managed file.
+type Originals struct {
+	Files map[string]json.RawMessage
+	// Withheld reports that some must not be in the answer to the write, so that nothing can be taken out by it.
+	Withheld bool
+}
+
+// Decision is what happens to an object.
+type Decision struct {
+	// Ask is a fact that the decision depends on; Decide has to be called again with it. Nothing else counts then.
+	Ask Fact
+	// Name is the generated Secret that FactTaken is asked about.
+	Name string
+
+	// Edits change the spec. In a write they change the spec that was sent.
+	Edits []patch.Edit
+	// Adopted are edits that replace files of the user's, by Edits now or by the user's next rollout: their originals have
+	// to be kept before.
+	Adopted []patch.Edit
+	// Annotations are those that get another value; "" removes one.
+	Annotations map[string]string
+	// Version is the output version of what Edits bring; 0 is that they take everything out.
+	Version int
+	// Secret is the generated Secret that has to be there and up to date before the edits are carried out, or "".
+	Secret string
+	// Recipe is what the object should have, nil if that is not known. The zero recipe is nothing.
+	Recipe *patch.Recipe
+	// Proxied reports whether the object should carry the proxy.
+	Proxied bool
+	// Waits reports that the user's next rollout brings the edits.
+	Waits bool
+	// Findings say why the object is not as the Cluster asks, and what works differently from what it looks like.
+	Findings []finding.Finding
+	// Refused is why the recipe cannot be carried out, a *patch.ConflictError among others, or nil. Findings have it too.
+	Refused error
+	// Warnings tell of entries of the user that work against the proxy. Findings have them too.
+	Warnings []string
+
+	pause  pause
+	asSent bool // even what Write.Recognized has put in
+}
+
+// pause is what becomes of the annotation by which this product holds an object back.
+type pause int
+
+// What becomes of it.
+const (
+	// pauseKeep leaves it as it is stored.
+	pauseKeep pause = iota
+	// pauseClear removes it.
+	pauseClear
+	// pauseForEndpoint holds the object back until delivery Inline knows the control-plane endpoint.
+	pauseForEndpoint
+	// pauseForPatch holds a control plane without Machines back until Cluster API has noticed, so that it can be patched.
+	pauseForPatch
+)
+
+// Decide says what happens to an object so that it becomes what its Cluster asks for. It is a function of its arguments
+// alone. What it does not know and needs, it asks for.
+//
+// The outcome of a write that is being admitted is that of the controller for the object as the write leaves it, and
+// managed entries that the write takes out come back.
+func Decide(o Object, want Want) Decision {
+	d := decider{Object: o, want: want}
+	if d.stored = o.Spec; o.Write != nil {
+		d.stored = o.Write.Stored
+	}
+	out := d.decide()
+	if out.Ask == NoFact {
+		out.Annotations = d.annotations(&out)
+	}
+	return out
+}
+
+// decider is the work on one decision.
+type decider struct {
+	Object
+
+	want   Want
+	stored patch.Spec
+}
+
+func (d decider) decide() Decision {
+	switch {
+	case d.want.Frozen:
+		return d.leave()
+	case d.want.Unusable != nil:
+		return d.leave(*d.want.Unusable)
+	case d.want.Enabled:
+		return d.enable()
+	default:
+		return d.disable()
+	}
+}
+
+// annotations returns those that a decision gives other values, and completes its edits.
+func (d decider) annotations(out *Decision) map[string]string {
+	want := map[string]string{}
+	switch record := strconv.Itoa(out.Version); {
+	case d.Write == nil && len(out.Edits) == 0:
+	case d.Write == nil:
+		if want[contract.AnnotationOutputVersion] = record; out.Version == 0 {
+			want[contract.AnnotationOutputVersion] = ""
+		}
+	default:
+		if !out.asSent {
+			out.Edits = slices.Concat(d.Write.Recognized, out.Edits)
+		}
+		if out.Version == 0 {
+			record = d.Write.Annotations[contract.AnnotationOutputVersion]
+		}
+		switch patched := patch.IsPatched(patch.Apply(d.Write.Sent, out.Edits)); {
+		case !patched:
+			want[contract.AnnotationOutputVersion] = ""
+		case record != "":
+			want[contract.AnnotationOutputVersion] = record
+		}
+	}
+	switch held := IsHeld(d.Annotations); {
+	case out.pause == pauseForEndpoint:
+		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
+	case out.pause == pauseForPatch:
+		want[clusterv1.PausedAnnotation] = contract.PausedForPatch
+	case out.pause == pauseClear && held:
+		want[clusterv1.PausedAnnotation] = ""
+	case out.pause == pauseKeep && d.Write != nil && IsHeld(d.Write.Annotations) && !IsPausedByUser(d.Annotations):
+		want[clusterv1.PausedAnnotation] = d.Write.Annotations[clusterv1.PausedAnnotation]
+	}
+	return want
+}
+
+// disable takes everything out.
+func (d decider) disable() Decision {
+	if IsTopologyOwned(d.Labels) || d.Write != nil && (d.isUnused() || d.isLate()) {
+		return d.leave()
+	}
+	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) && !IsHeld(d.Annotations) {
+		out := d.leave()
+		out.Recipe = &patch.Recipe{}
+		return out
+	}
+	if IsPausedByUser(d.Annotations) {
+		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is not", d.Name))
+	}
+	if d.Facts.Owners == nil && len(patch.References(d.stored)) > 0 {
+		return Decision{Ask: FactOwners}
+	}
+	if IsOthers(d.stored, d.want.Cluster, d.Facts.Owners) {
+		return d.leave() // a shared template that another Cluster had patched
+	}
+	return d.take(false)
+}
+
+// enable brings the object to its recipe.
+func (d decider) enable() Decision {
+	if left := d.leftAlone(); left != nil {
+		return d.leave(*left)
+	}
+	switch {
+	case d.Deleted && IsHeld(d.Annotations):
+		return d.resume()
+	case d.Write != nil && (d.isUnused() || d.isLate()):
+		return d.leave()
+	case d.Override() == contract.SecretNone:
+		return d.take(false)
+	case d.Facts.Values == nil:
+		return Decision{Ask: FactValues}
+	}
+	values, secret := *d.Facts.Values, d.GeneratedSecret(d.want.Cluster)
+	usable := values.Resolution != nil || values.Missing && d.isReference() // its entries are constants
+	if !usable && !values.Withheld && !(d.isReference() && refersTo(d.stored, secret)) {
+		return d.unusable(values)
+	}
+	if d.isReference() {
+		why, known := d.Facts.Taken[secret]
+		switch {
+		case !known:
+			return Decision{Ask: FactTaken, Name: secret}
+		case why != "":
+			return d.takeBack(secret, why)
+		}
+	}
+	if values.Withheld {
+		return d.withhold()
+	}
+	if !usable {
+		return d.unusable(values)
+	}
+	return d.bring(values, secret)
+}
+
+// isReference reports whether the settings come from a generated Secret.
+func (d decider) isReference() bool { return d.want.Options.Delivery == contract.DeliveryReference }
+
+// isUnused reports whether no pool shows whose a template is, and which proxy Secret it gets.
+func (d decider) isUnused() bool { return d.Kind == KindTemplate && len(d.Pools) == 0 }
+
+// isLate reports whether a change has to wait until the user has the Machines replaced, as far as is known without asking.
+func (d decider) isLate() bool {
+	return d.Running && !d.Rolls && (d.Kind == KindConfig || d.want.Options.Rollout != contract.RolloutImmediate)
+}
+
+// Copied is the template that a KubeadmConfig of a topology was copied from: the one that its pool has now.
+type Copied struct {
+	// Held reports that its copies are held back until delivery Inline knows the control-plane endpoint.
+	Held bool
+	// Patched reports whether it carries the proxy.
+	Patched bool
+	// Recipe is what its copies should have, nil if that is not known or nothing.
+	Recipe *patch.Recipe
+}
+
+// DecideCopy is Decide for the KubeadmConfig of a worker Machine of a topology whose bootstrap data is still to be made. It was
+// copied from a template that the topology controller may have replaced since: nobody else compares the two. from is nil
+// if that is not known. With delivery Inline the first template of a pool holds its copies back. They go on when the pool
+// has another one, as that one says.
+func DecideCopy(o Object, want Want, from *Copied) Decision {
+	d := decider{Object: o, want: want, stored: o.Spec}
+	out := d.decideCopy(from)
+	if out.Ask == NoFact {
+		out.Annotations = d.annotations(&out)
+	}
+	return out
+}
+
+func (d decider) decideCopy(from *Copied) Decision {
+	if d.want.Enabled {
+		for _, name := range patch.References(d.Spec) {
+			if why := d.Facts.Taken[name]; why != "" {
+				return d.takeBack(name, why)
+			}
+		}
+	}
+	switch {
+	case IsPausedByUser(d.Annotations), from == nil, from.Held, patch.IsPatched(d.Spec) && !IsHeld(d.Annotations):
+		return d.leave()
+	case !d.want.Enabled, !from.Patched: // what the topology controller has not brought to the pool is not brought to its Machines
+		return d.resume()
+	case from.Recipe == nil:
+		return d.leave()
+	}
+	edits, err := patch.EnsureOrAdopt(d.Spec, *from.Recipe, d.want.Options.Adopt)
+	if err != nil {
+		return d.resume() // a conflict, which leaves the pool alone as well
+	}
+	if out := d.infrastructure(); out != nil {
+		return *out
+	}
+	return d.carryOut(Decision{Edits: edits, Version: from.Recipe.Version}, false)
+}
+
+// leftAlone returns why the object is not written, or nil.
+func (d decider) leftAlone() *finding.Finding {
+	var found finding.Finding
+	other := d.disagreeing()
+	switch what := patch.Unsupported(d.Spec); {
+	case IsTopologyOwned(d.Labels):
+		found = d.find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", d.Name)
+	case IsPausedByUser(d.Annotations):
+		found = d.find(contract.ReasonPaused, "%s is paused and left alone", d.Name)
+	case what != "":
+		found = NotSupported(d.Name, what)
+	case other != nil:
+		found = d.find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
+			d.Pools[0], other, d.Name)
+	case d.Foreign != nil:
+		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s of Cluster %s; give each Cluster a template of its own",
+			d.Name, d.Foreign, d.Foreign.Cluster)
+	default:
+		return nil
+	}
+	return &found
+}
+
+// disagreeing returns a pool that names another proxy Secret than the first one, or nil.
+func (d decider) disagreeing() *Pool {
+	for i := range d.Pools {
+		if d.Pools[i].Override != d.Pools[0].Override {
+			return &d.Pools[i]
+		}
+	}
+	return nil
+}
+
+// take takes the managed entries out. forced is for an object that refers to a Secret of somebody else.
+func (d decider) take(forced bool, findings ...finding.Finding) Decision {
+	if d.Facts.Originals == nil && (patch.GivesUp(d.Spec, patch.Recipe{}) || patch.GivesUp(d.stored, patch.Recipe{})) {
+		return Decision{Ask: FactOriginals}
+	}
+	var originals Originals
+	if d.Facts.Originals != nil {
+		originals = *d.Facts.Originals
+	}
+	if originals.Withheld {
+		return d.leave(findings...)
+	}
+	out := Decision{Edits: Take(d.stored, d.Spec, originals.Files).Edits, Findings: findings}
+	if !forced {
+		out.Recipe = &patch.Recipe{}
+	}
+	return d.carryOut(out, forced)
+}
+
+// takeBack takes the managed entries out of an object that refers to a Secret of somebody else, and leaves any other as it
+// is, because nothing may be patched to refer to it.
+func (d decider) takeBack(secret, why string) Decision {
+	found := d.find(contract.ReasonNameTaken, "%s", why)
+	if !refersTo(d.stored, secret) || d.Running && !d.Rolls {
+		out := d.leave(found)
+		out.pause = pauseClear
+		return out
+	}
+	return d.take(true, found)
+}
+
+// withhold leaves an object as it is that values of Inline delivery must not be answered for. A KubeadmConfig that is
+// created is held back until the controller has written them.
+func (d decider) withhold() Decision {
+	if d.Kind != KindConfig || d.Write == nil || !d.Write.Creates {
+		return d.leave()
+	}
+	if out := d.infrastructure(); out != nil {
+		return *out
+	}
+	out := d.leave()
+	out.pause = pauseForEndpoint
+	return out
+}
+
+// unusable leaves an object without settings as it is.
+func (d decider) unusable(values Values) Decision {
+	if values.Why != nil {
+		return d.leave(*values.Why)
+	}
+	return d.leave()
+}
+
+// bring brings the object to the recipe of its settings.
+func (d decider) bring(values Values, secret string) Decision {
+	resolution := source.Resolution{}
+	if values.Resolution != nil {
+		resolution = *values.Resolution
+	}
+	made, annotations := d.stored, d.Annotations
+	if d.Write != nil {
+		annotations = d.Write.Annotations
+	}
+	if d.Rolls {
+		made = patch.Spec{} // nothing to keep the version of
+	}
+	recipe, err := RecipeOf(annotations, made, d.want.Options, resolution, secret)
+	out := Decision{Proxied: values.Resolution != nil}
+	if err != nil {
+		return d.refuse(out, err)
+	}
+	brought, adopted, ask, err := d.edits(recipe)
+	if ask.Ask != NoFact {
+		return ask
+	}
+	if err != nil {
+		return d.refuse(out, err)
+	}
+	if ready := d.infrastructure(); ready != nil {
+		return *ready
+	}
+	out.Warnings = brought.Warnings
+	for _, warning := range brought.Warnings {
+		out.Findings = append(out.Findings, d.find("", "%s: %s", d.Name, warning))
+	}
+	if !d.isReference() && !resolution.Complete { // a finding of the Cluster says why
+		return d.holdBack(out)
+	}
+	out.Edits, out.Adopted, out.Version, out.Recipe = brought.Edits, adopted, recipe.Version, &recipe
+	if d.isReference() {
+		out.Secret = secret
+	}
+	return d.carryOut(out, false)
+}
+
+// holdBack keeps Cluster API from creating the first Machine of a control plane, and bootstrap data of workers, which delivery
+// Inline cannot give a complete NO_PROXY yet.
+func (d decider) holdBack(out Decision) Decision {
+	held := d.leaveAs(out, d.leave().pause)
+	switch controlPlane := d.Kind == KindControlPlane; {
+	case d.Kind == KindTemplate, d.Running, d.Deleted:
+	case controlPlane && d.Facts.Begun == nil && !IsHeld(d.Annotations):
+		return Decision{Ask: FactBegun}
+	case controlPlane && d.Facts.Begun != nil && *d.Facts.Begun:
+	default:
+		held.pause = pauseForEndpoint
+	}
+	return held
+}
+
+// edits returns the edits that bring the object to recipe, and those among them that replace files of the user's.
+func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch.Edit, ask Decision, err error) {
+	if d.Facts.Originals == nil && (patch.GivesUp(d.Spec, recipe) || patch.GivesUp(d.stored, recipe)) {
+		return patch.Plan{}, nil, Decision{Ask: FactOriginals}, nil
+	}
+	var originals map[string]json.RawMessage
+	if d.Facts.Originals != nil {
+		if originals = d.Facts.Originals.Files; d.Facts.Originals.Withheld {
+			return patch.Plan{}, nil, Decision{}, errWithheld
+		}
+	}
+	brought, err = Bring(d.stored, d.Spec, recipe, originals)
+	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict || !d.want.Options.Adopt {
+		return brought, nil, Decision{}, err
+	}
+	may := func(int) bool { return true }
+	switch main := source.GeneratedSecretName(d.want.Cluster); {
+	case d.Write != nil && d.Facts.Adoptable == nil:
+		return patch.Plan{}, nil, Decision{Ask: FactAdoptable, Recipe: &recipe}, nil
+	case d.Write != nil:
+		may = func(index int) bool { return d.Facts.Adoptable[index] }
+	case d.OfMachine: // it is deleted with its Machine, and nothing is kept
+	default:
+		why, known := d.Facts.Taken[main]
+		if !known {
+			return patch.Plan{}, nil, Decision{Ask: FactTaken, Name: main}, nil
+		}
+		if why != "" {
+			return brought, nil, Decision{}, err // there is no place for originals
+		}
+	}
+	adopted = patch.Adopt(d.Spec, recipe, may)
+	// What stands in the way in the stored object gives way too, so that managed files stay where the user had theirs.
+	stored := patch.Apply(d.stored, patch.Adopt(d.stored, recipe, func(int) bool { return true }))
+	after, again := Bring(stored, patch.Apply(d.Spec, adopted), recipe, originals)
+	if again != nil || len(adopted) == 0 {
+		return brought, nil, Decision{}, err // more than files is in the way, and the first error says what
+	}
+	after.Edits = slices.Concat(adopted, after.Edits)
+	return after, adopted, Decision{}, nil
+}
+
+// errWithheld keeps an object as it is without a word.
+var errWithheld = errors.New("originals are withheld")
+
+// refuse leaves an object as it is whose recipe cannot be made, or carried out.
+func (d decider) refuse(out Decision, err error) Decision {
+	if errors.Is(err, errWithheld) {
+		return d.leave()
+	}
+	refused := d.leave(d.find(contract.ReasonInvalidSettings, "%s: %s", d.Name, err))
+	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
+		refused = d.leave(Conflict(d.Name, conflict, d.want.Options))
+		refused.pause = pauseClear
+	}
+	refused.Proxied, refused.Refused = out.Proxied, err
+	return refused
+}
+
+// infrastructure returns the decision about an object that is not patched yet and cannot be now: for Windows nodes by its
+// machine template, or before the template exists, without which there are no Machines either. It is nil for any other.
+func (d decider) infrastructure() *Decision {
+	if patch.IsPatched(d.stored) || len(d.Pools) == 0 {
+		return nil
+	}
+	tells := d.Facts.Infrastructure
+	switch {
+	case tells == nil:
+		return &Decision{Ask: FactInfrastructure}
+	case tells.Windows != "":
+		out := d.leave(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
+		out.pause = pauseClear
+		return &out
+	case tells.Missing != "" && !d.OfMachine: // what a Machine is made of existed, if only for a moment
+		out := d.leave(d.find(contract.ReasonWaitingForObjects, "%s does not exist yet; it tells whether nodes run Windows", tells.Missing))
+		return &out
+	}
+	return nil
+}
+
+// carryOut returns what becomes of a decision that has edits: whether now is the time for them. forced is for entries that
+// must go even though no rollout was asked for; they never replace running Machines.
+func (d decider) carryOut(out Decision, forced bool) Decision {
+	held := IsHeld(d.Annotations)
+	if held {
+		out.pause = pauseClear
+	}
+	if !d.changes(out) && (d.Write == nil || !held) {
+		return out
+	}
+	controlPlane := d.Kind == KindControlPlane
+	if controlPlane && !d.Running && d.Busy && held && d.Write == nil {
+		return d.stop(out) // Cluster API has not noticed yet
+	}
+	running := d.Running
+	if controlPlane && !running && !(d.Write != nil && d.Rolls) {
+		if d.Facts.Begun == nil {
+			return Decision{Ask: FactBegun}
+		}
+		running = *d.Facts.Begun
+	}
+	switch free := d.Rolls || controlPlane && !forced && d.want.Options.Rollout == contract.RolloutImmediate; {
+	case running && !free && forced:
+		return d.leaveAs(out, pauseClear)
+	case running && !free:
+		return d.wait(out)
+	case !running && d.Busy && (d.Write == nil || !d.Write.Creates):
+		return d.stop(out)
+	}
+	return out
+}
+
+// changes reports whether a decision makes the managed entries or the pause others than if the object were left alone.
+func (d decider) changes(out Decision) bool {
+	if d.Write == nil {
+		return len(out.Edits) > 0
+	}
+	kept := patch.Apply(d.Spec, d.leave().Edits)
+	return len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
+}
+
+// leaveAs is leave with all of a decision but its edits.
+func (d decider) leaveAs(out Decision, p pause) Decision {
+	kept := d.leave(out.Findings...)
+	kept.Adopted, kept.Warnings = out.Adopted, out.Warnings
+	kept.Recipe, kept.Secret, kept.Proxied, kept.pause = out.Recipe, out.Secret, out.Proxied, p
+	return kept
+}
+
+// wait leaves the edits of a decision to the user's next rollout.
+func (d decider) wait(out Decision) Decision {
+	kept := d.leaveAs(out, out.pause)
+	kept.Waits = true
+	kept.Findings = append(kept.Findings, d.waiting(out.Version == 0))
+	return kept
+}
+
+// stop pauses a control plane without Machines, so that Cluster API does not create its first Machine from the version that
+// is about to be patched. When Cluster API has noticed, the control plane is patched.
+func (d decider) stop(out Decision) Decision {
+	if d.Write != nil {
+		return d.leaveAs(out, pauseKeep) // the controller pauses it
+	}
+	kept := d.leaveAs(out, pauseForPatch)
+	kept.Findings = append(kept.Findings, d.find(contract.ReasonConfiguring,
+		"%s is paused by annotation %s; it is patched before it has Machines, once Cluster API confirms the pause", d.Name, clusterv1.PausedAnnotation))
+	return kept
+}
+
+// waiting says what edits of a running object wait for.
+func (d decider) waiting(removing bool) finding.Finding {
+	reason, verb := contract.ReasonWaitingForRollout, "gets"
+	if removing {
+		reason, verb = contract.ReasonRemovalWaiting, "loses"
+	}
+	if d.Kind == KindConfig {
+		return d.find(reason, "%s has its bootstrap data already, which stays as it is; a new KubeadmConfig %s the current proxy", d.Name, verb)
+	}
+	when := "when"
+	if d.want.Admission {
+		when = "with its next rollout, or now when"
+	}
+	return d.find(reason, "%s has Machines, which a change would replace; it %s the current proxy %s annotation %s of the Cluster is %s",
+		d.Name, verb, when, contract.AnnotationRollout, contract.RolloutImmediate)
+}
+
+// leave leaves the managed entries as they are stored. Where they do not fit beside what a write brings, the write stays as it
+// came.
+func (d decider) leave(findings ...finding.Finding) Decision {
+	out := Decision{Findings: findings}
+	if d.Write == nil {
+		if d.Annotations[clusterv1.PausedAnnotation] == contract.PausedForPatch {
+			out.pause = pauseClear // it cannot be patched any more
+		}
+		return out
+	}
+	kept, err := Keep(d.stored, d.Spec)
+	if err != nil {
+		return Decision{Findings: []finding.Finding{d.find(contract.ReasonConflictingFile, "%s: %s", d.Name, err)}, asSent: true}
+	}
+	out.Edits = kept.Edits
+	return out
+}
+
+// resume lets Cluster API go on with an object that is held back.
+func (d decider) resume() Decision {
+	out := d.leave()
+	out.pause = pauseClear
+	return out
+}
+
+func (d decider) find(reason, format string, args ...any) finding.Finding {
+	return finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// NotSupported is the note about an object whose nodes cannot be configured; see patch.Unsupported and patch.ForWindows.
+func NotSupported(name, what string) finding.Finding {
+	return finding.Finding{Message: name + " is " + what + " and left alone"}
+}
+
+// Conflict says what stands in the way of managed entries, and how to have it taken over.
+func Conflict(name string, conflict *patch.ConflictError, options source.Options) finding.Finding {
+	message := name + ": " + conflict.Error()
+	if !options.Adopt {
+		message += fmt.Sprintf("; or set annotation %s of the Cluster to %q to let the product take over such files",
+			contract.AnnotationAdopt, contract.AdoptValue)
+	}
+	return finding.Finding{Reason: contract.ReasonConflictingFile, Message: message}
+}
