@@ -374,7 +374,7 @@ func (r *reconciliation) carryOut(ctx context.Context, o *bootstrapObject, decis
 			return r.taken[decision.Secret], err
 		}
 	}
-	r.found = append(r.found, decision.Findings...)
+	r.found = append(r.found, decision.Report()...)
 	o.recipe, o.generated = decision.Recipe, decision.Secret
 	if decision.Proxied {
 		o.proxy = resolution.Secret.Name.String()

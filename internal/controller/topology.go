@@ -166,8 +166,8 @@ func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options
 		return
 	}
 	brought, err := patch.Ensure(o.spec, recipe)
-	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok && !options.Adopt {
-		r.found = append(r.found, plan.Conflict(o.String(), conflict, options))
+	if _, ok := errors.AsType[*patch.ConflictError](err); ok && !options.Adopt {
+		r.found = append(r.found, plan.Refused(o.String(), err, options.Adopt))
 		return
 	}
 	switch {

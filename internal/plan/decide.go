@@ -160,13 +160,17 @@ type Decision struct {
 	Proxied bool
 	// Waits reports that the user's next rollout brings the edits.
 	Waits bool
-	// Findings say why the object is not as the Cluster asks, and what works differently from what it looks like.
+	// Incomplete reports that delivery Inline does not know all of NO_PROXY yet.
+	Incomplete bool
+	// Findings say why the object as a whole is not as the Cluster asks.
 	Findings []finding.Finding
-	// Refused is why the recipe cannot be carried out, a *patch.ConflictError among others, or nil. Findings have it too.
+	// Refused is why the recipe cannot be made, or, a *patch.ConflictError, carried out; else nil.
 	Refused error
-	// Warnings tell of entries of the user that work against the proxy. Findings have them too.
+	// Warnings tell of entries of the user that work against the proxy.
 	Warnings []string
 
+	object string
+	adopts bool
 	pause  pause
 	asSent bool // even what Write.Recognized has put in
 }
@@ -196,11 +200,7 @@ func Decide(o Object, want Want) Decision {
 	if d.stored = o.Spec; o.Write != nil {
 		d.stored = o.Write.Stored
 	}
-	out := d.decide()
-	if out.Ask == NoFact {
-		out.Annotations = d.annotations(&out)
-	}
-	return out
+	return d.complete(d.decide())
 }
 
 // decider is the work on one decision.
@@ -224,8 +224,21 @@ func (d decider) decide() Decision {
 	}
 }
 
-// annotations returns those that a decision gives other values, and completes its edits.
-func (d decider) annotations(out *Decision) map[string]string {
+// complete adds to a decision what all have in common.
+func (d decider) complete(out Decision) Decision {
+	if out.Ask != NoFact {
+		return out
+	}
+	out.object, out.adopts = d.Name, d.want.Options.Adopt
+	if d.Write != nil && !out.asSent {
+		out.Edits = slices.Concat(d.Write.Recognized, out.Edits)
+	}
+	out.Annotations = d.annotations(out)
+	return out
+}
+
+// annotations returns those that a decision gives other values.
+func (d decider) annotations(out Decision) map[string]string {
 	want := map[string]string{}
 	switch record := strconv.Itoa(out.Version); {
 	case d.Write == nil && len(out.Edits) == 0:
@@ -234,9 +247,6 @@ func (d decider) annotations(out *Decision) map[string]string {
 			want[contract.AnnotationOutputVersion] = ""
 		}
 	default:
-		if !out.asSent {
-			out.Edits = slices.Concat(d.Write.Recognized, out.Edits)
-		}
 		if out.Version == 0 {
 			record = d.Write.Annotations[contract.AnnotationOutputVersion]
 		}
@@ -347,11 +357,7 @@ type Copied struct {
 // has another one, as that one says.
 func DecideCopy(o Object, want Want, from *Copied) Decision {
 	d := decider{Object: o, want: want, stored: o.Spec}
-	out := d.decideCopy(from)
-	if out.Ask == NoFact {
-		out.Annotations = d.annotations(&out)
-	}
-	return out
+	return d.complete(d.decideCopy(from))
 }
 
 func (d decider) decideCopy(from *Copied) Decision {
@@ -395,8 +401,11 @@ func (d decider) leftAlone() *finding.Finding {
 		found = d.find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
 			d.Pools[0], other, d.Name)
 	case d.Foreign != nil:
-		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s of Cluster %s; give each Cluster a template of its own",
-			d.Name, d.Foreign, d.Foreign.Cluster)
+		user := "Cluster " + d.Foreign.Cluster
+		if d.Foreign.Name != "" {
+			user = d.Foreign.String() + " of " + user
+		}
+		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s; give each Cluster a template of its own", d.Name, user)
 	default:
 		return nil
 	}
@@ -495,9 +504,6 @@ func (d decider) bring(values Values, secret string) Decision {
 		return *ready
 	}
 	out.Warnings = brought.Warnings
-	for _, warning := range brought.Warnings {
-		out.Findings = append(out.Findings, d.find("", "%s: %s", d.Name, warning))
-	}
 	if !d.isReference() && !resolution.Complete { // a finding of the Cluster says why
 		return d.holdBack(out)
 	}
@@ -512,6 +518,7 @@ func (d decider) bring(values Values, secret string) Decision {
 // Inline cannot give a complete NO_PROXY yet.
 func (d decider) holdBack(out Decision) Decision {
 	held := d.leaveAs(out, d.leave().pause)
+	held.Incomplete = true
 	switch controlPlane := d.Kind == KindControlPlane; {
 	case d.Kind == KindTemplate, d.Running, d.Deleted:
 	case controlPlane && d.Facts.Begun == nil && !IsHeld(d.Annotations):
@@ -573,9 +580,8 @@ func (d decider) refuse(out Decision, err error) Decision {
 	if errors.Is(err, errWithheld) {
 		return d.leave()
 	}
-	refused := d.leave(d.find(contract.ReasonInvalidSettings, "%s: %s", d.Name, err))
-	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
-		refused = d.leave(Conflict(d.Name, conflict, d.want.Options))
+	refused := d.leave()
+	if _, ok := errors.AsType[*patch.ConflictError](err); ok {
 		refused.pause = pauseClear
 	}
 	refused.Proxied, refused.Refused = out.Proxied, err
@@ -723,10 +729,26 @@ func NotSupported(name, what string) finding.Finding {
 	return finding.Finding{Message: name + " is " + what + " and left alone"}
 }
 
-// Conflict says what stands in the way of managed entries, and how to have it taken over.
-func Conflict(name string, conflict *patch.ConflictError, options source.Options) finding.Finding {
-	message := name + ": " + conflict.Error()
-	if !options.Adopt {
+// Report returns all that an operator should know of a decision.
+func (d Decision) Report() []finding.Finding {
+	found := d.Findings
+	if d.Refused != nil {
+		found = append(found, Refused(d.object, d.Refused, d.adopts))
+	}
+	for _, warning := range d.Warnings {
+		found = append(found, finding.Finding{Message: d.object + ": " + warning})
+	}
+	return found
+}
+
+// Refused says why the recipe of an object cannot be made, or what stands in its way. adopts reports whether files are taken
+// over already where that is possible.
+func Refused(name string, err error, adopts bool) finding.Finding {
+	message := name + ": " + err.Error()
+	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict {
+		return finding.Finding{Reason: contract.ReasonInvalidSettings, Message: message}
+	}
+	if !adopts {
 		message += fmt.Sprintf("; or set annotation %s of the Cluster to %q to let the product take over such files",
 			contract.AnnotationAdopt, contract.AdoptValue)
 	}

@@ -178,7 +178,7 @@ func (a *admission) infrastructure(ctx context.Context, pools []plan.Pool) (*pla
 // asked for.
 func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 	var warnings []string
-	for _, found := range decision.Findings {
+	for _, found := range decision.Report() {
 		switch found.Reason {
 		case contract.ReasonPaused, contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting, contract.ReasonWaitingForObjects:
 		default:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -176,22 +175,6 @@ func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.
 	return nil
 }
 
-// restore takes out what an earlier run added for a Cluster that has no label any more.
-func (r *renderer) restore(view source.Cluster, m member) {
-	at, _ := locate(m.object)
-	spec := patch.SpecOfMap(specAt(m.object, at.path))
-	r.users[m.object] = m.object
-	if plan.IsOthers(spec, view.Name, nil) {
-		return
-	}
-	edits := patch.Take(spec, r.originals(view, m.object))
-	if len(edits) == 0 {
-		return
-	}
-	r.apply(m.object, at, edits, "")
-	r.note(m.object, "removed the proxy, because Cluster %s has no label %s", view.Name, contract.LabelEnabled)
-}
-
 // clusterRun is the work on one Cluster.
 type clusterRun struct {
 	*renderer
@@ -230,77 +213,99 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source
 	return &resolution
 }
 
-// patch patches one bootstrap object.
-func (c *clusterRun) patch(ctx context.Context, m member, main *source.Resolution) {
+// settle makes one bootstrap object what the Cluster asks for. main are the settings of the Cluster, nil if there are none.
+func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *source.Resolution) {
 	at, _ := locate(m.object)
-	if user := c.users[m.object]; user != nil {
-		c.reject(m.object, "it is used by Cluster %s and by Cluster %s; give each Cluster a template of its own", user.Name(), c.view.Name)
-		return
-	}
+	object := c.objectOf(m, at)
 	c.users[m.object] = c.object
-	if plan.IsTopologyOwned(m.object.Labels()) {
-		c.note(m.object, "belongs to a ClusterClass topology and is left alone")
-		return
+	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
+	want.Options.Adopt = false // whoever has the manifest can move their file
+	missing := ""
+	decision := plan.Decide(object, want)
+	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
+		switch resolution := main; decision.Ask {
+		case plan.FactValues:
+			if override := object.Override(); override != "" {
+				resolution = c.resolve(ctx, override, name(m.workers[0]))
+			}
+			if resolution != nil {
+				if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
+					resolution = new(*resolution)
+					resolution.Complete = false
+				}
+			}
+			object.Facts.Values = &plan.Values{Resolution: resolution}
+		default: // of names of generated Secrets, which manifests have for themselves
+			object.Facts.Taken[decision.Name] = ""
+		}
 	}
-	spec := patch.SpecOfMap(specAt(m.object, at.path))
-	if what := c.unsupported(m, spec); what != "" {
-		c.note(m.object, "is %s and left alone", what)
-		return
+	c.carryOut(m, at, decision, object.Facts.Values, missing)
+	if !enabled && len(decision.Edits) > 0 {
+		c.note(m.object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
 	}
-	poolSecret, secretName := "", source.GeneratedSecretName(c.view.Name)
-	if len(m.workers) > 0 {
-		poolSecret = override(m.workers[0])
-		for _, worker := range m.workers {
-			if override(worker) != poolSecret {
-				c.reject(m.object, "%s and %s share it but name different proxy Secrets; give each a template of its own",
-					name(m.workers[0]), name(worker))
-				return
+}
+
+// objectOf is what the manifests tell of a bootstrap object.
+func (c *clusterRun) objectOf(m member, at location) plan.Object {
+	object := plan.Object{
+		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
+		Spec: patch.SpecOfMap(specAt(m.object, at.path)),
+		Facts: plan.Facts{
+			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false), Owners: map[string]string{},
+			Originals: &plan.Originals{Files: c.originals(c.view, m.object)},
+		},
+	}
+	if strings.Contains(object.Spec.Format, "${") {
+		object.Spec.Format = "" // not known yet
+	}
+	if user := c.users[m.object]; user != nil {
+		object.Foreign = &plan.Pool{Cluster: user.Name()}
+	}
+	for _, worker := range m.workers {
+		object.Pools = append(object.Pools, plan.Pool{
+			Kind: worker.Kind(), Name: manifest.PartOfName(worker.Name()), Cluster: c.view.Name, Override: override(worker),
+		})
+		reference := dig(worker.Value(), append(machinePath(worker), "infrastructureRef")...)
+		kind, _ := reference["kind"].(string)
+		refName, _ := reference["name"].(string)
+		if o := c.lookup(worker.Namespace(), "", kind, refName); o != nil {
+			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
+				object.Facts.Infrastructure.Windows = field + " of " + name(o)
 			}
 		}
 	}
-	if poolSecret == contract.SecretNone {
-		c.apply(m.object, at, patch.Take(spec, c.originals(c.view, m.object)), "")
-		return
-	}
-	resolution := main
-	if poolSecret != "" {
-		resolution = c.resolve(ctx, poolSecret, name(m.workers[0]))
-		secretName = source.PoolSecretName(c.view.Name, source.Pool{Kind: m.workers[0].Kind(), Name: manifest.PartOfName(m.workers[0].Name())})
-	}
-	if resolution == nil {
-		return
-	}
-	c.ensure(m, at, spec, *resolution, secretName)
+	return object
 }
 
-// ensure brings one bootstrap object to its recipe.
-func (c *clusterRun) ensure(m member, at location, spec patch.Spec, resolution source.Resolution, secretName string) {
-	if missing := missingNetwork(c.unresolved, resolution); missing != "" && c.options.Delivery == contract.DeliveryInline {
-		c.reject(c.object, "delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or use delivery %s",
-			contract.DeliveryInline, missing, contract.DeliveryReference)
-		return
-	}
-	recipe, err := plan.RecipeOf(m.object.Annotations(), spec, c.options, resolution, secretName)
-	if err != nil {
-		c.reject(m.object, "%s", err)
-		return
-	}
-	ensured, err := patch.Bring(spec, recipe, c.originals(c.view, m.object))
+// carryOut does what was decided about a bootstrap object, and says what was found. missing is what is not known of the network.
+func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, values *plan.Values, missing string) {
 	field := strings.Join(at.path, ".") + "."
-	if conflict, ok := errors.AsType[*patch.ConflictError](err); ok {
+	for _, found := range decision.Findings {
+		if found.Reason == contract.ReasonSharedTemplate {
+			c.reject(m.object, "%s", found.Message)
+		} else {
+			c.note(m.object, "%s", found.Message)
+		}
+	}
+	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
 		for _, finding := range conflict.Conflicts {
 			c.reject(m.object, "conflict: %s%s", field, finding)
 		}
-		return
+	} else if decision.Refused != nil {
+		c.reject(m.object, "%s", decision.Refused)
 	}
-	for _, warning := range ensured.Warnings {
+	if decision.Incomplete {
+		c.reject(c.object, "delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or use delivery %s",
+			contract.DeliveryInline, missing, contract.DeliveryReference)
+	}
+	for _, warning := range decision.Warnings {
 		c.warn(m.object, "%s%s", field, warning)
 	}
-	if len(ensured.Edits) > 0 {
-		c.apply(m.object, at, ensured.Edits, strconv.Itoa(recipe.Version))
+	if len(decision.Edits) > 0 {
+		c.apply(m.object, at, decision.Edits, decision.Annotations[contract.AnnotationOutputVersion])
 	}
-	if c.options.Delivery == contract.DeliveryReference {
-		c.generate(secretName, resolution)
+	if decision.Secret != "" {
+		c.generate(decision.Secret, *values.Resolution)
 	}
 }
 
@@ -311,27 +316,6 @@ func missingNetwork(unresolved []string, resolution source.Resolution) string {
 		return strings.Join(unresolved, ", ") + " has unresolved variables"
 	case !resolution.Complete:
 		return "spec.controlPlaneEndpoint is not set"
-	}
-	return ""
-}
-
-// unsupported says what is special about the nodes of a bootstrap object, so that they cannot be configured, or "".
-func (c *clusterRun) unsupported(m member, spec patch.Spec) string {
-	if strings.Contains(spec.Format, "${") {
-		spec.Format = "" // not known yet
-	}
-	if what := patch.Unsupported(spec); what != "" {
-		return what
-	}
-	for _, worker := range m.workers {
-		reference := dig(worker.Value(), append(machinePath(worker), "infrastructureRef")...)
-		kind, _ := reference["kind"].(string)
-		refName, _ := reference["name"].(string)
-		if o := c.lookup(worker.Namespace(), "", kind, refName); o != nil {
-			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
-				return patch.ForWindows(field + " of " + name(o))
-			}
-		}
 	}
 	return ""
 }

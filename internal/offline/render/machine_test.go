@@ -47,7 +47,7 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 		"a Machine with an annotation of pools": {holder("Machine", ", annotations: {capi-proxy-patcher.io/secret: none}", config), true, ""},
 		"a Machine of another provider":         {holder("Machine", "", "{kind: RKE2Config, name: m}"), false, "Machine m: warning: spec.bootstrap.configRef.kind: RKE2Config cannot be patched, only KubeadmConfig"},
 		"a MachineSet of another provider":      {holder("MachineSet", "", "{kind: RKE2ConfigTemplate, name: m}"), false, "MachineSet m: warning: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"},
-		"a Windows Machine":                     {holder("Machine", "", config) + windows, false, "KubeadmConfig m: is for Windows nodes (spec.osDisk.osType of DemoMachine m) and left alone"},
+		"a Windows Machine":                     {holder("Machine", "", config) + windows, false, "KubeadmConfig m: it is for Windows nodes (spec.osDisk.osType of DemoMachine m) and left alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -196,8 +196,9 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		return
 	}
 	if !r.All && !view.Enabled {
+		c := &clusterRun{renderer: r, object: object, view: view}
 		for _, m := range members {
-			r.restore(view, m)
+			c.settle(ctx, m, false, nil)
 		}
 		return
 	}
@@ -219,7 +220,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.topology(ctx, settings.Pools, main)
 	}
 	for _, m := range members {
-		c.patch(ctx, m, main)
+		c.settle(ctx, m, true, main)
 	}
 }
 
