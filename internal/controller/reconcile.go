@@ -136,7 +136,7 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for i := range objects {
-		if err := r.settle(ctx, &objects[i], options, main); err != nil {
+		if err := r.settle(ctx, &objects[i], r.want(options), main); err != nil {
 			return "", err
 		}
 	}
@@ -239,36 +239,36 @@ func (r *reconciliation) want(options proxysource.Options) plan.Want {
 	return plan.Want{Cluster: r.view.Name, Enabled: r.view.Enabled, Options: options, Admission: r.Admission}
 }
 
-// settle makes one bootstrap object what the Cluster asks for. main are the settings of the Cluster, nil if they are not
+// settle makes one bootstrap object what want asks for. main are the settings of the Cluster, nil if they are not
 // usable or not needed.
-func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
+func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, want plan.Want, main *proxysource.Resolution) error {
 	decide := plan.Decide
 	if plan.IsTopologyOwned(o.object.GetLabels()) && (r.view.Topology || !r.view.Enabled) {
 		switch {
 		case !r.view.Topology:
 			return nil
 		case isOfMachine(o.object):
-			from, err := r.copiedFrom(ctx, *o, options)
+			from, err := r.copiedFrom(ctx, *o, want.Options)
 			if err != nil {
 				return err
 			}
 			decide = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, from) }
 		case r.view.Enabled:
-			r.inspect(o, options)
+			r.inspect(o, want.Options)
 			return nil
 		default:
 			r.restoreOwned(*o)
 			return nil
 		}
 	}
-	object, err := r.planned(ctx, *o)
+	object, err := r.planned(ctx, *o, want.Enabled)
 	if err != nil {
 		return err
 	}
 	for {
-		decision := decide(object, r.want(options))
+		decision := decide(object, want)
 		if decision.Ask != plan.NoFact {
-			if err := r.answer(ctx, *o, &object, decision, options, main); err != nil {
+			if err := r.answer(ctx, *o, &object, decision, want.Options, main); err != nil {
 				return err
 			}
 			continue
@@ -285,7 +285,7 @@ func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, options
 }
 
 // planned is what is known of o without asking.
-func (r *reconciliation) planned(ctx context.Context, o bootstrapObject) (plan.Object, error) {
+func (r *reconciliation) planned(ctx context.Context, o bootstrapObject, enabled bool) (plan.Object, error) {
 	view := plan.Object{
 		Kind: o.kind, Name: o.String(), Labels: o.object.GetLabels(), Annotations: o.object.GetAnnotations(),
 		Spec: o.spec, Pools: o.pools, OfMachine: isOfMachine(o.object),
@@ -297,7 +297,7 @@ func (r *reconciliation) planned(ctx context.Context, o bootstrapObject) (plan.O
 			view.Facts.Taken[name] = why
 		}
 	}
-	if !r.view.Enabled {
+	if !enabled {
 		return view, nil
 	}
 	var err error
@@ -403,7 +403,7 @@ func (r *reconciliation) configureLate(ctx context.Context, options proxysource.
 	}
 	said := r.found
 	for i := range objects {
-		if err := r.settle(ctx, &objects[i], options, main); err != nil {
+		if err := r.settle(ctx, &objects[i], r.want(options), main); err != nil {
 			return err
 		}
 	}
@@ -446,12 +446,12 @@ func (r *reconciliation) disable(ctx context.Context) error {
 		return err
 	}
 	for i := range objects {
-		if err := r.settle(ctx, &objects[i], options, nil); err != nil {
+		if err := r.settle(ctx, &objects[i], r.want(options), nil); err != nil {
 			return err
 		}
 	}
 	for i := range late {
-		if err := r.settle(ctx, &late[i], options, nil); err != nil {
+		if err := r.settle(ctx, &late[i], r.want(options), nil); err != nil {
 			return err
 		}
 	}

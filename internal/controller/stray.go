@@ -133,6 +133,8 @@ func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, op
 	if err != nil {
 		return err
 	}
+	out := r.want(options)
+	out.Enabled = false
 	for i := range strays {
 		stray := &strays[i]
 		user, err := r.foreignUser(ctx, r.view, *stray)
@@ -152,7 +154,7 @@ func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, op
 			r.keepReferences(*stray)
 			continue
 		}
-		if err := r.settle(ctx, stray, options, nil); err != nil {
+		if err := r.settle(ctx, stray, out, nil); err != nil {
 			return err
 		}
 	}
