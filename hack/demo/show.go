@@ -156,8 +156,7 @@ func title(out io.Writer, text string) {
 	_, _ = fmt.Fprintf(out, "\n%s\n%s\n", text, strings.Repeat("-", len(text)))
 }
 
-// printChange prints a bootstrap spec before and after as a diff. The setup script, which is the same on every node,
-// is cut.
+// printChange prints a bootstrap spec before and after as a diff.
 func printChange(out io.Writer, name, kind string, after bootstrapv1.KubeadmConfigSpec, path ...string) error {
 	objects, err := process(filepath.Join("hack", "demo", "cluster-template.yaml"))
 	if err != nil {
@@ -167,13 +166,6 @@ func printChange(out io.Writer, name, kind string, after bootstrapv1.KubeadmConf
 	for _, object := range objects {
 		if object.GetKind() == kind {
 			before, _, _ = unstructured.NestedMap(object.Object, path...)
-		}
-	}
-	after = *after.DeepCopy()
-	for i := range after.Files {
-		if after.Files[i].Path == contract.PathSetup {
-			lines := strings.SplitAfterN(after.Files[i].Content, "\n", 5)
-			after.Files[i].Content = strings.Join(lines[:4], "") + fmt.Sprintf("(%d more lines)\n", strings.Count(lines[4], "\n"))
 		}
 	}
 	was, err := yaml.Marshal(before)

@@ -192,10 +192,13 @@ const (
 	KeyProxyEnv = "proxy.env"
 	// KeyTrustedCABundle is the content of PathTrustedCA.
 	KeyTrustedCABundle = "trusted-ca.pem"
+	// KeySetup is the content of PathSetup, the same in every generated Secret that one version of the product writes.
+	KeySetup = "setup.sh"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"
-	// KeyContentHash is the SHA-256 of what nodes read, as it was last rendered, in hex; no node reads it. It tells a
-	// change of the values from the repair of a Secret that somebody edited.
+	// KeyContentHash is the SHA-256 of KeyProxyEnv and KeyTrustedCABundle as they were last rendered, in hex; no node reads
+	// it. It tells a change of the values from the repair of a Secret that somebody edited, and from another version of
+	// KeySetup, which puts no Machine behind.
 	KeyContentHash = "content-sha256"
 	// KeyAdoptedFiles holds files of the user that managed files have taken the place of, in JSON; no node reads it.
 	KeyAdoptedFiles = "adopted-files.json"

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -56,7 +59,7 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 		SyncPeriod:                  &resync,
 		DefaultTransform:            slimMetadata,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:                      {Label: generated},
+			&corev1.Secret{}:                      {Label: generated, Transform: shareScript([]byte(nodescript.Setup()))},
 			&controlplanev1.KubeadmControlPlane{}: {Transform: slimControlPlane},
 			&bootstrapv1.KubeadmConfigTemplate{}:  {Transform: slimTemplate},
 			&bootstrapv1.KubeadmConfig{}:          {Transform: slimConfig},
@@ -109,6 +112,16 @@ func slimMetadata(object any) (any, error) {
 		}
 	}
 	return object, nil
+}
+
+// shareScript keeps the script once for all generated Secrets that have it.
+func shareScript(script []byte) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		if secret, ok := object.(*corev1.Secret); ok && bytes.Equal(secret.Data[contract.KeySetup], script) {
+			secret.Data[contract.KeySetup] = script
+		}
+		return slimMetadata(object)
+	}
 }
 
 func slimControlPlane(object any) (any, error) {

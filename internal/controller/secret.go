@@ -206,8 +206,8 @@ func contentChanged(current, desired *corev1.Secret) bool {
 	return !bytes.Equal(contentHash(current.Data), contentHash(desired.Data))
 }
 
-// contentHash is the hash of the keys of a generated Secret that nodes read. It is kept among the data, because it is
-// made of a password.
+// contentHash is the hash of the values in a generated Secret that nodes read. It is kept among the data, because it is
+// made of a password. The script is not part of it: a new version of the product must not put Machines behind.
 func contentHash(data map[string][]byte) []byte {
 	hash := sha256.New()
 	for _, key := range []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle} {

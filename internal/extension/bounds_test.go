@@ -30,7 +30,8 @@ func TestRespond_BoundsItsAnswer(t *testing.T) {
 	// Small templates without anything of their own get answers that are many times their size.
 	item := `{"uid":"x","holderReference":{"kind":"MachineDeployment","fieldPath":"spec.template.spec.bootstrap.configRef"},` +
 		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"}}`
-	body := []byte(`{"variables":[{"name":"builtin","value":{"cluster":{"name":"c","metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[` +
+	// So does a name of the Cluster, which is in each of them three times.
+	body := []byte(`{"variables":[{"name":"builtin","value":{"cluster":{"name":"` + strings.Repeat("c", 253) + `","metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[` +
 		strings.Repeat(item+",", 5000) + item + `]}`)
 	var response bytes.Buffer
 	err := (&Handlers{}).respond(t.Context(), body, &response)

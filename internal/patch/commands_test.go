@@ -190,3 +190,22 @@ func TestKubeadmDoesNotRunIfAVariableStays(t *testing.T) {
 		})
 	}
 }
+
+func TestSetup_HasTheVerbsOfEveryOutputVersion(t *testing.T) {
+	t.Parallel()
+	verbs := 0
+	for version := 1; version <= patch.OutputVersion; version++ {
+		for _, command := range recipe(t, patch.Options{Version: version}).First {
+			call, isCall := strings.CutPrefix(command, "sh "+contract.PathSetup+" ")
+			if verb, _, _ := strings.Cut(call, " "); isCall {
+				verbs++
+				if !strings.Contains(nodescript.Setup(), "\n"+verb+") ") {
+					t.Errorf("specs of output version %d call setup.sh %s, which the script does not know", version, verb)
+				}
+			}
+		}
+	}
+	if verbs < 3 {
+		t.Errorf("%d verbs", verbs)
+	}
+}

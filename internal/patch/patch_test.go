@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
@@ -199,6 +200,37 @@ func TestSecretDataIsGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "secret-no-trusted-ca.pem", data[contract.KeyTrustedCABundle])
+}
+
+func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
+	t.Parallel()
+	data, err := patch.SecretData(plain(t), noProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, targets := range map[string][]contract.Target{
+		"all": contract.Targets(), "containerd": {contract.TargetContainerd}, "kubelet": {contract.TargetKubelet},
+		"trust": {contract.TargetTrust}, "kubeadm": {contract.TargetKubeadm},
+	} {
+		script := 0
+		for _, f := range recipe(t, patch.Options{Targets: targets}).Files {
+			if f.ContentFrom.Name != "" && len(data[f.ContentFrom.Key]) == 0 {
+				t.Errorf("%s: the Secret has no %s for %s", name, f.ContentFrom.Key, f.Path)
+			}
+			if len(f.Content) > 200 {
+				t.Errorf("%s: %s has %d bytes in the spec", name, f.Path, len(f.Content))
+			}
+			if f.Path == contract.PathSetup {
+				script++
+				if string(data[f.ContentFrom.Key]) != nodescript.Setup() || f.Permissions != "0755" || !patch.IsManagedFile(f) {
+					t.Errorf("%s: the script is %+v", name, f)
+				}
+			}
+		}
+		if needed := name != "kubeadm"; (script == 1) != needed {
+			t.Errorf("%s: the script is there %d times", name, script)
+		}
+	}
 }
 
 func golden(t *testing.T, name string, got []byte) {

@@ -130,8 +130,12 @@ func (b builder) recipe() (Recipe, error) {
 	} else if trust {
 		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle))
 	}
-	if units || trust {
+	switch {
+	case !units && !trust: // no command calls the script
+	case inline:
 		recipe.Files = append(recipe.Files, inlineFile(contract.PathSetup, "0755", nodescript.Setup()))
+	default:
+		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathSetup, "0755", contract.KeySetup))
 	}
 
 	if b.targets(contract.TargetKubeadm) {
@@ -252,7 +256,7 @@ func TrustedCABundle(s proxyconfig.Settings) string {
 }
 
 // SecretData returns the data of the generated Secret of Reference delivery: the content of every managed file
-// that comes from it. It holds the proxy's credentials.
+// that comes from it, whatever the targets are. It holds the proxy's credentials.
 func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
 	env, err := envfile.Render(s.Vars(noProxy))
 	if err != nil {
@@ -261,5 +265,6 @@ func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, erro
 	return map[string][]byte{
 		contract.KeyProxyEnv:        env,
 		contract.KeyTrustedCABundle: []byte(TrustedCABundle(s)),
+		contract.KeySetup:           []byte(nodescript.Setup()),
 	}, nil
 }

@@ -58,7 +58,7 @@ func IsManagedFile(f File) bool {
 	case contract.PathTrustedCA:
 		return f.ContentFrom.Key == contract.KeyTrustedCABundle || hasHeader(f.Content)
 	case contract.PathSetup:
-		return hasHeader(f.Content)
+		return f.ContentFrom.Key == contract.KeySetup || hasHeader(f.Content)
 	default:
 		return isDropIn(f.Path) && hasHeader(f.Content)
 	}

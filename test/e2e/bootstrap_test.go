@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
@@ -33,6 +34,8 @@ type want struct {
 	entries []string
 	// setupMode is the mode of the setup script, if it is not that of the recipe.
 	setupMode string
+	// nextScript is set for a Machine that has to have the setup script of the next product.
+	nextScript bool
 }
 
 // checkBoots checks the boots of the cluster that select reports true for, of which there have to be count.
@@ -185,12 +188,15 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 	}
 	// What a file was made of is what the Machine booted with, not what the Secret holds by now.
 	secret := map[string][]byte{}
-	for key, path := range map[string]string{contract.KeyProxyEnv: contract.PathProxyEnv, contract.KeyTrustedCABundle: contract.PathTrustedCA} {
+	for key, path := range map[string]string{contract.KeyProxyEnv: contract.PathProxyEnv, contract.KeyTrustedCABundle: contract.PathTrustedCA, contract.KeySetup: contract.PathSetup} {
 		f, ok := node.File(path)
 		if !ok {
 			return patch.Recipe{}, nil, fmt.Errorf("%s is not written", path)
 		}
 		secret[key] = []byte(f.Content)
+	}
+	if script := string(secret[contract.KeySetup]); script != nodescript.Setup()+nextScript && (w.nextScript || script != nodescript.Setup()) {
+		return patch.Recipe{}, nil, fmt.Errorf("the script is %q", script)
 	}
 	options.SecretName = b.Cluster.Name + contract.GeneratedSecretSuffix
 	recipe, err := patch.NewRecipe(options)

@@ -9,26 +9,34 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
 )
 
-// nextSetupMode is by what the next output version differs from this one.
-const nextSetupMode = "0711"
+const (
+	// nextSetupMode is by what the next output version differs from this one.
+	nextSetupMode = "0711"
+	// nextScript ends the setup script of the next product.
+	nextScript = "# next\n"
+)
 
-// nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one.
+// nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one, and
+// whose setup script is another one.
 func nextProduct(recipe string) (string, error) {
-	const setup = "inlineFile(contract.PathSetup, \"0755\", nodescript.Setup())"
+	const setup, script = "b.fromSecret(contract.PathSetup, \"0755\", contract.KeySetup)", "contract.KeySetup:           []byte(nodescript.Setup()"
 	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
 	next := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion+1)
 	for _, change := range []struct{ from, to string }{
 		{this, next},
 		{"o.Version != 1 ", "o.Version < 1 || o.Version > OutputVersion "},
 		{setup, strings.Replace(setup, `"0755"`, fmt.Sprintf(`map[bool]string{false: "0755", true: %q}[b.Version == OutputVersion]`, nextSetupMode), 1)},
+		{script, script + fmt.Sprintf(" + %q", nextScript)},
 	} {
 		if strings.Count(recipe, change.from) != 1 {
 			return "", fmt.Errorf("%q is not there once", change.from)
@@ -106,10 +114,16 @@ func TestProductUpgrade(t *testing.T) {
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	}
 
-	t.Log("A pool grows by what it has.")
+	t.Log("A pool grows by what it has, with the new script.")
+	eventually(t, func() error {
+		secret := get[corev1.Secret](t, calm, calm.name+contract.GeneratedSecretSuffix)
+		return differs("the script", nodescript.Setup()+nextScript, string(secret.Data[contract.KeySetup]))
+	})
 	calm.kubectl(t, "", "scale", "machinedeployment", calm.poolName(0), "--replicas=2")
-	calmMachines = calm.waitRunning(t, 4)
+	grown := calm.waitRunning(t, 4)
 	calm.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
+	calm.checkBoots(t, 1, want{proxy: proxyURL, nextScript: true}, since(calmMachines))
+	calmMachines = grown
 
 	t.Log("A control plane that its user rolls gets the new version with it.")
 	calm.roll(t, "kubeadmcontrolplane/"+calm.controlPlaneName())
@@ -126,7 +140,7 @@ func TestProductUpgrade(t *testing.T) {
 	created.manifest = created.generate(t, created.name, options{controlPlanes: 1, workers: 1})
 	created.apply(t)
 	created.staysCalm(t, created.waitRunning(t, 3))
-	created.checkBoots(t, 3, want{proxy: proxyURL, setupMode: nextSetupMode}, everyBoot)
+	created.checkBoots(t, 3, want{proxy: proxyURL, setupMode: nextSetupMode, nextScript: true}, everyBoot)
 }
 
 func outputVersion(object client.Object) string {

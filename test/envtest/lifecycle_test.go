@@ -1,6 +1,8 @@
 package envtest
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +123,41 @@ func TestTheRepairOfAnEditedSecretLeavesNobodyBehind(t *testing.T) {
 	c.eventuallyRollsOut(false, false)
 	if message := c.condition().Message; strings.Contains(message, "behind") {
 		t.Error(message)
+	}
+}
+
+func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNobodyBehind(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", with(annotated(contract.AnnotationRollout, contract.RolloutImmediate)))
+	c.eventuallyReports(contract.ReasonConfigured)
+	script := c.generated()[contract.KeySetup]
+	if !strings.HasPrefix(string(script), "#!/bin/sh\n") {
+		t.Fatalf("the generated Secret has the script %q", script)
+	}
+	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
+	c.eventuallyReports(contract.ReasonConfigured)
+	before := c.snapshot()
+	change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), func(s *corev1.Secret) { // as an earlier version of the product writes it
+		s.Data[contract.KeySetup] = []byte("#!/bin/sh\n# Managed by capi-proxy-patcher\nexit 0\n")
+		delete(s.Data, contract.KeyContentHash)
+	})
+	eventually(t, "the script", func() string {
+		if got := c.generated()[contract.KeySetup]; !bytes.Equal(got, script) {
+			return fmt.Sprintf("the generated Secret has %q", got)
+		}
+		return ""
+	})
+	staysQuiet(t, ns)
+	c.eventuallyRollsOut(false, false)
+	if changed := fetch(t, ns, "one-proxy-files", &corev1.Secret{}).Annotations[contract.AnnotationChangedAt]; changed != "" {
+		t.Errorf("the values count as changed at %s", changed)
+	}
+	if message := c.condition().Message; strings.Contains(message, "behind") {
+		t.Error(message)
+	}
+	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+		t.Errorf("specs changed (-before +after):\n%s", diff)
 	}
 }
 

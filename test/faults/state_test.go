@@ -215,7 +215,7 @@ func nodeFiles(t *testing.T, secret map[string]any) map[string]any {
 		t.Fatal(err)
 	}
 	files := map[string]any{"of": typed.Labels[contract.LabelGenerated]}
-	for _, key := range []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle} {
+	for _, key := range []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle, contract.KeySetup} {
 		text, exists := typed.StringData[key]
 		if data, stored := typed.Data[key]; stored {
 			text, exists = string(data), true

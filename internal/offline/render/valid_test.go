@@ -89,12 +89,15 @@ func TestAFileWithoutALineBreakAtItsEnd(t *testing.T) {
 	t.Parallel()
 	const object = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: one, namespace: ns}\n" +
 		"spec:\n  template:\n    spec:\n      preKubeadmCommands:\n      - echo own\n      files:\n      - path: /etc/motd\n        content: x"
-	cluster := strings.Replace(around, "  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
+	cluster := strings.NewReplacer(
+		"  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "",
+		"metadata: {name: one, ", "metadata: {name: one, annotations: {capi-proxy-patcher.io/delivery: Inline}, ",
+	).Replace(around)
 	result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(cluster + object)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(result.Output), `"#!/bin/sh`) || !strings.HasSuffix(string(result.Output), "\n") {
+	if !strings.Contains(string(result.Output), "#!/bin/sh\n") || strings.Contains(string(result.Output), `"#!/bin/sh`) || !strings.HasSuffix(string(result.Output), "\n") {
 		t.Errorf("the script is quoted, or the file does not end with a line break:\n%.600s", result.Output)
 	}
 }
