@@ -26,7 +26,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 const hooks = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/"
@@ -172,11 +172,11 @@ func (b *bench) compare(pools int, kind string, count, rounds int) (figures, err
 	hook := "generatepatches/generate-patches"
 	f := figures{}
 	for i := range clusters {
-		o := requests.Options{Cluster: i, Pools: pools, Distinct: kind == "distinct"}
+		o := hookrequests.Options{Cluster: i, Pools: pools, Distinct: kind == "distinct"}
 		if kind == "overrides" {
 			o.EverySecond = `{"secretName":"other"}`
 		}
-		q, err := requests.Generate(o)
+		q, err := hookrequests.Generate(o)
 		if err != nil {
 			return f, err
 		}
@@ -184,7 +184,7 @@ func (b *bench) compare(pools int, kind string, count, rounds int) (figures, err
 		switch kind {
 		case "validate":
 			hook = "validatetopology/validate-topology"
-			body = requests.Validate(q)
+			body = hookrequests.Validate(q)
 		default:
 			text, err := b.ask(hook, q)
 			if err != nil {
@@ -204,7 +204,7 @@ func (b *bench) compare(pools int, kind string, count, rounds int) (figures, err
 			}
 		}
 		if kind != "patched" && kind != "validate" {
-			if q, err = requests.Generate(o); err != nil {
+			if q, err = hookrequests.Generate(o); err != nil {
 				return f, err
 			}
 			body = q

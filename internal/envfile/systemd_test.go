@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/realsystemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 )
 
 func TestRender_IsReadAlikeBySystemd(t *testing.T) {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
-func bodyOf(tb testing.TB, o requests.Options) []byte {
+func bodyOf(tb testing.TB, o hookrequests.Options) []byte {
 	tb.Helper()
-	q, err := requests.Generate(o)
+	q, err := hookrequests.Generate(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func bodyOf(tb testing.TB, o requests.Options) []byte {
 // BenchmarkGeneratePatches measures everything between reading a body and writing an answer.
 func BenchmarkGeneratePatches(b *testing.B) {
 	for _, pools := range []int{1, 10, 100} {
-		for name, o := range map[string]requests.Options{
+		for name, o := range map[string]hookrequests.Options{
 			"alike": {Pools: pools}, "distinct": {Pools: pools, Distinct: true}, "overrides": {Pools: pools, EverySecond: `{"secretName":"other"}`},
 			"unlabelled": {Pools: pools, Unlabelled: true},
 		} {

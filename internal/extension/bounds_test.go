@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 func TestRespond_RefusesMoreTemplatesThanAClusterCanHave(t *testing.T) {
@@ -44,13 +44,13 @@ func TestRespond_StopsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&Handlers{}).respond(ctx, bodyOf(t, requests.Options{Pools: 3}), &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() {
+	if err := (&Handlers{}).respond(ctx, bodyOf(t, hookrequests.Options{Pools: 3}), &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() {
 		t.Errorf("%v", err)
 	}
 	var asked []string
-	o := requests.Options{Pools: 3, PoolAnnotations: nil, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`}}
+	o := hookrequests.Options{Pools: 3, PoolAnnotations: nil, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`}}
 	h := &Handlers{State: stateOf(spy{&asked}, storedCluster(o, ""))}
-	body := encoded(t, requests.Validate(generated(t, o)))
+	body := encoded(t, hookrequests.Validate(generated(t, o)))
 	if err := h.respondValidate(ctx, body, &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() || len(asked) > 0 {
 		t.Errorf("%v, and Secrets %v were read", err, asked)
 	}

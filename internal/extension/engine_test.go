@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 // clusterAPI calls hooks for Cluster API.
@@ -80,11 +80,11 @@ func made(t *testing.T, template *unstructured.Unstructured, kind, name string) 
 // MachineDeployment with the Cluster's Secret, one with its own and a MachinePool.
 func topologyState(t *testing.T, labels map[string]string) (*scope.ClusterBlueprint, *scope.ClusterState) {
 	t.Helper()
-	q := generated(t, requests.Options{Pools: 1})
+	q := generated(t, hookrequests.Options{Pools: 1})
 	template := func(i int) *unstructured.Unstructured { return unstructuredOf(t, q.Items[i].Object.Raw) }
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000", Labels: labels}}
 	cluster.Spec.Topology = clusterv1.Topology{
-		ClassRef: clusterv1.ClusterClassRef{Name: "standard"}, Version: requests.Version,
+		ClassRef: clusterv1.ClusterClassRef{Name: "standard"}, Version: hookrequests.Version,
 		Variables: []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: literal(map[string]any{"targets": contract.Targets()})}},
 		Workers: clusterv1.WorkersTopology{
 			MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "plain", Class: "worker"}, {Name: "own", Class: "worker", Variables: clusterv1.MachineDeploymentVariables{
@@ -110,7 +110,7 @@ func topologyState(t *testing.T, labels map[string]string) (*scope.ClusterBluepr
 		},
 	}
 	controlPlane := made(t, template(1), "KubeadmControlPlane", "cluster-0000-cp")
-	_ = unstructured.SetNestedField(controlPlane.Object, requests.Version, "spec", "version")
+	_ = unstructured.SetNestedField(controlPlane.Object, hookrequests.Version, "spec", "version")
 	desired := &scope.ClusterState{
 		Cluster: cluster, InfrastructureCluster: made(t, template(0), "DockerCluster", "cluster-0000"),
 		ControlPlane:       &scope.ControlPlaneState{Object: controlPlane, InfrastructureMachineTemplate: template(2)},
@@ -118,11 +118,11 @@ func topologyState(t *testing.T, labels map[string]string) (*scope.ClusterBluepr
 	}
 	for _, name := range []string{"plain", "own"} {
 		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000-" + name, Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: name}}}
-		md.Spec.Template.Spec.Version = requests.Version
+		md.Spec.Template.Spec.Version = hookrequests.Version
 		desired.MachineDeployments[name] = &scope.MachineDeploymentState{Object: md, BootstrapTemplate: template(3), InfrastructureMachineTemplate: template(4)}
 	}
 	mp := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000-pool", Labels: map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "pool"}}}
-	mp.Spec.Template.Spec.Version = requests.Version
+	mp.Spec.Template.Spec.Version = hookrequests.Version
 	desired.MachinePools["pool"] = &scope.MachinePoolState{
 		Object: mp, BootstrapObject: made(t, template(3), "KubeadmConfig", "cluster-0000-pool"), InfrastructureMachinePoolObject: made(t, template(4), "DockerMachinePool", "cluster-0000-pool"),
 	}

@@ -13,8 +13,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 // spy has every Secret that it is asked for, and remembers which those are.
@@ -28,25 +28,25 @@ func (s spy) ReadSecret(_ context.Context, name types.NamespacedName) (*source.S
 // forgeries are requests for a Cluster that is stored as something else, or not at all. Each names Secret s3cret, or asks
 // for values that the stored Cluster does not ask for.
 func forgeries() map[string]struct {
-	request requests.Options
+	request hookrequests.Options
 	stored  *clusterv1.Cluster
 } {
-	inline := requests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
-	named := requests.Options{Pools: 1, Variable: `{"delivery":"Inline","secretName":"s3cret"}`}
+	inline := hookrequests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
+	named := hookrequests.Options{Pools: 1, Variable: `{"delivery":"Inline","secretName":"s3cret"}`}
 	unlabelled := named
 	unlabelled.Unlabelled = true
 	return map[string]struct {
-		request requests.Options
+		request hookrequests.Options
 		stored  *clusterv1.Cluster
 	}{
 		"a Cluster that does not exist":          {named, nil},
 		"a Cluster without the label":            {named, storedCluster(unlabelled, "x.example.com")},
-		"a Cluster with delivery Reference":      {requests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}, storedCluster(requests.Options{Pools: 1}, "x.example.com")},
+		"a Cluster with delivery Reference":      {hookrequests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}, storedCluster(hookrequests.Options{Pools: 1}, "x.example.com")},
 		"a Secret in the variable":               {named, storedCluster(inline, "x.example.com")},
-		"a Secret in the annotation":             {requests.Options{Variable: inline.Variable, Annotations: map[string]string{contract.AnnotationSecret: "s3cret"}}, storedCluster(inline, "x.example.com")},
-		"a Secret in the variable of a pool":     {requests.Options{Pools: 1, Variable: inline.Variable, Overrides: map[int]string{0: `{"secretName":"s3cret"}`}}, storedCluster(inline, "x.example.com")},
-		"a Secret in the annotation of a pool":   {requests.Options{Pools: 1, Variable: inline.Variable, PoolAnnotations: map[int]map[string]string{0: {contract.AnnotationSecret: "s3cret"}}}, storedCluster(inline, "x.example.com")},
-		"entries of NO_PROXY that are not there": {requests.Options{Variable: `{"delivery":"Inline","noProxy":["x"]}`}, storedCluster(inline, "x.example.com")},
+		"a Secret in the annotation":             {hookrequests.Options{Variable: inline.Variable, Annotations: map[string]string{contract.AnnotationSecret: "s3cret"}}, storedCluster(inline, "x.example.com")},
+		"a Secret in the variable of a pool":     {hookrequests.Options{Pools: 1, Variable: inline.Variable, Overrides: map[int]string{0: `{"secretName":"s3cret"}`}}, storedCluster(inline, "x.example.com")},
+		"a Secret in the annotation of a pool":   {hookrequests.Options{Pools: 1, Variable: inline.Variable, PoolAnnotations: map[int]map[string]string{0: {contract.AnnotationSecret: "s3cret"}}}, storedCluster(inline, "x.example.com")},
+		"entries of NO_PROXY that are not there": {hookrequests.Options{Variable: `{"delivery":"Inline","noProxy":["x"]}`}, storedCluster(inline, "x.example.com")},
 	}
 }
 
@@ -65,7 +65,7 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 				t.Errorf("GeneratePatches: %s %q, then %q, %d items", response.Status, response.Message, again.Message, len(response.Items))
 			}
 			validated := &runtimehooksv1.ValidateTopologyResponse{}
-			if h.ValidateTopology(t.Context(), requests.Validate(q), validated); validated.Status != runtimehooksv1.ResponseStatusSuccess {
+			if h.ValidateTopology(t.Context(), hookrequests.Validate(q), validated); validated.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("ValidateTopology: %q", validated.Message)
 			}
 			cluster := storedCluster(test.request, "")
@@ -87,10 +87,10 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 func TestValidateTopology_LooksAtTheSecretsThatTheStoredClusterNames(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	stored := requests.Options{Pools: 2, Variable: `{"secretName":"one"}`, Overrides: map[int]string{1: `{"secretName":"two"}`}}
+	stored := hookrequests.Options{Pools: 2, Variable: `{"secretName":"one"}`, Overrides: map[int]string{1: `{"secretName":"two"}`}}
 	h := &Handlers{State: stateOf(spy{&asked}, storedCluster(stored, ""))}
 	validated := &runtimehooksv1.ValidateTopologyResponse{}
-	h.ValidateTopology(t.Context(), requests.Validate(generated(t, requests.Options{})), validated)
+	h.ValidateTopology(t.Context(), hookrequests.Validate(generated(t, hookrequests.Options{})), validated)
 	if diff := cmp.Diff([]string{"team-a/one", "team-a/two"}, asked); diff != "" || validated.Status != runtimehooksv1.ResponseStatusSuccess {
 		t.Errorf("%q (-want +got):\n%s", validated.Message, diff)
 	}

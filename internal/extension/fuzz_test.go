@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 func seeds(f *testing.F) {
 	f.Helper()
-	q, err := requests.Generate(requests.Options{Pools: 1})
+	q, err := hookrequests.Generate(hookrequests.Options{Pools: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func FuzzDecodeTemplate(f *testing.F) {
 // and without our entries the template says what it said.
 func FuzzGenerate(f *testing.F) {
 	seeds(f)
-	base, err := requests.Generate(requests.Options{Pools: 1})
+	base, err := hookrequests.Generate(hookrequests.Options{Pools: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -129,8 +129,8 @@ func FuzzGenerate(f *testing.F) {
 
 // FuzzBody feeds whole bodies to the handler: it never panics, and answers JSON that is the same again.
 func FuzzBody(f *testing.F) {
-	for _, o := range []requests.Options{{Pools: 1}, {Pools: 1, Unlabelled: true}, {MachinePools: 1, Variable: `{"secretName":"x"}`, EverySecond: `{}`}, {Variable: `{"delivery":"Inline"}`}} {
-		q, err := requests.Generate(o)
+	for _, o := range []hookrequests.Options{{Pools: 1}, {Pools: 1, Unlabelled: true}, {MachinePools: 1, Variable: `{"secretName":"x"}`, EverySecond: `{}`}, {Variable: `{"delivery":"Inline"}`}} {
+		q, err := hookrequests.Generate(o)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
-func generated(t *testing.T, o requests.Options) *runtimehooksv1.GeneratePatchesRequest {
+func generated(t *testing.T, o hookrequests.Options) *runtimehooksv1.GeneratePatchesRequest {
 	t.Helper()
-	q, err := requests.Generate(o)
+	q, err := hookrequests.Generate(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func wrap(t *testing.T, kind string, spec any) []byte {
 }
 
 // with returns a request for one Cluster with one pool, with other templates.
-func with(t *testing.T, o requests.Options, controlPlane, worker []byte) *runtimehooksv1.GeneratePatchesRequest {
+func with(t *testing.T, o hookrequests.Options, controlPlane, worker []byte) *runtimehooksv1.GeneratePatchesRequest {
 	t.Helper()
 	o.Pools = 1
 	q := generated(t, o)
@@ -155,7 +155,7 @@ func TestAnswersAreTheGoldenFilesOfClassicClusters(t *testing.T) {
 					targets = append(targets, string(target))
 				}
 			}
-			o := requests.Options{Variable: string(encoded(t, map[string]any{"targets": targets}))}
+			o := hookrequests.Options{Variable: string(encoded(t, map[string]any{"targets": targets}))}
 			q := with(t, o, wrap(t, "KubeadmControlPlaneTemplate", own), wrap(t, "KubeadmConfigTemplate", own))
 			patched := apply(t, q, respond(t, &Handlers{}, q))
 			controlPlane, worker := patched[string(q.Items[1].UID)], patched[string(q.Items[3].UID)]
@@ -178,7 +178,7 @@ func TestAnswersAreTheGoldenFilesOfClassicClusters(t *testing.T) {
 			if again := respond(t, &Handlers{}, q); len(again.Items) > 0 {
 				t.Errorf("a patched request gets %d more patches", len(again.Items))
 			}
-			q = with(t, requests.Options{Unlabelled: true}, controlPlane, worker)
+			q = with(t, hookrequests.Options{Unlabelled: true}, controlPlane, worker)
 			if again := respond(t, &Handlers{}, q); len(again.Items) > 0 {
 				t.Errorf("an unlabelled Cluster gets %d patches", len(again.Items))
 			}
@@ -215,33 +215,33 @@ func references(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequ
 
 func TestGenerateChoosesTemplatesAndSecrets(t *testing.T) {
 	t.Parallel()
-	const own, version = "cluster-0000-proxy-files", requests.Version
+	const own, version = "cluster-0000-proxy-files", hookrequests.Version
 	hold := func(value string) map[string]string { return map[string]string{contract.AnnotationTopologyHold: value} }
 	for name, test := range map[string]struct {
-		options requests.Options
+		options hookrequests.Options
 		want    []string // control plane, pools
 	}{
-		"a labelled Cluster":        {requests.Options{Pools: 2, MachinePools: 1}, []string{own, own, own, own}},
-		"an unlabelled Cluster":     {requests.Options{Pools: 1, Unlabelled: true}, []string{"", ""}},
-		"an annotation is no label": {requests.Options{Pools: 1, Unlabelled: true, Annotations: map[string]string{contract.LabelEnabled: "true"}}, []string{"", ""}},
-		"the label says false":      {requests.Options{Pools: 1, Label: "false"}, []string{"", ""}},
-		"a value after true":        {requests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{contract.AnnotationEnabledBefore: "true"}}, []string{own, own}},
-		"a value after false":       {requests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{contract.AnnotationEnabledBefore: "false"}}, []string{"", ""}},
-		"false remembers nothing":   {requests.Options{Pools: 1, Label: "false", Annotations: map[string]string{contract.AnnotationEnabledBefore: "true"}}, []string{"", ""}},
-		"a value after true, held without": {requests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{
+		"a labelled Cluster":        {hookrequests.Options{Pools: 2, MachinePools: 1}, []string{own, own, own, own}},
+		"an unlabelled Cluster":     {hookrequests.Options{Pools: 1, Unlabelled: true}, []string{"", ""}},
+		"an annotation is no label": {hookrequests.Options{Pools: 1, Unlabelled: true, Annotations: map[string]string{contract.LabelEnabled: "true"}}, []string{"", ""}},
+		"the label says false":      {hookrequests.Options{Pools: 1, Label: "false"}, []string{"", ""}},
+		"a value after true":        {hookrequests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{contract.AnnotationEnabledBefore: "true"}}, []string{own, own}},
+		"a value after false":       {hookrequests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{contract.AnnotationEnabledBefore: "false"}}, []string{"", ""}},
+		"false remembers nothing":   {hookrequests.Options{Pools: 1, Label: "false", Annotations: map[string]string{contract.AnnotationEnabledBefore: "true"}}, []string{"", ""}},
+		"a value after true, held without": {hookrequests.Options{Pools: 1, Label: "yes", Annotations: map[string]string{
 			contract.AnnotationEnabledBefore: "true", contract.AnnotationTopologyHold: "disabled@" + version,
 		}}, []string{"", ""}},
-		"held without":                        {requests.Options{Pools: 1, Annotations: hold("disabled@" + version)}, []string{"", ""}},
-		"held without at an older version":    {requests.Options{Pools: 1, Annotations: hold("disabled@v1.35.0")}, []string{own, own}},
-		"held with":                           {requests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@" + version)}, []string{own, own}},
-		"held with at an older version":       {requests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@v1.35.0")}, []string{"", ""}},
-		"a pool with another Secret":          {requests.Options{Pools: 2, Overrides: map[int]string{1: `{"secretName":"other"}`}}, []string{own, own, "cluster-0000.pool-001.tmd.proxy-files"}},
-		"pools with the same other Secret":    {requests.Options{Pools: 1, MachinePools: 1, EverySecond: `{"secretName":"o"}`, Overrides: map[int]string{0: `{"secretName":"o"}`}}, []string{own, "cluster-0000.pool-000.tmd.proxy-files", "cluster-0000.pool-001.tmp.proxy-files"}},
-		"a pool without the proxy":            {requests.Options{Pools: 2, Overrides: map[int]string{0: `{"secretName":"none"}`}}, []string{own, "", own}},
-		"a pool annotated":                    {requests.Options{MachinePools: 2, PoolAnnotations: map[int]map[string]string{0: {contract.AnnotationSecret: "x"}, 1: {contract.AnnotationSecret: "none"}}}, []string{own, "cluster-0000.pool-000.tmp.proxy-files", ""}},
-		"a Secret of the Cluster's":           {requests.Options{Pools: 1, Variable: `{"secretName":"corp"}`}, []string{own, own}},
-		"a recorded output version":           {requests.Options{Pools: 1, Annotations: map[string]string{contract.AnnotationOutputVersion: "1"}}, []string{own, own}},
-		"targets that need no variables file": {requests.Options{Pools: 1, Variable: `{"targets":["trust"]}`}, []string{"", ""}},
+		"held without":                        {hookrequests.Options{Pools: 1, Annotations: hold("disabled@" + version)}, []string{"", ""}},
+		"held without at an older version":    {hookrequests.Options{Pools: 1, Annotations: hold("disabled@v1.35.0")}, []string{own, own}},
+		"held with":                           {hookrequests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@" + version)}, []string{own, own}},
+		"held with at an older version":       {hookrequests.Options{Pools: 1, Unlabelled: true, Annotations: hold("enabled@v1.35.0")}, []string{"", ""}},
+		"a pool with another Secret":          {hookrequests.Options{Pools: 2, Overrides: map[int]string{1: `{"secretName":"other"}`}}, []string{own, own, "cluster-0000.pool-001.tmd.proxy-files"}},
+		"pools with the same other Secret":    {hookrequests.Options{Pools: 1, MachinePools: 1, EverySecond: `{"secretName":"o"}`, Overrides: map[int]string{0: `{"secretName":"o"}`}}, []string{own, "cluster-0000.pool-000.tmd.proxy-files", "cluster-0000.pool-001.tmp.proxy-files"}},
+		"a pool without the proxy":            {hookrequests.Options{Pools: 2, Overrides: map[int]string{0: `{"secretName":"none"}`}}, []string{own, "", own}},
+		"a pool annotated":                    {hookrequests.Options{MachinePools: 2, PoolAnnotations: map[int]map[string]string{0: {contract.AnnotationSecret: "x"}, 1: {contract.AnnotationSecret: "none"}}}, []string{own, "cluster-0000.pool-000.tmp.proxy-files", ""}},
+		"a Secret of the Cluster's":           {hookrequests.Options{Pools: 1, Variable: `{"secretName":"corp"}`}, []string{own, own}},
+		"a recorded output version":           {hookrequests.Options{Pools: 1, Annotations: map[string]string{contract.AnnotationOutputVersion: "1"}}, []string{own, own}},
+		"targets that need no variables file": {hookrequests.Options{Pools: 1, Variable: `{"targets":["trust"]}`}, []string{"", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -256,12 +256,12 @@ func TestALabelThatMeansNothing_FailsWhereNobodyKnowsWhatItSaidBefore(t *testing
 	t.Parallel()
 	const want = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
 	for _, before := range []string{"", "True"} {
-		q := generated(t, requests.Options{Pools: 1, Label: "True", Annotations: map[string]string{contract.AnnotationEnabledBefore: before}})
+		q := generated(t, hookrequests.Options{Pools: 1, Label: "True", Annotations: map[string]string{contract.AnnotationEnabledBefore: before}})
 		if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 			t.Errorf("GeneratePatches: %s: %s", response.Status, response.Message)
 		}
 		validated := &runtimehooksv1.ValidateTopologyResponse{}
-		(&Handlers{}).ValidateTopology(t.Context(), requests.Validate(q), validated)
+		(&Handlers{}).ValidateTopology(t.Context(), hookrequests.Validate(q), validated)
 		if validated.Status != runtimehooksv1.ResponseStatusFailure || validated.Message != want {
 			t.Errorf("ValidateTopology: %s: %s", validated.Status, validated.Message)
 		}
@@ -270,10 +270,10 @@ func TestALabelThatMeansNothing_FailsWhereNobodyKnowsWhatItSaidBefore(t *testing
 
 func TestATemplateThatUpgradesGoesByItsOwnVersion(t *testing.T) {
 	t.Parallel()
-	q := generated(t, requests.Options{Pools: 2, Annotations: map[string]string{contract.AnnotationTopologyHold: "disabled@" + requests.Version}})
+	q := generated(t, hookrequests.Options{Pools: 2, Annotations: map[string]string{contract.AnnotationTopologyHold: "disabled@" + hookrequests.Version}})
 	upgraded := func(i int) {
 		raw := &q.Items[i].Variables[0].Value.Raw
-		*raw = bytes.Replace(*raw, []byte(requests.Version), []byte("v1.37.0"), 1)
+		*raw = bytes.Replace(*raw, []byte(hookrequests.Version), []byte("v1.37.0"), 1)
 	}
 	upgraded(1) // the control plane goes first
 	upgraded(5)
@@ -302,7 +302,7 @@ func TestTemplatesThatAreLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := with(t, requests.Options{}, []byte(`{}`), template)
+			q := with(t, hookrequests.Options{}, []byte(`{}`), template)
 			if response := respond(t, &Handlers{}, q); len(response.Items) > 0 || response.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("%s %s %s", response.Status, response.Message, response.Items)
 			}
@@ -313,7 +313,7 @@ func TestTemplatesThatAreLeftAlone(t *testing.T) {
 func TestAPoolWhoseMachineTemplateAsksForWindowsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []string{`{"template":{"spec":{"osDisk":{"osType":"Windows"}}}}`, `{"template":{"spec":{"\u006fs":"windows"}}}`} {
-		q := generated(t, requests.Options{Pools: 2})
+		q := generated(t, hookrequests.Options{Pools: 2})
 		q.Items[6].Object.Raw = []byte(`{"kind":"DemoMachineTemplate","spec":` + spec + `}`)
 		if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "cluster-0000-proxy-files", ""}, references(t, &Handlers{}, q)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", spec, diff)
@@ -324,7 +324,7 @@ func TestAPoolWhoseMachineTemplateAsksForWindowsIsLeftAlone(t *testing.T) {
 func TestAFileOfTheUsersIsAdoptedWhenAsked(t *testing.T) {
 	t.Parallel()
 	worker := wrap(t, "KubeadmConfigTemplate", map[string]any{"files": []any{map[string]any{"path": "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "content": "mine"}}})
-	q := with(t, requests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}}, []byte(`{}`), worker)
+	q := with(t, hookrequests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}}, []byte(`{}`), worker)
 	patched := apply(t, q, respond(t, &Handlers{}, q))[string(q.Items[3].UID)]
 	files := patch.SpecOfMap(specAt(object(t, patched), poolParents())).Files
 	if !patch.IsManagedFile(files[0]) || len(files) != 5 {
@@ -335,7 +335,7 @@ func TestAFileOfTheUsersIsAdoptedWhenAsked(t *testing.T) {
 func TestWhatIsMissingIsMade(t *testing.T) {
 	t.Parallel()
 	for _, rest := range []string{``, `,"spec":null`, `,"spec":{}`, `,"spec":{"template":{}}`, `,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`, `,"spec":1`} {
-		q := with(t, requests.Options{}, []byte(`{}`), []byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
+		q := with(t, hookrequests.Options{}, []byte(`{}`), []byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
 		if got := references(t, &Handlers{}, q); got[len(got)-1] != "cluster-0000-proxy-files" {
 			t.Errorf("%s: %v", rest, got)
 		}
@@ -346,7 +346,7 @@ func TestWhatIsMissingIsMade(t *testing.T) {
 // they do not know is gone when they have written it.
 func TestFieldsThatOurTypesDoNotKnowSurvive(t *testing.T) {
 	t.Parallel()
-	q := generated(t, requests.Options{Pools: 1})
+	q := generated(t, hookrequests.Options{Pools: 1})
 	for uid, text := range apply(t, q, respond(t, &Handlers{}, q)) {
 		if strings.Contains(string(text), "Kubeadm") && !bytes.Contains(text, []byte("fieldFromTheFuture")) {
 			t.Errorf("item %s: %s", uid, text)
@@ -368,7 +368,7 @@ func TestFieldsThatOurTypesDoNotKnowSurvive(t *testing.T) {
 
 func TestTheSameRequestGetsTheSameBytes(t *testing.T) {
 	t.Parallel()
-	q := generated(t, requests.Options{Pools: 30, Distinct: true, EverySecond: `{"secretName":"x"}`})
+	q := generated(t, hookrequests.Options{Pools: 30, Distinct: true, EverySecond: `{"secretName":"x"}`})
 	body := encoded(t, q)
 	h := &Handlers{}
 	first := answer(t, h, body)
@@ -394,7 +394,7 @@ func TestTheSameRequestGetsTheSameBytes(t *testing.T) {
 
 func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]requests.Options{
+	for name, o := range map[string]hookrequests.Options{
 		"settings": {Pools: 3, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"x":1}`, 2: `{"targets":[]}`}},
 		"Secrets":  {Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`, 2: `{"secretName":"c"}`}},
 	} {
@@ -402,14 +402,14 @@ func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 		h := &Handlers{State: stateOf(proxies{}, nil)}
 		first := respond(t, h, q)
 		validated := &runtimehooksv1.ValidateTopologyResponse{}
-		h.ValidateTopology(t.Context(), requests.Validate(q), validated)
+		h.ValidateTopology(t.Context(), hookrequests.Validate(q), validated)
 		slices.Reverse(q.Items)
 		second := respond(t, h, q)
 		if first.Message == "" || first.Message != second.Message || first.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(first.Message, "\n") {
 			t.Errorf("%s: %q and %q", name, first.Message, second.Message)
 		}
 		again := &runtimehooksv1.ValidateTopologyResponse{}
-		h.ValidateTopology(t.Context(), requests.Validate(q), again)
+		h.ValidateTopology(t.Context(), hookrequests.Validate(q), again)
 		if validated.Message != again.Message {
 			t.Errorf("%s: %q and %q", name, validated.Message, again.Message)
 		}
@@ -419,14 +419,14 @@ func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 func TestRequestsThatCannotBeAnswered(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		options requests.Options
+		options hookrequests.Options
 		want    string
 	}{
-		"an unusable variable":       {requests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
-		"Inline without the manager": {requests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline needs the hooks of the manager, which sees Secrets; use delivery Reference, or let the ExtensionConfig call the manager"},
-		"an output version to come":  {requests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
+		"an unusable variable":       {hookrequests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
+		"Inline without the manager": {hookrequests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline needs the hooks of the manager, which sees Secrets; use delivery Reference, or let the ExtensionConfig call the manager"},
+		"an output version to come":  {hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
 		"an output version of rubbish": {
-			requests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},
+			hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},
 			"annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",
 		},
 	} {
@@ -500,12 +500,12 @@ func TestEncodeWritesWhatEncodingJSONWrites(t *testing.T) {
 
 func TestNothingOfAVariableIsInAMessageOrInAnAnswer(t *testing.T) {
 	t.Parallel()
-	q := generated(t, requests.Options{Variable: `{"noProxy":["http://user:s3cret@x"]}`})
+	q := generated(t, hookrequests.Options{Variable: `{"noProxy":["http://user:s3cret@x"]}`})
 	if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(response.Message, "s3cret") {
 		t.Errorf("%s", response.Message)
 	}
 	o := maps.Clone(map[string]string{contract.AnnotationSecret: "corp"})
-	for _, it := range respond(t, &Handlers{}, generated(t, requests.Options{Pools: 1, Annotations: o, Variable: `{"noProxy":["a.example.com"]}`})).Items {
+	for _, it := range respond(t, &Handlers{}, generated(t, hookrequests.Options{Pools: 1, Annotations: o, Variable: `{"noProxy":["a.example.com"]}`})).Items {
 		if bytes.Contains(it.Patch, []byte("corp")) || bytes.Contains(it.Patch, []byte("a.example.com")) {
 			t.Errorf("a computed value is in the patch %s", it.Patch)
 		}

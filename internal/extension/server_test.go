@@ -19,7 +19,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
 )
 
@@ -132,7 +132,7 @@ func TestServerAnnouncesAndAnswers(t *testing.T) {
 		t.Errorf("in the manager (-want +got):\n%s", diff)
 	}
 
-	q := generated(t, requests.Options{Pools: 2})
+	q := generated(t, hookrequests.Options{Pools: 2})
 	text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, encoded(t, q))
 	if err != nil {
 		t.Fatal(err)

@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 // proxies are URLs by the name of their Secret; "" is the Cluster's own.
@@ -51,7 +51,7 @@ func stateOf(secrets source.SecretReader, cluster *clusterv1.Cluster) Management
 }
 
 // storedCluster is the Cluster that a request for a topology tells of.
-func storedCluster(o requests.Options, endpoint string) *clusterv1.Cluster {
+func storedCluster(o hookrequests.Options, endpoint string) *clusterv1.Cluster {
 	variables := func(value string) []clusterv1.ClusterVariable {
 		if value == "" {
 			return nil
@@ -75,7 +75,7 @@ func storedCluster(o requests.Options, endpoint string) *clusterv1.Cluster {
 
 func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
 	t.Parallel()
-	o := requests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}}
+	o := hookrequests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}}
 	state := stateOf(proxies{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"}, storedCluster(o, "10.0.0.10"))
 	q := generated(t, o)
 	objects := apply(t, q, respond(t, &Handlers{State: state}, q))
@@ -117,7 +117,7 @@ func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
 
 func TestInlineWaits(t *testing.T) {
 	t.Parallel()
-	inline := requests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
+	inline := hookrequests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
 	missing := respond(t, &Handlers{State: stateOf(proxies{}, storedCluster(inline, ""))}, generated(t, inline))
 	if want := "neither Secret team-a/cluster-0000-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret"; missing.Message != want || missing.Status != runtimehooksv1.ResponseStatusFailure {
 		t.Errorf("%s %q, want %q", missing.Status, missing.Message, want)
@@ -157,7 +157,7 @@ func TestInlineWaits(t *testing.T) {
 			}
 		}
 	}
-	three := requests.Options{Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{1: `{"secretName":"none"}`}}
+	three := hookrequests.Options{Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{1: `{"secretName":"none"}`}}
 	h = &Handlers{State: stateOf(proxies{"": "http://p:1"}, storedCluster(three, ""))}
 	q := generated(t, three)
 	q.Items[3].Object.Raw = []byte(pool + `,"spec":{"template":{"spec":{"files":[{"path":"C:/k/init.ps1"}]}}}}`)
@@ -181,25 +181,25 @@ func TestValidateTopology(t *testing.T) {
 	state := proxies{"corp": "http://p:1", "broken": "p:1"}
 	for name, test := range map[string]struct {
 		state   source.SecretReader
-		options requests.Options
+		options hookrequests.Options
 		want    string // beginning of the message
 	}{
-		"nothing said":                          {nil, requests.Options{Pools: 1}, ""},
-		"an unlabelled Cluster":                 {nil, requests.Options{Unlabelled: true, Variable: `{"delivery":"x"}`}, ""},
-		"an unknown Secret, without look":       {nil, requests.Options{Variable: `{"secretName":"gone"}`}, ""},
-		"an unknown Secret":                     {state, requests.Options{Variable: `{"secretName":"gone"}`}, "Secret team-a/gone does not exist; "},
-		"an unknown Secret in an annotation":    {state, requests.Options{Annotations: map[string]string{contract.AnnotationSecret: "gone"}}, "Secret team-a/gone does not exist; "},
-		"a known Secret":                        {state, requests.Options{Variable: `{"secretName":"corp"}`}, ""},
-		"a Secret that cannot be used":          {state, requests.Options{Variable: `{"secretName":"broken"}`}, "parsing Secret team-a/broken key httpProxy: "},
-		"no Secret by any of the default names": {state, requests.Options{}, ""},
+		"nothing said":                          {nil, hookrequests.Options{Pools: 1}, ""},
+		"an unlabelled Cluster":                 {nil, hookrequests.Options{Unlabelled: true, Variable: `{"delivery":"x"}`}, ""},
+		"an unknown Secret, without look":       {nil, hookrequests.Options{Variable: `{"secretName":"gone"}`}, ""},
+		"an unknown Secret":                     {state, hookrequests.Options{Variable: `{"secretName":"gone"}`}, "Secret team-a/gone does not exist; "},
+		"an unknown Secret in an annotation":    {state, hookrequests.Options{Annotations: map[string]string{contract.AnnotationSecret: "gone"}}, "Secret team-a/gone does not exist; "},
+		"a known Secret":                        {state, hookrequests.Options{Variable: `{"secretName":"corp"}`}, ""},
+		"a Secret that cannot be used":          {state, hookrequests.Options{Variable: `{"secretName":"broken"}`}, "parsing Secret team-a/broken key httpProxy: "},
+		"no Secret by any of the default names": {state, hookrequests.Options{}, ""},
 		"unknown Secrets of pools, each once": {
 			state,
-			requests.Options{Pools: 3, Overrides: map[int]string{0: `{"secretName":"b"}`, 1: `{"secretName":"a"}`, 2: `{"secretName":"b"}`}},
+			hookrequests.Options{Pools: 3, Overrides: map[int]string{0: `{"secretName":"b"}`, 1: `{"secretName":"a"}`, 2: `{"secretName":"b"}`}},
 			"MachineDeployment pool-000: Secret team-a/b does not exist; create it or change annotation capi-proxy-patcher.io/secret; MachineDeployment pool-001: Secret team-a/a does not exist; create it or change annotation capi-proxy-patcher.io/secret",
 		},
 		"overrides that contradict, all at once": {
 			nil,
-			requests.Options{Pools: 1, MachinePools: 1, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`}},
+			hookrequests.Options{Pools: 1, MachinePools: 1, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`}},
 			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].delivery: differs from what the Cluster says; a Cluster has one; remove the field from the override; " +
 				"spec.topology.workers.machinePools[pool-001].variables.overrides[capiProxyPatcher].noProxy: differs from what the Cluster says; a Cluster has one; remove the field from the override",
 		},
@@ -211,7 +211,7 @@ func TestValidateTopology(t *testing.T) {
 			if test.state != nil {
 				h.State = stateOf(test.state, storedCluster(test.options, ""))
 			}
-			h.ValidateTopology(t.Context(), requests.Validate(generated(t, test.options)), response)
+			h.ValidateTopology(t.Context(), hookrequests.Validate(generated(t, test.options)), response)
 			failed := response.Status == runtimehooksv1.ResponseStatusFailure
 			if failed != (test.want != "") || !strings.HasPrefix(response.Message, test.want) || !failed && response.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
@@ -229,12 +229,12 @@ func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	const want = "this manager serves --namespace team-b only, and not Cluster team-a/cluster-0000; leave its namespace out of the namespaceSelector of the ExtensionConfig"
 	h := &Handlers{State: stateOf(proxies{}, nil), Namespace: "team-b"}
-	q := generated(t, requests.Options{Pools: 1})
+	q := generated(t, hookrequests.Options{Pools: 1})
 	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 		t.Errorf("GeneratePatches: %s %q", response.Status, response.Message)
 	}
 	validated := &runtimehooksv1.ValidateTopologyResponse{}
-	if h.ValidateTopology(t.Context(), requests.Validate(q), validated); validated.Message != want {
+	if h.ValidateTopology(t.Context(), hookrequests.Validate(q), validated); validated.Message != want {
 		t.Errorf("ValidateTopology: %s %q", validated.Status, validated.Message)
 	}
 	create := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
@@ -245,7 +245,7 @@ func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 		t.Errorf("BeforeClusterCreate: %q", created.Message)
 	}
 	for name, answered := range map[string]*runtimehooksv1.GeneratePatchesResponse{
-		"an unlabelled Cluster": respond(t, h, generated(t, requests.Options{Pools: 1, Unlabelled: true})),
+		"an unlabelled Cluster": respond(t, h, generated(t, hookrequests.Options{Pools: 1, Unlabelled: true})),
 		"its own namespace":     respond(t, &Handlers{Namespace: "team-a"}, q),
 	} {
 		if answered.Status != runtimehooksv1.ResponseStatusSuccess {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 func TestWhatTheHookAnswersIsValid(t *testing.T) {
@@ -17,7 +17,7 @@ func TestWhatTheHookAnswersIsValid(t *testing.T) {
 			controlPlane := encoded(t, crdschema.Object(random, "KubeadmControlPlaneTemplate", version))
 			worker := encoded(t, crdschema.Object(random, "KubeadmConfigTemplate", version))
 			for _, targets := range []string{"", `{"targets":["containerd"]}`, `{"targets":["trust"]}`, `{"targets":["kubeadm"]}`} {
-				q := with(t, requests.Options{Variable: targets}, controlPlane, worker)
+				q := with(t, hookrequests.Options{Variable: targets}, controlPlane, worker)
 				patched := apply(t, q, respond(t, &Handlers{}, q))
 				controlPlane, worker = patched[string(q.Items[1].UID)], patched[string(q.Items[3].UID)]
 				for _, text := range [][]byte{controlPlane, worker} {
@@ -26,7 +26,7 @@ func TestWhatTheHookAnswersIsValid(t *testing.T) {
 						t.Fatalf("%s %s with %s: %s", o["apiVersion"], o["kind"], targets, strings.Join(problems, ", "))
 					}
 				}
-				q = with(t, requests.Options{Variable: targets}, controlPlane, worker)
+				q = with(t, hookrequests.Options{Variable: targets}, controlPlane, worker)
 				if again := respond(t, &Handlers{}, q); len(again.Items) > 0 {
 					t.Fatalf("a second call has %d patches", len(again.Items))
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/realsystemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 )
 
 func TestEnvironmentDropIn_ReachesAServiceOfSystemd(t *testing.T) {

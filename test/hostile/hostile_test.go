@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/requests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 // Paths of the hooks.
@@ -121,7 +121,7 @@ func TestHooksSurviveWhoeverReachesThem(t *testing.T) {
 // honest is a request for a Cluster with 100 pools.
 func honest(t *testing.T) []byte {
 	t.Helper()
-	q, err := requests.Generate(requests.Options{Pools: 100, Distinct: true})
+	q, err := hookrequests.Generate(hookrequests.Options{Pools: 100, Distinct: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package requests builds the requests that Cluster API v1.14 sends to runtime hooks for the topology of a Cluster: three
+// Package hookrequests builds the requests that Cluster API v1.14 sends to runtime hooks for the topology of a Cluster: three
 // templates of the Cluster, two of each pool, and the builtin variables. For tests and measurements.
-package requests
+package hookrequests
 
 import (
 	"cmp"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/realsystemd"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 )
 
 // Two traps of systemd that its reader must show, or it proves nothing: a
