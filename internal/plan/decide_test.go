@@ -1,0 +1,354 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+)
+
+// scene is an object of Cluster prod, what the Cluster asks for, and the answers to what a decision may ask.
+type scene struct {
+	object  plan.Object
+	want    plan.Want
+	answers plan.Facts
+	taken   string // why the names of generated Secrets are taken
+}
+
+// is changes a scene.
+type is func(*scene)
+
+// newScene is an object at rest of an enabled Cluster with delivery Reference, about which every answer is favourable.
+func newScene(t *testing.T, kind string, changes ...is) scene {
+	t.Helper()
+	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy:3128")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolution := &source.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
+	s := scene{
+		object: plan.Object{Kind: kind, Name: kind + " team/one", Spec: own(), Facts: plan.Facts{Taken: map[string]string{}}},
+		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: source.Options{
+			Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
+		}},
+		answers: plan.Facts{
+			Values: &plan.Values{Resolution: resolution}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
+			Originals: &plan.Originals{}, Owners: map[string]string{}, Adoptable: map[int]bool{},
+		},
+	}
+	if kind != plan.KindControlPlane {
+		s.object.Pools = []plan.Pool{{Kind: plan.KindDeployment, Name: "md", Cluster: "prod"}}
+	}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+// decide decides with the answers, and returns the facts that were asked for.
+func (s scene) decide(t *testing.T) (plan.Decision, []string) {
+	t.Helper()
+	var asked []string
+	for {
+		d := plan.Decide(s.object, s.want)
+		facts := &s.object.Facts
+		switch d.Ask {
+		case plan.NoFact:
+			return d, asked
+		case plan.FactValues:
+			asked, facts.Values = append(asked, "values"), s.answers.Values
+		case plan.FactTaken:
+			asked, facts.Taken[d.Name] = append(asked, d.Name), s.taken
+		case plan.FactInfrastructure:
+			asked, facts.Infrastructure = append(asked, "infrastructure"), s.answers.Infrastructure
+		case plan.FactBegun:
+			asked, facts.Begun = append(asked, "begun"), s.answers.Begun
+		case plan.FactOriginals:
+			asked, facts.Originals = append(asked, "originals"), s.answers.Originals
+		case plan.FactOwners:
+			asked, facts.Owners = append(asked, "owners"), s.answers.Owners
+		case plan.FactAdoptable:
+			asked, facts.Adoptable = append(asked, "adoptable"), s.answers.Adoptable
+		}
+		if len(asked) > 9 {
+			t.Fatalf("asks again and again: %v", asked)
+		}
+	}
+}
+
+// outcome says in words what was decided: what becomes of the managed entries, of the pause, what waits, the reasons that the
+// operator is told ("note" for none), and after a slash what was asked for.
+func (s scene) outcome(t *testing.T) string {
+	t.Helper()
+	d, asked := s.decide(t)
+	before, sent := s.object.Spec, s.object.Spec
+	if w := s.object.Write; w != nil {
+		before, sent = w.Stored, w.Sent
+	}
+	after := patch.Apply(sent, d.Edits)
+	words := []string{"leaves"}
+	switch differs := len(patch.Keep(after, before)) > 0; {
+	case differs && patch.IsPatched(after):
+		words[0] = "brings"
+	case differs:
+		words[0] = "takes"
+	}
+	if value, found := d.Annotations[clusterv1.PausedAnnotation]; found && value != s.object.Annotations[clusterv1.PausedAnnotation] {
+		words = append(words, map[string]string{
+			"": "resumes", contract.PausedForEndpoint: "pauses for the endpoint", contract.PausedForPatch: "pauses for the patch",
+		}[value])
+	}
+	if d.Waits {
+		words = append(words, "waits")
+	}
+	if len(d.Adopted) > 0 {
+		words = append(words, "adopts")
+	}
+	for _, found := range d.Report() {
+		if found.Reason == "" {
+			found.Reason = "note"
+		}
+		words = append(words, found.Reason)
+	}
+	text := strings.Join(words, ", ")
+	if len(asked) > 0 {
+		text += " / " + strings.Join(asked, " ")
+	}
+	return text
+}
+
+var (
+	disabled is = func(s *scene) { s.want.Enabled = false }
+	frozen   is = func(s *scene) { s.want.Frozen = true }
+	unusable is = func(s *scene) {
+		s.want.Unusable = &finding.Finding{Reason: contract.ReasonInvalidSettings, Message: "label"}
+	}
+	immediate is = func(s *scene) { s.want.Options.Rollout = contract.RolloutImmediate }
+	inline    is = func(s *scene) { s.want.Options.Delivery = contract.DeliveryInline }
+	adopting  is = func(s *scene) { s.want.Options.Adopt = true }
+
+	running   is = func(s *scene) { s.object.Running = true }
+	busy      is = func(s *scene) { s.object.Busy = true }
+	rolling   is = func(s *scene) { s.object.Rolls = true }
+	deleted   is = func(s *scene) { s.object.Deleted = true }
+	ofMachine is = func(s *scene) { s.object.OfMachine = true }
+	unused    is = func(s *scene) { s.object.Pools = nil }
+	owned     is = func(s *scene) { s.object.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""} }
+	windows   is = func(s *scene) { s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: `c:\a`}) }
+	shared    is = func(s *scene) { s.object.Foreign = &plan.Pool{Kind: plan.KindDeployment, Name: "x", Cluster: "other"} }
+	divided   is = func(s *scene) { s.object.Pools = append(s.object.Pools, plan.Pool{Name: "b", Override: "other"}) }
+	inTheWay  is = func(s *scene) {
+		s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf"})
+	}
+
+	begun      is = func(s *scene) { s.answers.Begun = new(true) }
+	taken      is = func(s *scene) { s.taken = "it is somebody else's" }
+	missing    is = func(s *scene) { s.answers.Values = &plan.Values{Missing: true} }
+	rejected   is = func(s *scene) { s.answers.Values = &plan.Values{} }
+	withheld   is = func(s *scene) { s.answers.Values = &plan.Values{Withheld: true} }
+	onWindows  is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Windows: "os"} }
+	noMachines is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Missing: "DemoMachineTemplate a"} }
+	others     is = func(s *scene) { s.want.Cluster = "prod-eu" }
+	incomplete is = func(s *scene) {
+		waits := *s.answers.Values.Resolution
+		waits.Complete = false
+		s.answers.Values = &plan.Values{Resolution: &waits}
+	}
+)
+
+func override(secret string) is {
+	return func(s *scene) { s.object.Pools[0].Override = secret }
+}
+
+func paused(value string) is {
+	return func(s *scene) { s.object.Annotations = map[string]string{clusterv1.PausedAnnotation: value} }
+}
+
+// patched gives the object the entries of Cluster prod.
+func patched(s *scene) {
+	recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, *s.answers.Values.Resolution, "prod-proxy-files")
+	if err != nil {
+		panic(err)
+	}
+	ensured, err := patch.Ensure(s.object.Spec, recipe)
+	if err != nil {
+		panic(err)
+	}
+	s.object.Spec = patch.Apply(s.object.Spec, ensured.Edits)
+}
+
+// created is that the object is being created as it is.
+func created(s *scene) {
+	s.object.Write = &plan.Write{Stored: s.object.Spec, Sent: s.object.Spec, Annotations: s.object.Annotations, Creates: true}
+}
+
+// updated is that the object is being written as it is.
+func updated(s *scene) {
+	created(s)
+	s.object.Write.Creates = false
+}
+
+// applied is that the user applies a manifest again that has none of our entries.
+func applied(s *scene) {
+	updated(s)
+	s.object.Spec = own()
+	s.object.Write.Sent = s.object.Spec
+}
+
+func originals(s *scene) {
+	s.answers.Originals = &plan.Originals{Files: map[string]json.RawMessage{
+		contract.PathSetup: json.RawMessage(`{"path":"/etc/capi-proxy-patcher/setup.sh","content":"mine"}`),
+	}}
+}
+
+const (
+	controlPlane = plan.KindControlPlane
+	template     = plan.KindTemplate
+	config       = plan.KindConfig
+)
+
+// row is a row of the tables below.
+type row struct {
+	name string
+	kind string
+	is   []is
+	want string
+}
+
+func check(t *testing.T, rows []row, always ...is) {
+	t.Helper()
+	for _, test := range rows {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := newScene(t, test.kind, slices.Concat(test.is, always)...).outcome(t); got != test.want {
+				t.Errorf("\ngot  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDecide_AtRest(t *testing.T) {
+	t.Parallel()
+	const secret = " prod-proxy-files"
+	check(t, []row{
+		{"a new control plane", controlPlane, nil, "brings / values" + secret + " begun"},
+		{"a patched control plane costs no request", controlPlane, []is{patched}, "leaves / values" + secret},
+		{"a patched control plane with Machines", controlPlane, []is{patched, running}, "leaves / values" + secret},
+		{"a control plane with Machines", controlPlane, []is{running}, "leaves, waits, WaitingForRollout / values" + secret},
+		{"one whose first Machine is in nobody's cache", controlPlane, []is{begun}, "leaves, waits, WaitingForRollout / values" + secret + " begun"},
+		{"one with Machines, rollout Immediate", controlPlane, []is{running, immediate}, "brings / values" + secret},
+		{"one with Machines that the user replaces", controlPlane, []is{running, rolling}, "brings / values" + secret},
+		{"one that Cluster API works on", controlPlane, []is{busy}, "leaves, pauses for the patch, Configuring / values" + secret + " begun"},
+		{"one that waits for Cluster API to notice the pause", controlPlane, []is{busy, paused(contract.PausedForPatch)}, "leaves, Configuring / values" + secret},
+		{"one that Cluster API has paused", controlPlane, []is{paused(contract.PausedForPatch)}, "brings, resumes / values" + secret + " begun"},
+		{"one that was paused and has Machines by now", controlPlane, []is{running, paused(contract.PausedForPatch)}, "leaves, resumes, waits, WaitingForRollout / values" + secret},
+		{"one that was paused and cannot be patched", controlPlane, []is{rejected, paused(contract.PausedForPatch)}, "leaves, resumes / values"},
+		{"a template", template, nil, "brings / values" + secret + " infrastructure"},
+		{"a patched template costs no request", template, []is{patched}, "leaves / values" + secret},
+		{"a template for Windows by its files", template, []is{windows}, "leaves, note"},
+		{"a template for Windows by its machine template", template, []is{onWindows}, "leaves, note / values" + secret + " infrastructure"},
+		{"a template before its machine template exists", template, []is{noMachines}, "leaves, WaitingForObjects / values" + secret + " infrastructure"},
+		{"a patched template whose machine template is gone", template, []is{patched, noMachines}, "leaves / values" + secret},
+		{"a template of another Cluster too", template, []is{shared}, "leaves, SharedTemplate"},
+		{"a template of pools that disagree", template, []is{divided}, "leaves, SharedTemplate"},
+		{"a template of a topology that is none of the Cluster's", template, []is{owned}, "leaves, TemplateNotSupported"},
+		{"a paused template", template, []is{paused("true")}, "leaves, Paused"},
+		{"a template of a pool with its own Secret", template, []is{override("pool")}, "brings / values prod.md.md.proxy-files infrastructure"},
+		{"a template of a pool without the proxy", template, []is{override(contract.SecretNone)}, "leaves"},
+		{"a patched template of a pool without the proxy", template, []is{override(contract.SecretNone), patched}, "takes / originals"},
+		{"the KubeadmConfig of a Machine", config, []is{ofMachine}, "brings / values" + secret + " infrastructure"},
+		{"that of a Machine whose machine template is gone", config, []is{ofMachine, noMachines}, "brings / values" + secret + " infrastructure"},
+		{"a KubeadmConfig with bootstrap data", config, []is{running}, "leaves, waits, WaitingForRollout / values" + secret + " infrastructure"},
+		{"a KubeadmConfig with bootstrap data, rollout Immediate", config, []is{running, immediate}, "leaves, waits, WaitingForRollout / values" + secret + " infrastructure"},
+		{"a proxy Secret that cannot be used", template, []is{rejected}, "leaves / values"},
+		{"a patched template and such a Secret", template, []is{patched, rejected}, "leaves / values" + secret},
+		{"a proxy Secret that does not exist", template, []is{missing}, "brings / values" + secret + " infrastructure"},
+		{"a proxy Secret that does not exist, Inline", template, []is{missing, inline}, "leaves / values"},
+		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
+		{"it is taken and the template refers to it", template, []is{patched, taken}, "takes, NameTaken / values" + secret + " originals"},
+		{"it is taken and a running control plane refers to it", controlPlane, []is{patched, running, taken}, "leaves, NameTaken / values" + secret},
+		{"the same, rollout Immediate", controlPlane, []is{patched, running, taken, immediate}, "leaves, NameTaken / values" + secret},
+		{"the same, and the user replaces the Machines", controlPlane, []is{patched, running, taken, rolling}, "takes, NameTaken / values" + secret + " originals"},
+		{"it is taken and the first Machine is in nobody's cache", controlPlane, []is{patched, begun, taken}, "leaves, NameTaken / values" + secret + " originals begun"},
+		{"a file of the user's in the way", template, []is{inTheWay}, "leaves, ConflictingFile / values" + secret},
+		{"a file in the way of one that is held back", controlPlane, []is{inTheWay, paused(contract.PausedForEndpoint)}, "leaves, resumes, ConflictingFile / values" + secret},
+		{"a file in the way, adopted", template, []is{inTheWay, adopting}, "brings, adopts / values" + secret + " infrastructure"},
+		{"a file in the way, adopted with the next rollout", controlPlane, []is{inTheWay, adopting, running}, "leaves, waits, adopts, WaitingForRollout / values" + secret},
+		{"a file in the way of a KubeadmConfig, adopted", config, []is{inTheWay, adopting, ofMachine}, "brings, adopts / values" + secret + " infrastructure"},
+		{"Inline", controlPlane, []is{inline}, "brings / values begun"},
+		{"Inline without the endpoint", controlPlane, []is{inline, incomplete}, "leaves, pauses for the endpoint / values begun"},
+		{"Inline without the endpoint, held back", controlPlane, []is{inline, incomplete, paused(contract.PausedForEndpoint)}, "leaves / values"},
+		{"Inline without the endpoint, with a Machine in nobody's cache", controlPlane, []is{inline, incomplete, begun}, "leaves / values begun"},
+		{"Inline without the endpoint, being deleted", controlPlane, []is{inline, incomplete, deleted}, "leaves / values"},
+		{"held back and being deleted", controlPlane, []is{inline, deleted, paused(contract.PausedForEndpoint)}, "leaves, resumes"},
+		{"Inline with the endpoint at last", controlPlane, []is{inline, paused(contract.PausedForEndpoint)}, "brings, resumes / values begun"},
+		{"Inline without the endpoint, a template", template, []is{inline, incomplete}, "leaves / values infrastructure"},
+		{"Inline without the endpoint, a KubeadmConfig", config, []is{inline, incomplete, ofMachine}, "leaves, pauses for the endpoint / values infrastructure"},
+		{"the Cluster is paused", controlPlane, []is{frozen}, "leaves"},
+		{"the label is unclear", controlPlane, []is{unusable}, "leaves, InvalidSettings"},
+	})
+}
+
+func TestDecide_WithoutTheLabel(t *testing.T) {
+	t.Parallel()
+	check(t, []row{
+		{"never patched", controlPlane, nil, "leaves"},
+		{"a control plane without Machines", controlPlane, []is{patched}, "takes / owners originals begun"},
+		{"a control plane with Machines", controlPlane, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / owners originals"},
+		{"one with Machines, rollout Immediate", controlPlane, []is{patched, running, immediate}, "takes / owners originals"},
+		{"one with Machines that the user replaces", controlPlane, []is{patched, running, rolling}, "takes / owners originals"},
+		{"one that Cluster API works on", controlPlane, []is{patched, busy}, "leaves, pauses for the patch, Configuring / owners originals begun"},
+		{"a template", template, []is{patched}, "takes / owners originals"},
+		{"a template that no pool uses any more", template, []is{patched, unused}, "takes / owners originals"},
+		{"a template with the entries of another Cluster", template, []is{patched, others}, "leaves / owners"},
+		{"a template for Windows that was patched", template, []is{windows, patched}, "takes / owners originals"},
+		{"a paused template", template, []is{patched, paused("true")}, "leaves, Paused"},
+		{"a template of a topology", template, []is{patched, owned}, "leaves"},
+		{"with an original", template, []is{patched, originals}, "takes / owners originals"},
+		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
+		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / owners originals"},
+		{"a write that takes our entries along", template, []is{patched, updated}, "takes / owners originals"},
+		{"a write to a template that no pool uses", template, []is{patched, unused, updated}, "leaves"},
+		{"a write to a running control plane", controlPlane, []is{patched, running, updated}, "leaves"},
+	}, disabled)
+}
+
+func TestDecide_InAWrite(t *testing.T) {
+	t.Parallel()
+	const secret = " prod-proxy-files"
+	check(t, []row{
+		{"a control plane is created", controlPlane, []is{created}, "brings / values" + secret + " begun"},
+		{"one is created for a Cluster that has Machines", controlPlane, []is{created, begun}, "leaves, waits, WaitingForRollout / values" + secret + " begun"},
+		{"a manifest is applied again", controlPlane, []is{patched, applied}, "leaves / values" + secret},
+		{"a manifest is applied again, with Machines", controlPlane, []is{patched, running, applied}, "leaves"},
+		{"a write to a control plane with Machines", controlPlane, []is{running, updated}, "leaves"},
+		{"a write that rolls it", controlPlane, []is{running, rolling, updated}, "brings / values" + secret},
+		{"a write to one with Machines, rollout Immediate", controlPlane, []is{running, immediate, updated}, "brings / values" + secret},
+		{"a write to one that Cluster API works on", controlPlane, []is{busy, updated}, "leaves / values" + secret + " begun"},
+		{"a template is created before its pool", template, []is{unused, created}, "leaves"},
+		{"a template is written", template, []is{updated}, "brings / values" + secret + " infrastructure"},
+		{"a template before its machine template", template, []is{noMachines, updated}, "leaves, WaitingForObjects / values" + secret + " infrastructure"},
+		{"a template is applied again", template, []is{patched, applied}, "leaves / values" + secret},
+		{"a KubeadmConfig is created", config, []is{ofMachine, created}, "brings / values" + secret + " infrastructure"},
+		{"a KubeadmConfig with bootstrap data is written", config, []is{running, updated}, "leaves"},
+		{"a paused object is written", template, []is{patched, paused("true"), applied}, "leaves, Paused"},
+		{"our pause is left out of a write", controlPlane, []is{inline, incomplete, paused(contract.PausedForEndpoint), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves, pauses for the endpoint / values begun"},
+		{"Inline, and the values must not be told", controlPlane, []is{inline, withheld, created}, "leaves / values"},
+		{"the same for a KubeadmConfig", config, []is{inline, withheld, ofMachine, created}, "leaves, pauses for the endpoint / values infrastructure"},
+		{"the same for an update", config, []is{inline, withheld, ofMachine, updated}, "leaves / values"},
+		{"the name of the generated Secret is taken", template, []is{taken, created}, "leaves, NameTaken / values" + secret},
+		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret},
+		{"the same, and it is nobody's original", template, []is{inTheWay, adopting, created}, "leaves, ConflictingFile / values" + secret + " adoptable"},
+		{"originals that must not be told", template, []is{override(contract.SecretNone), patched, updated, func(s *scene) { s.answers.Originals = &plan.Originals{Withheld: true} }}, "leaves / originals"},
+	})
+}
