@@ -1,11 +1,12 @@
 package diff
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -144,51 +145,90 @@ func BenchmarkUnified(b *testing.B) {
 	}
 }
 
-// FuzzDiff holds that the lines of a difference, put together again, are the two texts.
+// FuzzDiff holds that a difference turns one text into the other, forward and backward, cut into parts or not.
 func FuzzDiff(f *testing.F) {
-	f.Add("a\nb\nc\n", "a\nx\nc")
-	f.Add("", "a")
-	f.Add("a\na\nb\nb\na\n", "b\na\na\nb\n")
-	f.Fuzz(func(t *testing.T, a, b string) {
-		checkDiff(t, a, b)
+	f.Add("a\nb\nc\n", "a\nx\nc", uint8(1))
+	f.Add("", "a", uint8(0))
+	f.Add("a\na\nb\nb\na\n", "b\na\na\nb\n", uint8(2))
+	f.Add("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\nx\n3\n4\n5\n6\n7\n8\n9", uint8(6))
+	f.Fuzz(func(t *testing.T, a, b string, cut uint8) {
+		a, b = strings.ReplaceAll(a, "\x00", "0"), strings.ReplaceAll(b, "\x00", "0") // see applied
+		before, after := splitLines(a), splitLines(b)
+		i, j := min(int(cut), len(before)), min(int(cut)/2, len(after))
+		text := string(Unified("a", "b",
+			Part{strings.Join(before[:i], ""), strings.Join(after[:j], "")},
+			Part{strings.Join(before[i:], ""), strings.Join(after[j:], "")}))
+		if a == b && i == j && text != "" {
+			t.Fatalf("equal texts differ: %q", text)
+		}
+		if got := applied(t, text, before, '-', '+'); got != b {
+			t.Fatalf("%q applied to %q gives %q, want %q", text, a, got, b)
+		}
+		if got := applied(t, text, after, '+', '-'); got != a {
+			t.Fatalf("%q taken back from %q gives %q, want %q", text, b, got, a)
+		}
 	})
 }
 
-// checkDiff compares what is left of a difference after taking out the lines of one side with the other side.
-func checkDiff(t *testing.T, a, b string) {
+// applied returns lines after the hunks of a difference: those marked with one character go, those with the other come.
+func applied(t *testing.T, text string, lines []string, gone, come byte) string {
 	t.Helper()
-	d := newDiffer([]Part{{a, b}})
-	common := func(lines []string, changed []bool) (kept []string) {
-		for i, line := range lines {
-			if !changed[i] {
-				kept = append(kept, line)
+	text = strings.ReplaceAll(text, "\n\\ No newline at end of file\n", "\x00")
+	var result strings.Builder
+	next := 0
+	for _, hunk := range strings.Split(text, "\n@@ ")[1:] {
+		head, body, _ := strings.Cut(hunk+"\n", " @@\n")
+		body = strings.TrimSuffix(body, "\n")
+		start, count := hunkRange(t, head, gone)
+		if count > 0 {
+			start--
+		}
+		for ; next < start; next++ {
+			result.WriteString(lines[next])
+		}
+		for _, line := range strings.SplitAfter(strings.ReplaceAll(body, "\x00", "\x00\n"), "\n") {
+			if line == "" {
+				continue
+			}
+			content := strings.TrimSuffix(strings.TrimSuffix(line[1:], "\n"), "\x00")
+			if !strings.HasSuffix(line, "\x00\n") {
+				content += "\n"
+			}
+			if line[0] != come {
+				if next >= len(lines) || lines[next] != content {
+					t.Fatalf("%q: line %d is not %q", text, next+1, content)
+				}
+				next++
+				count--
+			}
+			if line[0] != gone {
+				result.WriteString(content)
 			}
 		}
-		return kept
+		if count != 0 {
+			t.Fatalf("%q: the count is wrong by %d in %q", text, count, head)
+		}
 	}
-	left, right := common(d.oldLines, d.removed), common(d.newLines, d.added)
-	if !slices.Equal(left, right) {
-		t.Fatalf("common lines differ: %q and %q", left, right)
-	}
-	if want := longest(d.a, d.b); len(left) != want {
-		t.Fatalf("%d common lines, want %d", len(left), want)
-	}
+	return result.String() + strings.Join(lines[next:], "")
 }
 
-// longest returns the length of the longest common subsequence, by the textbook method.
-func longest(a, b []int) int {
-	row := make([]int, len(b)+1)
-	for _, x := range a {
-		diagonal := 0
-		for j, y := range b {
-			above := row[j+1]
-			if x == y {
-				row[j+1] = diagonal + 1
-			} else {
-				row[j+1] = max(above, row[j])
-			}
-			diagonal = above
+// hunkRange returns first line and number of lines of the side of a hunk that has a sign.
+func hunkRange(t *testing.T, head string, sign byte) (start, count int) {
+	t.Helper()
+	for word := range strings.FieldsSeq(head) {
+		if word[0] != sign {
+			continue
+		}
+		first, length, ok := strings.Cut(word[1:], ",")
+		if !ok {
+			length = "1"
+		}
+		var errs [2]error
+		start, errs[0] = strconv.Atoi(first)
+		count, errs[1] = strconv.Atoi(length)
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatalf("%q: %v", head, err)
 		}
 	}
-	return row[len(b)]
+	return start, count
 }
