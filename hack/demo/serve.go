@@ -29,10 +29,7 @@ func serve(ctx context.Context, dir, binary string, out io.Writer) (err error) {
 		return err
 	}
 	progress("installing capi-proxy-patcher: kubectl apply -k config/default")
-	if err := cluster.ApplyKustomize(ctx, filepath.Join("config", "default")); err != nil {
-		return err
-	}
-	config, err := cluster.ServiceAccountConfig(ctx, "capi-proxy-patcher-system", "capi-proxy-patcher-manager")
+	config, err := cluster.InstallProduct(ctx, ".")
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 func TestChangedSecretReachesNewMachinesOnly(t *testing.T) {
@@ -155,8 +156,8 @@ func TestLabelRemoved(t *testing.T) {
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the generated Secret is there: %w", err)
 		}
-		if condition := meta.FindStatusCondition(get[clusterv1.Cluster](t, c, c.name).Status.Conditions, contract.ConditionProxyConfigured); condition != nil {
-			return fmt.Errorf("the condition is there: %+v", condition)
+		if condition, err := c.condition(t); err != nil || condition.Reason != vocabulary.NoCondition {
+			return fmt.Errorf("the condition is there: %+v, %w", condition, err)
 		}
 		return nil
 	})

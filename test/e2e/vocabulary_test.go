@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -31,6 +30,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
@@ -240,11 +240,7 @@ func get[T any, P interface {
 }](t *testing.T, c *cluster, name string,
 ) P {
 	t.Helper()
-	object := P(new(T))
-	if err := c.client.Get(t.Context(), c.key(name), object); err != nil {
-		t.Fatalf("reading %T %s: %v", object, name, err)
-	}
-	return object
+	return vocabulary.Fetch(t, c.client, c.namespace, name, P(new(T)))
 }
 
 func (c *cluster) controlPlane(t *testing.T) *controlplanev1.KubeadmControlPlane {
@@ -360,20 +356,27 @@ func (c *cluster) boots() []infra.Boot {
 func (c *cluster) waitCondition(t *testing.T, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	eventually(t, func() error {
-		object := &clusterv1.Cluster{}
-		if err := c.client.Get(t.Context(), c.key(c.name), object); err != nil {
+		condition, err := c.condition(t)
+		if err != nil {
 			return err
 		}
-		condition := meta.FindStatusCondition(object.Status.Conditions, contract.ConditionProxyConfigured)
-		if condition == nil || condition.Status != status || condition.Reason != reason {
+		if condition.Status != status || condition.Reason != reason {
 			return fmt.Errorf("the condition is %+v, want %s %s", condition, status, reason)
 		}
 		return nil
 	})
 }
 
+// condition returns the condition of the product.
+func (c *cluster) condition(t *testing.T) (metav1.Condition, error) {
+	t.Helper()
+	object := &clusterv1.Cluster{}
+	err := c.client.Get(t.Context(), c.key(c.name), object)
+	return vocabulary.Condition(object), err
+}
+
 // behind returns how many Machines the condition counts that have not the current configuration.
-func behind(condition *metav1.Condition) int {
+func behind(condition metav1.Condition) int {
 	var sum int
 	for _, match := range regexp.MustCompile(`(\d+) Machines of \S+ \S+ are behind`).FindAllStringSubmatch(condition.Message, -1) {
 		count, _ := strconv.Atoi(match[1])
@@ -386,12 +389,11 @@ func behind(condition *metav1.Condition) int {
 func (c *cluster) waitBehind(t *testing.T, count int) {
 	t.Helper()
 	eventually(t, func() error {
-		object := &clusterv1.Cluster{}
-		if err := c.client.Get(t.Context(), c.key(c.name), object); err != nil {
+		condition, err := c.condition(t)
+		if err != nil {
 			return err
 		}
-		condition := meta.FindStatusCondition(object.Status.Conditions, contract.ConditionProxyConfigured)
-		if condition == nil || behind(condition) != count {
+		if behind(condition) != count {
 			return fmt.Errorf("the condition is %+v, want %d Machines behind", condition, count)
 		}
 		return nil

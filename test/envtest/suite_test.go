@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,9 +21,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // resync is how often the manager under test looks at everything although nothing changed.
@@ -45,48 +43,23 @@ type world struct {
 var shared *world
 
 func TestMain(m *testing.M) {
-	if status := run(m); status != 0 {
-		os.Exit(status) //nolint:forbidigo // the way a TestMain says that it could not begin
-	}
+	vocabulary.Main(m, "", func(ctx context.Context, cluster *mgmt.Cluster, dir string) (int, error) {
+		return run(ctx, m, cluster, dir)
+	})
 }
 
-func run(m *testing.M) int {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // there is no test yet to take it from
-	defer cancel()
-	cluster, err := mgmt.Start(ctx, mgmt.Options{})
-	if errors.Is(err, mgmt.ErrNoAssets) {
-		return m.Run() // every test skips and says why
+func run(ctx context.Context, m *testing.M, cluster *mgmt.Cluster, dir string) (status int, err error) {
+	if shared, err = newWorld(ctx, cluster, dir); err != nil {
+		return 1, err
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		cancel()
-		if err := cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
-	if shared, err = newWorld(ctx, cluster); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := errors.Join(shared.webhooks.Close(), os.Remove(shared.kubeconfig)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
+	defer func() { err = errors.Join(err, shared.webhooks.Close()) }()
 	stopped := make(chan struct{})
 	managerCtx, stop := context.WithCancel(ctx)
+	defer stop()
 	if err := startManager(managerCtx, stopped); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		stop()
-		return 1
+		return 1, err
 	}
-	status := 1
-	if err := installWebhooks(ctx, cluster); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
+	if err = installWebhooks(ctx, cluster); err == nil {
 		status = m.Run()
 	}
 	stop()
@@ -94,40 +67,30 @@ func run(m *testing.M) int {
 	if status != 0 && os.Getenv("ENVTEST_LOGS") != "" {
 		fmt.Fprintln(os.Stderr, shared.logs.String())
 	}
-	return status
+	return status, err
 }
 
-func newWorld(ctx context.Context, cluster *mgmt.Cluster) (*world, error) {
-	scheme, err := controller.NewScheme()
+func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, error) {
+	config, err := cluster.InstallProduct(ctx, "../..")
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.ApplyKustomize(ctx, "../../config/default"); err != nil {
-		return nil, err
-	}
-	config, err := cluster.ServiceAccountConfig(ctx, "capi-proxy-patcher-system", "capi-proxy-patcher-manager")
-	if err != nil {
-		return nil, err
-	}
-	admin := cluster.Config()
-	admin.QPS = -1
-	user, err := client.New(admin, client.Options{Scheme: scheme})
+	user, err := vocabulary.NewClient(cluster.Config())
 	if err != nil {
 		return nil, err
 	}
 	w := &world{client: user, config: config, requests: &requestLog{}, logs: &logbuffer.Buffer{}}
 	config.Wrap(w.requests.wrap)
-	installation := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: defaultSecretNamespace, Name: defaultSecretName, Labels: map[string]string{contract.LabelProxySecret: ""}},
-		StringData: map[string]string{"httpProxy": "http://installation.example.com:3128", "noProxy": "installation.example.com"},
-	}
+	installation := vocabulary.ProxySecret(defaultSecretNamespace, defaultSecretName, map[string]string{
+		"httpProxy": "http://installation.example.com:3128", "noProxy": "installation.example.com",
+	})
 	if err := user.Create(ctx, installation); err != nil {
 		return nil, err
 	}
 	if w.webhooks, err = mgmt.PrepareWebhooks("testdata/webhooks"); err != nil {
 		return nil, err
 	}
-	w.kubeconfig = filepath.Join(os.TempDir(), fmt.Sprintf("capi-proxy-patcher-envtest-%d", os.Getpid()))
+	w.kubeconfig = filepath.Join(dir, "kubeconfig")
 	return w, mgmt.WriteKubeconfig(w.kubeconfig, cluster.Config())
 }
 

@@ -10,9 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
@@ -28,7 +27,7 @@ const (
 	proxyURL               = "http://proxy.example.com:3128"
 	defaultSecretNamespace = "default"
 	defaultSecretName      = "installation-proxy"
-	noCondition            = "(no condition)"
+	noCondition            = vocabulary.NoCondition
 	// patience is for how long the manager may write nothing before a wait is given up.
 	patience = time.Minute
 )
@@ -40,9 +39,7 @@ func namespace(t *testing.T) string {
 		t.Skipf("%s is not set; make test-envtest sets it", mgmt.AssetsVariable)
 	}
 	t.Parallel()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	create(t, ns)
-	return ns.Name
+	return vocabulary.Namespace(t, shared.client, "test-")
 }
 
 // mayUseDefault lets the Clusters of a namespace use the installation-wide Secret, or no longer.
@@ -58,38 +55,19 @@ func mayUseDefault(t *testing.T, ns string, may bool) {
 
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
-	for _, object := range objects {
-		if err := shared.client.Create(t.Context(), object); err != nil {
-			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
-		}
-	}
+	vocabulary.Create(t, shared.client, objects...)
 }
 
 // fetch reads the object of a name into a new object.
 func fetch[T client.Object](t *testing.T, ns, name string, object T) T {
 	t.Helper()
-	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {
-		t.Fatalf("reading %T %s/%s: %v", object, ns, name, err)
-	}
-	return object
+	return vocabulary.Fetch(t, shared.client, ns, name, object)
 }
 
 // change edits an object until the API server takes it.
 func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	t.Helper()
-	for {
-		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatalf("reading %T %s: %v", object, object.GetName(), err)
-		}
-		edit(object)
-		err := shared.client.Update(t.Context(), object)
-		if err == nil {
-			return
-		}
-		if !apierrors.IsConflict(err) {
-			t.Fatalf("updating %T %s: %v", object, object.GetName(), err)
-		}
-	}
+	vocabulary.Change(t, shared.client, object, edit)
 }
 
 // eventually fails if problem does not come to return "" while the manager writes anything, for any test, or a while later.
@@ -124,62 +102,23 @@ func newCluster(t *testing.T, ns, name string, options ...func(client.Object)) c
 	return c
 }
 
-func ref(group, kind, name string) clusterv1.ContractVersionedObjectReference {
-	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: name}
-}
-
 func (c classic) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: c.ns, Name: name}
 }
 
 func (c classic) objects() []client.Object {
-	cluster := &clusterv1.Cluster{ObjectMeta: c.meta(c.name)}
-	cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.244.0.0/16"}
-	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.name + ".example.com", Port: 6443}
-	cluster.Spec.ControlPlaneRef = ref("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", c.name)
-	cluster.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoCluster", c.name)
-
-	controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: c.meta(c.name)}
-	controlPlane.Spec.Version = "v1.36.3"
-	controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", c.name)
-	controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
-	controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo own"}
-	controlPlane.Spec.KubeadmConfigSpec.PostKubeadmCommands = []string{"echo done"}
-
-	deployment := &clusterv1.MachineDeployment{ObjectMeta: c.meta(c.name + "-md")}
-	deployment.Spec.ClusterName = c.name
-	deployment.Spec.Selector.MatchLabels = map[string]string{"pool": c.name}
-	deployment.Spec.Template.Labels = deployment.Spec.Selector.MatchLabels
-	deployment.Spec.Template.Spec = c.machine("KubeadmConfigTemplate", c.name+"-md")
-
-	// The template has no bootstrap spec: what is added must go without a trace.
-	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta(c.name + "-md")}
-	template.Spec.Template.ObjectMeta.Labels = map[string]string{"own": "label"}
-
-	pool := &clusterv1.MachinePool{ObjectMeta: c.meta(c.name + "-mp")}
-	pool.Spec.ClusterName = c.name
-	pool.Spec.Template.Spec = c.machine("KubeadmConfig", c.name+"-mp")
-
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(c.name + "-mp")}
-	config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
-	return []client.Object{cluster, controlPlane, c.infrastructure(), template, deployment, config, pool}
+	o := vocabulary.NewClassic(c.ns, c.name, c.name)
+	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	o.ControlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
+	o.ControlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo own"}
+	return []client.Object{o.Cluster, o.ControlPlane, c.infrastructure(), o.Template, o.Deployment, o.Config, o.Pool}
 }
 
 // infrastructure is the machine template that all Machines of the Cluster are made of.
-func (c classic) infrastructure() client.Object {
-	template := &unstructured.Unstructured{}
-	template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	template.SetKind("DemoMachineTemplate")
-	template.SetNamespace(c.ns)
-	template.SetName(c.name)
-	return template
-}
+func (c classic) infrastructure() client.Object { return vocabulary.MachineTemplate(c.ns, c.name) }
 
 func (c classic) machine(kind, bootstrap string) clusterv1.MachineSpec {
-	spec := clusterv1.MachineSpec{ClusterName: c.name, InfrastructureRef: ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", c.name)}
-	spec.Bootstrap.ConfigRef = ref("bootstrap.cluster.x-k8s.io", kind, bootstrap)
-	return spec
+	return vocabulary.MachineSpec(c.name, c.name, kind, bootstrap)
 }
 
 func (c classic) cluster() *clusterv1.Cluster {
@@ -233,13 +172,7 @@ func (c classic) edit(edit func(*clusterv1.Cluster)) {
 	change(c.t, c.cluster(), edit)
 }
 
-func (c classic) condition() metav1.Condition {
-	condition := meta.FindStatusCondition(c.cluster().Status.Conditions, contract.ConditionProxyConfigured)
-	if condition == nil {
-		return metav1.Condition{Reason: noCondition}
-	}
-	return *condition
-}
+func (c classic) condition() metav1.Condition { return vocabulary.Condition(c.cluster()) }
 
 // eventuallyReports waits until the manager has nothing more to do and the condition has a reason, and its message
 // some parts.
@@ -301,10 +234,7 @@ func (c classic) eventuallyHas(line string) {
 // proxySecret creates a proxy Secret with the label.
 func proxySecret(t *testing.T, ns, name string, data map[string]string) *corev1.Secret {
 	t.Helper()
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{contract.LabelProxySecret: ""}},
-		StringData: data,
-	}
+	secret := vocabulary.ProxySecret(ns, name, data)
 	create(t, secret)
 	return secret
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // admitted makes the API server call webhooks for a namespace, by a value of webhookLabel.
@@ -39,13 +40,13 @@ func admitted(t *testing.T, name, webhooks string) string {
 		return name
 	}
 	probe := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}}}
-	probe.Spec.ControlPlaneRef = ref("controlplane.cluster.x-k8s.io", plan.KindControlPlane, "probe")
-	probe.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoCluster", "probe")
+	probe.Spec.ControlPlaneRef = vocabulary.Ref("controlplane.cluster.x-k8s.io", plan.KindControlPlane, "probe")
+	probe.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io", "DemoCluster", "probe")
 	create(t, probe)
 	eventually(t, "webhooks of namespace "+name, func() string {
 		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe"}}
 		controlPlane.Spec.Version = "v1.36.3"
-		controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", "probe")
+		controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", "probe")
 		if err := shared.client.Create(t.Context(), controlPlane, client.DryRunAll); err != nil {
 			return err.Error()
 		}

@@ -6,22 +6,20 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
 	proxyURL      = "http://proxy.example.com:3128"
 	otherProxyURL = "http://proxy-2.example.com:3128"
-	noCondition   = "(no condition)"
+	noCondition   = vocabulary.NoCondition
 	// infrastructureName is the machine template of all Clusters of a namespace.
 	infrastructureName = "machines"
 )
@@ -42,12 +40,7 @@ type fleet struct {
 func newFleet(t *testing.T, size int) *fleet {
 	t.Helper()
 	f := &fleet{t: t, ns: namespace(t), originals: objects{}}
-	template := &unstructured.Unstructured{}
-	template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	template.SetKind("DemoMachineTemplate")
-	template.SetNamespace(f.ns)
-	template.SetName(infrastructureName)
-	create(t, template, f.proxySecret(proxyURL))
+	create(t, vocabulary.MachineTemplate(f.ns, infrastructureName), f.proxySecret(proxyURL))
 	for i := range size {
 		f.names = append(f.names, fmt.Sprintf("c%03d", i))
 	}
@@ -56,10 +49,9 @@ func newFleet(t *testing.T, size int) *fleet {
 
 // proxySecret is the one that serves all Clusters of the namespace.
 func (f *fleet) proxySecret(url string) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: contract.DefaultSecretName, Labels: map[string]string{contract.LabelProxySecret: ""}},
-		StringData: map[string]string{"httpProxy": url, "username": "user", "password": `p%@"'$\#{{`, "noProxy": "own.example.com,10.1.0.0/16"},
-	}
+	return vocabulary.ProxySecret(f.ns, contract.DefaultSecretName, map[string]string{
+		"httpProxy": url, "username": "user", "password": `p%@"'$\#{{`, "noProxy": "own.example.com,10.1.0.0/16",
+	})
 }
 
 // useProxy changes the proxy Secret. Without credentials, Inline delivery accepts it.
@@ -173,41 +165,15 @@ func (f *fleet) objects(name string, options ...func(client.Object)) []client.Ob
 	const rude = "100% {{ \"own\" }} 'it' \\ $HOME `id`\n\tsecond line"
 	files := []bootstrapv1.File{{Path: "/etc/motd", Content: rude, Permissions: "0644"}, {Path: "/etc/äö", Content: name, Owner: "root:root"}}
 
-	cluster := &clusterv1.Cluster{ObjectMeta: f.meta(name)}
-	cluster.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"10.244.0.0/16"}
-	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: name + ".example.com", Port: 6443}
-	cluster.Spec.ControlPlaneRef = ref("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", name)
-	cluster.Spec.InfrastructureRef = ref("infrastructure.cluster.x-k8s.io", "DemoCluster", name)
-
-	controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(name)}
-	controlPlane.Annotations = map[string]string{"example.com/own": rude}
-	controlPlane.Spec.Version = "v1.36.3"
-	controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = infrastructure()
-	controlPlane.Spec.KubeadmConfigSpec.Files = files
-	controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo '" + rude + "'", "echo second"}
-	controlPlane.Spec.KubeadmConfigSpec.PostKubeadmCommands = []string{"echo done"}
-
-	// The template has no bootstrap spec: what is added must go without a trace.
-	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: f.meta(name + "-md")}
-	template.Spec.Template.ObjectMeta.Labels = map[string]string{"own": "label"}
-
-	deployment := &clusterv1.MachineDeployment{ObjectMeta: f.meta(name + "-md")}
-	deployment.Spec.ClusterName = name
-	deployment.Spec.Selector.MatchLabels = map[string]string{"pool": name}
-	deployment.Spec.Template.Labels = deployment.Spec.Selector.MatchLabels
-	deployment.Spec.Template.Spec = machine(name, "KubeadmConfigTemplate", name+"-md")
-
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: f.meta(name + "-mp")}
-	config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
-	config.Spec.Files = files
-	config.Spec.PreKubeadmCommands = []string{"echo own"}
-
-	pool := &clusterv1.MachinePool{ObjectMeta: f.meta(name + "-mp")}
-	pool.Spec.ClusterName = name
-	pool.Spec.Template.Spec = machine(name, "KubeadmConfig", name+"-mp")
+	o := vocabulary.NewClassic(f.ns, name, infrastructureName)
+	o.ControlPlane.Annotations = map[string]string{"example.com/own": rude}
+	o.ControlPlane.Spec.KubeadmConfigSpec.Files = files
+	o.ControlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo '" + rude + "'", "echo second"}
+	o.Config.Spec.Files = files
+	o.Config.Spec.PreKubeadmCommands = []string{"echo own"}
 
 	// Pools come before their bootstrap objects, so that admission can tell whose those are.
-	list := []client.Object{cluster, controlPlane, deployment, template, pool, config}
+	list := []client.Object{o.Cluster, o.ControlPlane, o.Deployment, o.Template, o.Pool, o.Config}
 	if f.poolless {
 		list = list[:4]
 	}
@@ -231,20 +197,6 @@ func inline(object client.Object) {
 	if cluster, ok := object.(*clusterv1.Cluster); ok {
 		cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
 	}
-}
-
-func ref(group, kind, name string) clusterv1.ContractVersionedObjectReference {
-	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: name}
-}
-
-func infrastructure() clusterv1.ContractVersionedObjectReference {
-	return ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", infrastructureName)
-}
-
-func machine(cluster, kind, bootstrap string) clusterv1.MachineSpec {
-	spec := clusterv1.MachineSpec{ClusterName: cluster, InfrastructureRef: infrastructure()}
-	spec.Bootstrap.ConfigRef = ref("bootstrap.cluster.x-k8s.io", kind, bootstrap)
-	return spec
 }
 
 // merge changes an object as kubectl patch does.
@@ -284,10 +236,7 @@ func (f *fleet) conditions() map[string]metav1.Condition {
 	}
 	found := map[string]metav1.Condition{}
 	for i := range clusters.Items {
-		found[clusters.Items[i].Name] = metav1.Condition{Reason: noCondition}
-		if condition := meta.FindStatusCondition(clusters.Items[i].Status.Conditions, contract.ConditionProxyConfigured); condition != nil {
-			found[clusters.Items[i].Name] = *condition
-		}
+		found[clusters.Items[i].Name] = vocabulary.Condition(&clusters.Items[i])
 	}
 	return found
 }

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -35,7 +35,7 @@ type process struct {
 // launch starts a manager of a namespace and does not wait for it. The test's end is its end.
 func launch(t *testing.T, ns string, flags ...string) *process {
 	t.Helper()
-	p := &process{t: t, health: freeAddress(t), log: &logbuffer.Buffer{}, exited: make(chan struct{})}
+	p := &process{t: t, health: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{}, exited: make(chan struct{})}
 	args := append([]string{"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health, "-v", "2"}, flags...)
 	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -143,15 +143,4 @@ func staysQuiet(t *testing.T, ns string, flags ...string) {
 			t.Errorf("%s was written although there is nothing to do", name)
 		}
 	}
-}
-
-// freeAddress returns an address of loopback at which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // joined creates a Machine of the MachineDeployment of a Cluster as Cluster API leaves it behind once its bootstrap data
@@ -21,7 +22,7 @@ import (
 func (f *fleet) joined(cluster, name string) {
 	f.t.Helper()
 	labels := map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster + "-md"}
-	object := &clusterv1.Machine{ObjectMeta: f.meta(name), Spec: machine(cluster, "KubeadmConfig", name)}
+	object := &clusterv1.Machine{ObjectMeta: f.meta(name), Spec: vocabulary.MachineSpec(cluster, infrastructureName, "KubeadmConfig", name)}
 	object.Labels = labels
 	template := &bootstrapv1.KubeadmConfigTemplate{}
 	if err := shared.client.Get(f.t.Context(), f.key(cluster+"-md"), template); err != nil {

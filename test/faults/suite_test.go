@@ -6,27 +6,20 @@ package faults
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const (
-	systemNamespace = "capi-proxy-patcher-system"
-	managerAccount  = "capi-proxy-patcher-manager"
 	// patience is for how long no manager may write anything before a wait is given up. The machine may be busy with other
 	// packages.
 	patience = 90 * time.Second
@@ -44,66 +37,30 @@ type world struct {
 var shared *world
 
 func TestMain(m *testing.M) {
-	if status := run(m); status != 0 {
-		os.Exit(status) //nolint:forbidigo // the way a TestMain says that it could not begin
-	}
-}
-
-func run(m *testing.M) int {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // there is no test yet to take it from
-	defer cancel()
-	dir, err := os.MkdirTemp("", "capi-proxy-patcher-faults-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	audit := filepath.Join(dir, "audit.log")
-	cluster, err := mgmt.Start(ctx, mgmt.Options{AuditLog: audit})
-	if errors.Is(err, mgmt.ErrNoAssets) {
-		return m.Run() // every test skips and says why
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+	const audit = "audit.log"
+	vocabulary.Main(m, audit, func(ctx context.Context, cluster *mgmt.Cluster, dir string) (status int, err error) {
+		if shared, err = newWorld(ctx, cluster, dir); err != nil {
+			return 1, err
 		}
-	}()
-	if shared, err = newWorld(ctx, cluster, dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	shared.audit = &auditLog{path: audit}
-	return m.Run()
+		shared.audit = &auditLog{path: filepath.Join(dir, audit)}
+		return m.Run(), nil
+	})
 }
 
 func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, error) {
-	w := &world{cluster: cluster, binary: filepath.Join(dir, "capi-proxy-patcher"), kubeconfig: filepath.Join(dir, "kubeconfig")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", w.binary, "../../cmd/capi-proxy-patcher")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the program: %w: %s", err, out)
-	}
-	if err := cluster.ApplyKustomize(ctx, "../../config/default"); err != nil {
+	w := &world{cluster: cluster, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	var err error
+	if w.binary, err = mgmt.Build(ctx, "../..", dir); err != nil {
 		return nil, err
 	}
-	config, err := cluster.ServiceAccountConfig(ctx, systemNamespace, managerAccount)
+	config, err := cluster.InstallProduct(ctx, "../..")
 	if err != nil {
 		return nil, err
 	}
 	if err := mgmt.WriteKubeconfig(w.kubeconfig, config); err != nil {
 		return nil, err
 	}
-	scheme, err := controller.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	admin := cluster.Config()
-	admin.QPS = -1
-	w.client, err = client.New(admin, client.Options{Scheme: scheme})
+	w.client, err = vocabulary.NewClient(cluster.Config())
 	return w, err
 }
 
@@ -113,30 +70,21 @@ func namespace(t *testing.T) string {
 	if shared == nil {
 		t.Skipf("%s is not set; make test-envtest sets it", mgmt.AssetsVariable)
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "faults-"}}
-	create(t, ns)
-	role := &rbacv1.Role{}
-	key := client.ObjectKey{Namespace: systemNamespace, Name: "capi-proxy-patcher-leader-election-role"}
-	if err := shared.client.Get(t.Context(), key, role); err != nil {
-		t.Fatal(err)
-	}
+	ns := vocabulary.Namespace(t, shared.client, "faults-")
+	role := vocabulary.Fetch(t, shared.client, mgmt.SystemNamespace, "capi-proxy-patcher-leader-election-role", &rbacv1.Role{})
 	create(t,
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: role.Name}, Rules: role.Rules},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role.Name}, Rules: role.Rules},
 		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: role.Name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role.Name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: systemNamespace, Name: managerAccount}},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: mgmt.SystemNamespace, Name: mgmt.ManagerAccount}},
 		})
-	return ns.Name
+	return ns
 }
 
 func create(t *testing.T, objects ...client.Object) {
 	t.Helper()
-	for _, object := range objects {
-		if err := shared.client.Create(t.Context(), object); err != nil {
-			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
-		}
-	}
+	vocabulary.Create(t, shared.client, objects...)
 }
 
 // eventually fails if problem does not come to return "" while a manager writes anything, or a while later.

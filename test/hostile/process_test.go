@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 // patience is how long Cluster API waits for an answer.
@@ -49,12 +51,12 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Name == name })
 	container := deployments[i].Spec.Template.Spec.Containers[0]
 	folder := t.TempDir()
-	program := filepath.Join(folder, "capi-proxy-patcher")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/capi-proxy-patcher").CombinedOutput(); err != nil {
-		t.Fatalf("building the program: %v: %s", err, out)
+	program, err := mgmt.Build(t.Context(), "../..", folder)
+	if err != nil {
+		t.Fatal(err)
 	}
 	p := &process{
-		t: t, address: freeAddress(t), client: &tls.Config{RootCAs: servingcert.Pool(servingcert.Write(t, folder)), MinVersion: tls.VersionTLS12},
+		t: t, address: vocabulary.FreeAddress(t), client: &tls.Config{RootCAs: servingcert.Pool(servingcert.Write(t, folder)), MinVersion: tls.VersionTLS12},
 		log: &logbuffer.Buffer{}, exited: make(chan struct{}), limit: container.Resources.Limits.Memory().Value(),
 	}
 	_, port, _ := net.SplitHostPort(p.address)
@@ -83,15 +85,13 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 // ready waits until a request is answered.
 func (p *process) ready(path, body string) {
 	p.t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { //nolint:forbidigo // a test waits in real time
-		_, err := p.post(p.t.Context(), path, []byte(body))
-		if err == nil {
-			return
+	wait.Rule{Still: time.Minute, Poll: 20 * time.Millisecond}.Until(p.t, "an answer", func() string {
+		p.alive()
+		if _, err := p.post(p.t.Context(), path, []byte(body)); err != nil {
+			return fmt.Sprintf("%v\n%s", err, p.log)
 		}
-		if p.alive(); time.Since(began) > time.Minute {
-			p.t.Fatalf("it does not answer: %v\n%s", err, p.log)
-		}
-	}
+		return ""
+	})
 }
 
 // alive fails if the process has ended.
@@ -151,16 +151,6 @@ func (p *process) post(ctx context.Context, path string, body []byte) ([]byte, e
 // dial opens a connection.
 func (p *process) dial(ctx context.Context) (net.Conn, error) {
 	return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: p.client}).DialContext(ctx, "tcp", p.address)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // survives carries out attacks, one after the other, and sends an honest request after each of them, whose answer must be as

@@ -4,7 +4,6 @@ package hostile
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const template = "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate"
@@ -23,23 +23,12 @@ func review(spec string) []byte {
 }
 
 func TestTheManagerSurvivesWhoeverReachesThem(t *testing.T) {
-	cluster, err := mgmt.Start(t.Context(), mgmt.Options{})
-	if errors.Is(err, mgmt.ErrNoAssets) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := vocabulary.StartCluster(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
 		t.Fatal(err)
 	}
-	hooks := freeAddress(t)
+	hooks := vocabulary.FreeAddress(t)
 	_, hookPort, _ := net.SplitHostPort(hooks)
 	// Without a certificate of clients, which would keep the attacks on the hooks out.
 	p := start(t, "capi-proxy-patcher-controller-manager", "components/manager-hooks", func(port, folder string) []string {

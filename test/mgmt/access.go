@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +17,25 @@ import (
 // tokenSeconds is how long the token of ServiceAccountConfig is valid: a day, longer than a test or a demo lasts.
 const tokenSeconds = 24 * 60 * 60
 
+// Names of the product in config/default.
+const (
+	SystemNamespace = "capi-proxy-patcher-system"
+	ManagerAccount  = "capi-proxy-patcher-manager"
+)
+
+// InstallProduct applies config/default of the repository at root, see ApplyKustomize, and returns the configuration of the
+// manager's ServiceAccount.
+func (c *Cluster) InstallProduct(ctx context.Context, root string) (*rest.Config, error) {
+	if err := c.ApplyKustomize(ctx, filepath.Join(root, "config", "default")); err != nil {
+		return nil, err
+	}
+	return ServiceAccountConfig(ctx, c.config, SystemNamespace, ManagerAccount)
+}
+
 // ServiceAccountConfig returns a configuration that authenticates with a token of an existing ServiceAccount, as a Pod
-// would. It may do what RBAC allows that ServiceAccount, and nothing more.
-func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
-	clients, err := kubernetes.NewForConfig(c.Config())
+// would. It may do what RBAC allows that ServiceAccount, and nothing more. admin is the configuration of who asks for it.
+func ServiceAccountConfig(ctx context.Context, admin *rest.Config, namespace, name string) (*rest.Config, error) {
+	clients, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		return nil, fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", namespace, name, err)
 	}
@@ -30,7 +46,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	if err != nil {
 		return nil, fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", namespace, name, err)
 	}
-	config := rest.AnonymousClientConfig(c.config)
+	config := rest.AnonymousClientConfig(admin)
 	config.BearerToken = response.Status.Token
 	return config, nil
 }

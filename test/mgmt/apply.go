@@ -3,6 +3,7 @@ package mgmt
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,11 +11,12 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// FieldOwner is the field manager under which ApplyKustomize owns what it applies.
+// FieldOwner is the field manager under which Apply owns what it applies.
 const FieldOwner = client.FieldOwner("capi-proxy-patcher-test")
 
 // ApplyKustomize builds a kustomization as kubectl apply -k does and applies every object, Namespaces first, with
-// server-side apply, except certificates and webhook configurations, which need Pods. It does not wait for anything, and stops at the first object that the API server refuses.
+// server-side apply, except certificates and webhook configurations, which need Pods. It does not wait for anything, and
+// stops at the first object that the API server refuses.
 func (c *Cluster) ApplyKustomize(ctx context.Context, dir string) error {
 	objects, err := Kustomize(dir)
 	if err != nil {
@@ -24,14 +26,19 @@ func (c *Cluster) ApplyKustomize(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("applying %s: %w", dir, err)
 	}
+	if err := Apply(ctx, applier, slices.DeleteFunc(objects, needsPods)); err != nil {
+		return fmt.Errorf("installing %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Apply applies objects in their order with server-side apply, and leaves them as they are.
+func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if needsPods(object) {
-			continue
-		}
-		// Apply writes the answer of the server into its argument, so the name is taken before.
-		name := fmt.Sprintf("%s %s", object.GetKind(), client.ObjectKeyFromObject(object))
-		if err := applier.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), FieldOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s of %s: %w", name, dir, err)
+		// Apply writes the answer of the server into its argument.
+		configuration := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+		if err := c.Apply(ctx, configuration, FieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}
 	return nil
@@ -47,11 +54,16 @@ func Kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	}
 	objects := make([]*unstructured.Unstructured, 0, resources.Size())
 	for _, resource := range resources.Resources() {
-		content, err := resource.Map()
+		// Resources have other types of numbers than Kubernetes.
+		text, err := resource.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("building %s: %w", dir, err)
 		}
-		objects = append(objects, &unstructured.Unstructured{Object: content})
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(text); err != nil {
+			return nil, fmt.Errorf("building %s: %w", dir, err)
+		}
+		objects = append(objects, object)
 	}
 	return objects, nil
 }

@@ -30,7 +30,7 @@ var infrastructureCRDs []byte
 // Versions that are not stored are left out: they need the conversion webhook, and without it the API server would
 // answer with objects of one version under the name of another.
 func customResourceDefinitions(ctx context.Context, dir string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	module, err := moduleDir(ctx, dir, clusterAPIModule)
+	module, err := ModuleDir(ctx, dir, clusterAPIModule)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +110,9 @@ func decodeCRDs(text []byte) ([]*apiextensionsv1.CustomResourceDefinition, error
 	}
 }
 
-// moduleDir returns the folder of a module that the module around dir requires.
-func moduleDir(ctx context.Context, dir, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) //nolint:gosec // the module is a constant of this package
+// ModuleDir returns the folder of a module that the module around dir requires.
+func ModuleDir(ctx context.Context, dir, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) //nolint:gosec // the caller names a module
 	cmd.Dir = dir
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

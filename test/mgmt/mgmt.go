@@ -71,12 +71,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 
-	env := &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: startTimeout}
-	// Loopback has to be said: a machine without a default route has no address that the API server finds suitable by
-	// itself, and it refuses to publish one of loopback as an endpoint.
-	env.ControlPlane.GetAPIServer().Configure().
-		Set("advertise-address", "127.0.0.1").
-		Set("endpoint-reconciler-type", "none")
+	env := NewEnvironment()
 	dir, err := prepareServer(env.ControlPlane.GetAPIServer(), opts.AuditLog)
 	if err != nil {
 		return nil, err
@@ -100,7 +95,23 @@ func (c *Cluster) install(ctx context.Context, crds []*apiextensionsv1.CustomRes
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("starting the management cluster: %w", err)
 	}
-	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+	return InstallCRDs(c.Config(), crds)
+}
+
+// NewEnvironment returns etcd and kube-apiserver as processes on loopback, which are still to be started.
+func NewEnvironment() *envtest.Environment {
+	env := &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: startTimeout}
+	// Loopback has to be said: a machine without a default route has no address that the API server finds suitable by
+	// itself, and it refuses to publish one of loopback as an endpoint.
+	env.ControlPlane.GetAPIServer().Configure().
+		Set("advertise-address", "127.0.0.1").
+		Set("endpoint-reconciler-type", "none")
+	return env
+}
+
+// InstallCRDs creates CRDs and waits until they are served.
+func InstallCRDs(config *rest.Config, crds []*apiextensionsv1.CustomResourceDefinition) error {
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
 		return fmt.Errorf("installing CRDs: %w", err)
 	}
 	return nil

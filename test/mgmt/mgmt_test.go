@@ -28,11 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	systemNamespace = "capi-proxy-patcher-system"
-	managerAccount  = "capi-proxy-patcher-manager"
-)
-
 // TestCluster starts one cluster for all that needs one, because the start is most of the time.
 func TestCluster(t *testing.T) {
 	var steps []string
@@ -82,7 +77,7 @@ func TestCluster(t *testing.T) {
 		testKubeconfig(t, cluster)
 	})
 	t.Run("a ServiceAccount that does not exist gets no token", func(t *testing.T) {
-		_, err := cluster.ServiceAccountConfig(t.Context(), "default", "nobody")
+		_, err := ServiceAccountConfig(t.Context(), cluster.Config(), "default", "nobody")
 		if !apierrors.IsNotFound(err) || !strings.HasPrefix(err.Error(), "requesting a token for ServiceAccount default/nobody: ") {
 			t.Errorf("got %v", err)
 		}
@@ -96,7 +91,7 @@ func TestCluster(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "kustomization.yaml"), "resources: [unknown.yaml]\n")
 		write(t, filepath.Join(dir, "unknown.yaml"), "apiVersion: example.com/v1\nkind: Unknown\nmetadata: {name: x, namespace: default}\n")
-		if err := cluster.ApplyKustomize(t.Context(), dir); err == nil || !strings.HasPrefix(err.Error(), "applying Unknown default/x of ") {
+		if err := cluster.ApplyKustomize(t.Context(), dir); err == nil || !strings.HasPrefix(err.Error(), "installing "+dir+": applying Unknown default/x: ") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -160,13 +155,13 @@ func testDefault(t *testing.T, cluster *Cluster, admin client.Client) {
 		}
 	}
 	deployment := &appsv1.Deployment{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: systemNamespace, Name: "capi-proxy-patcher-controller-manager"}, deployment); err != nil {
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: SystemNamespace, Name: "capi-proxy-patcher-controller-manager"}, deployment); err != nil {
 		t.Fatal(err)
 	}
-	if got := deployment.Spec.Template.Spec.ServiceAccountName; got != managerAccount {
-		t.Errorf("the manager runs as ServiceAccount %q, want %q", got, managerAccount)
+	if got := deployment.Spec.Template.Spec.ServiceAccountName; got != ManagerAccount {
+		t.Errorf("the manager runs as ServiceAccount %q, want %q", got, ManagerAccount)
 	}
-	config, err := cluster.ServiceAccountConfig(t.Context(), systemNamespace, managerAccount)
+	config, err := ServiceAccountConfig(t.Context(), cluster.Config(), SystemNamespace, ManagerAccount)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +182,7 @@ func testDefault(t *testing.T, cluster *Cluster, admin client.Client) {
 		"listing ConfigMaps":             func(ctx context.Context) error { return manager.List(ctx, &corev1.ConfigMapList{}) },
 		"listing nodes":                  func(ctx context.Context) error { return manager.List(ctx, &corev1.NodeList{}) },
 		"deleting a Namespace": func(ctx context.Context) error {
-			return manager.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})
+			return manager.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
 		},
 	}
 	for what, attempt := range forbidden {

@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -124,24 +123,4 @@ func userData(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, secret map[stri
 		t.Fatal(err, warnings)
 	}
 	return data
-}
-
-// variables are the six variables with both spellings, by name.
-func variables(httpProxy, httpsProxy, noProxy string) map[string]string {
-	values := map[string]string{}
-	for name, value := range map[string]string{"HTTP_PROXY": httpProxy, "HTTPS_PROXY": httpsProxy, "NO_PROXY": noProxy} {
-		values[name], values[strings.ToLower(name)] = value, value
-	}
-	return values
-}
-
-// proxyVariables are those of environ that kubeadm would copy: the ones that end in _proxy, in any spelling.
-func proxyVariables(environ map[string]string) map[string]string {
-	found := map[string]string{}
-	for name, value := range environ {
-		if strings.HasSuffix(strings.ToLower(name), "_proxy") {
-			found[name] = value
-		}
-	}
-	return found
 }

@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // check is something to see on a node, as one or more subtests.
@@ -90,7 +90,7 @@ func succeeded(t *testing.T, n *node) {
 			sight
 		}{{"pre", n.users}, {"kubeadm", nothing}, {"post", n.users}} {
 			recorded := n.ReadFile(t, "/var/lib/node-test/"+process.name+".env")
-			if diff := cmp.Diff(n.expected(process.sight), proxyVariables(machine.ParseEnviron(recorded))); diff != "" {
+			if diff := cmp.Diff(n.expected(process.sight), vocabulary.ProxyVariables(machine.ParseEnviron(recorded))); diff != "" {
 				t.Errorf("variables of %s (-want +got):\n%s", process.name, diff)
 			}
 			if process.sight != everything && strings.Contains(recorded, needle) {
@@ -113,7 +113,7 @@ func succeeded(t *testing.T, n *node) {
 func servicesHaveVariables(t *testing.T, n *node) {
 	t.Helper()
 	for _, unit := range []string{"containerd", "kubelet"} {
-		if diff := cmp.Diff(n.expected(n.services), proxyVariables(n.Environ(t, unit))); diff != "" {
+		if diff := cmp.Diff(n.expected(n.services), vocabulary.ProxyVariables(n.Environ(t, unit))); diff != "" {
 			t.Errorf("variables of %s (-want +got):\n%s", unit, diff)
 		}
 	}
@@ -181,7 +181,7 @@ func common(t *testing.T, n *node) {
 			t.Fatal(err)
 		}
 		if strings.Contains(seen, needle) {
-			t.Errorf("nobody sees a credential: %s", lineWith(seen, needle))
+			t.Errorf("nobody sees a credential: %s", vocabulary.LineWith(seen, needle))
 		}
 		if !n.removed && n.stops == "" && strings.Count(seen, "EnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n") != 2 {
 			t.Errorf("nobody does not see the drop-ins, so this shows nothing:\n%.2000s", seen)
@@ -197,7 +197,7 @@ func common(t *testing.T, n *node) {
 	t.Run("no log has a credential, not even for root", func(t *testing.T) {
 		logs := n.MustRun(t, "sh", "-c", "cat /var/log/cloud-init*.log; journalctl --no-pager --output=json --all")
 		if strings.Contains(logs, needle) {
-			t.Errorf("a log has a credential: %s", lineWith(logs, needle))
+			t.Errorf("a log has a credential: %s", vocabulary.LineWith(logs, needle))
 		}
 		if !strings.Contains(logs, "containerd.service") {
 			t.Error("the logs are empty")
@@ -219,13 +219,4 @@ func filesWith(t *testing.T, n *node, text string, nobody bool) []string {
 	files := strings.Fields(out)
 	slices.Sort(files)
 	return files
-}
-
-func lineWith(text, part string) string {
-	for line := range strings.SplitSeq(text, "\n") {
-		if strings.Contains(line, part) {
-			return fmt.Sprintf("%.1000q", line)
-		}
-	}
-	return ""
 }

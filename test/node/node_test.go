@@ -22,6 +22,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 var (
@@ -139,7 +140,7 @@ func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
 		t.Fatal(err)
 	}
 	noProxy := composeNoProxy(t, settings)
-	n.values = variables(n.httpProxy, n.httpProxy, noProxy)
+	n.values = vocabulary.Environment(n.httpProxy, n.httpProxy, noProxy)
 	options := patch.Options{
 		Delivery: n.delivery, Targets: n.targets, SecretName: generatedSecret, Settings: settings, NoProxy: noProxy,
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // The checks here are those of single scenarios.
@@ -139,7 +141,7 @@ func validUserData(t *testing.T, n *node) {
 		if !strings.Contains(out, "Valid cloud-config: system userdata") {
 			t.Errorf("cloud-init schema: %s", out)
 		}
-		if line := lineWith(n.ReadFile(t, "/var/log/cloud-init.log"), "schema.py[WARNING]"); line != "" {
+		if line := vocabulary.LineWith(n.ReadFile(t, "/var/log/cloud-init.log"), "schema.py[WARNING]"); line != "" {
 			t.Errorf("cloud-init.log: %s", line)
 		}
 		n.saw(t, "schema valid")

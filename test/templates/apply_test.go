@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2/textlogger"
@@ -26,12 +25,12 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const patience = 30 * time.Second
@@ -78,31 +77,16 @@ func infrastructure(prefix string, spec apiextensionsv1.JSONSchemaProps, suffixe
 // start starts an API server with the kinds that the templates need, and the manager. It returns a strict client.
 func start(t *testing.T) client.Client {
 	t.Helper()
-	cluster, err := mgmt.Start(t.Context(), mgmt.Options{})
-	if errors.Is(err, mgmt.ErrNoAssets) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := vocabulary.StartCluster(t)
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	crds := slices.Concat(
 		infrastructure("Dev", backend(), "Cluster", "ClusterTemplate", "MachineTemplate", "MachinePool", "MachinePoolTemplate"),
 		infrastructure("Demo", anything, "MachinePool", "MachinePoolTemplate"), // mgmt has the others
 	)
-	if _, err := envtest.InstallCRDs(cluster.Config(), envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+	if err := mgmt.InstallCRDs(cluster.Config(), crds); err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := controller.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	user, err := client.New(cluster.Config(), client.Options{Scheme: scheme})
+	user, err := vocabulary.NewClient(cluster.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +96,7 @@ func start(t *testing.T) client.Client {
 
 func startManager(t *testing.T, cluster *mgmt.Cluster) {
 	t.Helper()
-	if err := cluster.ApplyKustomize(t.Context(), "../../config/default"); err != nil {
-		t.Fatal(err)
-	}
-	config, err := cluster.ServiceAccountConfig(t.Context(), "capi-proxy-patcher-system", "capi-proxy-patcher-manager")
+	config, err := cluster.InstallProduct(t.Context(), "../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,33 +180,18 @@ func (a applied) apply(names []string, v values) {
 // eventually waits for problem to return "".
 func (a applied) eventually(problem func() string) {
 	a.t.Helper()
-	deadline := time.Now().Add(patience) //nolint:forbidigo // a test waits in real time
-	for {
-		last := problem()
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) { //nolint:forbidigo // as above
-			a.t.Fatal(last)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	wait.Rule{Still: patience, Poll: 50 * time.Millisecond}.Until(a.t, "Cluster "+a.name, problem)
 }
 
 func (a applied) get(name string, object client.Object) {
 	a.t.Helper()
-	if err := a.Get(a.t.Context(), client.ObjectKey{Namespace: a.ns, Name: name}, object); err != nil {
-		a.t.Fatalf("reading %T %s: %v", object, name, err)
-	}
+	vocabulary.Fetch(a.t, a, a.ns, name, object)
 }
 
 func (a applied) reason() string {
 	var cluster clusterv1.Cluster
 	a.get(a.name, &cluster)
-	condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
-	if condition == nil {
-		return "no condition"
-	}
+	condition := vocabulary.Condition(&cluster)
 	return condition.Reason + ": " + condition.Message
 }
 

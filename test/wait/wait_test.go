@@ -67,3 +67,14 @@ func TestUntil_EndsWithTheTest(t *testing.T) {
 		t.Errorf("%v, want %v", err, broken)
 	}
 }
+
+func TestUntil_EndsAfterStillWithoutMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now() //nolint:forbidigo // that of the bubble
+		err := Rule{Still: time.Minute, Poll: time.Second}.until(t.Context(), time.Time{}, func() string { return "missing" })
+		if !errors.Is(err, ErrStill) || time.Since(begin) != time.Minute {
+			t.Errorf("%v after %s, want %v after a minute", err, time.Since(begin), ErrStill)
+		}
+	})
+}

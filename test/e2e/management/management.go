@@ -18,8 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
@@ -28,9 +26,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
-
-// startTimeout is how long etcd and kube-apiserver may take each.
-const startTimeout = 2 * time.Minute
 
 // featureGates are the same for all managers of Cluster API.
 const featureGates = "ClusterTopology=true,RuntimeSDK=true,MachinePool=true,KubeadmBootstrapFormatIgnition=true"
@@ -125,7 +120,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	for _, p := range providers {
 		crds = append(crds, p.crds...)
 	}
-	if err := c.createCRDs(crds); err != nil {
+	if err := mgmt.InstallCRDs(c.Config(), crds); err != nil {
 		return err
 	}
 	for _, p := range providers {
@@ -156,7 +151,7 @@ func (c *Cluster) startServer() error {
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return fmt.Errorf("writing audit policy: %w", err)
 	}
-	c.env = &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: startTimeout}
+	c.env = mgmt.NewEnvironment()
 	server := c.env.ControlPlane.GetAPIServer()
 	log, err := os.OpenFile(filepath.Join(c.Logs, "kube-apiserver.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -165,8 +160,6 @@ func (c *Cluster) startServer() error {
 	c.closers = append(c.closers, log)
 	server.Out, server.Err = log, log
 	server.Configure().
-		Set("advertise-address", "127.0.0.1").
-		Set("endpoint-reconciler-type", "none").
 		// Nobody takes the taint off that it puts on new Nodes.
 		Append("disable-admission-plugins", "TaintNodesByCondition").
 		Set("audit-policy-file", policy).
@@ -206,7 +199,7 @@ type provider struct {
 }
 
 func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
-	module, err := c.moduleDir(ctx, "sigs.k8s.io/cluster-api")
+	module, err := mgmt.ModuleDir(ctx, c.root, "sigs.k8s.io/cluster-api")
 	if err != nil {
 		return nil, err
 	}
@@ -274,16 +267,3 @@ func (c *Cluster) Stop() error {
 
 // Config returns the configuration of an administrator. The caller may change it.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
-
-// moduleDir returns the folder of a module that this repository requires.
-func (c *Cluster) moduleDir(ctx context.Context, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) //nolint:gosec // a constant of this package
-	cmd.Dir = c.root
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if found := strings.TrimSpace(string(out)); err == nil && found != "" {
-		return found, nil
-	}
-	return "", fmt.Errorf("finding module %s: %w: %s", module, err, strings.TrimSpace(stderr.String()))
-}

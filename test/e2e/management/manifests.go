@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
@@ -39,9 +38,7 @@ func (c *Cluster) load(dir string, port int) (*manifests, error) {
 	}
 	m := &manifests{}
 	for _, object := range objects {
-		if object, err = normalize(object); err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", dir, err)
-		}
+		movable(object)
 		switch object.GetKind() {
 		case "Deployment":
 			deployment := &appsv1.Deployment{}
@@ -69,24 +66,14 @@ func (c *Cluster) load(dir string, port int) (*manifests, error) {
 	return m, nil
 }
 
-// normalize returns an object with the types of numbers that Kubernetes uses, kustomize has others, and with the label that
-// clusterctl init gives every object: clusterctl move finds kinds by it.
-func normalize(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	text, err := object.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	same := &unstructured.Unstructured{}
-	if err := same.UnmarshalJSON(text); err != nil {
-		return nil, err
-	}
-	labels := same.GetLabels()
+// movable gives an object the label that clusterctl init gives every object: clusterctl move finds kinds by it.
+func movable(object *unstructured.Unstructured) {
+	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[clusterctlv1.ClusterctlLabel] = ""
-	same.SetLabels(labels)
-	return same, nil
+	object.SetLabels(labels)
 }
 
 // localize replaces, in any depth, every clientConfig that names a Service by one with a URL of loopback.
@@ -112,25 +99,9 @@ func (c *Cluster) localize(value any, port int) {
 	}
 }
 
-// createCRDs creates CRDs and waits until they are served.
-func (c *Cluster) createCRDs(crds []*apiextensionsv1.CustomResourceDefinition) error {
-	if _, err := envtest.InstallCRDs(c.Config(), envtest.CRDInstallOptions{CRDs: crds}); err != nil {
-		return fmt.Errorf("installing CRDs: %w", err)
-	}
-	return nil
-}
-
 // apply applies objects in their order.
 func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		name := fmt.Sprintf("%s %s", object.GetKind(), client.ObjectKeyFromObject(object))
-		// Apply writes the answer into its argument, and the object may be applied again.
-		configuration := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-		if err := c.admin.Apply(ctx, configuration, mgmt.FieldOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s: %w", name, err)
-		}
-	}
-	return nil
+	return mgmt.Apply(ctx, c.admin, objects)
 }
 
 // remove deletes objects.

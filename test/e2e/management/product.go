@@ -8,24 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // BinaryVariable is the environment variable that names a program to run instead of one that is built from the checkout.
 const BinaryVariable = "CAPI_PROXY_PATCHER_E2E_BINARY"
-
-// tokenSeconds is how long the token of the product is valid: a day, longer than a run.
-const tokenSeconds = 24 * 60 * 60
 
 // Product is the manager of this repository in a management cluster.
 type Product struct {
@@ -44,7 +34,7 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 	if binary := os.Getenv(BinaryVariable); binary != "" {
 		return binary, nil
 	}
-	return build(ctx, root, dir)
+	return mgmt.Build(ctx, root, dir)
 }
 
 // BuildChanged builds the product from the checkout with one file of it changed, which stays as it is, and returns the path of
@@ -70,19 +60,7 @@ func BuildChanged(ctx context.Context, root, dir, file string, change func(strin
 	if err := errors.Join(os.WriteFile(replacement, []byte(changed), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("changing %s: %w", file, err)
 	}
-	return build(ctx, root, dir, "-overlay", overlay)
-}
-
-func build(ctx context.Context, root, dir string, flags ...string) (string, error) {
-	binary := filepath.Join(dir, "capi-proxy-patcher")
-	args := append(append([]string{"build", "-trimpath", "-o", binary}, flags...), "./cmd/capi-proxy-patcher")
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // our own
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the product: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return binary, nil
+	return mgmt.Build(ctx, root, dir, "-overlay", overlay)
 }
 
 // InstallProduct applies config/default, starts the manager with the arguments of its Deployment, those of more added, and
@@ -96,7 +74,7 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	if err != nil {
 		return nil, err
 	}
-	if err := c.createCRDs(m.crds); err != nil {
+	if err := mgmt.InstallCRDs(c.Config(), m.crds); err != nil {
 		return nil, err
 	}
 	if err := c.apply(ctx, m.objects); err != nil {
@@ -136,17 +114,10 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 
 // accountKubeconfig writes a kubeconfig of the ServiceAccount of a Deployment.
 func (c *Cluster) accountKubeconfig(ctx context.Context, m *manifests, path string) error {
-	clients, err := kubernetes.NewForConfig(c.Config())
+	config, err := mgmt.ServiceAccountConfig(ctx, c.config, m.account.Namespace, m.account.Name)
 	if err != nil {
-		return fmt.Errorf("requesting a token for ServiceAccount %s: %w", m.account, err)
+		return err
 	}
-	response, err := clients.CoreV1().ServiceAccounts(m.account.Namespace).CreateToken(ctx, m.account.Name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("requesting a token for ServiceAccount %s: %w", m.account, err)
-	}
-	config := rest.AnonymousClientConfig(c.config)
-	config.BearerToken = response.Status.Token
 	return mgmt.WriteKubeconfig(path, config)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -141,24 +142,8 @@ func (s *suite) replaced(t *testing.T, c cluster, first, worker, replacement nod
 // variables are the six variables with both spellings, by name.
 func variables(url, userinfo, noProxy string) map[string]string {
 	scheme, host, _ := strings.Cut(url, "://")
-	values := map[string]string{}
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
-		values[name] = scheme + "://" + userinfo + "@" + host
-		values[strings.ToLower(name)] = values[name]
-	}
-	values["NO_PROXY"], values["no_proxy"] = noProxy, noProxy
-	return values
-}
-
-// proxyVariables are those of environ that kubeadm would copy: the ones that end in _proxy, in any spelling.
-func proxyVariables(environ map[string]string) map[string]string {
-	found := map[string]string{}
-	for name, value := range environ {
-		if strings.HasSuffix(strings.ToLower(name), "_proxy") {
-			found[name] = value
-		}
-	}
-	return found
+	proxy := scheme + "://" + userinfo + "@" + host
+	return vocabulary.Environment(proxy, proxy, noProxy)
 }
 
 // clusterHoldsNoCredential looks at what the API server has, the static Pods included.
@@ -169,7 +154,7 @@ func (s *suite) clusterHoldsNoCredential(t *testing.T, n node) {
 		text := n.kubectl(t, "get", strings.Join(kinds, ","), "-A", "-o", "yaml")
 		for _, part := range []string{needle, poolNeedle} {
 			if strings.Contains(text, part) {
-				t.Errorf("the API has a credential: %s", lineWith(text, part))
+				t.Errorf("the API has a credential: %s", vocabulary.LineWith(text, part))
 			}
 		}
 		if !strings.Contains(text, "name: kube-apiserver-"+n.host) {
@@ -194,7 +179,7 @@ func environOf(spec corev1.PodSpec) map[string]string {
 			environ[variable.Name] = variable.Value
 		}
 	}
-	return proxyVariables(environ)
+	return vocabulary.ProxyVariables(environ)
 }
 
 // logs reads the logs of the proxies and of the registry. asked are destinations that were asked of the proxy on purpose.

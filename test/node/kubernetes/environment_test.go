@@ -3,13 +3,13 @@
 package kubernetes_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -25,7 +25,7 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 	t.Helper()
 	t.Run("containerd and kubelet of "+n.name+" have exactly the values of the Secret", func(t *testing.T) {
 		for _, unit := range []string{"containerd", "kubelet"} {
-			if diff := cmp.Diff(want, proxyVariables(n.Environ(t, unit))); diff != "" {
+			if diff := cmp.Diff(want, vocabulary.ProxyVariables(n.Environ(t, unit))); diff != "" {
 				t.Errorf("variables of %s (-want +got):\n%s", unit, diff)
 			}
 		}
@@ -44,7 +44,7 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 			t.Fatal(err)
 		}
 		if strings.Contains(seen, password) {
-			t.Errorf("nobody sees the password: %s", lineWith(seen, password))
+			t.Errorf("nobody sees the password: %s", vocabulary.LineWith(seen, password))
 		}
 		if strings.Count(seen, "EnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n") != 2 {
 			t.Errorf("nobody does not see the drop-ins, so this shows nothing:\n%.2000s", seen)
@@ -75,13 +75,4 @@ func filesWith(t *testing.T, n node, text string, nobody bool) []string {
 		t.Fatal(err)
 	}
 	return strings.Fields(out)
-}
-
-func lineWith(text, part string) string {
-	for line := range strings.SplitSeq(text, "\n") {
-		if strings.Contains(line, part) {
-			return fmt.Sprintf("%.1000q", line)
-		}
-	}
-	return ""
 }

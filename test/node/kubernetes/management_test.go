@@ -14,11 +14,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 //go:embed testdata/cluster.yaml
@@ -112,11 +113,7 @@ func unlabelled() string {
 // proxySecret is the manifest of a proxy Secret.
 func proxySecret(t *testing.T, name string, values map[string]string) string {
 	t.Helper()
-	object, err := json.Marshal(corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{contract.LabelProxySecret: ""}},
-		StringData: values,
-	})
+	object, err := json.Marshal(vocabulary.ProxySecret("", name, values))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +189,10 @@ func (c cluster) waitBoot(t *testing.T, label string, others ...string) booted {
 // waitUntil waits for something that Cluster API does.
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waiting %s for %s", patience, what)
+	wait.Rule{Still: patience, Poll: poll}.Until(t, "waiting", func() string {
+		if done() {
+			return ""
 		}
-	}
+		return what
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -107,7 +108,7 @@ func sawNoProxy(t *testing.T, n node, text string) {
 	t.Helper()
 	t.Run("kubeadm of "+n.name+" saw no proxy variable", func(t *testing.T) {
 		recorded := n.ReadFile(t, "/var/lib/node-test/kubeadm.env")
-		if diff := cmp.Diff(map[string]string{}, proxyVariables(machine.ParseEnviron(recorded))); diff != "" {
+		if diff := cmp.Diff(map[string]string{}, vocabulary.ProxyVariables(machine.ParseEnviron(recorded))); diff != "" {
 			t.Errorf("variables (-want +got):\n%s", diff)
 		}
 		if strings.Contains(recorded, text) {
