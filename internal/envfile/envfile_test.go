@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -85,14 +86,10 @@ func TestRender_IsReadAlikeByEveryShell(t *testing.T) {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, shell := range [][]string{{"dash"}, {"bash"}, {"busybox", "sh"}} {
-		if _, err := exec.LookPath(shell[0]); err != nil {
-			t.Logf("%s is not installed", shell[0])
-			continue
-		}
-		t.Run(shell[0], func(t *testing.T) {
+	for _, shell := range shells.Installed(t) {
+		t.Run(shell.Name, func(t *testing.T) {
 			t.Parallel()
-			got := source(t, shell, file)
+			got := source(t, shell.Argv, file)
 			if diff := cmp.Diff(asMap(vars), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -1,12 +1,12 @@
 package nodescript_test
 
 import (
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
 const (
@@ -112,19 +112,14 @@ func TestRestartContainerd_NeverHangs(t *testing.T) {
 	var runs []run
 	for name, test := range tests {
 		for _, tool := range []string{"with timeout", "without timeout"} {
-			for _, shell := range shells() {
-				path, err := exec.LookPath(shell[0])
-				if err != nil {
-					t.Logf("%s is not installed", shell[0])
-					continue
-				}
-				n := newNode(t, slices.Concat([]string{path}, shell[1:])...)
+			for _, shell := range shells.Installed(t) {
+				n := newNode(t, shell.Argv...)
 				n.stubs("active", test.stubs)
 				n.env = append(n.env, "CAPI_PROXY_PATCHER_WAIT=1")
 				if tool == "without timeout" {
 					n.remove("stubs/timeout")
 				}
-				runs = append(runs, run{name + ", " + shell[0] + " " + tool, n.start("restart-containerd"), test.want})
+				runs = append(runs, run{name + ", " + shell.Name + " " + tool, n.start("restart-containerd"), test.want})
 			}
 		}
 	}

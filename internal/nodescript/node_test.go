@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
 // node is a tree that stands for the root of a node, and a PATH with nothing
@@ -32,21 +33,13 @@ type outcome struct {
 	Calls string
 }
 
-func shells() [][]string {
-	return [][]string{{"dash"}, {"bash"}, {"busybox", "sh"}}
-}
-
 // eachShell runs a test once for every shell that the script must run in.
 func eachShell(t *testing.T, test func(n *node)) {
 	t.Helper()
-	for _, shell := range shells() {
-		t.Run(shell[0], func(t *testing.T) {
+	for _, shell := range shells.Installed(t) {
+		t.Run(shell.Name, func(t *testing.T) {
 			t.Parallel()
-			path, err := exec.LookPath(shell[0])
-			if err != nil {
-				t.Skipf("%s is not installed", shell[0])
-			}
-			test(newNode(t, slices.Concat([]string{path}, shell[1:])...))
+			test(newNode(t, shell.Argv...))
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
 // bootstrap runs what a bootstrap provider makes of a recipe around the commands of a user, in one shell.
@@ -30,24 +31,34 @@ type bootstrap struct {
 // outcome is what the commands see: the variables that kubeadm would copy, sorted. kubeadm is nil if it does not run.
 type outcome struct{ before, kubeadm, after []string }
 
-// shells are those that a node runs commands with: cloud-init's sh without set -e, Ignition's bash with it.
-func shells() map[string][]string {
-	return map[string][]string{"dash": {"dash"}, "bash": {"bash"}, "bash -e": {"bash", "-e"}, "bash as sh": {"bash", "--posix"}, "busybox": {"busybox", "sh"}}
+// eachShell runs a test for each shell that a node runs commands with: cloud-init's sh without set -e, Ignition's bash with it.
+func eachShell(t *testing.T, test func(t *testing.T, argv []string)) {
+	t.Helper()
+	for _, shell := range shells.Installed(t) {
+		modes := map[string][]string{shell.Name: nil}
+		if shell.Name == "bash" {
+			modes["bash -e"], modes["bash as sh"] = []string{"-e"}, []string{"--posix"}
+		}
+		for name, flags := range modes {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, shell.With(flags...))
+			})
+		}
+	}
 }
 
 // eachBootstrap runs a test for each shell and delivery of a proxy without credentials.
 func eachBootstrap(t *testing.T, test func(t *testing.T, b bootstrap)) {
 	t.Helper()
-	for name, shell := range shells() {
-		for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
-			t.Run(name+" "+delivery, func(t *testing.T) {
-				t.Parallel()
-				if _, err := exec.LookPath(shell[0]); err != nil {
-					t.Skipf("%s is not installed", shell[0])
-				}
-				test(t, bootstrap{shell: shell, options: patch.Options{Delivery: delivery, Settings: plain(t), NoProxy: noProxy}})
+	for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
+		t.Run(delivery, func(t *testing.T) {
+			t.Parallel()
+			eachShell(t, func(t *testing.T, argv []string) {
+				t.Helper()
+				test(t, bootstrap{shell: argv, options: patch.Options{Delivery: delivery, Settings: plain(t), NoProxy: noProxy}})
 			})
-		}
+		})
 	}
 }
 
@@ -135,20 +146,15 @@ func TestKubeadmSeesNoProxyVariableInAnySpelling(t *testing.T) {
 
 func TestKubeadmSeesNoCredential(t *testing.T) {
 	t.Parallel()
-	for name, shell := range shells() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if _, err := exec.LookPath(shell[0]); err != nil {
-				t.Skipf("%s is not installed", shell[0])
-			}
-			s := settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#"})
-			got, output := bootstrap{shell: shell, options: patch.Options{Settings: s}}.run(t)
-			want := outcome{before: exported(s), kubeadm: []string{}, after: exported(s)}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
-				t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
-			}
-		})
-	}
+	eachShell(t, func(t *testing.T, argv []string) {
+		t.Helper()
+		s := settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#"})
+		got, output := bootstrap{shell: argv, options: patch.Options{Settings: s}}.run(t)
+		want := outcome{before: exported(s), kubeadm: []string{}, after: exported(s)}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
+			t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
+		}
+	})
 }
 
 // What a shell cannot unset must not reach kubeadm. dash and busybox do not hand down a name that is none of theirs.
@@ -174,7 +180,7 @@ func TestKubeadmDoesNotRunIfAVariableStays(t *testing.T) {
 				t.Helper()
 				change(&b)
 				got, output := b.run(t)
-				dropped := b.shell[0] != "bash" && b.before == nil
+				dropped := filepath.Base(b.shell[0]) != "bash" && b.before == nil
 				switch {
 				case dropped && (got.kubeadm == nil || len(got.kubeadm) > 0):
 					t.Errorf("kubeadm sees %q: %s", got.kubeadm, output)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/shellquote"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
 func goodValues() map[string]string {
@@ -61,14 +62,10 @@ func TestWord_IsTheSameWordForEveryShell(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkNoTemplate(t, word)
-			for _, shell := range shells() {
-				if _, err := exec.LookPath(shell[0]); err != nil {
-					t.Logf("%s is not installed", shell[0])
-					continue
-				}
-				got := run(t, shell, `eval "set -- $1"; printf '%s|%s' "$#" "$1"`, word)
+			for _, shell := range shells.Installed(t) {
+				got := run(t, shell.Argv, `eval "set -- $1"; printf '%s|%s' "$#" "$1"`, word)
 				if diff := cmp.Diff("1|"+value, got); diff != "" {
-					t.Errorf("%v (-want +got):\n%s", shell, diff)
+					t.Errorf("%s (-want +got):\n%s", shell.Name, diff)
 				}
 			}
 		})
@@ -86,14 +83,10 @@ func TestExport_ReachesTheEnvironmentOfACommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, shell := range shells() {
-				if _, err := exec.LookPath(shell[0]); err != nil {
-					t.Logf("%s is not installed", shell[0])
-					continue
-				}
-				got := run(t, shell, `eval "$1"; /usr/bin/printenv -0 https_proxy`, command)
+			for _, shell := range shells.Installed(t) {
+				got := run(t, shell.Argv, `eval "$1"; /usr/bin/printenv -0 https_proxy`, command)
 				if diff := cmp.Diff(value+"\x00", got); diff != "" {
-					t.Errorf("%v (-want +got):\n%s", shell, diff)
+					t.Errorf("%s (-want +got):\n%s", shell.Name, diff)
 				}
 			}
 		})
@@ -275,10 +268,6 @@ func checkNoTemplate(t *testing.T, s string) {
 	if strings.Contains(s, "{{") || strings.Contains(s, "{%") || strings.Contains(s, "{#") {
 		t.Errorf("cloud-init takes %s for a template", s)
 	}
-}
-
-func shells() [][]string {
-	return [][]string{{"dash"}, {"bash"}, {"busybox", "sh"}}
 }
 
 func run(t *testing.T, shell []string, script string, args ...string) string {
