@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Change is a sequence of edits of one object. They are made one after the other; an index refers to the list as the
@@ -15,8 +16,7 @@ type Change struct {
 }
 
 // Apply makes changes of objects of the stream. Either all are made or, with an error that names file, document and
-// field of each that cannot, none. A document is parsed once more, however many changes it takes, unless it is
-// written in a way that needs one edit after the other.
+// field of each that cannot, none. A document is parsed once more, however many changes it takes.
 func (s *Stream) Apply(changes []Change) error {
 	var errs []error
 	trees := make(map[*Document]*tree)
@@ -62,7 +62,7 @@ func (d *Document) apply(changes []Change) (*tree, error) {
 				err = c.Object.defect
 			}
 			if err == nil {
-				_, err = e.applyTo(c.Object.value(want))
+				err = e.applyTo(c.Object.value(want))
 			}
 			if err != nil {
 				return nil, c.Object.failed(e, err)
@@ -70,24 +70,26 @@ func (d *Document) apply(changes []Change) (*tree, error) {
 		}
 	}
 	defer t.forget()
-	if edited, ok := t.write(changes, want, false); ok {
-		edited.forget()
-		return edited, nil
-	}
-	for _, c := range changes {
-		for _, e := range c.Edits {
-			var err error
-			if t, err = t.edit(Change{c.Object, []Edit{e}}); err != nil {
-				return nil, c.Object.failed(e, err)
-			}
+	for _, quoted := range []bool{false, true} {
+		if edited, ok := t.write(changes, want, quoted); ok {
+			edited.forget()
+			return edited, nil
 		}
 	}
-	return t, nil
+	return nil, t.refuse(changes)
 }
 
 // failed is the error for an edit of the object.
 func (o *Object) failed(e Edit, err error) error {
-	return fmt.Errorf("editing %s: document %d, line %d: %s: %w", o.File(), o.Document(), o.line, e.field(), err)
+	return o.wrap(o.line-o.document.line+1, fmt.Errorf("%s: %w", e.field(), err))
+}
+
+// wrap adds the place of the object to an error, given a line of the document, and its name.
+func (o *Object) wrap(line int, err error) error {
+	if name := strings.TrimSpace(o.Kind() + " " + o.Name()); name != "" {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("editing %s: document %d, line %d: %w", o.File(), o.Document(), o.document.line+line-1, err)
 }
 
 // write returns the tree with changes made in its text, if that has the wanted value then.
@@ -112,29 +114,6 @@ func (t *tree) write(changes []Change, want map[string]any, quoted bool) (*tree,
 		edited, err = t.with(src+t.eol(), want) // a block scalar at the end has to end its line
 	}
 	return edited, err == nil
-}
-
-// edit returns the tree with a single edit made. It tries the ways to write the edit, the one that touches the fewest
-// lines first, and takes the first that parses and has the wanted value.
-func (t *tree) edit(c Change) (*tree, error) {
-	want, _ := clone(t.value).(map[string]any)
-	pruned, err := c.Edits[0].applyTo(c.Object.value(want))
-	if err != nil {
-		return nil, err
-	}
-	for _, quoted := range []bool{false, true} {
-		if edited, ok := t.write([]Change{c}, want, quoted); ok {
-			return edited, nil
-		}
-	}
-	if t.isJSON {
-		return nil, errors.New("the place cannot be edited in this JSON")
-	}
-	if edited, ok := t.encode(c.Edits[0], c.Object.item, pruned, want); ok {
-		return edited, nil
-	}
-	return nil, errors.New("the place cannot be edited without changing another one, " +
-		"does it use an anchor or a merge key?")
 }
 
 // with parses an edited source and returns it if it is one document of the wanted value.

@@ -142,24 +142,22 @@ func plain(value any) any {
 	return value
 }
 
-// applyTo makes the edit in a decoded object. This is what every edited text is held against. If the edit removes a key,
-// with the mappings that it empties, pruned is the number of leading elements of the path to the outermost key that
-// goes; otherwise it is 0.
-func (e Edit) applyTo(object map[string]any) (pruned int, err error) {
+// applyTo makes the edit in a decoded object. This is what every edited text is held against.
+func (e Edit) applyTo(object map[string]any) error {
 	last := len(e.Path) - 1
 	parents := []map[string]any{object}
 	for i, key := range e.Path[:last] {
 		parent := parents[i]
 		child, ok := parent[key].(map[string]any)
 		if !ok && parent[key] != nil {
-			return 0, fmt.Errorf("%s is %s, not a mapping", strings.Join(e.Path[:i+1], "."), kindOf(parent[key]))
+			return fmt.Errorf("%s is %s, not a mapping", strings.Join(e.Path[:i+1], "."), kindOf(parent[key]))
 		}
 		if !ok {
 			switch e.Op {
 			case RemoveKey:
-				return 0, nil
+				return nil
 			case Remove, Replace:
-				return 0, e.outOfRange(0)
+				return e.outOfRange(0)
 			case Insert, SetScalar:
 				child = map[string]any{}
 				parent[key] = child
@@ -172,31 +170,29 @@ func (e Edit) applyTo(object map[string]any) (pruned int, err error) {
 	case SetScalar:
 		switch parent[key].(type) {
 		case map[string]any, []any:
-			return 0, fmt.Errorf("the value is %s, not a scalar", kindOf(parent[key]))
+			return fmt.Errorf("the value is %s, not a scalar", kindOf(parent[key]))
 		}
 		parent[key] = plain(e.Value)
-		return 0, nil
+		return nil
 	case RemoveKey:
 		if _, ok := parent[key]; !ok {
-			return 0, nil
+			return nil
 		}
 	case Insert, Remove, Replace:
 		list, err := e.applyToList(parent[key])
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if len(list) > 0 {
 			parent[key] = list
-			return 0, nil
+			return nil
 		}
 	}
 	delete(parent, key)
-	pruned = len(e.Path)
-	for pruned-1 > e.Keep && len(parents[pruned-1]) == 0 {
-		pruned--
-		delete(parents[pruned-1], e.Path[pruned-1])
+	for i := last; i > e.Keep && len(parents[i]) == 0; i-- {
+		delete(parents[i-1], e.Path[i-1])
 	}
-	return pruned, nil
+	return nil
 }
 
 // applyToList returns a copy of the list with the edit made.

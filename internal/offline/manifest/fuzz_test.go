@@ -97,8 +97,7 @@ func FuzzApply(f *testing.F) {
 				t.Fatalf("object %d changes", j)
 			}
 		}
-		// A list that a merge key provides becomes the mapping's own.
-		onlyAdded := !strings.Contains(data, "<<") && !bytes.Contains(changes(data, s), []byte("\n-"))
+		onlyAdded := !bytes.Contains(changes(data, s), []byte("\n-"))
 		if err := o.Apply(inverse(edits)); err != nil {
 			t.Fatalf("removing: %v\n%s", err, s.Bytes())
 		}
@@ -135,7 +134,7 @@ func FuzzApplyAtOnce(f *testing.F) {
 		}
 		want := o.Value()
 		for _, e := range edits {
-			if _, err := e.applyTo(want); err != nil {
+			if err := e.applyTo(want); err != nil {
 				return // one path leads through another one
 			}
 		}
@@ -149,7 +148,7 @@ func FuzzApplyAtOnce(f *testing.F) {
 		if got := o.Value(); !cmp.Equal(got, want) {
 			t.Fatalf("%s\nin:\n%s\nout:\n%s", cmp.Diff(want, got), data, patched)
 		}
-		onlyAdded := !strings.Contains(data, "<<") && !bytes.Contains(changes(data, s), []byte("\n-"))
+		onlyAdded := !bytes.Contains(changes(data, s), []byte("\n-"))
 		if err := o.Apply(inverse(edits)); err != nil {
 			t.Fatalf("removing: %v\n%s", err, patched)
 		}

@@ -168,7 +168,6 @@ func TestAppend(t *testing.T) {
 		{"line breaks are those of the document before", "a: b\r\nc: d", "e: f\n", "a: b\r\nc: d\r\n---\r\ne: f\n"},
 		{"a directive needs the end of the document before", "a: b\n", "%YAML 1.2\n---\nc: d\n", "a: b\n...\n%YAML 1.2\n---\nc: d\n"},
 		{"a byte order mark goes", "a: b\n", "\uFEFFc: d\n", "a: b\n---\nc: d\n"},
-		{"a block scalar at the end does not grow", "a: |\n  b", "c: d\n", "a: |-\n  b\n---\nc: d\n"},
 		{"an empty stream takes the document as it is", "", "\uFEFFc: d\n", "\uFEFFc: d\n"},
 		{"an empty document adds nothing", "a: b\n", "", "a: b\n"},
 	} {
@@ -248,8 +247,6 @@ func TestApply(t *testing.T) {
 			{Op: SetScalar, Path: []string{"spec", "n"}, Value: "1"},
 		}, "spec: {l: [ {\"k\": \"v\"}, \"x\" ], m: [\"z\"], \"n\": \"1\"} # c\n"},
 		{"emptied flow lists go", "spec: {l: [a], m: b, o: [c]}\n", []Edit{{Op: Remove, Path: list}, {Op: Remove, Path: []string{"spec", "o"}}}, "spec: {m: b}\n"},
-		{"an alias becomes a list", "a: &a\n- b\nspec:\n  l: *a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "a: &a\n- b\nspec:\n  l:\n  - x\n  - b\n"},
-		{"a merged list becomes the mapping's own", "a: &a\n  l: [b]\nspec:\n  <<: *a\n", []Edit{{Op: Insert, Path: list, Value: "x"}}, "a: &a\n  l: [b]\nspec:\n  <<: *a\n  l: [x, b]\n"},
 		{"a document with an end marker", "spec:\n  l:\n  - a\n# c\n... # end\n# after\n", []Edit{{Op: Insert, Path: list, Index: 1, Value: "x"}}, "spec:\n  l:\n  - a\n  - x\n# c\n... # end\n# after\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -282,9 +279,6 @@ func TestApplyRefuses(t *testing.T) {
 		{"an index behind the end", "a: [b]\n", Edit{Op: Insert, Path: []string{"a"}, Index: 2, Value: "x"}, "a[2]: the index is out of range, the list has 1 items"},
 		{"a negative index", "a: [b]\n", Edit{Op: Remove, Path: []string{"a"}, Index: -1}, "a[-1]: the index is out of range, the list has 1 items"},
 		{"an item of a list that is absent", "a: b\n", Edit{Op: Remove, Path: []string{"x", "y"}}, "x.y[0]: the index is out of range, the list has 0 items"},
-		{"a list that is used twice", "a: &a [b]\nc: *a\n", Edit{Op: Insert, Path: []string{"a"}, Value: "x"}, "a[0]: the place cannot be edited without changing another one, does it use an anchor or a merge key?"},
-		{"a mapping that is used twice", "a: &a\n  b: c\nd: *a\n", Edit{Op: SetScalar, Path: []string{"a", "b"}, Value: "x"}, "a.b: the place cannot be edited without changing another one, does it use an anchor or a merge key?"},
-		{"a merged key that is to go", "a: &a {b: [c]}\nd:\n  <<: *a\n", Edit{Op: Remove, Path: []string{"d", "b"}, Keep: 1}, "d.b[0]: the place cannot be edited without changing another one, does it use an anchor or a merge key?"},
 		{"an empty path", "a: b\n", Edit{Op: Insert, Value: "x"}, "[0]: the path is empty"},
 		{"no operation", "a: b\n", Edit{Path: []string{"x"}, Value: "x"}, "x[0]: unknown operation 0"},
 		{"a value of another type", "a: b\n", Edit{Op: Insert, Path: []string{"x"}, Value: 1.5}, "x[0]: values of type float64 are not supported"},
@@ -307,6 +301,80 @@ func TestApplyRefuses(t *testing.T) {
 			}
 			if string(s.Bytes()) != "# first\n---\n"+tc.in {
 				t.Errorf("an edit before the one in error stays: %q", s.Bytes())
+			}
+		})
+	}
+}
+
+// TestAppend_LetsNoBlockScalarGrow has a text without a line break at its end, which would become part of a value.
+func TestAppend_LetsNoBlockScalarGrow(t *testing.T) {
+	t.Parallel()
+	first, err := Parse("1.yaml", []byte("a: b\n---\na: |\n  b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Parse("2.yaml", []byte("c: d\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "ending 1.yaml: document 2: its last line belongs to a block scalar (|) and lacks a line break, which would be part " +
+		"of the value; end it with a line break, or write |- for |"
+	if err := first.Append(second); err == nil || err.Error() != want || string(first.Bytes()) != "a: b\n---\na: |\n  b" {
+		t.Errorf("%v\n%s", err, first.Bytes())
+	}
+}
+
+// TestApply_RefusesWhatCountsElsewhere is about values that do not stand at their place, or not only for it. The error
+// names that place with its line, once for all edits, and says what to write instead.
+func TestApply_RefusesWhatCountsElsewhere(t *testing.T) {
+	t.Parallel()
+	insert := func(path ...string) Edit { return Edit{Op: Insert, Path: path, Value: "x"} }
+	const text = "the text around it does not allow to edit it; write it in block style or as indented JSON, without anchors, " +
+		"aliases and tags"
+	for _, tc := range []struct {
+		name, in string
+		edits    []Edit
+		want     string
+	}{
+		{"an alias", "a: &a\n- b\nspec:\n  l: *a\n", []Edit{insert("spec", "l"), insert("spec", "l")},
+			"document 1, line 4: spec.l is an alias (*a); write the list out"},
+		{"an alias on the way", "a: &a {l: []}\nb: c\nspec: *a\n", []Edit{insert("spec", "l")},
+			"document 1, line 3: spec is an alias (*a); write the mapping out"},
+		{"an alias of a scalar", "a: &a b\nc: *a\n", []Edit{{Op: SetScalar, Path: []string{"c"}, Value: "x"}},
+			"document 1, line 2: c is an alias (*a); write the value out"},
+		{"a merge key", "a: &a\n  l: [b]\nspec:\n  m: n\n  <<: *a\n", []Edit{insert("spec", "l"), insert("spec", "p", "l")},
+			"document 1, line 5: spec has a merge key (<<); write out what it adds"},
+		{"a merged key that is to go", "a: &a {b: [c]}\nd:\n  <<: *a\n", []Edit{{Op: Remove, Path: []string{"d", "b"}, Keep: 1}},
+			"document 1, line 3: d has a merge key (<<); write out what it adds"},
+		{"a list that is used twice", "a: &a [b]\nc: *a\n", []Edit{insert("a")},
+			"document 1, line 1: a has an anchor (&a); remove it, and write the value out where its aliases are"},
+		{"a mapping that is used twice", "a: &a\n  b: c\nd: *a\n", []Edit{{Op: SetScalar, Path: []string{"a", "b"}, Value: "x"}},
+			"document 1, line 1: a has an anchor (&a); remove it, and write the value out where its aliases are"},
+		{"a tag", "kind: A\nmetadata: !!map\n  name: b\nspec:\n  l: !!seq\n  - a\n", []Edit{insert("spec", "l"), insert("metadata", "l")},
+			"document 1, line 5: A b: spec.l has a tag (!!seq); remove it\n" +
+				"editing in.yaml: document 1, line 2: A b: metadata has a tag (!!map); remove it"},
+		{"an item of a list", "kind: List\nitems:\n- &i\n  kind: A\n  metadata: {name: b}\n- *i\n", []Edit{insert("spec", "l")},
+			"document 1, line 3: A b: the object has an anchor (&i); remove it, and write the value out where its aliases are"},
+		{"a list of aliases", "x: &x\n- kind: A\nkind: List\nitems: *x\n", []Edit{insert("spec", "l")},
+			"document 1, line 4: A: the list is an alias (*x); write the list out"},
+		{"a key with a question mark", "? spec\n: l: [a]\n", []Edit{{Op: RemoveKey, Path: []string{"spec"}}},
+			"document 1, line 1: spec: " + text},
+		{"edits through each other", "x: y\n", []Edit{
+			{Op: SetScalar, Path: []string{"a", "b"}, Value: "1"}, {Op: RemoveKey, Path: []string{"a"}}, {Op: SetScalar, Path: []string{"a"}, Value: "2"},
+		}, "document 1, line 1: a.b: " + text},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Parse("in.yaml", []byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Objects()[0].Apply(tc.edits)
+			if want := "editing in.yaml: " + tc.want; err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if string(s.Bytes()) != tc.in {
+				t.Errorf("the text changes: %q", s.Bytes())
 			}
 		})
 	}

@@ -136,3 +136,31 @@ func (o *Object) Apply(edits []Edit) error {
 	o.document.tree = t
 	return nil
 }
+
+// lookup returns the value of a key, also one that a merge key provides; nil if it is absent.
+func lookup(n *yaml.Node, key string) *yaml.Node {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return lookup(n.Alias, key)
+	case yaml.SequenceNode:
+		for _, c := range n.Content {
+			if value := lookup(c, key); value != nil {
+				return value
+			}
+		}
+	case yaml.MappingNode:
+		at := keyIndex(n, key)
+		if at < 0 {
+			if at = keyIndex(n, "<<"); at >= 0 {
+				return lookup(n.Content[at+1], key)
+			}
+			return nil
+		}
+		if value := n.Content[at+1]; value.Kind == yaml.AliasNode {
+			return value.Alias
+		}
+		return n.Content[at+1]
+	default:
+	}
+	return nil
+}

@@ -14,7 +14,7 @@ type renderer struct {
 	step   int  // from a key to the keys below it
 	seq    int  // from a key to the dashes below it: 0 in the compact style of kubectl
 	dash   int  // from a dash to its item
-	quoted bool // write strings of several lines in double quotes
+	quoted bool // write strings that end in blank lines, which a blank line behind them would join, in double quotes
 }
 
 // renderer takes the style from the nearest block collections: the list that is edited, its neighbors, and so on outward.
@@ -78,7 +78,7 @@ func (r renderer) entry(head string, column int, value any) []string {
 			return append([]string{head}, r.below(column, v)...)
 		}
 	case string:
-		if !r.quoted && isLiteral(v) {
+		if isLiteral(v) && !(r.quoted && strings.HasSuffix(v, "\n\n")) {
 			return r.literal(head, column, v)
 		}
 	}

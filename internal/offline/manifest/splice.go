@@ -77,7 +77,7 @@ func keyIndex(n *yaml.Node, key string) int {
 // verified.
 type writer struct {
 	*tree
-	quoted  bool // write strings of several lines in double quotes instead of as block scalars
+	quoted  bool // see renderer
 	changes []splice
 	added   []*addition
 	removed []*removal
@@ -254,7 +254,8 @@ func (w *writer) drop(frames []frame) {
 	}
 }
 
-// remove removes keys of a mapping with their values. A mapping that is emptied becomes {}.
+// remove removes keys of a mapping with their values. A mapping that is emptied, and to which nothing is added, becomes
+// {}.
 func (w *writer) remove(r *removal) bool {
 	if r.node.Style&yaml.FlowStyle != 0 {
 		changes, ok := w.flowRemove(r.node, 2, r.entries)
@@ -269,10 +270,13 @@ func (w *writer) remove(r *removal) bool {
 		bound := w.bound(append(slices.Clone(r.parents), frame{r.node, at}))
 		w.changes = append(w.changes, w.text.remove(key.Line, w.lastLine(r.node.Content[at+1], key.Column-1, bound)))
 	}
-	if 2*len(r.entries) < len(r.node.Content) {
+	grows := slices.ContainsFunc(w.added, func(a *addition) bool { return a.site.value == r.node })
+	switch {
+	case 2*len(r.entries) < len(r.node.Content) || grows:
 		return true
-	}
-	if len(r.parents) == 0 || r.parents[len(r.parents)-1].node.Kind != yaml.MappingNode {
+	case len(r.parents) == 0:
+		return w.change(w.insert(r.node.Line, []string{"{}"}, 0), true)
+	case r.parents[len(r.parents)-1].node.Kind != yaml.MappingNode:
 		return false
 	}
 	parent := r.parents[len(r.parents)-1]

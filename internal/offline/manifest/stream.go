@@ -3,9 +3,9 @@
 // A stream that is read and written comes out byte for byte. An edited document differs only in the lines that the edit
 // added, removed or replaced: indentation, blank lines, comments, quoting, folding, line breaks (CRLF too), a missing
 // final line break and the order of keys stay. To that end edits are made in the text, at places found in the parsed
-// nodes. After every edit the new text is parsed again and its value compared with the old value plus the edit, so that
-// a document that is written in an unforeseen way cannot be damaged silently: such a document is encoded anew from the
-// smallest enclosing node outward, and if no result has the right value the edit is an error.
+// nodes. The new text is parsed again and its value compared with the old value plus the edits, so that a document that
+// is written in an unforeseen way cannot be damaged silently: that is an error. Nothing is written anew: a value behind
+// an alias or a merge key, or with an anchor or a tag, cannot be edited, and the error says what to write instead.
 //
 // # Comments
 //
@@ -16,9 +16,7 @@
 // # Insert and remove
 //
 // Inserting and removing again gives back the original bytes, with this exception: a list or mapping that was written as
-// [], {} or null and was filled is absent after it was emptied, unless Edit.Keep says otherwise. It does not hold for what
-// had to be encoded anew: a list behind an alias or merge key, which becomes the mapping's own, a list with a tag or an
-// anchor, or a block scalar at the end of a document without a last line break.
+// [], {} or null and was filled is absent after it was emptied, unless Edit.Keep says otherwise.
 //
 // # Variables
 //
@@ -130,12 +128,11 @@ func join(last, next *Document) error {
 	eol := last.tree.eol()
 	closed := last.tree
 	if src := closed.src; src != "" && last.tree.end(last.tree.lines()) == len(src) {
-		var err error
 		// The line break may not become part of a block scalar at the end.
+		var err error
 		if closed, err = closed.with(src+eol, last.tree.value); err != nil {
-			if closed, err = last.tree.terminate(eol); err != nil {
-				return last.wrap("ending", err)
-			}
+			return last.wrap("ending", errors.New("its last line belongs to a block scalar (|) and lacks a line break, "+
+				"which would be part of the value; end it with a line break, or write |- for |"))
 		}
 	}
 	var opening string
