@@ -126,58 +126,68 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 	return nil
 }
 
+// ofTopology is what the hook decides about the template of an object of the topology. known is false for an object whose pool
+// is on its way out.
+func (r *reconciliation) ofTopology(o bootstrapObject, options proxysource.Options) (decision plan.Decision, known bool) {
+	var pool topology.Pool
+	object := plan.Object{
+		Kind: o.kind, Name: o.String(), Spec: o.spec, Hooked: true,
+		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
+	}
+	if len(o.pools) > 0 {
+		if pool, known = r.topology.pool(o.pools[0]); !known {
+			return plan.Decision{}, false
+		}
+		object.Pools = []plan.Pool{{Kind: pool.Kind, Name: pool.TopologyName, TopologyName: pool.TopologyName, Override: pool.Override}}
+	}
+	object.Facts.Values = &plan.Values{Resolution: r.topology.resolutions[pool.Override]}
+	secret := pool.GeneratedSecret(r.view.Name)
+	object.Facts.Taken[secret] = r.taken[secret]
+	want := r.want(options)
+	want.Version = r.topology.version
+	return plan.Decide(object, want), true
+}
+
+// isFrozen reports whether the topology hold keeps an object as it is.
+func (r *reconciliation) isFrozen(o bootstrapObject) bool {
+	return !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o))
+}
+
 // inspect compares an object of the topology with what the hook makes of its template.
 func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options) {
 	r.keepReferences(*o)
-	var pool topology.Pool
-	if len(o.pools) > 0 {
-		var found bool
-		if pool, found = r.topology.pool(o.pools[0]); !found {
-			return
-		}
-	}
+	decision, known := r.ofTopology(*o, options)
 	patched := patch.IsPatched(o.spec)
-	if pool.Override == contract.SecretNone {
+	override := r.overrideOf(*o)
+	switch {
+	case !known:
+	case override == contract.SecretNone:
 		if patched {
 			r.topology.stale = append(r.topology.stale, o.String())
 		}
-		return
-	}
-	if what := patch.Unsupported(o.spec); what != "" {
-		r.found = append(r.found, plan.NotSupported(o.String(), what))
-		return
-	}
-	if !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(*o)) {
+	case r.isFrozen(*o) && patch.Unsupported(o.spec) == "":
 		r.reportHold(*o, contract.ReasonWaitingForRollout, "gets")
-		return
-	}
-	resolution := r.topology.resolutions[pool.Override]
-	if resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete {
-		return // a finding says why
-	}
-	o.proxy = resolution.Secret.Name.String()
-	secretName := pool.GeneratedSecret(r.view.Name)
-	if r.taken[secretName] != "" {
-		return // as above
-	}
-	recipe, err := plan.Recipe(options, r.topology.version, *resolution, secretName)
-	if err != nil {
-		r.found.add(contract.ReasonInvalidSettings, "%s: %s", o, err)
-		return
-	}
-	brought, err := patch.Ensure(o.spec, recipe)
-	if _, ok := errors.AsType[*patch.ConflictError](err); ok && !options.Adopt {
-		r.found = append(r.found, plan.Refused(o.String(), err, options.Adopt))
-		return
-	}
-	switch {
+	case decision.Recipe == nil:
+		r.found = append(r.found, decision.Report()...) // else a finding about the settings says why
 	case !patched:
 		r.topology.lacking = append(r.topology.lacking, o.String())
-	case !plan.Carries(o.spec, recipe):
+	case !plan.Carries(o.spec, *decision.Recipe):
 		r.topology.stale = append(r.topology.stale, o.String())
-	case err == nil && len(brought.Edits) == 0:
-		o.recipe, o.generated = &recipe, secretName
+	case len(decision.Edits) == 0:
+		o.recipe, o.generated = decision.Recipe, decision.Secret
 	}
+	if decision.Proxied && !r.isFrozen(*o) && !decision.Incomplete {
+		o.proxy = r.topology.resolutions[override].Secret.Name.String()
+	}
+}
+
+// overrideOf is the proxy Secret that the topology gives to the pool of an object, "" for the Cluster's.
+func (r *reconciliation) overrideOf(o bootstrapObject) string {
+	if len(o.pools) == 0 {
+		return ""
+	}
+	pool, _ := r.topology.pool(o.pools[0])
+	return pool.Override
 }
 
 // copiedFrom is the template of the pool that a KubeadmConfig is of, nil if it is not known.
@@ -194,28 +204,14 @@ func (r *reconciliation) copiedFrom(ctx context.Context, o bootstrapObject, opti
 		Held:    plan.IsHeld(template.Spec.Template.ObjectMeta.Annotations),
 		Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)),
 	}
-	if r.view.Enabled {
-		from.Recipe = r.recipeOfCopy(o, options)
+	if r.view.Enabled && !r.isFrozen(o) {
+		// What is wrong with it, findings about its template say.
+		if decision, known := r.ofTopology(o, options); known && r.overrideOf(o) != contract.SecretNone {
+			from.Recipe = decision.Recipe
+			_, from.Conflict = errors.AsType[*patch.ConflictError](decision.Refused)
+		}
 	}
 	return from, nil
-}
-
-// recipeOfCopy is what a KubeadmConfig of a pool of the topology should have, nil if that is not known or nothing. What is
-// wrong with it, findings about its template say.
-func (r *reconciliation) recipeOfCopy(o bootstrapObject, options proxysource.Options) *patch.Recipe {
-	if patch.Unsupported(o.spec) != "" || !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o)) {
-		return nil
-	}
-	pool, found := r.topology.pool(o.pools[0])
-	resolution := r.topology.resolutions[pool.Override]
-	if !found || pool.Override == contract.SecretNone || resolution == nil || options.Delivery == contract.DeliveryInline && !resolution.Complete {
-		return nil
-	}
-	recipe, err := plan.Recipe(options, r.topology.version, *resolution, pool.GeneratedSecret(r.view.Name))
-	if err != nil {
-		return nil
-	}
-	return &recipe
 }
 
 // versionOf is the Kubernetes version of the Machines of an object, as the topology controller has written it.

@@ -26,6 +26,8 @@ type Want struct {
 	// Unusable is why nothing changes, because a label or an annotation of the Cluster cannot be understood, or nil.
 	Unusable *finding.Finding
 	Options  source.Options
+	// Version is the output version of all templates of a topology, 0 for objects that record their own.
+	Version int
 	// Admission reports whether webhooks patch an object together with a change of the user's.
 	Admission bool
 }
@@ -45,6 +47,8 @@ type Object struct {
 	// Foreign is a pool of another Cluster that uses the object too, or nil.
 	Foreign *Pool
 
+	// Hooked marks a template of a topology, or what the topology controller has made of it: the topology hook patches it.
+	Hooked bool
 	// OfMachine marks a KubeadmConfig that Cluster API has made for a Machine.
 	OfMachine bool
 	// Running reports that a control plane has Machines, or that bootstrap data was made of a KubeadmConfig, as far as
@@ -349,6 +353,8 @@ type Copied struct {
 	Patched bool
 	// Recipe is what its copies should have, nil if that is not known or nothing.
 	Recipe *patch.Recipe
+	// Conflict reports that something of the user's stands in the way of it in the copy.
+	Conflict bool
 }
 
 // DecideCopy is Decide for the KubeadmConfig of a worker Machine of a topology whose bootstrap data is still to be made. It was
@@ -371,14 +377,14 @@ func (d decider) decideCopy(from *Copied) Decision {
 	switch {
 	case IsPausedByUser(d.Annotations), from == nil, from.Held, patch.IsPatched(d.Spec) && !IsHeld(d.Annotations):
 		return d.leave()
-	case !d.want.Enabled, !from.Patched: // what the topology controller has not brought to the pool is not brought to its Machines
+	case !d.want.Enabled, !from.Patched, from.Conflict: // what the topology controller has not brought to the pool is not brought to its Machines
 		return d.resume()
 	case from.Recipe == nil:
 		return d.leave()
 	}
 	edits, err := patch.EnsureOrAdopt(d.Spec, *from.Recipe, d.want.Options.Adopt)
 	if err != nil {
-		return d.resume() // a conflict, which leaves the pool alone as well
+		return d.resume()
 	}
 	if out := d.infrastructure(); out != nil {
 		return *out
@@ -391,7 +397,7 @@ func (d decider) leftAlone() *finding.Finding {
 	var found finding.Finding
 	other := d.disagreeing()
 	switch what := patch.Unsupported(d.Spec); {
-	case IsTopologyOwned(d.Labels):
+	case IsTopologyOwned(d.Labels) && !d.Hooked:
 		found = d.find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", d.Name)
 	case IsPausedByUser(d.Annotations):
 		found = d.find(contract.ReasonPaused, "%s is paused and left alone", d.Name)
@@ -489,6 +495,9 @@ func (d decider) bring(values Values, secret string) Decision {
 		made = patch.Spec{} // nothing to keep the version of
 	}
 	recipe, err := RecipeOf(annotations, made, d.want.Options, resolution, secret)
+	if d.want.Version != 0 {
+		recipe, err = Recipe(d.want.Options, d.want.Version, resolution, secret)
+	}
 	out := Decision{Proxied: values.Resolution != nil}
 	if err != nil {
 		return d.refuse(out, err)
@@ -520,6 +529,8 @@ func (d decider) holdBack(out Decision) Decision {
 	held := d.leaveAs(out, d.leave().pause)
 	held.Incomplete = true
 	switch controlPlane := d.Kind == KindControlPlane; {
+	case d.Hooked:
+		held.pause = pauseForEndpoint
 	case d.Kind == KindTemplate, d.Running, d.Deleted:
 	case controlPlane && d.Facts.Begun == nil && !IsHeld(d.Annotations):
 		return Decision{Ask: FactBegun}
@@ -551,7 +562,7 @@ func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch
 		return patch.Plan{}, nil, Decision{Ask: FactAdoptable, Recipe: &recipe}, nil
 	case d.Write != nil:
 		may = func(index int) bool { return d.Facts.Adoptable[index] }
-	case d.OfMachine: // it is deleted with its Machine, and nothing is kept
+	case d.OfMachine, d.Hooked: // the original is in the template of the ClusterClass or of the pool
 	default:
 		why, known := d.Facts.Taken[main]
 		if !known {
@@ -616,7 +627,7 @@ func (d decider) carryOut(out Decision, forced bool) Decision {
 	if held {
 		out.pause = pauseClear
 	}
-	if !d.changes(out) && (d.Write == nil || !held) {
+	if d.Hooked || !d.changes(out) && (d.Write == nil || !held) {
 		return out
 	}
 	controlPlane := d.Kind == KindControlPlane

@@ -23,6 +23,7 @@ type scene struct {
 	want    plan.Want
 	answers plan.Facts
 	taken   string // why the names of generated Secrets are taken
+	decider func(plan.Object, plan.Want) plan.Decision
 }
 
 // is changes a scene.
@@ -37,7 +38,8 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 	}
 	resolution := &source.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
 	s := scene{
-		object: plan.Object{Kind: kind, Name: kind + " team/one", Spec: own(), Facts: plan.Facts{Taken: map[string]string{}}},
+		decider: plan.Decide,
+		object:  plan.Object{Kind: kind, Name: kind + " team/one", Spec: own(), Facts: plan.Facts{Taken: map[string]string{}}},
 		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: source.Options{
 			Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 		}},
@@ -60,7 +62,7 @@ func (s scene) decide(t *testing.T) (plan.Decision, []string) {
 	t.Helper()
 	var asked []string
 	for {
-		d := plan.Decide(s.object, s.want)
+		d := s.decider(s.object, s.want)
 		facts := &s.object.Facts
 		switch d.Ask {
 		case plan.NoFact:
@@ -351,4 +353,60 @@ func TestDecide_InAWrite(t *testing.T) {
 		{"the same, and it is nobody's original", template, []is{inTheWay, adopting, created}, "leaves, ConflictingFile / values" + secret + " adoptable"},
 		{"originals that must not be told", template, []is{override(contract.SecretNone), patched, updated, func(s *scene) { s.answers.Originals = &plan.Originals{Withheld: true} }}, "leaves / originals"},
 	})
+}
+
+func TestDecide_ForTheTopologyHook(t *testing.T) {
+	t.Parallel()
+	const secret = " prod-proxy-files"
+	hooked := func(s *scene) { s.object.Hooked = true }
+	check(t, []row{
+		{"a template of the control plane asks for no Machine", controlPlane, nil, "brings / values" + secret},
+		{"what the topology controller has made of it", controlPlane, []is{patched, owned}, "leaves / values" + secret},
+		{"what has other settings by now", template, []is{patched, owned, override("pool")}, "brings / values prod.md.md.proxy-files"},
+		{"a template of a pool", template, nil, "brings / values" + secret + " infrastructure"},
+		{"a template of a pool without the proxy", template, []is{override(contract.SecretNone)}, "leaves"},
+		{"a template for Windows", template, []is{windows}, "leaves, note"},
+		{"a file of the user's in the way", template, []is{inTheWay}, "leaves, ConflictingFile / values" + secret},
+		{"the same, adopted: the original is in the ClusterClass", template, []is{inTheWay, adopting}, "brings, adopts / values" + secret + " infrastructure"},
+		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
+		{"Inline without the endpoint, the control plane", controlPlane, []is{inline, incomplete}, "leaves, pauses for the endpoint / values"},
+		{"Inline without the endpoint, a pool", template, []is{inline, incomplete}, "leaves, pauses for the endpoint / values infrastructure"},
+	}, hooked)
+}
+
+func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
+	t.Parallel()
+	held := paused(contract.PausedForEndpoint)
+	recipe := reference(t)
+	for _, test := range []struct {
+		name string
+		is   []is
+		from *plan.Copied
+		want string
+	}{
+		{"patched", []is{patched}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
+		{"held back, and so is the template", []is{held}, &plan.Copied{Held: true}, "leaves"},
+		{"held back, and the template has the proxy", []is{held}, &plan.Copied{Patched: true, Recipe: &recipe}, "brings, resumes"},
+		{"held back, and the template has no proxy", []is{held}, &plan.Copied{Recipe: &recipe}, "leaves, resumes"},
+		{"held back, and the recipe is not known", []is{held}, &plan.Copied{Patched: true}, "leaves"},
+		{"held back, and the template is not known", []is{held}, nil, "leaves"},
+		{"held back, with a file in the way", []is{held, inTheWay}, &plan.Copied{Patched: true, Conflict: true}, "leaves, resumes"},
+		{"held back, with a file in the way of this copy alone", []is{held, inTheWay}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, resumes"},
+		{"held back, for Windows", []is{held, onWindows}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, resumes, note"},
+		{"held back, and the label is gone", []is{held, disabled}, &plan.Copied{Held: false, Patched: true}, "leaves, resumes"},
+		{"paused by the user", []is{paused("true")}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
+		{"it refers to a Secret of somebody else", []is{patched, func(s *scene) {
+			s.object.Facts.Taken["prod-proxy-files"] = "it is somebody else's"
+		}}, &plan.Copied{Patched: true, Recipe: &recipe}, "takes, NameTaken / originals"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, config, append(test.is, ofMachine)...)
+			s.object.Facts.Infrastructure = s.answers.Infrastructure
+			s.decider = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, test.from) }
+			if got := s.outcome(t); got != test.want {
+				t.Errorf("\ngot  %s\nwant %s", got, test.want)
+			}
+		})
+	}
 }
