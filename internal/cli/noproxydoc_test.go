@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
@@ -54,7 +55,7 @@ func TestThePageHasEveryCodeOnceWithItsKind(t *testing.T) {
 	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {
 		code := strings.Trim(cells[0], "`")
 		listed = append(listed, code)
-		i := slices.Index(codes, noproxy.Code(code))
+		i := slices.Index(codes, finding.Code(code))
 		kind := "warning"
 		if i <= lastRejection || i >= len(noproxy.Codes()) && i < len(codes)-1 { // the last one is a warning
 			kind = "rejection"

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
@@ -25,7 +26,7 @@ type target struct {
 	secrets  source.SecretReader
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
 	override   string
-	unresolved []string
+	unresolved []finding.Place
 }
 
 // resolve completes in with the list of the chosen Cluster, and returns what belongs to that Cluster.
@@ -46,15 +47,15 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		_, _ = fmt.Fprintf(streams.Err, "%s: %s\n", name, fmt.Sprintf(format, args...))
 	}
 	if t.invalid != nil {
-		return explain.Cluster{}, fmt.Errorf("%s: %s", name, strings.ReplaceAll(t.invalid.Error(), "\n", "; "))
+		return explain.Cluster{}, fmt.Errorf("%s: %w", name, t.invalid)
 	}
 	network, err := explain.NewCluster(source.NoProxyInput(t.cluster, source.Options{}), t.cluster.EndpointPort)
 	if err != nil {
-		return explain.Cluster{}, fmt.Errorf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", "; "))
+		return explain.Cluster{}, fmt.Errorf("%s: %w", name, err)
 	}
 	in.Cluster, in.Pool = qualifiedName(t.cluster.Namespace, t.cluster.Name), o.pool
 	if len(t.unresolved) > 0 {
-		note("%s has unresolved variables and is left out", strings.Join(t.unresolved, ", "))
+		note("%s has unresolved variables and is left out", render.Unresolved(t.unresolved))
 	}
 	if o.hasNoProxy {
 		return network, nil
@@ -80,7 +81,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	resolution, err := resolver.Resolve(ctx, t.cluster, t.settings.Options, t.override)
 	if err != nil {
 		hint := ""
-		if _, missing := errors.AsType[*source.NotFoundError](err); missing && !o.live() {
+		if finding.Of(err).Has(contract.ReasonSettingsNotFound) && !o.live() {
 			hint = "; it must be in the input or in a file given with --secret"
 		}
 		return network, fmt.Errorf("%s: %w%s", name, err, hint)

@@ -91,7 +91,7 @@ func stale(kind string, object client.Object) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, object.GetName(), errors.New("the cache is behind"))
 }
 
-// holdable returns an *InvalidError if a Secret with originals holds more than an API server takes.
+// holdable returns finding.Errors if a Secret with originals holds more than an API server takes.
 func holdable(secret *corev1.Secret) error {
 	size := 0
 	for _, value := range secret.Data {
@@ -100,8 +100,8 @@ func holdable(secret *corev1.Secret) error {
 	if size <= corev1.MaxSecretSize {
 		return nil
 	}
-	return &proxysource.InvalidError{Message: fmt.Sprintf("Secret %s would have %d bytes with the originals of adopted files, and a Secret holds %d; "+
-		"remove some of the files, or take annotation %s off", klog.KObj(secret), size, corev1.MaxSecretSize, contract.AnnotationAdopt)}
+	return invalid("Secret %s would have %d bytes with the originals of adopted files, and a Secret holds %d; "+
+		"remove some of the files, or take annotation %s off", klog.KObj(secret), size, corev1.MaxSecretSize, contract.AnnotationAdopt)
 }
 
 // writeOriginals creates or changes the Cluster's generated Secret. Without text there are no originals any more.
@@ -157,7 +157,7 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
 	if err != nil {
 		// Without the originals nothing can be taken out, and nothing is: the Secret comes back when it is mended.
-		return nil, nil, &proxysource.InvalidError{Message: fmt.Sprintf("key %s of Secret %s: %s", contract.KeyAdoptedFiles, klog.KObj(secret), err)}
+		return nil, nil, invalid("key %s of Secret %s: %s", contract.KeyAdoptedFiles, klog.KObj(secret), err)
 	}
 	return secret, originals, nil
 }

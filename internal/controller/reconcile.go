@@ -17,7 +17,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -37,9 +36,7 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 		return ctrl.Result{}, nil
 	}
 	if view.Unclear != nil {
-		var found findings
-		found.addInvalid(view.Unclear)
-		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, found, ""))
+		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, findings(finding.Of(view.Unclear)), ""))
 	}
 	if !view.Enabled && !reported && !held {
 		if left, err := c.leftOver(ctx, view); err != nil || !left {
@@ -58,10 +55,8 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
 		return ctrl.Result{}, nil
 	}
-	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
-		var found findings
-		found.addInvalid(invalid)
-		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, found, ""))
+	if found := finding.Of(err); len(found) > 0 {
+		return ctrl.Result{}, client.IgnoreNotFound(c.report(ctx, cluster, findings(found), ""))
 	}
 	if err != nil {
 		var internal findings
@@ -79,7 +74,7 @@ type reconciliation struct {
 	view    proxysource.Cluster
 	found   findings
 	// warnings are about the settings that the pass has resolved.
-	warnings []noproxy.Warning
+	warnings []finding.Finding
 	// needed are the names of generated Secrets that a bootstrap object refers to.
 	needed map[string]bool
 	// ensured are the generated Secrets that this pass has seen to.
@@ -116,7 +111,7 @@ func (r *reconciliation) enable(ctx context.Context) error {
 func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	options, err := r.options()
 	if err != nil {
-		r.found.addInvalid(err)
+		r.found = append(r.found, finding.Of(err)...)
 		if !r.view.Topology { // whose variable may name another Secret
 			_, err = r.resolve(ctx, options, "", "")
 			return "", err
@@ -174,24 +169,20 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 		Object:  pool,
 	}
 	resolution, err := resolver.Resolve(ctx, r.view, options, override)
-	var (
-		invalid *proxysource.InvalidError
-		missing *proxysource.NotFoundError
-	)
-	switch {
-	case errors.As(err, &invalid):
-		r.found.addInvalid(invalid)
-	case errors.As(err, &missing):
-		r.found.add(contract.ReasonSettingsNotFound, "%s", missing.Message)
+	if err == nil {
+		r.reportSecret(resolution)
+		return &resolution, nil
+	}
+	found := finding.Of(err)
+	if len(found) == 0 {
+		return nil, err
+	}
+	r.found = append(r.found, found...)
+	if found.Has(contract.ReasonSettingsNotFound) {
 		if r.missing == nil {
 			r.missing = map[string]bool{}
 		}
 		r.missing[override] = true
-	case err != nil:
-		return nil, err
-	default:
-		r.reportSecret(resolution)
-		return &resolution, nil
 	}
 	return nil, nil //nolint:nilnil // the finding says why
 }
@@ -218,17 +209,15 @@ func (r *reconciliation) reportWarnings() {
 
 // reportNames tells of labels and annotations that nothing reads.
 func (r *reconciliation) reportNames(objects []bootstrapObject) {
-	for _, warning := range topology.CheckNames(r.cluster.Labels, topology.SourceOf(r.cluster)) {
-		r.found.note("%s", warning)
-	}
+	r.found = append(r.found, topology.CheckNames(r.cluster.Labels, topology.SourceOf(r.cluster))...)
 	for _, o := range objects {
 		for _, pool := range o.pools {
 			if pool.TopologyName != "" {
 				continue // it has those that the Cluster has for it
 			}
 			for _, warning := range proxysource.CheckPool(pool.Annotations) {
-				warning.Where = pool.String() + " " + warning.Where
-				r.found.note("%s", warning)
+				warning.Place = warning.Place.Of(pool.String())
+				r.found = append(r.found, warning)
 			}
 		}
 	}

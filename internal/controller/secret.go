@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -30,8 +30,8 @@ import (
 // complete, so that no bootstrap data is made of incomplete ones.
 func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
 	err := r.writeSecret(ctx, name, resolution)
-	if invalid, ok := errors.AsType[*proxysource.InvalidError](err); ok {
-		r.found.addInvalid(invalid)
+	if found := finding.Of(err); len(found) > 0 {
+		r.found = append(r.found, found...)
 		return nil // the Secret stays as it is
 	}
 	return err
@@ -128,8 +128,8 @@ func (r *reconciliation) replaceSecret(ctx context.Context, current, desired *co
 		return nil
 	}
 	if current.Data[contract.KeyAdoptedFiles] != nil && desired.Data[contract.KeyAdoptedFiles] != nil {
-		return &proxysource.InvalidError{Message: fmt.Sprintf("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
-			"save it, delete it and create it again without the field immutable", klog.KObj(current))}
+		return invalid("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
+			"save it, delete it and create it again without the field immutable", klog.KObj(current))
 	}
 	if err := r.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)

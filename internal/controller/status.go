@@ -17,7 +17,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // findings are what a pass has found, in order.
@@ -29,11 +28,9 @@ func (f *findings) add(reason, format string, args ...any) {
 
 func (f *findings) note(format string, args ...any) { f.add("", format, args...) }
 
-// addInvalid adds each finding about settings that err tells.
-func (f *findings) addInvalid(err error) {
-	for _, message := range proxysource.Messages(err) {
-		f.add(contract.ReasonInvalidSettings, "%s", message)
-	}
+// invalid is the error about something that the user has to change.
+func invalid(format string, args ...any) error {
+	return finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: fmt.Sprintf(format, args...)}}
 }
 
 // explained reports whether a finding has a reason, which is then that of the condition.

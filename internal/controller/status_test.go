@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -62,7 +62,7 @@ func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
 	} {
 		r := &reconciliation{Controller: &Controller{}, cluster: &clusterv1.Cluster{}, view: proxysource.Cluster{Namespace: "a", Name: "one"}}
 		err := r.writeOriginals(t.Context(), test.secret, test.text)
-		if _, invalid := errors.AsType[*proxysource.InvalidError](err); !invalid || !strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
+		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

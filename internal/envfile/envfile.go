@@ -68,24 +68,27 @@ func Render(vars []Var) ([]byte, error) {
 //   - name, "=" and value are longer than 131,071 bytes, the limit of
 //     execve(2) for one variable.
 //
-// Errors name the variable and a byte offset, never the value.
+// Its error is one line with all of it, which names the variable and a byte offset, never the value.
 func Validate(vars []Var) error {
-	var errs []error
+	var problems []string
 	seen := make(map[string]bool, len(vars))
 	for i, v := range vars {
 		switch {
 		case !isName(v.Name):
-			errs = append(errs, fmt.Errorf("variable %d (%q): not a name of ASCII letters, digits and underscores", i+1, v.Name))
+			problems = append(problems, fmt.Sprintf("variable %d (%q): not a name of ASCII letters, digits and underscores", i+1, v.Name))
 			continue
 		case seen[v.Name]:
-			errs = append(errs, fmt.Errorf("variable %d (%s): occurs twice", i+1, v.Name))
+			problems = append(problems, fmt.Sprintf("variable %d (%s): occurs twice", i+1, v.Name))
 		}
 		seen[v.Name] = true
 		if err := checkValue(v); err != nil {
-			errs = append(errs, fmt.Errorf("variable %d (%s): %w", i+1, v.Name, err))
+			problems = append(problems, fmt.Sprintf("variable %d (%s): %s", i+1, v.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 func checkValue(v Var) error {

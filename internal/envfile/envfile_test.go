@@ -129,8 +129,8 @@ func TestRender_RefusesWhatDoesNotReachEveryReader(t *testing.T) {
 		"a name that occurs twice":     {[]envfile.Var{{Name: "A", Value: "x"}, {Name: "A", Value: "x"}}, "variable 2 (A): occurs twice"},
 		"several, in input order": {
 			[]envfile.Var{{Name: "B", Value: "\n"}, {Name: "-"}, {Name: "B", Value: "{{"}},
-			"variable 1 (B): control character or line separator at byte 0\nvariable 2 (\"-\")" + notAName +
-				"\nvariable 3 (B): occurs twice\nvariable 3 (B): \"{{\" at byte 0, which cloud-init reads as a template",
+			"variable 1 (B): control character or line separator at byte 0; variable 2 (\"-\")" + notAName +
+				"; variable 3 (B): occurs twice; variable 3 (B): \"{{\" at byte 0, which cloud-init reads as a template",
 		},
 	}
 	for name, test := range tests {

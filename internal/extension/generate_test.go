@@ -493,7 +493,7 @@ func TestEncodeWritesWhatEncodingJSONWrites(t *testing.T) {
 	}
 	var failure bytes.Buffer
 	encodeFailure(errors.New("one\ntwo"), &failure)
-	if want := `{"status":"Failure","message":"one; two"}`; failure.String() != want {
+	if want := `{"status":"Failure","message":"one\ntwo"}`; failure.String() != want {
 		t.Errorf("got %s, want %s", failure.String(), want)
 	}
 }

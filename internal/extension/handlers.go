@@ -79,7 +79,7 @@ func (h *Handlers) GeneratePatches(ctx context.Context, q *runtimehooksv1.Genera
 	var items typedResponder
 	if err := h.generate(ctx, typedRequest(q), &items); err != nil {
 		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
-		response.SetMessage(message(err))
+		response.SetMessage(err.Error())
 		return
 	}
 	response.Items = items
@@ -121,7 +121,7 @@ func (h *Handlers) validate(ctx context.Context, q request) string {
 		return err.Error()
 	}
 	if _, err := topology.Of(inOrder(sourceOf(c, q))); err != nil {
-		return message(err)
+		return err.Error()
 	}
 	if h.State == nil {
 		return ""
@@ -129,7 +129,7 @@ func (h *Handlers) validate(ctx context.Context, q request) string {
 	stored, err := h.State.Stored(ctx, c.namespace, c.name)
 	switch {
 	case err != nil:
-		return message(err)
+		return err.Error()
 	case stored == nil || !mayBeEnabled(stored.cluster()):
 		return "" // there is nothing to say about Secrets
 	}
@@ -157,9 +157,6 @@ func inOrder(s topology.Source) topology.Source {
 	})
 	return s
 }
-
-// message returns an error, which may be several, in one line.
-func message(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // secrets returns why proxy Secrets of a Cluster cannot be used: those that the topology names, and all others too if all
 // is set. A Secret that several pools name is looked at once.
@@ -216,7 +213,7 @@ func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtime
 	var findings []string
 	switch {
 	case err != nil:
-		findings = []string{message(err)}
+		findings = []string{err.Error()}
 	case stored == nil:
 		response.SetMessage(fmt.Sprintf("Cluster %s/%s is not known to the manager yet", q.namespace, q.name))
 		response.SetRetryAfterSeconds(unknownAfterSeconds)

@@ -242,7 +242,7 @@ func (b *bodyResponder) write(patch []byte, kept bool) {
 func encodeFailure(err error, response *bytes.Buffer) {
 	answer := runtimehooksv1.GeneratePatchesResponse{}
 	answer.SetStatus(runtimehooksv1.ResponseStatusFailure)
-	answer.SetMessage(message(err))
+	answer.SetMessage(err.Error())
 	text, _ := json.Marshal(answer) //nolint:errchkjson // two strings
 	response.Reset()
 	response.Write(text)

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
@@ -90,10 +91,7 @@ func (m ManagementCluster) resolve(ctx context.Context, cluster source.Cluster, 
 	if err == nil {
 		return resolution, nil
 	}
-	if _, invalid := errors.AsType[*source.InvalidError](err); invalid {
-		return resolution, err
-	}
-	if _, missing := errors.AsType[*source.NotFoundError](err); missing {
+	if len(finding.Of(err)) > 0 {
 		return resolution, err
 	}
 	return resolution, retry(ctx, err, fmt.Sprintf("reading the proxy Secret of Cluster %s/%s", cluster.Namespace, cluster.Name))

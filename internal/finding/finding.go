@@ -74,6 +74,14 @@ func (e Errors) Err() error {
 	return e
 }
 
+// One returns all of them as one finding, with the reason of the first.
+func (e Errors) One() Finding {
+	if len(e) == 1 {
+		return e[0]
+	}
+	return Finding{Reason: e[0].Reason, Message: e.Error()}
+}
+
 // Has reports whether a finding has a reason.
 func (e Errors) Has(reason string) bool {
 	for _, f := range e {

@@ -61,10 +61,12 @@ func Keys(names ...string) Place { return Place{Kind: InKeys}.Child(names...) }
 
 // Child returns the place of a field in p.
 func (p Place) Child(names ...string) Place {
-	p.Path = slices.Clip(p.Path)
+	path := make([]Step, len(p.Path), len(p.Path)+len(names))
+	copy(path, p.Path)
 	for _, name := range names {
-		p.Path = append(p.Path, Step{Name: name})
+		path = append(path, Step{Name: name})
 	}
+	p.Path = path
 	return p
 }
 
@@ -142,9 +144,9 @@ func (p Place) path() string {
 			names[i] = step.Name
 		}
 		return "keys " + strings.Join(names, " and ")
-	case len(p.Path) == 3 && p.Path[0].Name == "metadata" && p.Path[1].Name == "annotations":
+	case p.isMetadata("annotations"):
 		return "annotation " + p.Path[2].Name
-	case len(p.Path) == 3 && p.Path[0].Name == "metadata" && p.Path[1].Name == "labels":
+	case p.isMetadata("labels"):
 		return "label " + p.Path[2].Name
 	}
 	var b strings.Builder
@@ -159,4 +161,9 @@ func (p Place) path() string {
 		}
 	}
 	return b.String()
+}
+
+// isMetadata reports whether p is one of the annotations or of the labels of the object.
+func (p Place) isMetadata(field string) bool {
+	return len(p.Path) == 3 && p.Path[0].Name == "metadata" && p.Path[1].Name == field && !p.Path[2].Item
 }

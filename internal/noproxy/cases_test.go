@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
@@ -192,7 +193,7 @@ func (v variant) apply(t *testing.T, in caseInput) caseInput {
 
 // compose validates the URLs of the Secret, if it has any, and composes.
 func (in caseInput) compose() (noproxy.Result, error) {
-	var warnings []noproxy.Warning
+	var warnings []finding.Finding
 	user := ""
 	if in.Secret.NoProxy != nil {
 		user = *in.Secret.NoProxy
@@ -237,8 +238,8 @@ func (in caseInput) compose() (noproxy.Result, error) {
 	r, err := noproxy.Compose(noproxy.Input{
 		PodCIDRs: in.Cluster.PodCIDRs, ServiceCIDRs: in.Cluster.ServiceCIDRs, ServiceDomain: in.Cluster.ServiceDomain,
 		EndpointHost: in.Cluster.Endpoint.Host, InfrastructureKind: in.Cluster.Infra, Infrastructure: o.Infrastructure,
-		Installation: noproxy.Layer{Object: "Secret system/proxy", Key: "noProxy", Text: o.Installation + o.InstallNoProxy},
-		User:         noproxy.Layer{Object: "Secret team-a/proxy", Key: "noProxy", Text: user},
+		Installation: noproxy.Layer{Place: finding.Key("noProxy").Of("Secret system/proxy"), Text: o.Installation + o.InstallNoProxy},
+		User:         noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
 		OmitGroups:   omit, Profile: noproxy.Profile(o.Profile), DNSAddresses: dns,
 	})
 	if joined := joinErrors(append(errs, err)); joined != nil {
@@ -261,7 +262,7 @@ func joinErrors(errs []error) error {
 	return fmt.Errorf("composing: %w", multi(out))
 }
 
-// multi is a list of errors that noproxy.Errors walks.
+// multi is a list of errors that finding.Of walks.
 type multi []error
 
 func (m multi) Error() string   { return fmt.Sprint([]error(m)) }
@@ -344,7 +345,7 @@ func check(t *testing.T, in caseInput, want expect, byID map[string]caseInput) {
 		codes = append(codes, string(w.Code))
 	}
 	for _, code := range slices.Concat(want.Warns, want.NoWarn) {
-		if !slices.Contains(noproxy.Codes(), noproxy.Code(code)) {
+		if !slices.Contains(noproxy.Codes(), finding.Code(code)) {
 			t.Errorf("code %q is not known", code)
 		}
 	}
@@ -395,9 +396,9 @@ func checkRejected(t *testing.T, in caseInput, code string, err error) {
 		t.Fatalf("composing succeeded, want %s", code)
 	}
 	var codes []string
-	for _, e := range noproxy.Errors(err) {
+	for _, e := range finding.Of(err) {
 		codes = append(codes, string(e.Code))
-		if e.Where == "" || e.Why == "" {
+		if e.Place.String() == "" || e.Message == "" {
 			t.Errorf("finding %+v does not say where or why", e)
 		}
 	}
@@ -405,7 +406,7 @@ func checkRejected(t *testing.T, in caseInput, code string, err error) {
 	case len(codes) == 0:
 		t.Errorf("error has no finding: %v", err)
 	case code == "any":
-	case !slices.Contains(noproxy.Codes(), noproxy.Code(code)):
+	case !slices.Contains(noproxy.Codes(), finding.Code(code)):
 		t.Errorf("code %q is not known", code)
 	case !slices.Contains(codes, code):
 		t.Errorf("error has codes %q, want %q: %s", codes, code, clip(err.Error(), 2000))

@@ -8,12 +8,13 @@
 package noproxy
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // maxEnvironmentString is what execve(2) takes for one environment string, NUL included (MAX_ARG_STRLEN: 32 pages).
@@ -38,28 +39,10 @@ const (
 
 // Layer is a list that somebody wrote.
 type Layer struct {
-	// Object is the object that holds the text, for example "Secret team-a/proxy".
-	Object string
-	// Key is the key in the object, for example "noProxy".
-	Key string
+	// Place is where the text is, for example key noProxy of a Secret. Its zero value is called noProxy.
+	Place finding.Place
 	// Text is the list. Commas, blanks and line ends separate entries, and so do the hyphens of a YAML list.
 	Text string
-}
-
-// place returns the words for entry n, counted from 1.
-func (l Layer) place(n int) string {
-	return fmt.Sprintf("%s entry %d", l.name(), n)
-}
-
-func (l Layer) name() string {
-	key := l.Key
-	if key == "" {
-		key = "noProxy"
-	}
-	if l.Object == "" {
-		return key
-	}
-	return l.Object + " key " + key
 }
 
 // Input is everything that the value depends on.
@@ -91,14 +74,35 @@ type Input struct {
 	DNSAddresses []string
 }
 
+// Roles of entries that one group has for several purposes.
+const (
+	// RoleAPIAddress is an address of the API Service.
+	RoleAPIAddress = "API Service address"
+	// RoleDNSAddress is an address of the DNS Service.
+	RoleDNSAddress = "DNS Service address"
+)
+
 // Entry is one item of the composed list.
 type Entry struct {
 	// Value is the text between the commas.
 	Value string
 	// Group is the group that brought it first.
 	Group Group
-	// Origin says in words where it comes from, for example "spec.clusterNetwork.pods.cidrBlocks[0]".
-	Origin string
+	// Role says in words what it is, such as RoleAPIAddress. It is "" if its place says that.
+	Role string
+	// Place is where it comes from. It is the zero value for what every Cluster has.
+	Place finding.Place
+}
+
+// Origin says in words where e comes from, for example "spec.clusterNetwork.pods.cidrBlocks[0]".
+func (e Entry) Origin() string {
+	switch {
+	case e.Role == "":
+		return e.Place.String()
+	case e.Place.IsZero():
+		return e.Role
+	}
+	return e.Role + " in " + e.Place.String()
 }
 
 // Result is a composed list.
@@ -108,13 +112,13 @@ type Result struct {
 	// Entries are the items of Value in order.
 	Entries []Entry
 	// Warnings are in input order. They do not change Value.
-	Warnings []Warning
+	Warnings []finding.Finding
 }
 
 // Compose returns the value of NO_PROXY. A bare name of several labels is also written with a leading dot, for clients that compare
 // names exactly, unless the value would not fit into an environment string then.
 //
-// If something is rejected, the error joins one *Error per finding in input order (see Errors).
+// If something is rejected, the error is finding.Errors in input order. They never hold the text found, which may be a credential.
 // Of one layer at most 100 findings are reported.
 func Compose(in Input) (Result, error) {
 	switch in.Profile {
@@ -130,13 +134,15 @@ func Compose(in Input) (Result, error) {
 		c.out, c.size, c.overflow = []Entry{*c.star}, 1, nil
 	}
 	if c.overflow != nil {
-		c.reject(&Error{
-			Code: CodeTooLong, Where: c.overflow.Origin, Fix: "write networks or suffixes instead of single hosts",
-			Why: fmt.Sprintf("NO_PROXY with its value is longer than %d bytes from here on", maxEnvironmentString),
-		})
+		place := c.overflow.Place
+		if place.IsZero() {
+			place = finding.Field(c.overflow.Origin())
+		}
+		c.reject(CodeTooLong, place, fmt.Sprintf("NO_PROXY with its value is longer than %d bytes from here on", maxEnvironmentString),
+			"write networks or suffixes instead of single hosts")
 	}
-	if len(c.errs) > 0 {
-		return Result{}, errors.Join(c.errs...)
+	if err := c.rejected.Err(); err != nil {
+		return Result{}, err
 	}
 	values := make([]string, len(c.out))
 	for i, e := range c.out {
@@ -144,8 +150,8 @@ func Compose(in Input) (Result, error) {
 	}
 	r := Result{Value: strings.Join(values, ","), Entries: c.out, Warnings: c.warnings}
 	if len(r.Value) >= warnSize {
-		r.Warnings = append(r.Warnings, Warning{
-			Code: CodeSize, Where: "NO_PROXY", Fix: "write networks or suffixes instead of single hosts",
+		r.Warnings = append(r.Warnings, finding.Finding{
+			Code: CodeSize, Place: finding.Field("NO_PROXY"), Advice: "write networks or suffixes instead of single hosts",
 			Message: fmt.Sprintf("the value has %d bytes and is part of the user data of every machine", len(r.Value)),
 		})
 	}
@@ -173,19 +179,18 @@ type composer struct {
 	size     int    // length of the joined values
 	overflow *Entry // the first entry that does not fit
 	star     *Entry // the first star
-	warnings []Warning
-	errs     []error
+	warnings []finding.Finding
+	rejected finding.Errors
 }
 
 func (c *composer) omitted(g Group) bool { return slices.Contains(c.in.OmitGroups, g) }
 
-// add appends a canonical value unless it is there, its group is left out or the list is full.
-func (c *composer) add(g Group, value, origin string) {
-	if c.omitted(g) || c.seen[value] {
+// add appends an entry with a canonical value unless it is there, its group is left out or the list is full.
+func (c *composer) add(e Entry) {
+	if c.omitted(e.Group) || c.seen[e.Value] {
 		return
 	}
-	e := Entry{Value: value, Group: g, Origin: origin}
-	grow := len(value)
+	grow := len(e.Value)
 	if len(c.out) > 0 {
 		grow += len(",")
 	}
@@ -196,21 +201,27 @@ func (c *composer) add(g Group, value, origin string) {
 		return
 	}
 	c.size += grow
-	c.seen[value] = true
+	c.seen[e.Value] = true
 	c.out = append(c.out, e)
 }
 
-func (c *composer) reject(e *Error) { c.errs = append(c.errs, e) }
+func (c *composer) reject(code finding.Code, place finding.Place, message, advice string) {
+	c.rejected = append(c.rejected, finding.Rejection(code, place, message, advice))
+}
 
-func (c *composer) warn(code Code, where, message, fix string) {
-	c.warnings = append(c.warnings, Warning{Code: code, Where: where, Message: message, Fix: fix})
+// rejectAt adds a rejection of what is at a place.
+func (c *composer) rejectAt(place finding.Place, f *finding.Finding) {
+	c.reject(f.Code, place, f.Message, f.Advice)
+}
+
+func (c *composer) warn(code finding.Code, place finding.Place, message, advice string) {
+	c.warnings = append(c.warnings, finding.Finding{Code: code, Place: place, Message: message, Advice: advice})
 }
 
 // warnAll adds the warnings of an entry at a place.
-func (c *composer) warnAll(where string, ws []Warning) {
-	for _, w := range ws {
-		w.Where = where
-		c.warnings = append(c.warnings, w)
+func (c *composer) warnAll(place finding.Place, warnings []finding.Finding) {
+	for _, w := range warnings {
+		c.warn(w.Code, place, w.Message, w.Advice)
 	}
 }
 
@@ -219,54 +230,54 @@ func (c *composer) accept(p parsed) bool { return p.strict || c.in.Profile != Pr
 
 // layer adds a list that somebody wrote.
 func (c *composer) layer(g Group, l Layer) {
+	if l.Place.IsZero() {
+		l.Place = finding.Field("noProxy")
+	}
 	rejected := 0
 	n := 0
 	for text := range items(l.Text) {
 		n++
-		p, err := parseEntry(text)
-		if err != nil {
+		place := l.Place.At(n)
+		p, bad := parseEntry(text)
+		if bad != nil {
 			if rejected++; rejected <= maxFindings {
-				err.Where = l.place(n)
-				c.reject(err)
+				c.rejectAt(place, bad)
 			}
 			continue
 		}
 		if c.omitted(g) {
 			continue
 		}
-		where := l.place(n)
 		if p.kind == kindStar {
-			c.warnAll(where, p.warnings)
+			c.warnAll(place, p.warnings)
 			if c.star == nil {
-				c.star = &Entry{Value: "*", Group: g, Origin: where}
+				c.star = &Entry{Value: "*", Group: g, Place: place}
 			}
 			continue
 		}
-		c.entry(g, p, where)
+		c.entry(g, p, place)
 	}
 	if more := rejected - maxFindings; more > 0 {
-		c.reject(&Error{Code: CodeForbiddenCharacter, Where: l.name(), Why: fmt.Sprintf("%d more entries are rejected", more), Fix: "check that the value is a list of hosts"})
+		c.reject(CodeForbiddenCharacter, l.Place, fmt.Sprintf("%d more entries are rejected", more), "check that the value is a list of hosts")
 	}
 }
 
 // entry adds a parsed entry with its further forms. What the list has already gets no further form and no warning, so that a
 // composed value passes unchanged.
-func (c *composer) entry(g Group, p parsed, where string) {
+func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	if !slices.ContainsFunc(p.values, func(v string) bool { return !c.seen[v] }) {
 		return
 	}
-	c.warnAll(where, p.warnings)
+	c.warnAll(place, p.warnings)
 	if !c.accept(p) {
 		return
 	}
-	c.add(g, p.values[0], where)
+	values := p.values[:1:1]
 	if c.also {
-		for _, v := range p.also {
-			c.add(g, v, where)
-		}
+		values = append(values, p.also...)
 	}
-	for _, v := range p.values[1:] {
-		c.add(g, v, where)
+	for _, v := range append(values, p.values[1:]...) {
+		c.add(Entry{Value: v, Group: g, Place: place})
 	}
 }
 
@@ -288,48 +299,54 @@ func items(text string) func(yield func(string) bool) {
 
 // cluster adds the groups that follow from the Cluster.
 func (c *composer) cluster() {
-	pods := c.networks("spec.clusterNetwork.pods.cidrBlocks", c.in.PodCIDRs)
-	services := c.networks("spec.clusterNetwork.services.cidrBlocks", c.in.ServiceCIDRs)
+	pods := c.networks(networkField("pods"), c.in.PodCIDRs)
+	services := c.networks(networkField("services"), c.in.ServiceCIDRs)
 	if len(c.in.ServiceCIDRs) == 0 {
-		services = []network{{netip.MustParsePrefix("10.96.0.0/12"), "kubeadm default service network"}}
-		c.warn(CodeDefaultsUsed, "spec.clusterNetwork.services.cidrBlocks", "the field is empty; the default of kubeadm is used", "set the field if the Cluster uses another network")
+		services = []network{{netip.MustParsePrefix("10.96.0.0/12"), finding.Field("kubeadm default service network")}}
+		c.warn(CodeDefaultsUsed, networkField("services"), "the field is empty; the default of kubeadm is used", "set the field if the Cluster uses another network")
 	}
-	const loopback = "loopback"
-	c.add(GroupLoopback, "localhost", loopback)
-	c.add(GroupLoopback, "127.0.0.1", loopback)
+	loopback := []string{"localhost", "127.0.0.1"}
 	if slices.ContainsFunc(slices.Concat(pods, services), func(n network) bool { return n.prefix.Addr().Is6() }) {
-		c.add(GroupLoopback, "::1", loopback)
+		loopback = append(loopback, "::1")
+	}
+	for _, value := range loopback {
+		c.add(Entry{Value: value, Group: GroupLoopback, Role: "loopback"})
 	}
 	c.addNetworks(GroupPods, pods)
 	c.addNetworks(GroupServices, services)
 	c.serviceAddresses(services)
 	for _, name := range []string{"kubernetes", "kubernetes.default"} {
-		c.add(GroupAPINames, name, "API Service name")
+		c.add(Entry{Value: name, Group: GroupAPINames, Role: "API Service name"})
 	}
 	c.serviceDomain()
 	c.endpoint()
 }
 
+// networkField is the place of a list of networks of the Cluster.
+func networkField(name string) finding.Place {
+	return finding.Field("spec", "clusterNetwork", name, "cidrBlocks")
+}
+
 // network is a network and where it comes from.
 type network struct {
 	prefix netip.Prefix
-	origin string
+	place  finding.Place
 }
 
 // networks reads a list field of the Cluster.
-func (c *composer) networks(field string, blocks []string) []network {
+func (c *composer) networks(field finding.Place, blocks []string) []network {
 	var out []network
 	for i, text := range blocks {
-		where := fmt.Sprintf("%s[%d]", field, i)
+		place := field.Index(i)
 		prefix, hostBits, ok := parseCIDR(strings.TrimFunc(text, unicode.IsSpace))
 		if !ok {
-			c.reject(&Error{Code: CodeBadCIDR, Where: where, Why: "the value is not a network", Fix: "write address/length"})
+			c.reject(CodeBadCIDR, place, "the value is not a network", "write address/length")
 			continue
 		}
 		if hostBits {
-			c.warn(CodeCIDRHostBits, where, "bits behind the mask are set; written as the network", "write "+prefix.String())
+			c.warn(CodeCIDRHostBits, place, "bits behind the mask are set; written as the network", "write "+prefix.String())
 		}
-		out = append(out, network{prefix, where})
+		out = append(out, network{prefix, place})
 	}
 	return out
 }
@@ -342,7 +359,7 @@ func (c *composer) addNetworks(g Group, networks []network) {
 	for _, n := range networks {
 		p := parsed{kind: kindCIDR, strict: n.prefix.Addr().Is4()}
 		p.addCIDR(n.prefix)
-		c.entry(g, p, n.origin)
+		c.entry(g, p, n.place)
 	}
 }
 
@@ -354,24 +371,24 @@ func (c *composer) serviceAddresses(services []network) {
 	for _, n := range services {
 		is4 := n.prefix.Addr().Is4()
 		if done[is4] {
-			c.warn(CodeBadServiceCIDR, n.origin, "Kubernetes uses one Service network of each family", "leave one network of each family")
+			c.warn(CodeBadServiceCIDR, n.place, "Kubernetes uses one Service network of each family", "leave one network of each family")
 			continue
 		}
 		done[is4] = true
 		if a := n.prefix.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
-			c.warn(CodeBadServiceCIDR, n.origin, "Services cannot have addresses from this network", "use a private network")
+			c.warn(CodeBadServiceCIDR, n.place, "Services cannot have addresses from this network", "use a private network")
 		}
 		if a, ok := nth(n.prefix, 1); ok {
-			c.add(GroupServiceAddresses, a.String(), "API Service address in "+n.origin)
+			c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleAPIAddress, Place: n.place})
 		}
 		if a, ok := nth(n.prefix, 10); !ok {
-			c.warn(CodeBadServiceCIDR, n.origin, "the network is too small for the DNS address, the tenth", "use a network with more addresses")
+			c.warn(CodeBadServiceCIDR, n.place, "the network is too small for the DNS address, the tenth", "use a network with more addresses")
 		} else if !slices.ContainsFunc(dns, func(d netip.Addr) bool { return d.Is4() == is4 }) {
-			c.add(GroupServiceAddresses, a.String(), "DNS Service address in "+n.origin)
+			c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleDNSAddress, Place: n.place})
 		}
 	}
 	for _, a := range dns {
-		c.add(GroupServiceAddresses, a.String(), "DNS Service address from the options")
+		c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleDNSAddress, Place: finding.Field("the options")})
 	}
 }
 
@@ -381,7 +398,7 @@ func (c *composer) dnsAddresses() []netip.Addr {
 	for i, text := range c.in.DNSAddresses {
 		a, err := netip.ParseAddr(strings.Trim(text, "[] \t\r\n"))
 		if err != nil || a.Zone() != "" {
-			c.reject(&Error{Code: CodeBadName, Where: fmt.Sprintf("DNS Service address %d", i+1), Why: "the value is not an IP address", Fix: "write one address"})
+			c.reject(CodeBadName, finding.Field(fmt.Sprintf("DNS Service address %d", i+1)), "the value is not an IP address", "write one address")
 			continue
 		}
 		out = append(out, a.Unmap())
@@ -391,30 +408,29 @@ func (c *composer) dnsAddresses() []netip.Addr {
 
 // serviceDomain adds the suffixes of Service names, relative and absolute.
 func (c *composer) serviceDomain() {
-	const field = "spec.clusterNetwork.serviceDomain"
-	c.add(GroupServiceDomain, ".svc", "Service names")
+	field := finding.Field("spec", "clusterNetwork", "serviceDomain")
+	c.add(Entry{Value: ".svc", Group: GroupServiceDomain, Role: "Service names"})
 	domain := strings.ToLower(strings.Trim(strings.TrimFunc(c.in.ServiceDomain, unicode.IsSpace), "."))
-	origin := field
+	place := field
 	if c.in.ServiceDomain == "" {
-		domain, origin = "cluster.local", "kubeadm default service domain"
+		domain, place = "cluster.local", finding.Field("kubeadm default service domain")
 		c.warn(CodeDefaultsUsed, field, "the field is empty; the default of kubeadm is used", "set the field if the Cluster uses another domain")
 	}
-	ascii, err := asciiName(domain)
-	if err == nil {
-		err = checkName(ascii)
+	ascii, bad := asciiName(domain)
+	if bad == nil {
+		bad = checkName(ascii)
 	}
-	if err != nil {
-		err.Where, err.Fix = field, "write a domain such as cluster.local"
-		c.reject(err)
+	if bad != nil {
+		c.reject(bad.Code, field, bad.Message, "write a domain such as cluster.local")
 		return
 	}
-	c.add(GroupServiceDomain, "."+ascii, origin)
-	c.add(GroupServiceDomain, "."+ascii+".", origin)
+	c.add(Entry{Value: "." + ascii, Group: GroupServiceDomain, Place: place})
+	c.add(Entry{Value: "." + ascii + ".", Group: GroupServiceDomain, Place: place})
 }
 
 // endpoint adds the host of the control plane endpoint, without a port.
 func (c *composer) endpoint() {
-	const field = "spec.controlPlaneEndpoint.host"
+	field := finding.Field("spec", "controlPlaneEndpoint", "host")
 	host := strings.TrimFunc(c.in.EndpointHost, unicode.IsSpace)
 	if host == "" {
 		if !c.omitted(GroupEndpoint) {
@@ -422,35 +438,33 @@ func (c *composer) endpoint() {
 		}
 		return
 	}
-	c.host(GroupEndpoint, host, field, field)
+	c.host(GroupEndpoint, host, field)
 }
 
 // metadata adds what belongs to the infrastructure.
 func (c *composer) metadata() {
 	for _, h := range metadataHosts(c.in.InfrastructureKind) {
-		c.add(GroupMetadata, h, c.in.InfrastructureKind+" metadata service")
+		c.add(Entry{Value: h, Group: GroupMetadata, Role: c.in.InfrastructureKind + " metadata service"})
 	}
 	kind := c.in.InfrastructureKind
 	if kind == "" {
 		kind = "infrastructure"
 	}
 	for i, h := range c.in.Infrastructure {
-		where := fmt.Sprintf("%s host %d", kind, i+1)
 		if h = strings.TrimFunc(h, unicode.IsSpace); h != "" {
-			c.host(GroupInfrastructure, h, where, where)
+			c.host(GroupInfrastructure, h, finding.Field(fmt.Sprintf("%s host %d", kind, i+1)))
 		}
 	}
 }
 
 // host adds one host of the Cluster or its infrastructure: exactly the name, without port, brackets or trailing dot.
-func (c *composer) host(g Group, text, where, origin string) {
-	p, err := parseEntry(text)
-	if err == nil && (p.kind == kindStar || g == GroupEndpoint && (p.kind == kindCIDR || strings.HasPrefix(p.values[0], "."))) {
-		err = &Error{Code: CodeBadName, Why: "the value is not one host", Fix: "write a name or an address"}
+func (c *composer) host(g Group, text string, place finding.Place) {
+	p, bad := parseEntry(text)
+	if bad == nil && (p.kind == kindStar || g == GroupEndpoint && (p.kind == kindCIDR || strings.HasPrefix(p.values[0], "."))) {
+		bad = rejection(CodeBadName, "the value is not one host", "write a name or an address")
 	}
-	if err != nil {
-		err.Where = where
-		c.reject(err)
+	if bad != nil {
+		c.rejectAt(place, bad)
 		return
 	}
 	if c.omitted(g) {
@@ -458,12 +472,12 @@ func (c *composer) host(g Group, text, where, origin string) {
 	}
 	if p.kind == kindPort {
 		bare, _, _ := splitPort(p.values[0])
-		c.host(g, bare, where, origin)
+		c.host(g, bare, place)
 		return
 	}
 	for _, w := range p.warnings {
 		if w.Code == CodeIPv6Bare || w.Code == CodeIPv6CIDR || w.Code == CodeCIDRHostBits || w.Code == CodeIDNConverted {
-			c.warnAll(where, []Warning{w})
+			c.warnAll(place, []finding.Finding{w})
 		}
 	}
 	values := p.values
@@ -472,7 +486,7 @@ func (c *composer) host(g Group, text, where, origin string) {
 	}
 	for _, v := range values {
 		if c.accept(p) {
-			c.add(g, v, origin)
+			c.add(Entry{Value: v, Group: g, Place: place})
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
@@ -20,12 +21,12 @@ const generated = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.9
 func plain(user string) noproxy.Input {
 	return noproxy.Input{
 		PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}, ServiceDomain: "cluster.local",
-		EndpointHost: "cp.example.org", User: noproxy.Layer{Object: "Secret team-a/proxy", Key: "noProxy", Text: user},
+		EndpointHost: "cp.example.org", User: noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
 	}
 }
 
 // userPart composes and returns what the user's entries added.
-func userPart(t *testing.T, user string) (string, []noproxy.Warning) {
+func userPart(t *testing.T, user string) (string, []finding.Finding) {
 	t.Helper()
 	r, err := noproxy.Compose(plain(user))
 	if err != nil {
@@ -38,7 +39,7 @@ func userPart(t *testing.T, user string) (string, []noproxy.Warning) {
 	return strings.TrimPrefix(rest, ","), r.Warnings
 }
 
-func codes(ws []noproxy.Warning) string {
+func codes(ws []finding.Finding) string {
 	out := make([]string, len(ws))
 	for i, w := range ws {
 		out[i] = string(w.Code)
@@ -102,7 +103,7 @@ func TestCompose_UserEntries(t *testing.T) {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 			for _, w := range warnings {
-				if !strings.HasPrefix(w.Where, "Secret team-a/proxy key noProxy entry ") || w.Message == "" {
+				if !strings.HasPrefix(w.Place.String(), "Secret team-a/proxy key noProxy entry ") || w.Message == "" {
 					t.Errorf("warning %+v does not say where or what", w)
 				}
 			}
@@ -115,7 +116,7 @@ func TestCompose_RejectsUserEntries(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for _, tc := range []struct {
 		name, entry string
-		code        noproxy.Code
+		code        finding.Code
 	}{
 		{"a double quote", `exa"mple.net`, noproxy.CodeForbiddenCharacter},
 		{"a single quote", `exa'mple.net`, noproxy.CodeForbiddenCharacter},
@@ -189,12 +190,12 @@ func TestCompose_RejectsUserEntries(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := noproxy.Compose(plain("ok.example," + tc.entry))
-			found := noproxy.Errors(err)
+			found := finding.Of(err)
 			if len(found) != 1 || found[0].Code != tc.code {
 				t.Fatalf("error is %v, want one %s", err, tc.code)
 			}
-			if want := "Secret team-a/proxy key noProxy entry 2"; found[0].Where != want {
-				t.Errorf("where is %q, want %q", found[0].Where, want)
+			if want := "Secret team-a/proxy key noProxy entry 2"; found[0].Place.String() != want {
+				t.Errorf("where is %q, want %q", found[0].Place.String(), want)
 			}
 			if len(tc.entry) > 3 && strings.Contains(err.Error(), tc.entry) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("error holds the entry: %v", err)
@@ -214,11 +215,11 @@ func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
 	in.EndpointHost = "*"
 	in.Infrastructure = []string{"10.0.0.0/99"}
 	in.DNSAddresses = []string{"dns"}
-	in.Installation = noproxy.Layer{Object: "Secret system/proxy", Text: "**"}
+	in.Installation = noproxy.Layer{Place: finding.Key("noProxy").Of("Secret system/proxy"), Text: "**"}
 	_, err := noproxy.Compose(in)
 	var got []string
-	for _, e := range noproxy.Errors(fmt.Errorf("wrapped: %w", err)) {
-		got = append(got, string(e.Code)+" "+e.Where)
+	for _, e := range finding.Of(fmt.Errorf("wrapped: %w", err)) {
+		got = append(got, string(e.Code)+" "+e.Place.String())
 	}
 	want := []string{
 		"bad-cidr spec.clusterNetwork.pods.cidrBlocks[1]", "bad-name DNS Service address 1", "bad-name spec.clusterNetwork.serviceDomain",
@@ -233,8 +234,8 @@ func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
 func TestCompose_BoundsTheFindingsOfJunk(t *testing.T) {
 	t.Parallel()
 	_, err := noproxy.Compose(plain(strings.Repeat("%,", 1<<19)))
-	found := noproxy.Errors(err)
-	if len(found) != 101 || !strings.Contains(found[100].Why, "524188 more") {
+	found := finding.Of(err)
+	if len(found) != 101 || !strings.Contains(found[100].Message, "524188 more") {
 		t.Errorf("got %d findings, last %v", len(found), found[len(found)-1])
 	}
 }
@@ -388,7 +389,7 @@ func TestCompose_Star(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []noproxy.Entry{{Value: "*", Group: noproxy.GroupUser, Origin: "Secret team-a/proxy key noProxy entry 2"}}
+	want := []noproxy.Entry{{Value: "*", Group: noproxy.GroupUser, Place: finding.Key("noProxy").At(2).Of("Secret team-a/proxy")}}
 	if diff := cmp.Diff(want, r.Entries); diff != "" || r.Value != "*" {
 		t.Errorf("value %q, entries (-want +got):\n%s", r.Value, diff)
 	}
@@ -396,7 +397,7 @@ func TestCompose_Star(t *testing.T) {
 	if r, err := noproxy.Compose(in); err != nil || r.Value != generated {
 		t.Errorf("a star in a group that is left out: %q, %v", r.Value, err)
 	}
-	if _, err := noproxy.Compose(plain("*,a:0")); len(noproxy.Errors(err)) != 1 {
+	if _, err := noproxy.Compose(plain("*,a:0")); len(finding.Of(err)) != 1 {
 		t.Errorf("a star hides a bad entry: %v", err)
 	}
 	if r, err := noproxy.Compose(plain("x.example," + names(8000, 30) + ",*")); err != nil || r.Value != "*" {
@@ -441,25 +442,25 @@ func TestCompose_Length(t *testing.T) {
 		t.Fatalf("value of %d bytes: %v", len(exact.Value), err)
 	}
 	_, err = noproxy.Compose(plain(strings.Join(append(list, ".c"), ",")))
-	found := noproxy.Errors(err)
-	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong || found[0].Where != fmt.Sprintf("Secret team-a/proxy key noProxy entry %d", len(list)+1) {
+	found := finding.Of(err)
+	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong || found[0].Place.String() != fmt.Sprintf("Secret team-a/proxy key noProxy entry %d", len(list)+1) {
 		t.Errorf("one entry more: %v", err)
 	}
 }
 
 func TestCompose_UnknownProfile(t *testing.T) {
 	t.Parallel()
-	if _, err := noproxy.Compose(noproxy.Input{Profile: "portable"}); err == nil || noproxy.Errors(err) != nil {
+	if _, err := noproxy.Compose(noproxy.Input{Profile: "portable"}); err == nil || finding.Of(err) != nil {
 		t.Errorf("got %v, want an error that is no finding", err)
 	}
 }
 
 func TestErrors_OfOtherErrorsIsEmpty(t *testing.T) {
 	t.Parallel()
-	if got := noproxy.Errors(errors.Join(errors.New("x"), fmt.Errorf("y: %w", errors.New("z")))); got != nil {
+	if got := finding.Of(errors.Join(errors.New("x"), fmt.Errorf("y: %w", errors.New("z")))); got != nil {
 		t.Errorf("got %v", got)
 	}
-	if got := noproxy.Errors(nil); got != nil {
+	if got := finding.Of(nil); got != nil {
 		t.Errorf("got %v", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // kind says what an entry stands for once it is parsed.
@@ -30,16 +32,22 @@ type parsed struct {
 	also []string
 	// strict is false where httpx refuses to start with the values: IPv6 networks and bracketed addresses.
 	strict   bool
-	warnings []Warning
+	warnings []finding.Finding
 }
 
 // warn adds a warning without a place; the caller knows it.
-func (p *parsed) warn(code Code, message, fix string) {
-	p.warnings = append(p.warnings, Warning{Code: code, Message: message, Fix: fix})
+func (p *parsed) warn(code finding.Code, message, fix string) {
+	p.warnings = append(p.warnings, finding.Finding{Code: code, Message: message, Advice: fix})
+}
+
+// rejection is a finding about an entry, without a place; the caller knows it.
+func rejection(code finding.Code, message, advice string) *finding.Finding {
+	f := finding.Rejection(code, finding.Place{}, message, advice)
+	return &f
 }
 
 // parseEntry reads one non-empty item of a list: a name, an address, a network, a range, each name or address with a port if wanted, or "*".
-func parseEntry(text string) (parsed, *Error) {
+func parseEntry(text string) (parsed, *finding.Finding) {
 	if err := checkCharacters(text); err != nil {
 		return parsed{}, err
 	}
@@ -65,24 +73,24 @@ func parseEntry(text string) (parsed, *Error) {
 }
 
 // checkCharacters rejects what has no place in any entry.
-func checkCharacters(text string) *Error {
+func checkCharacters(text string) *finding.Finding {
 	if !utf8.ValidString(text) {
-		return &Error{Code: CodeForbiddenCharacter, Why: "the entry is not UTF-8", Fix: "write the name in ASCII"}
+		return rejection(CodeForbiddenCharacter, "the entry is not UTF-8", "write the name in ASCII")
 	}
 	for _, r := range text {
 		if unicode.IsControl(r) {
-			return &Error{Code: CodeControlCharacter, Why: "the entry has control character " + codePoint(r), Fix: "remove it"}
+			return rejection(CodeControlCharacter, "the entry has control character "+codePoint(r), "remove it")
 		}
 	}
 	if strings.Contains(text, "://") {
-		return &Error{Code: CodeURLEntry, Why: "the entry is a URL", Fix: "write only the host name"}
+		return rejection(CodeURLEntry, "the entry is a URL", "write only the host name")
 	}
 	for _, r := range text {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(".-_:/[]*", r):
 		case r >= utf8.RuneSelf && !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r):
 		default:
-			return &Error{Code: CodeForbiddenCharacter, Why: "the entry has character " + codePoint(r), Fix: "separate entries by commas and write hosts without quotes, userinfo or zone"}
+			return rejection(CodeForbiddenCharacter, "the entry has character "+codePoint(r), "separate entries by commas and write hosts without quotes, userinfo or zone")
 		}
 	}
 	return nil
@@ -95,10 +103,10 @@ func codePoint(r rune) string {
 }
 
 // parseRange reads "a-b" whose first end is an address.
-func parseRange(from netip.Addr, last string) (parsed, *Error) {
+func parseRange(from netip.Addr, last string) (parsed, *finding.Finding) {
 	to, err := netip.ParseAddr(last)
 	if to = to.Unmap(); err != nil || from.Is4() != to.Is4() || to.Less(from) {
-		return parsed{}, &Error{Code: CodeBadCIDR, Why: "the range does not run from a lower to a higher address of one family", Fix: "write both addresses in full, or a network"}
+		return parsed{}, rejection(CodeBadCIDR, "the range does not run from a lower to a higher address of one family", "write both addresses in full, or a network")
 	}
 	p := parsed{kind: kindCIDR, strict: from.Is4()}
 	p.warn(CodeRangeEntry, "only the http module of Node reads ranges; written as networks", "write the networks")
@@ -109,16 +117,16 @@ func parseRange(from netip.Addr, last string) (parsed, *Error) {
 }
 
 // parseNetwork reads "address/length".
-func parseNetwork(text string) (parsed, *Error) {
+func parseNetwork(text string) (parsed, *finding.Finding) {
 	network, hostBits, ok := parseCIDR(text)
 	if !ok {
 		base, length, _ := strings.Cut(text, "/")
 		_, err := netip.ParseAddr(strings.Trim(base, "[]"))
 		number := length != "" && strings.Trim(length, "0123456789") == ""
 		if err != nil && !number && (base == "" || strings.Trim(base, "0123456789.") != "") {
-			return parsed{}, &Error{Code: CodeURLEntry, Why: "the entry has a path", Fix: "write only the host name"}
+			return parsed{}, rejection(CodeURLEntry, "the entry has a path", "write only the host name")
 		}
-		return parsed{}, &Error{Code: CodeBadCIDR, Why: "the entry is not a network", Fix: "write address/length, without a port"}
+		return parsed{}, rejection(CodeBadCIDR, "the entry is not a network", "write address/length, without a port")
 	}
 	p := parsed{kind: kindCIDR, strict: network.Addr().Is4()}
 	if hostBits {
@@ -142,7 +150,7 @@ func (p *parsed) addCIDR(network netip.Prefix) {
 	}
 }
 
-func hasCode(ws []Warning, c Code) bool {
+func hasCode(ws []finding.Finding, c finding.Code) bool {
 	for _, w := range ws {
 		if w.Code == c {
 			return true
@@ -152,20 +160,20 @@ func hasCode(ws []Warning, c Code) bool {
 }
 
 // splitPort separates host and port. The port is empty if there is none. An IPv6 address loses its brackets.
-func splitPort(text string) (host, port string, err *Error) {
-	bad := &Error{Code: CodeBadPort, Why: "the port is not a number from 1 to 65535", Fix: "write host:port or only the host"}
+func splitPort(text string) (host, port string, err *finding.Finding) {
+	bad := rejection(CodeBadPort, "the port is not a number from 1 to 65535", "write host:port or only the host")
 	var hasPort bool
 	if strings.HasPrefix(text, "[") {
 		end := strings.IndexByte(text, ']')
 		if end < 0 {
-			return "", "", &Error{Code: CodeBadName, Why: "the bracket is not closed", Fix: "write the IPv6 address without brackets"}
+			return "", "", rejection(CodeBadName, "the bracket is not closed", "write the IPv6 address without brackets")
 		}
 		if addr, e := netip.ParseAddr(text[1:end]); e != nil || !addr.Is6() {
-			return "", "", &Error{Code: CodeBadName, Why: "the brackets do not hold an IPv6 address", Fix: "write names and IPv4 addresses without brackets"}
+			return "", "", rejection(CodeBadName, "the brackets do not hold an IPv6 address", "write names and IPv4 addresses without brackets")
 		}
 		host, text = text[1:end], text[end+1:]
 		if text != "" && text[0] != ':' {
-			return "", "", &Error{Code: CodeBadName, Why: "there is text behind the bracket", Fix: "write the IPv6 address without brackets"}
+			return "", "", rejection(CodeBadName, "there is text behind the bracket", "write the IPv6 address without brackets")
 		}
 		hasPort, port = text != "", strings.TrimPrefix(text, ":")
 	} else {
@@ -176,7 +184,7 @@ func splitPort(text string) (host, port string, err *Error) {
 			host, port, hasPort = strings.Cut(text, ":")
 		default:
 			if _, e := netip.ParseAddr(text); e != nil {
-				return "", "", &Error{Code: CodeBadName, Why: "the entry is neither an IPv6 address nor host:port", Fix: "write [address]:port for IPv6 with a port"}
+				return "", "", rejection(CodeBadName, "the entry is neither an IPv6 address nor host:port", "write [address]:port for IPv6 with a port")
 			}
 			return text, "", nil
 		}
@@ -192,7 +200,7 @@ func splitPort(text string) (host, port string, err *Error) {
 }
 
 // parseHost reads an address or a name; port is empty or canonical.
-func parseHost(host, port string) (parsed, *Error) {
+func parseHost(host, port string) (parsed, *finding.Finding) {
 	p := parsed{strict: true}
 	bare := strings.TrimSuffix(host, ".")
 	if addr, err := netip.ParseAddr(bare); err == nil {
@@ -212,7 +220,7 @@ func parseHost(host, port string) (parsed, *Error) {
 	if strings.Contains(host, "*") {
 		rest, ok := strings.CutPrefix(host, "*.")
 		if !ok || strings.Contains(rest, "*") {
-			return p, &Error{Code: CodeUnsupportedWildcard, Why: "clients do not expand a star inside an entry", Fix: "write .name for all names below name, or a network for addresses"}
+			return p, rejection(CodeUnsupportedWildcard, "clients do not expand a star inside an entry", "write .name for all names below name, or a network for addresses")
 		}
 		p.warn(CodeStarDotRewritten, "fewer than half of the clients understand *.name; written as .name", "write .name")
 		host = "." + rest
@@ -238,7 +246,7 @@ func (p parsed) withPort(port string) parsed {
 }
 
 // name reads a host name without its leading dot. A trailing dot is kept beside the form without it.
-func (p *parsed) name(name string, dotted bool) *Error {
+func (p *parsed) name(name string, dotted bool) *finding.Finding {
 	ascii, err := asciiName(name)
 	if err != nil {
 		return err
@@ -276,15 +284,15 @@ func (p *parsed) name(name string, dotted bool) *Error {
 }
 
 // partial reads a name of only digits and dots that is not an address.
-func (p *parsed) partial(prefix, text string) *Error {
+func (p *parsed) partial(prefix, text string) *finding.Finding {
 	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
 	for _, l := range labels {
 		if n, err := strconv.ParseUint(l, 10, 32); err != nil || len(labels) > 1 && n > 255 {
-			return &Error{Code: CodeBadName, Why: "the entry is neither an address nor a name", Fix: "write the address in four decimal parts, or a network"}
+			return rejection(CodeBadName, "the entry is neither an address nor a name", "write the address in four decimal parts, or a network")
 		}
 	}
 	if len(labels) > 3 {
-		return &Error{Code: CodeBadName, Why: "the entry is neither an address nor a name", Fix: "write the address in four decimal parts, without leading zeros"}
+		return rejection(CodeBadName, "the entry is neither an address nor a name", "write the address in four decimal parts, without leading zeros")
 	}
 	p.values = []string{prefix + text}
 	p.warn(CodePartialIP, "a part of an address is no network to any client; some compare it with the end of the text", "write address/length")
@@ -299,11 +307,11 @@ func isASCII(s string) bool {
 }
 
 // asciiName converts an international name as lookups do (RFC 5891, UTS 46 without transitional mapping).
-func asciiName(name string) (string, *Error) {
+func asciiName(name string) (string, *finding.Finding) {
 	if isASCII(name) {
 		return name, nil
 	}
-	bad := &Error{Code: CodeBadName, Why: "IDNA does not allow the international name", Fix: "write its ASCII form (xn--...)"}
+	bad := rejection(CodeBadName, "IDNA does not allow the international name", "write its ASCII form (xn--...)")
 	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
 	out, err := profile.ToASCII(name)
 	if err != nil || !isASCII(out) || numeric(out) {
@@ -313,9 +321,9 @@ func asciiName(name string) (string, *Error) {
 }
 
 // checkName applies RFC 1123, section 2.1, and the lengths of RFC 1035. Underscores are let through, because hosts with them exist.
-func checkName(name string) *Error {
-	bad := func(why string) *Error {
-		return &Error{Code: CodeBadName, Why: why, Fix: "write a host name such as registry.example.net"}
+func checkName(name string) *finding.Finding {
+	bad := func(why string) *finding.Finding {
+		return rejection(CodeBadName, why, "write a host name such as registry.example.net")
 	}
 	if len(name) > 253 {
 		return bad("the name is longer than 253 characters")

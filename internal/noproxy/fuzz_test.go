@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
@@ -32,8 +33,8 @@ func FuzzCompose(f *testing.F) {
 		}
 		r, err := noproxy.Compose(in)
 		if err != nil {
-			for _, e := range noproxy.Errors(err) {
-				if e.Code == "" || e.Where == "" || e.Why == "" {
+			for _, e := range finding.Of(err) {
+				if e.Code == "" || e.Place.String() == "" || e.Message == "" {
 					t.Fatalf("incomplete finding %+v", e)
 				}
 			}

@@ -12,7 +12,7 @@ func (r Result) Origins(limit int) string {
 	lines := make([]string, len(r.Entries))
 	total := 0
 	for i, e := range r.Entries {
-		lines[i] = fmt.Sprintf("%s\t%s\t%s\n", e.Value, e.Group, e.Origin)
+		lines[i] = fmt.Sprintf("%s\t%s\t%s\n", e.Value, e.Group, e.Origin())
 		total += len(lines[i])
 	}
 	if total <= limit {

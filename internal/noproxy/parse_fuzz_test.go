@@ -16,7 +16,7 @@ func FuzzParseEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parseEntry(text)
 		if err != nil {
-			if err.Code == "" || err.Why == "" || err.Where != "" {
+			if err.Code == "" || err.Message == "" || err.Place.String() != "" {
 				t.Fatalf("finding %+v", err)
 			}
 			return

@@ -2,7 +2,6 @@ package patch
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,15 +228,14 @@ func dropIn(inline bool, vars []envfile.Var) (string, error) {
 
 func exportCommands(vars []envfile.Var) ([]string, error) {
 	commands := make([]string, 0, len(vars))
-	var problems []error
 	for _, v := range vars {
 		command, err := shellquote.Export(v.Name, v.Value)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("rendering export of %s: %w", v.Name, err))
+			return nil, fmt.Errorf("rendering export of %s: %w", v.Name, err)
 		}
 		commands = append(commands, command+mark)
 	}
-	return commands, errors.Join(problems...)
+	return commands, nil
 }
 
 // TrustedCABundle returns the content of contract.PathTrustedCA: the certificates of the Secret, or a comment that

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // Codes of warnings about trusted certificates.
 const (
-	CodeCAExpired  noproxy.Code = "ca-expired"
-	CodeCAExpiring noproxy.Code = "ca-expiring"
-	CodeCANotCA    noproxy.Code = "ca-not-ca"
-	CodeCANoSAN    noproxy.Code = "ca-no-san"
+	CodeCAExpired  finding.Code = "ca-expired"
+	CodeCAExpiring finding.Code = "ca-expiring"
+	CodeCANotCA    finding.Code = "ca-not-ca"
+	CodeCANoSAN    finding.Code = "ca-no-san"
 )
 
 // expiryNotice is how long before its end a certificate is warned of.
@@ -36,8 +36,10 @@ func (c Certificate) PEM() []byte {
 }
 
 // parseCertificates reads a PEM bundle. Text outside the blocks is a comment, as it is for OpenSSL.
-func parseCertificates(bundle []byte) ([]Certificate, *problem) {
-	bad := func(why, fix string) ([]Certificate, *problem) { return nil, &problem{why: why, fix: fix} }
+func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
+	bad := func(message, advice string) ([]Certificate, *finding.Finding) {
+		return nil, rejection(CodeBadCA, contract.KeyTrustedCA, message, advice)
+	}
 	if len(bytes.TrimSpace(bundle)) == 0 {
 		return bad("no certificate", "put PEM certificates here or remove the key")
 	}
@@ -86,13 +88,13 @@ func parseCertificates(bundle []byte) ([]Certificate, *problem) {
 }
 
 // TrustedCAWarnings returns what is odd about the trusted certificates at the time now, in their order.
-func (s Settings) TrustedCAWarnings(now time.Time) []noproxy.Warning {
-	var warnings []noproxy.Warning
+func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
+	var warnings []finding.Finding
 	for i, certificate := range s.TrustedCA {
 		c := certificate.parsed
-		warn := func(code noproxy.Code, message, fix string) {
-			warnings = append(warnings, noproxy.Warning{
-				Code: code, Where: fmt.Sprintf("key %s certificate %d", contract.KeyTrustedCA, i+1), Message: message, Fix: fix,
+		warn := func(code finding.Code, message, fix string) {
+			warnings = append(warnings, finding.Finding{
+				Code: code, Place: finding.Key(contract.KeyTrustedCA).At(i + 1), Message: message, Advice: fix,
 			})
 		}
 		switch {

@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/url"
@@ -22,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
@@ -283,7 +283,7 @@ func TestParseWarns(t *testing.T) {
 	s := parse(t, "httpProxy", "http://127.0.0.1:3128", "httpsProxy", "http://proxy.example.com")
 	var got []string
 	for _, warning := range s.Warnings {
-		got = append(got, warning.Where+" "+string(warning.Code))
+		got = append(got, warning.Place.String()+" "+string(warning.Code))
 	}
 	if diff := cmp.Diff([]string{"key httpProxy loopback-proxy", "key httpsProxy proxy-port"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -354,8 +354,8 @@ func TestTrustedCAWarnings(t *testing.T) {
 			s := parse(t, "httpProxy", "http://proxy:1", "trustedCA", certificate(t, func(*x509.Certificate) {})+certificate(t, test.edit))
 			var got []string
 			for _, warning := range s.TrustedCAWarnings(now) {
-				if warning.Where != "key trustedCA certificate 2" {
-					t.Errorf("warning of %s", warning.Where)
+				if warning.Place.String() != "key trustedCA certificate 2" {
+					t.Errorf("warning of %s", warning.Place.String())
 				}
 				got = append(got, string(warning.Code)+": "+warning.Message)
 			}
@@ -376,7 +376,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, user, password string) {
 		s, err := proxyconfig.Parse(data("httpProxy", text, "username", user, "password", password))
 		if err != nil {
-			if _, ok := errors.AsType[*noproxy.Error](err); !ok {
+			if len(finding.Of(err)) == 0 {
 				t.Errorf("error %v of another kind", err)
 			}
 			return

@@ -3,7 +3,6 @@
 package proxyconfig
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,24 +11,24 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
 // Codes of findings about a proxy Secret, beside those of package noproxy.
 const (
 	// CodeNoProxyURL rejects a Secret with neither httpProxy nor httpsProxy.
-	CodeNoProxyURL noproxy.Code = "no-proxy-url"
+	CodeNoProxyURL finding.Code = "no-proxy-url"
 	// CodeNotProxySecret rejects a Secret that has other keys and none of a proxy Secret.
-	CodeNotProxySecret noproxy.Code = "not-a-proxy-secret" //nolint:gosec // a code, no credential
+	CodeNotProxySecret finding.Code = "not-a-proxy-secret" //nolint:gosec // a code, no credential
 	// CodeUnknownKey rejects a key that a proxy Secret does not have.
-	CodeUnknownKey noproxy.Code = "unknown-key"
+	CodeUnknownKey finding.Code = "unknown-key"
 	// CodeBadCredentials rejects username and password that cannot be used.
-	CodeBadCredentials noproxy.Code = "bad-credentials"
+	CodeBadCredentials finding.Code = "bad-credentials"
 	// CodeBadCA rejects a trustedCA that is not a bundle of PEM certificates.
-	CodeBadCA noproxy.Code = "bad-ca"
+	CodeBadCA finding.Code = "bad-ca"
 	// CodeProxyPort warns of a proxy URL without a port, which clients complete differently.
-	CodeProxyPort noproxy.Code = "proxy-port"
+	CodeProxyPort finding.Code = "proxy-port"
 )
 
 // Settings are the validated values of one proxy Secret.
@@ -44,7 +43,7 @@ type Settings struct {
 	// TrustedCA are the certificates of the key trustedCA, in order and without duplicates.
 	TrustedCA []Certificate
 	// Warnings are findings that do not stop anything.
-	Warnings []noproxy.Warning
+	Warnings []finding.Finding
 }
 
 // HasCredentials reports whether a proxy URL carries a user or a password.
@@ -90,56 +89,52 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 
 // Parse validates the decoded data of a proxy Secret. Blanks and line ends around a value are dropped.
 //
-// Its error joins every finding, each a *noproxy.Error that names the key and says what to do, in a fixed order:
+// Its error is finding.Errors, each of which names the key and says what to do, in a fixed order:
 // unknown keys, URLs, credentials, trustedCA. No finding quotes a value, since any of them may hold a password.
 // A Secret that is not a proxy Secret is one finding, which names none of its keys: whoever may write a Cluster could read
 // those of any Secret in its namespace. The entries of noProxy are not looked at here; noproxy.Compose does that.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings
-		findings []error
+		found    finding.Errors
 	)
-	reject := func(code noproxy.Code, key, why, fix string) {
-		findings = append(findings, &noproxy.Error{Code: code, Where: "key " + key, Why: why, Fix: fix})
+	reject := func(f *finding.Finding) {
+		if f != nil {
+			found = append(found, *f)
+		}
 	}
 	if len(data) > 0 && !isProxySecret(data) {
-		return Settings{}, &noproxy.Error{
-			Code: CodeNotProxySecret, Where: "keys", Why: "not a proxy Secret",
-			Fix: "name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA",
-		}
+		return Settings{}, finding.Errors{finding.Rejection(CodeNotProxySecret, finding.Keys(), "not a proxy Secret",
+			"name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA")}
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(contract.SecretKeys(), key) {
-			findings = append(findings, unknownKey(key))
+			reject(rejection(CodeUnknownKey, key, "unknown key", nearest(key)))
 		}
 	}
 
 	parse := func(key string) URL {
-		u, problem := parseURL(trim(data[key]))
-		if problem != nil {
-			reject(noproxy.CodeBadProxyURL, key, problem.why, problem.fix)
-		}
+		u, bad := parseURL(key, trim(data[key]))
+		reject(bad)
 		return u
 	}
 	settings.HTTPProxy = parse(contract.KeyHTTPProxy)
 	settings.HTTPSProxy = parse(contract.KeyHTTPSProxy)
 	if trim(data[contract.KeyHTTPProxy]) == "" && trim(data[contract.KeyHTTPSProxy]) == "" {
-		findings = append(findings, &noproxy.Error{
-			Code: CodeNoProxyURL, Where: "keys httpProxy and httpsProxy", Why: "no proxy URL",
-			Fix: "set httpProxy, for example to http://proxy.example.com:3128",
-		})
+		found = append(found, finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy), "no proxy URL",
+			"set httpProxy, for example to http://proxy.example.com:3128"))
 	}
 
-	if user, problem := credentials(data); problem != nil {
-		reject(CodeBadCredentials, problem.key, problem.why, problem.fix)
+	if user, bad := credentials(data); bad != nil {
+		reject(bad)
 	} else if user != "" {
 		for _, target := range []struct {
 			key string
 			url *URL
 		}{{contract.KeyHTTPProxy, &settings.HTTPProxy}, {contract.KeyHTTPSProxy, &settings.HTTPSProxy}} {
 			if target.url.HasCredentials() {
-				reject(CodeBadCredentials, target.key, "the URL has userinfo and the key username is given too",
-					"take the userinfo out of the URL or remove the keys username and password")
+				reject(rejection(CodeBadCredentials, target.key, "the URL has userinfo and the key username is given too",
+					"take the userinfo out of the URL or remove the keys username and password"))
 			} else if target.url.IsSet() {
 				target.url.userinfo = user
 			}
@@ -150,14 +145,12 @@ func Parse(data map[string][]byte) (Settings, error) {
 	}
 
 	settings.NoProxy = string(data[contract.KeyNoProxy])
-	if bundle, found := data[contract.KeyTrustedCA]; found {
-		certificates, problem := parseCertificates(bundle)
-		if problem != nil {
-			reject(CodeBadCA, contract.KeyTrustedCA, problem.why, problem.fix)
-		}
+	if bundle, given := data[contract.KeyTrustedCA]; given {
+		certificates, bad := parseCertificates(bundle)
+		reject(bad)
 		settings.TrustedCA = certificates
 	}
-	if err := errors.Join(findings...); err != nil {
+	if err := found.Err(); err != nil {
 		return Settings{}, err
 	}
 	settings.Warnings = append(urlWarnings(contract.KeyHTTPProxy, data, settings.HTTPProxy),
@@ -165,13 +158,19 @@ func Parse(data map[string][]byte) (Settings, error) {
 	return settings, nil
 }
 
-// problem says what is wrong with a value and what to do, without quoting it.
-type problem struct{ key, why, fix string }
+// rejection says what is wrong with the value of a key and what to do, without quoting it.
+func rejection(code finding.Code, key, message, advice string) *finding.Finding {
+	f := finding.Rejection(code, finding.Key(key), message, advice)
+	return &f
+}
 
 func trim(value []byte) string { return strings.TrimSpace(string(value)) }
 
 // credentials returns the userinfo that the keys username and password make, or "".
-func credentials(data map[string][]byte) (string, *problem) {
+func credentials(data map[string][]byte) (string, *finding.Finding) {
+	bad := func(key, message, advice string) (string, *finding.Finding) {
+		return "", rejection(CodeBadCredentials, key, message, advice)
+	}
 	// A line end at the end comes from `kubectl create secret --from-file`; blanks may be part of a password.
 	user := strings.TrimRight(string(data[contract.KeyUsername]), "\r\n")
 	password := strings.TrimRight(string(data[contract.KeyPassword]), "\r\n")
@@ -179,16 +178,14 @@ func credentials(data map[string][]byte) (string, *problem) {
 	case user == "" && password == "":
 		return "", nil
 	case user == "":
-		return "", &problem{contract.KeyPassword, "a password without a username", "add the key username"}
+		return bad(contract.KeyPassword, "a password without a username", "add the key username")
 	case strings.Contains(user, ":"):
-		return "", &problem{
-			contract.KeyUsername, "a user name cannot contain a colon (RFC 7617)",
-			"put only the user name here and the password into the key password",
-		}
+		return bad(contract.KeyUsername, "a user name cannot contain a colon (RFC 7617)",
+			"put only the user name here and the password into the key password")
 	}
 	for _, value := range []struct{ key, text string }{{contract.KeyUsername, user}, {contract.KeyPassword, password}} {
 		if strings.ContainsFunc(value.text, unicode.IsControl) {
-			return "", &problem{value.key, "a control character", "remove it; a line end inside the value is the usual cause"}
+			return bad(value.key, "a control character", "remove it; a line end inside the value is the usual cause")
 		}
 	}
 	if password == "" {
@@ -226,11 +223,10 @@ func isProxySecret(data map[string][]byte) bool {
 	return false
 }
 
-// unknownKey names the known key that was probably meant.
-func unknownKey(key string) error {
-	fix := "the keys are " + strings.Join(contract.SecretKeys(), ", ")
-	if nearest := spelling.Nearest(key, contract.SecretKeys()); nearest != "" {
-		fix = fmt.Sprintf("did you mean %s?", nearest)
+// nearest is the advice about an unknown key: the known one that was probably meant.
+func nearest(key string) string {
+	if known := spelling.Nearest(key, contract.SecretKeys()); known != "" {
+		return fmt.Sprintf("did you mean %s?", known)
 	}
-	return &noproxy.Error{Code: CodeUnknownKey, Where: fmt.Sprintf("key %q", key), Why: "unknown key", Fix: fix}
+	return "the keys are " + strings.Join(contract.SecretKeys(), ", ")
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/idna"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -73,11 +74,13 @@ func isHex(c byte) bool {
 
 // parseURL reads an http or https proxy URL. An empty text is the unset URL. It is stricter than net/url where
 // clients disagree: what one client repairs makes another go direct without a word (docs/no-proxy.md).
-func parseURL(text string) (URL, *problem) {
+func parseURL(key, text string) (URL, *finding.Finding) {
 	if text == "" {
 		return URL{}, nil
 	}
-	bad := func(why, fix string) (URL, *problem) { return URL{}, &problem{why: why, fix: fix} }
+	bad := func(message, advice string) (URL, *finding.Finding) {
+		return URL{}, rejection(noproxy.CodeBadProxyURL, key, message, advice)
+	}
 	for i := range len(text) {
 		if text[i] < 0x20 || text[i] == 0x7f {
 			return bad("a control character", "write the URL on one line")
@@ -219,24 +222,24 @@ func canonicalHost(host string) (canonical, why string) {
 }
 
 // urlWarnings are the findings about a URL that do not stop anything.
-func urlWarnings(key string, data map[string][]byte, u URL) []noproxy.Warning {
+func urlWarnings(key string, data map[string][]byte, u URL) []finding.Finding {
 	if trim(data[key]) == "" {
 		return nil
 	}
-	var warnings []noproxy.Warning
+	var warnings []finding.Finding
 	if u.port == "" {
-		warnings = append(warnings, noproxy.Warning{
-			Code: CodeProxyPort, Where: "key " + key,
+		warnings = append(warnings, finding.Finding{
+			Code: CodeProxyPort, Place: finding.Key(key),
 			Message: "the proxy has no port; curl takes 1080, Go and most others 80 or 443",
-			Fix:     "write the port",
+			Advice:  "write the port",
 		})
 	}
 	address, err := netip.ParseAddr(strings.Trim(u.host, "[]"))
 	if u.host == "localhost" || strings.HasSuffix(u.host, ".localhost") || err == nil && address.Unmap().IsLoopback() {
-		warnings = append(warnings, noproxy.Warning{
-			Code: noproxy.CodeLoopbackProxy, Where: "key " + key,
+		warnings = append(warnings, finding.Finding{
+			Code: noproxy.CodeLoopbackProxy, Place: finding.Key(key),
 			Message: "the proxy is on the loopback interface, so every node must run one of its own",
-			Fix:     "write the host by which nodes reach the proxy",
+			Advice:  "write the host by which nodes reach the proxy",
 		})
 	}
 	return warnings

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -85,7 +86,7 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 
 // WarningCodes lists the codes of warnings once each, in order of appearance. An unset endpoint is not among them:
 // it is a state, not something to mend.
-func WarningCodes(warnings []noproxy.Warning) string {
+func WarningCodes(warnings []finding.Finding) string {
 	var codes []string
 	for _, warning := range warnings {
 		if code := string(warning.Code); warning.Code != noproxy.CodeEndpointUnset && !slices.Contains(codes, code) {
@@ -97,14 +98,14 @@ func WarningCodes(warnings []noproxy.Warning) string {
 
 // WarningNotes returns a sentence for each kind of warning: the first of it, and how many others there are. As in
 // WarningCodes an unset endpoint is not among them.
-func WarningNotes(warnings []noproxy.Warning) []string {
-	var firsts []noproxy.Warning
-	count, known := map[noproxy.Code]int{}, map[noproxy.Warning]bool{}
+func WarningNotes(warnings []finding.Finding) []string {
+	var firsts []finding.Finding
+	count, known := map[finding.Code]int{}, map[string]bool{}
 	for _, warning := range warnings {
-		if known[warning] || warning.Code == noproxy.CodeEndpointUnset {
+		if known[warning.String()] || warning.Code == noproxy.CodeEndpointUnset {
 			continue
 		}
-		known[warning] = true
+		known[warning.String()] = true
 		if count[warning.Code]++; count[warning.Code] == 1 {
 			firsts = append(firsts, warning)
 		}

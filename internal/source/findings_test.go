@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
@@ -25,31 +26,35 @@ func TestFindingsAreWhatTheMessageTells(t *testing.T) {
 		_, err := source.ParseOptions(map[string]string{annotation: value})
 		return err
 	}
+	secret := func(key string) finding.Place { return finding.Key(key).Of("Secret team/http-proxy") }
 	for name, test := range map[string]struct {
 		err  error
-		want []noproxy.Error
+		want []finding.Finding
 	}{
-		"a Secret": {resolve(map[string]string{"httpProxy": "p:1", "proxy": ""}), []noproxy.Error{
-			{Code: "unknown-key", Where: `Secret team/http-proxy key "proxy"`}, {Code: noproxy.CodeBadProxyURL, Where: "Secret team/http-proxy key httpProxy"},
+		"a Secret": {resolve(map[string]string{"httpProxy": "p:1", "proxy": ""}), []finding.Finding{
+			{Code: "unknown-key", Place: secret("proxy")}, {Code: noproxy.CodeBadProxyURL, Place: secret("httpProxy")},
 		}},
-		"a list": {resolve(map[string]string{"httpProxy": "http://p:1", "noProxy": "a,b/c d:x"}), []noproxy.Error{
-			{Code: noproxy.CodeURLEntry, Where: "Secret team/http-proxy key noProxy entry 2"}, {Code: noproxy.CodeBadPort, Where: "Secret team/http-proxy key noProxy entry 3"},
+		"a list": {resolve(map[string]string{"httpProxy": "http://p:1", "noProxy": "a,b/c d:x"}), []finding.Finding{
+			{Code: noproxy.CodeURLEntry, Place: secret("noProxy").At(2)}, {Code: noproxy.CodeBadPort, Place: secret("noProxy").At(3)},
 		}},
-		"a URL and a list": {resolve(map[string]string{"httpProxy": "p:1", "noProxy": "a,b:x"}), []noproxy.Error{
-			{Code: noproxy.CodeBadProxyURL, Where: "Secret team/http-proxy key httpProxy"}, {Code: noproxy.CodeBadPort, Where: "Secret team/http-proxy key noProxy entry 2"},
+		"a URL and a list": {resolve(map[string]string{"httpProxy": "p:1", "noProxy": "a,b:x"}), []finding.Finding{
+			{Code: noproxy.CodeBadProxyURL, Place: secret("httpProxy")}, {Code: noproxy.CodeBadPort, Place: secret("noProxy").At(2)},
 		}},
-		"delivery": {options(contract.AnnotationDelivery, "x"), []noproxy.Error{{Code: source.CodeBadAnnotation, Where: "annotation " + contract.AnnotationDelivery}}},
-		"targets":  {options(contract.AnnotationTargets, "x"), []noproxy.Error{{Code: source.CodeBadAnnotation, Where: "annotation " + contract.AnnotationTargets}}},
-		"groups":   {options(contract.AnnotationNoProxyGroups, "x"), []noproxy.Error{{Code: source.CodeBadAnnotation, Where: "annotation " + contract.AnnotationNoProxyGroups}}},
+		"delivery": {options(contract.AnnotationDelivery, "x"), []finding.Finding{{Code: source.CodeBadAnnotation, Place: finding.Annotation(contract.AnnotationDelivery)}}},
+		"targets":  {options(contract.AnnotationTargets, "x"), []finding.Finding{{Code: source.CodeBadAnnotation, Place: finding.Annotation(contract.AnnotationTargets)}}},
+		"groups":   {options(contract.AnnotationNoProxyGroups, "x"), []finding.Finding{{Code: source.CodeBadAnnotation, Place: finding.Annotation(contract.AnnotationNoProxyGroups)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got []noproxy.Error
-			for _, finding := range noproxy.Errors(test.err) {
-				if finding.Why == "" || !strings.Contains(test.err.Error(), finding.Why) || !strings.Contains(test.err.Error(), finding.Fix) {
-					t.Errorf("%q does not tell %+v", test.err, finding)
+			var got []finding.Finding
+			for _, f := range finding.Of(test.err) {
+				if f.Message == "" || !strings.Contains(test.err.Error(), f.Message) || !strings.Contains(test.err.Error(), f.Advice) {
+					t.Errorf("%q does not say %+v", test.err, f)
 				}
-				got = append(got, noproxy.Error{Code: finding.Code, Where: finding.Where})
+				if f.Reason != contract.ReasonInvalidSettings {
+					t.Errorf("%s has reason %q", f, f.Reason)
+				}
+				got = append(got, finding.Finding{Code: f.Code, Place: f.Place})
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -58,33 +63,32 @@ func TestFindingsAreWhatTheMessageTells(t *testing.T) {
 	}
 }
 
-func TestMessages_AreOneForEachFinding(t *testing.T) {
+func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "p:1", "noProxy": "a,b:x"}}}
 	_, unusable := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, "")
 	_, annotations := source.ParseOptions(map[string]string{contract.AnnotationDelivery: "a\n\"b", contract.AnnotationAdopt: "yes"})
-	got := source.Messages(errors.Join(annotations, unusable, errors.New("other")))
+	var got []string
+	for _, f := range finding.Of(errors.Join(annotations, unusable)) {
+		got = append(got, f.String())
+	}
 	want := []string{
 		`annotation capi-proxy-patcher.io/delivery: unknown value "a\n\"b"; use Reference or Inline`,
 		`annotation capi-proxy-patcher.io/adopt: unknown value "yes"; use false or true`,
 		"parsing Secret team/http-proxy key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front",
 		"parsing Secret team/http-proxy key noProxy entry 2: the port is not a number from 1 to 65535 (bad-port); write host:port or only the host",
-		"other",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := source.Messages(nil); got != nil {
-		t.Errorf("no error has messages %q", got)
 	}
 }
 
 func TestWarningNotes_HaveTheSentenceOfEachKindOnce(t *testing.T) {
 	t.Parallel()
-	warning := func(code noproxy.Code, where string) noproxy.Warning {
-		return noproxy.Warning{Code: code, Where: where, Message: "%s {{", Fix: "write\nit"}
+	warning := func(code finding.Code, where string) finding.Finding {
+		return finding.Finding{Code: code, Place: finding.Field(where), Message: "%s {{", Advice: "write\nit"}
 	}
-	got := source.WarningNotes([]noproxy.Warning{
+	got := source.WarningNotes([]finding.Finding{
 		warning(noproxy.CodeEndpointUnset, "a"), warning(noproxy.CodePortEntry, "a"), warning(noproxy.CodeSize, "a"), warning(noproxy.CodePortEntry, "b"),
 		warning(noproxy.CodePortEntry, "a"), warning(noproxy.CodePortEntry, "c"), warning(noproxy.CodeSize, "a"),
 	})

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every NO_PROXY
-// entry, as many as there is room for. beside is how many bytes else are kept in the Secret. It returns an *InvalidError
+// entry, as many as there is room for. beside is how many bytes else are kept in the Secret. It returns finding.Errors
 // if that is more than a Secret holds.
 func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
 	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
@@ -42,8 +42,6 @@ func tooLarge(resolution Resolution, size, beside int) error {
 	if beside > 0 {
 		why += fmt.Sprintf(" and adopted files %d", beside)
 	}
-	return invalid([]*noproxy.Error{{
-		Code: CodeSecretTooLarge, Where: resolution.Secret.where(),
-		Why: fmt.Sprintf("%s; a generated Secret holds %d", why, maxFiles), Fix: "take certificates that no node needs out of " + contract.KeyTrustedCA,
-	}})
+	return finding.Errors{finding.Rejection(CodeSecretTooLarge, finding.Place{Object: resolution.Secret.where()},
+		fmt.Sprintf("%s; a generated Secret holds %d", why, maxFiles), "take certificates that no node needs out of "+contract.KeyTrustedCA)}
 }

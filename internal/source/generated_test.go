@@ -1,14 +1,13 @@
 package source_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
@@ -45,9 +44,9 @@ func TestSecretData_FitsIntoASecretOrSaysSo(t *testing.T) {
 	_, besideTooMuch := source.SecretData(fits, 200_000)
 	_, tooMuch := resolve(1_040_000, contract.DeliveryReference)
 	for _, err := range []error{besideTooMuch, tooMuch} {
-		invalid, ok := errors.AsType[*source.InvalidError](err)
-		if !ok || len(invalid.Findings) != 1 || invalid.Findings[0].Code != source.CodeSecretTooLarge || strings.Contains(err.Error(), "s3cr") ||
-			!strings.Contains(err.Error(), "Secret team/http-proxy") || noproxy.Errors(err)[0].Fix == "" {
+		found := finding.Of(err)
+		if len(found) != 1 || found[0].Code != source.CodeSecretTooLarge || strings.Contains(err.Error(), "s3cr") ||
+			!strings.Contains(err.Error(), "Secret team/http-proxy") || found[0].Advice == "" {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
@@ -40,49 +40,46 @@ func StateOf(labels map[string]string) State {
 // IsEnabled reports whether labels enable the product.
 func IsEnabled(labels map[string]string) bool { return StateOf(labels) == Enabled }
 
-// CheckLabel returns what is wrong with contract.LabelEnabled, an *InvalidError, or nil.
+// CheckLabel returns what is wrong with contract.LabelEnabled, finding.Errors, or nil.
 func CheckLabel(labels map[string]string) error {
 	if StateOf(labels) != Unclear {
 		return nil
 	}
-	const where = "label " + contract.LabelEnabled
-	found := &noproxy.Error{
-		Code: CodeBadLabel, Where: where, Why: fmt.Sprintf("unknown value %q, which changes nothing", labels[contract.LabelEnabled]),
-		Fix: fmt.Sprintf("use %q or %q", contract.LabelEnabledValue, contract.LabelDisabledValue),
-	}
-	return &InvalidError{Message: where + ": " + found.Why + "; " + found.Fix, Findings: []*noproxy.Error{found}}
+	return finding.Errors{finding.Rejection(CodeBadLabel, finding.Label(contract.LabelEnabled),
+		fmt.Sprintf("unknown value %q, which changes nothing", labels[contract.LabelEnabled]),
+		fmt.Sprintf("use %q or %q", contract.LabelEnabledValue, contract.LabelDisabledValue))}
 }
 
 // CheckCluster warns of labels and annotations of a Cluster that carry the domain of the product and that nothing reads.
-func CheckCluster(labels, annotations map[string]string) []noproxy.Warning {
-	return append(unknown("label", labels, contract.ClusterLabels(), "annotation", contract.ClusterAnnotations()),
-		unknown("annotation", annotations, contract.ClusterAnnotations(), "label", contract.ClusterLabels())...)
+func CheckCluster(labels, annotations map[string]string) []finding.Finding {
+	return append(unknown("label", finding.Label, labels, contract.ClusterLabels(), "annotation", contract.ClusterAnnotations()),
+		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations(), "label", contract.ClusterLabels())...)
 }
 
 // CheckPool warns of annotations of a pool that carry the domain of the product and that nothing reads. Those of a Cluster
 // have no effect on a pool.
-func CheckPool(annotations map[string]string) []noproxy.Warning {
-	return unknown("annotation", annotations, contract.PoolAnnotations(), "annotation of the Cluster", contract.ClusterAnnotations())
+func CheckPool(annotations map[string]string) []finding.Finding {
+	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations(), "annotation of the Cluster", contract.ClusterAnnotations())
 }
 
 // unknown warns of keys of a kind that are not known, in their order. elsewhere are the names that are known as another
 // kind.
-func unknown(kind string, keys map[string]string, known []string, otherKind string, elsewhere []string) []noproxy.Warning {
-	var found []noproxy.Warning
+func unknown(kind string, place func(key string) finding.Place, keys map[string]string, known []string, otherKind string, elsewhere []string) []finding.Finding {
+	var found []finding.Finding
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		name, ours := strings.CutPrefix(key, contract.Domain+"/")
 		if !ours || slices.Contains(known, name) {
 			continue
 		}
-		warning := noproxy.Warning{Code: CodeUnknownName, Where: kind + " " + key, Message: "unknown " + kind + ", which nothing reads"}
+		warning := finding.Finding{Code: CodeUnknownName, Place: place(key), Message: "unknown " + kind + ", which nothing reads"}
 		nearest := spelling.Nearest(name, known)
 		switch {
 		case slices.Contains(elsewhere, name):
-			warning.Fix = "it is known as " + otherKind + "; write it there"
+			warning.Advice = "it is known as " + otherKind + "; write it there"
 		case nearest != "":
-			warning.Fix = "did you mean " + contract.Domain + "/" + nearest + "?"
+			warning.Advice = "did you mean " + contract.Domain + "/" + nearest + "?"
 		default:
-			warning.Fix = "known are " + strings.Join(known, ", ")
+			warning.Advice = "known are " + strings.Join(known, ", ")
 		}
 		found = append(found, warning)
 	}

@@ -1,13 +1,12 @@
 package source_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
@@ -23,7 +22,7 @@ func TestStateOf_HasThreeStates(t *testing.T) {
 			t.Errorf("%q: state %d, want %d", value, got, want)
 		}
 		err := source.CheckLabel(labels)
-		if _, invalid := errors.AsType[*source.InvalidError](err); invalid != (want == source.Unclear) {
+		if finding.Of(err).Has(contract.ReasonInvalidSettings) != (want == source.Unclear) {
 			t.Errorf("%q: error %v", value, err)
 		}
 	}
@@ -33,14 +32,14 @@ func TestStateOf_HasThreeStates(t *testing.T) {
 		}
 	}
 	const want = `label capi-proxy-patcher.io/enabled: unknown value "%s\n\"", which changes nothing; use "true" or "false"`
-	if err := source.CheckLabel(map[string]string{contract.LabelEnabled: "%s\n\""}); err.Error() != want || noproxy.Errors(err)[0].Code != source.CodeBadLabel {
+	if err := source.CheckLabel(map[string]string{contract.LabelEnabled: "%s\n\""}); err.Error() != want || finding.Of(err)[0].Code != source.CodeBadLabel {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
 func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 	t.Parallel()
-	texts := func(warnings []noproxy.Warning) []string {
+	texts := func(warnings []finding.Finding) []string {
 		var all []string
 		for _, warning := range warnings {
 			all = append(all, warning.String())

@@ -1,12 +1,12 @@
 package source
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -24,16 +24,16 @@ type Options struct {
 	Adopt bool
 }
 
-// ParseOptions reads the annotations of a Cluster. Its error joins an *InvalidError for each unusable annotation.
+// ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
 func ParseOptions(annotations map[string]string) (Options, error) {
-	var findings []error
+	var found finding.Errors
 	choose := func(annotation string, values ...string) string {
-		value, found := annotations[annotation]
-		if !found {
+		value, given := annotations[annotation]
+		if !given {
 			return values[0]
 		}
 		if !slices.Contains(values, value) {
-			findings = append(findings, badAnnotation(annotation, fmt.Sprintf("unknown value %q", value), "use "+strings.Join(values, " or ")))
+			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+strings.Join(values, " or "))...)
 		}
 		return value
 	}
@@ -43,31 +43,29 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		Targets:  contract.Targets(),
 		Adopt:    choose(contract.AnnotationAdopt, "false", contract.AdoptValue) == contract.AdoptValue,
 	}
-	if value, found := annotations[contract.AnnotationTargets]; found {
-		targets, err := parseTargets(value)
-		if err != nil {
-			findings = append(findings, err)
-		}
+	if value, given := annotations[contract.AnnotationTargets]; given {
+		targets, bad := parseTargets(value)
+		found = append(found, bad...)
 		options.Targets = targets
 	}
-	if value, found := annotations[contract.AnnotationNoProxyGroups]; found {
+	if value, given := annotations[contract.AnnotationNoProxyGroups]; given {
 		groups, err := noproxy.ParseOmittedGroups(value)
 		if err != nil {
-			findings = append(findings, badAnnotation(contract.AnnotationNoProxyGroups, err.Error(), ""))
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationNoProxyGroups), err.Error(), "")...)
 		}
 		options.OmitGroups = groups
 	}
-	return options, errors.Join(findings...)
+	return options, found.Err()
 }
 
 // parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
-func parseTargets(value string) ([]contract.Target, error) {
+func parseTargets(value string) ([]contract.Target, finding.Errors) {
 	known := contract.Targets()
 	chosen := map[contract.Target]bool{}
 	for position, item := range strings.Split(value, ",") {
 		target := contract.Target(strings.TrimSpace(item))
 		if !slices.Contains(known, target) {
-			return nil, badAnnotation(contract.AnnotationTargets, fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
+			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets), fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
 				"use a list of containerd, kubelet, kubeadm, trust")
 		}
 		chosen[target] = true
@@ -75,14 +73,7 @@ func parseTargets(value string) ([]contract.Target, error) {
 	return slices.DeleteFunc(known, func(t contract.Target) bool { return !chosen[t] }), nil
 }
 
-// badAnnotation says why an annotation is unusable and, unless fix is empty, what to write instead.
-func badAnnotation(annotation, why, fix string) *InvalidError {
-	e := &InvalidError{
-		Message:  "annotation " + annotation + ": " + why,
-		Findings: []*noproxy.Error{{Code: CodeBadAnnotation, Where: "annotation " + annotation, Why: why, Fix: fix}},
-	}
-	if fix != "" {
-		e.Message += "; " + fix
-	}
-	return e
+// badAnnotation says why an annotation is unusable and, unless advice is empty, what to write instead.
+func badAnnotation(annotation finding.Place, message, advice string) finding.Errors {
+	return finding.Errors{finding.Rejection(CodeBadAnnotation, annotation, message, advice)}
 }

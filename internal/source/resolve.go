@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
@@ -92,7 +93,7 @@ type Resolution struct {
 	// NoProxy is the composed value with its origins.
 	NoProxy noproxy.Result
 	// Warnings are the findings about the Secret and about NO_PROXY, in this order.
-	Warnings []noproxy.Warning
+	Warnings []finding.Finding
 	// Complete reports whether the control-plane endpoint is known, or left out by the user.
 	Complete bool
 }
@@ -119,13 +120,13 @@ func Candidates(cluster Cluster, override string) []types.NamespacedName {
 // Resolve finds the proxy Secret of a Cluster, or the one that override names for one of its pools, and composes
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
-// It returns a *NotFoundError if no Secret exists, an *InvalidError if something has to be changed by the user,
-// and other errors as they come from the SecretReader.
+// It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
+// exists, and other errors as they come from the SecretReader.
 func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options, override string) (Resolution, error) {
 	candidates := Candidates(cluster, override)
 	named := len(candidates) == 1
 	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
-		return Resolution{}, badAnnotation(r.annotation(), fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
+		return Resolution{}, badAnnotation(finding.Annotation(contract.AnnotationSecret).Of(r.Object), fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
 			"use the name of one in the namespace of the Cluster, without the namespace")
 	}
 	var (
@@ -148,8 +149,8 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 			return Resolution{}, fmt.Errorf("reading Secret %s: %w", r.Default.Secret, err)
 		}
 		if secret == nil {
-			return Resolution{}, &NotFoundError{Message: fmt.Sprintf("the installation-wide Secret %s does not exist; "+
-				"create it or start the manager without --default-proxy-secret", r.Default.Secret)}
+			return Resolution{}, missing("the installation-wide Secret %s does not exist; "+
+				"create it or start the manager without --default-proxy-secret", r.Default.Secret)
 		}
 		installation = secret
 	}
@@ -172,16 +173,13 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 // notServed says that the proxy Secrets of a Cluster are missing, and that its namespace is not one that the
 // installation-wide Secret serves.
 func (r Resolver) notServed(candidates []types.NamespacedName) error {
-	return &NotFoundError{Message: fmt.Sprintf("%s; or ask an operator to let Namespace %s use the installation-wide Secret, "+
-		"which serves namespaces by their labels (%s)", r.notFound(candidates), candidates[0].Namespace, r.Default.Namespaces)}
+	return missing("%s; or ask an operator to let Namespace %s use the installation-wide Secret, "+
+		"which serves namespaces by their labels (%s)", r.notFound(candidates), candidates[0].Namespace, r.Default.Namespaces)
 }
 
-// annotation names the annotation that names the Secret.
-func (r Resolver) annotation() string {
-	if r.Object == "" {
-		return contract.AnnotationSecret
-	}
-	return contract.AnnotationSecret + " of " + r.Object
+// missing says that a Secret does not exist, and what to do.
+func missing(format string, args ...any) error {
+	return finding.Errors{{Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound, Message: fmt.Sprintf(format, args...)}}
 }
 
 func (r Resolver) notFound(candidates []types.NamespacedName) error {
@@ -190,24 +188,24 @@ func (r Resolver) notFound(candidates []types.NamespacedName) error {
 		names[i] = display(name)
 	}
 	if len(names) == 1 {
-		return &NotFoundError{Message: fmt.Sprintf("Secret %s does not exist; create it or change annotation %s", names[0], r.annotation())}
+		return missing("Secret %s does not exist; create it or change %s", names[0], finding.Annotation(contract.AnnotationSecret).Of(r.Object))
 	}
-	return &NotFoundError{Message: fmt.Sprintf("neither Secret %s exists; create one of them or name another in annotation %s",
-		strings.Join(names, " nor "), contract.AnnotationSecret)}
+	return missing("neither Secret %s exists; create one of them or name another in %s",
+		strings.Join(names, " nor "), finding.Annotation(contract.AnnotationSecret))
 }
 
 func (r Resolver) compose(cluster Cluster, options Options, found, installation *Secret) (Resolution, error) {
 	resolution := Resolution{Secret: *found}
 	settings, unusable := proxyconfig.Parse(found.Data)
 	resolution.Settings = settings
-	resolution.Warnings = append(resolution.Warnings, within(found.where()+" ", settings.Warnings)...)
+	resolution.Warnings = append(resolution.Warnings, of(found.where(), settings.Warnings)...)
 
 	if r.Now != nil {
-		resolution.Warnings = append(resolution.Warnings, within(found.where()+" ", settings.TrustedCAWarnings(r.Now()))...)
+		resolution.Warnings = append(resolution.Warnings, of(found.where(), settings.TrustedCAWarnings(r.Now()))...)
 	}
 
 	layer := func(s *Secret) noproxy.Layer {
-		return noproxy.Layer{Object: s.where(), Key: contract.KeyNoProxy, Text: string(s.Data[contract.KeyNoProxy])}
+		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
 	}
 	input := NoProxyInput(cluster, options)
 	input.Profile = r.Profile
@@ -218,11 +216,11 @@ func (r Resolver) compose(cluster Cluster, options Options, found, installation 
 		input.User = layer(found)
 	}
 	if options.NoProxy != "" {
-		input.Variable = noproxy.Layer{Key: "variable " + contract.VariableName + "." + contract.VariableNoProxy, Text: options.NoProxy}
+		input.Variable = noproxy.Layer{Place: finding.Field("variable "+contract.VariableName, contract.VariableNoProxy), Text: options.NoProxy}
 	}
 	result, err := noproxy.Compose(input)
-	if findings := append(placed(found.where()+" ", unusable), placed("", err)...); len(findings) > 0 {
-		return Resolution{}, invalid(findings)
+	if rejected := append(of(found.where(), finding.Of(unusable)), finding.Of(err)...); len(rejected) > 0 {
+		return Resolution{}, rejected
 	}
 	if err != nil {
 		return Resolution{}, err
@@ -241,32 +239,12 @@ func (r Resolver) compose(cluster Cluster, options Options, found, installation 
 	return resolution, nil
 }
 
-// within puts the object in front of where a finding is.
-func within(object string, warnings []noproxy.Warning) []noproxy.Warning {
-	placed := make([]noproxy.Warning, len(warnings))
-	for i, warning := range warnings {
-		warning.Where = object + warning.Where
-		placed[i] = warning
+// of returns findings about an object.
+func of(object string, found []finding.Finding) finding.Errors {
+	placed := make(finding.Errors, len(found))
+	for i, f := range found {
+		f.Place = f.Place.Of(object)
+		placed[i] = f
 	}
 	return placed
-}
-
-// placed returns the findings of err, each with its object in front.
-func placed(object string, err error) []*noproxy.Error {
-	found := noproxy.Errors(err)
-	for i, finding := range found {
-		at := *finding
-		at.Where = object + at.Where
-		found[i] = &at
-	}
-	return found
-}
-
-// invalid is the error of findings.
-func invalid(found []*noproxy.Error) error {
-	messages := make([]string, len(found))
-	for i, finding := range found {
-		messages[i] = finding.Error()
-	}
-	return &InvalidError{Message: strings.Join(messages, "; "), Findings: found}
 }

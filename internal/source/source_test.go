@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
@@ -188,7 +189,7 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := test.resolver.Resolve(t.Context(), test.cluster, source.Options{}, "")
-			if _, ok := errors.AsType[*source.NotFoundError](err); !ok || err.Error() != test.want {
+			if !finding.Of(err).Has(contract.ReasonSettingsNotFound) || err.Error() != test.want {
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})
@@ -204,7 +205,7 @@ func TestResolveRefusesWhatCannotBeASecret(t *testing.T) {
 	for _, name := range []string{"other/http-proxy", "Proxy", "../http-proxy", "a b", "-"} {
 		reader := &secrets{fail: "team/" + name}
 		_, err := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, name)
-		if _, ok := errors.AsType[*source.InvalidError](err); !ok || !strings.Contains(err.Error(), "cannot be the name of a Secret") {
+		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "cannot be the name of a Secret") {
 			t.Errorf("%q: error %v", name, err)
 		}
 	}
@@ -214,17 +215,16 @@ func TestResolveNamesEveryFindingWithItsSecret(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://u:s3cr/et@p:1", "httpsProxy": "p"}}}
 	_, err := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, "")
-	invalid, ok := errors.AsType[*source.InvalidError](err)
-	if !ok {
+	if !finding.Of(err).Has(contract.ReasonInvalidSettings) {
 		t.Fatalf("error %v", err)
 	}
 	for _, part := range []string{"parsing Secret team/http-proxy key httpProxy: ", "; parsing Secret team/http-proxy key httpsProxy: "} {
-		if !strings.Contains(invalid.Message, part) {
-			t.Errorf("%q lacks %q", invalid.Message, part)
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q lacks %q", err.Error(), part)
 		}
 	}
-	if strings.Contains(invalid.Message, "s3cr") {
-		t.Errorf("%q holds the password", invalid.Message)
+	if strings.Contains(err.Error(), "s3cr") {
+		t.Errorf("%q holds the password", err.Error())
 	}
 }
 
@@ -286,7 +286,7 @@ func TestParseOptions(t *testing.T) {
 
 func TestWarningCodesAreListedOnce(t *testing.T) {
 	t.Parallel()
-	got := source.WarningCodes([]noproxy.Warning{{Code: "b"}, {Code: noproxy.CodeEndpointUnset}, {Code: "a"}, {Code: "b"}})
+	got := source.WarningCodes([]finding.Finding{{Code: "b"}, {Code: noproxy.CodeEndpointUnset}, {Code: "a"}, {Code: "b"}})
 	if got != "b,a" {
 		t.Errorf("got %q", got)
 	}

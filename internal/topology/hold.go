@@ -58,7 +58,7 @@ func Asks(labels, annotations map[string]string) bool {
 	return source.IsEnabled(labels)
 }
 
-// CheckLabel returns an *source.InvalidError about a label with a value that means nothing if nobody knows what it said
+// CheckLabel returns finding.Errors about a label with a value that means nothing if nobody knows what it said
 // before, else nil. Then no answer of a hook would leave everything as it is.
 func CheckLabel(labels, annotations map[string]string) error {
 	switch annotations[contract.AnnotationEnabledBefore] {

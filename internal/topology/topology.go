@@ -5,8 +5,6 @@
 package topology
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,16 +12,16 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // Codes of findings about a topology, beside those of the packages noproxy and source.
 const (
 	// CodeBadVariable rejects a variable whose value cannot be used.
-	CodeBadVariable noproxy.Code = "bad-variable"
+	CodeBadVariable finding.Code = "bad-variable"
 	// CodeContradiction rejects a variable and an annotation, or an override, that say different things about one matter.
-	CodeContradiction noproxy.Code = "contradiction"
+	CodeContradiction finding.Code = "contradiction"
 )
 
 // Kinds of pools.
@@ -136,11 +134,11 @@ func valueOf(variables []clusterv1.ClusterVariable) []byte {
 
 // CheckNames warns of labels and annotations of a Cluster and of the pools of its topology that carry the domain of the
 // product and that nothing reads.
-func CheckNames(labels map[string]string, s Source) []noproxy.Warning {
+func CheckNames(labels map[string]string, s Source) []finding.Finding {
 	found := source.CheckCluster(labels, s.Annotations)
 	for _, pool := range s.Pools {
 		for _, warning := range source.CheckPool(pool.Annotations) {
-			warning.Where = Pool{Kind: pool.Kind, TopologyName: pool.Name}.String() + " " + warning.Where
+			warning.Place = warning.Place.Of(Pool{Kind: pool.Kind, TopologyName: pool.Name}.String())
 			found = append(found, warning)
 		}
 	}
@@ -151,8 +149,7 @@ func CheckNames(labels map[string]string, s Source) []noproxy.Warning {
 // says something, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery, one set
 // of targets and one NO_PROXY.
 //
-// Its error joins a *source.InvalidError with one *noproxy.Error for each finding, in the order of Source. Settings are
-// as far as they could be read then.
+// Its error is finding.Errors in the order of Source. Settings are as far as they could be read then.
 func Of(s Source) (Settings, error) {
 	var r reader
 	settings := r.cluster(s)
@@ -160,69 +157,50 @@ func Of(s Source) (Settings, error) {
 	for _, pool := range s.Pools {
 		settings.Pools = append(settings.Pools, r.pool(pool, settings))
 	}
-	return settings, errors.Join(r.findings...)
+	return settings, r.found.Err()
 }
-
-// Paths of the fields that findings name.
-const (
-	clusterPath      = "spec.topology.variables"
-	controlPlanePath = "spec.topology.controlPlane.variables.overrides"
-)
-
-func variablePath(parent string) string { return parent + "[" + contract.VariableName + "]" }
-
-func annotationPath(metadata, key string) string { return metadata + ".annotations[" + key + "]" }
 
 // reader collects the findings about one topology.
-type reader struct{ findings []error }
+type reader struct{ found finding.Errors }
 
-func (r *reader) find(code noproxy.Code, where, why, fix string) {
-	r.findings = append(r.findings, finding(code, where, why, fix))
+func (r *reader) find(code finding.Code, place finding.Place, message, advice string) {
+	r.found = append(r.found, finding.Rejection(code, place, message, advice))
 }
 
-// finding is one finding in the form that the package source gives its own.
-func finding(code noproxy.Code, where, why, fix string) error {
-	message := where + ": " + why
-	if fix != "" {
-		message += "; " + fix
-	}
-	return &source.InvalidError{Message: message, Findings: []*noproxy.Error{{Code: code, Where: where, Why: why, Fix: fix}}}
-}
-
-// variable reads the variable in the list at a path.
-func (r *reader) variable(path string, raw []byte) Variable {
-	v, err := parse(variablePath(path), raw)
-	if err != nil {
-		r.findings = append(r.findings, err)
-	}
+// variable reads a variable.
+func (r *reader) variable(at finding.Place, raw []byte) Variable {
+	v, found := parse(at, raw)
+	r.found = append(r.found, found...)
 	return v
 }
 
 // cluster reads what counts for the whole Cluster.
 func (r *reader) cluster(s Source) Settings {
 	options, err := source.ParseOptions(s.Annotations)
-	if err != nil {
-		r.findings = append(r.findings, err)
-	}
-	v := r.variable(clusterPath, s.Variable)
+	r.found = append(r.found, finding.Of(err)...)
+	at := finding.Option("spec", "topology", "variables").Item(contract.VariableName)
+	v := r.variable(at, s.Variable)
 	settings := Settings{Options: options, SecretName: s.Annotations[contract.AnnotationSecret]}
 	if v.SecretName == contract.SecretNone {
-		r.find(CodeBadVariable, variablePath(clusterPath)+"."+contract.VariableSecretName,
+		r.find(CodeBadVariable, at.Child(contract.VariableSecretName),
 			"only a pool can do without the proxy", "name a Secret, or take label "+contract.LabelEnabled+" off the Cluster")
 	}
-	r.agree(clusterPath, contract.VariableSecretName, "metadata", contract.AnnotationSecret, v.SecretName, settings.SecretName)
+	metadata := finding.Field("metadata")
+	if isContradiction(v.SecretName, settings.SecretName) {
+		r.contradict(at.Child(contract.VariableSecretName), metadata, contract.AnnotationSecret)
+	}
 	if v.SecretName != "" {
 		settings.SecretName = v.SecretName
 	}
 	if v.Delivery != "" {
-		if annotation, found := s.Annotations[contract.AnnotationDelivery]; found {
-			r.agree(clusterPath, contract.VariableDelivery, "metadata", contract.AnnotationDelivery, v.Delivery, annotation)
+		if isContradiction(v.Delivery, s.Annotations[contract.AnnotationDelivery]) {
+			r.contradict(at.Child(contract.VariableDelivery), metadata, contract.AnnotationDelivery)
 		}
 		settings.Options.Delivery = v.Delivery
 	}
 	if v.Targets != nil {
 		if _, found := s.Annotations[contract.AnnotationTargets]; found && !slices.Equal(v.Targets, options.Targets) {
-			r.contradict(clusterPath, contract.VariableTargets, "metadata", contract.AnnotationTargets)
+			r.contradict(at.Child(contract.VariableTargets), metadata, contract.AnnotationTargets)
 		}
 		settings.Options.Targets = v.Targets
 		settings.Options.TargetsIn = "variable " + contract.VariableName + "." + contract.VariableTargets
@@ -233,63 +211,64 @@ func (r *reader) cluster(s Source) Settings {
 
 // pool reads what a pool says.
 func (r *reader) pool(s PoolSource, cluster Settings) Pool {
+	pool := Pool{Kind: s.Kind, TopologyName: s.Name, Override: s.Annotations[contract.AnnotationSecret]}
 	if len(s.Variable) == 0 {
-		return Pool{Kind: s.Kind, TopologyName: s.Name, Override: s.Annotations[contract.AnnotationSecret]}
+		return pool
 	}
 	list := "machineDeployments"
 	if s.Kind == KindMachinePool {
 		list = "machinePools"
 	}
-	parent := fmt.Sprintf("spec.topology.workers.%s[%s]", list, s.Name)
-	path := parent + ".variables.overrides"
-	v := r.variable(path, s.Variable)
-	pool := Pool{Kind: s.Kind, TopologyName: s.Name, Override: s.Annotations[contract.AnnotationSecret]}
-	r.agree(path, contract.VariableSecretName, parent+".metadata", contract.AnnotationSecret, v.SecretName, pool.Override)
+	parent := finding.Option("spec", "topology", "workers", list).Item(s.Name)
+	at := parent.Child("variables", "overrides").Item(contract.VariableName)
+	v := r.variable(at, s.Variable)
+	if isContradiction(v.SecretName, pool.Override) {
+		r.contradict(at.Child(contract.VariableSecretName), parent.Child("metadata"), contract.AnnotationSecret)
+	}
 	if v.SecretName != "" {
 		pool.Override = v.SecretName
 	}
-	r.sameOptions(path, v, cluster)
+	r.sameOptions(at, v, cluster)
 	return pool
 }
 
 // controlPlane holds the override of the control plane to what the Cluster says.
 func (r *reader) controlPlane(raw []byte, cluster Settings) {
-	v := r.variable(controlPlanePath, raw)
+	at := finding.Option("spec", "topology", "controlPlane", "variables", "overrides").Item(contract.VariableName)
+	v := r.variable(at, raw)
 	if v.SecretName != "" && v.SecretName != cluster.SecretName {
-		r.differs(controlPlanePath, contract.VariableSecretName)
+		r.differs(at, contract.VariableSecretName)
 	}
-	r.sameOptions(controlPlanePath, v, cluster)
+	r.sameOptions(at, v, cluster)
 }
 
 // sameOptions holds an override to what the Cluster says, in everything but the Secret.
-func (r *reader) sameOptions(path string, v Variable, cluster Settings) {
+func (r *reader) sameOptions(at finding.Place, v Variable, cluster Settings) {
 	if v.Delivery != "" && v.Delivery != cluster.Options.Delivery {
-		r.differs(path, contract.VariableDelivery)
+		r.differs(at, contract.VariableDelivery)
 	}
 	if v.Targets != nil && !slices.Equal(v.Targets, cluster.Options.Targets) {
-		r.differs(path, contract.VariableTargets)
+		r.differs(at, contract.VariableTargets)
 	}
 	if len(v.NoProxy) > 0 && strings.Join(v.NoProxy, "\n") != cluster.Options.NoProxy {
-		r.differs(path, contract.VariableNoProxy)
+		r.differs(at, contract.VariableNoProxy)
 	}
 }
 
-func (r *reader) differs(path, field string) {
-	fix := "a Cluster has one; remove the field from the override"
+func (r *reader) differs(variable finding.Place, field string) {
+	advice := "a Cluster has one; remove the field from the override"
 	if field == contract.VariableSecretName {
-		fix = "the control plane uses the Secret of the Cluster; remove the field from the override"
+		advice = "the control plane uses the Secret of the Cluster; remove the field from the override"
 	}
-	r.find(CodeContradiction, variablePath(path)+"."+field, "differs from what the Cluster says", fix)
+	r.find(CodeContradiction, variable.Child(field), "differs from what the Cluster says", advice)
 }
 
-// agree finds a contradiction if the variable and the annotation both say something, and not the same.
-func (r *reader) agree(path, field, metadata, annotation, variable, annotated string) {
-	if variable != "" && annotated != "" && variable != annotated {
-		r.contradict(path, field, metadata, annotation)
-	}
+// isContradiction reports whether a variable and an annotation both say something, and not the same.
+func isContradiction(variable, annotation string) bool {
+	return variable != "" && annotation != "" && variable != annotation
 }
 
-func (r *reader) contradict(path, field, metadata, annotation string) {
-	r.find(CodeContradiction, variablePath(path)+"."+field, "differs from "+annotationPath(metadata, annotation),
+func (r *reader) contradict(variable, metadata finding.Place, annotation string) {
+	r.find(CodeContradiction, variable, "differs from "+metadata.Child("annotations").Item(annotation).String(),
 		"write the same in both, or remove one of them")
 }

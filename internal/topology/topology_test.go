@@ -3,7 +3,6 @@ package topology_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
@@ -168,10 +168,10 @@ func TestOfClusterRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := topology.OfCluster(clusterOf(t, test.cluster))
-			found := noproxy.Errors(err)
+			found := finding.Of(err)
 			var got []string
 			for _, f := range found {
-				got = append(got, f.Where+": "+f.Why)
+				got = append(got, f.Place.String()+": "+f.Message)
 			}
 			if len(got) != len(test.want) {
 				t.Fatalf("got %q, want %q", got, test.want)
@@ -181,8 +181,8 @@ func TestOfClusterRefuses(t *testing.T) {
 					t.Errorf("finding %d: %q, want %q", i, got[i], test.want[i])
 				}
 			}
-			if _, invalid := errors.AsType[*source.InvalidError](err); !invalid {
-				t.Errorf("%T is not an InvalidError", err)
+			if !found.Has(contract.ReasonInvalidSettings) {
+				t.Errorf("%v has another reason", found)
 			}
 			_, again := topology.OfCluster(clusterOf(t, test.cluster))
 			if err.Error() != again.Error() {
@@ -331,7 +331,7 @@ func TestEntriesOfTheVariableFollowThoseOfTheSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := resolution.NoProxy.Entries[len(resolution.NoProxy.Entries)-1]
-	want := noproxy.Entry{Value: "10.9.0.0/16", Group: noproxy.GroupUser, Origin: "variable capiProxyPatcher.noProxy entry 2"}
+	want := noproxy.Entry{Value: "10.9.0.0/16", Group: noproxy.GroupUser, Place: finding.Field("variable capiProxyPatcher", "noProxy").At(2)}
 	if diff := cmp.Diff(want, last); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -3,15 +3,16 @@ package topology
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -37,25 +38,28 @@ type Variable struct {
 // ParseVariable reads a value of the variable in JSON. No value and null are the empty one. Field names are compared
 // exactly, and an unknown one is an error.
 //
-// Its error joins a *source.InvalidError for each finding, whose place begins with the name of the variable. It holds no
-// entry of noProxy. What could be read is returned with it.
-func ParseVariable(raw []byte) (Variable, error) { return parse(contract.VariableName, raw) }
+// Its error is finding.Errors, whose places begin with the name of the variable. They hold no entry of noProxy. What could be
+// read is returned with it.
+func ParseVariable(raw []byte) (Variable, error) {
+	v, found := parse(finding.Option(contract.VariableName), raw)
+	return v, found.Err()
+}
 
 // parse is ParseVariable with the place of the variable.
-func parse(where string, raw []byte) (Variable, error) {
+func parse(at finding.Place, raw []byte) (Variable, finding.Errors) {
 	var v Variable
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return v, nil
 	}
 	if len(raw) > maxVariable {
-		return v, finding(CodeBadVariable, where, fmt.Sprintf("has %d bytes and can have %d", len(raw), maxVariable),
-			"write networks or suffixes instead of single hosts")
+		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, fmt.Sprintf("has %d bytes and can have %d", len(raw), maxVariable),
+			"write networks or suffixes instead of single hosts")}
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return v, finding(CodeBadVariable, where, "is not an object", "see the schema of the variable in the ClusterClass's status")
+		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, "is not an object", "see the schema of the variable in the ClusterClass's status")}
 	}
-	p := parser{where: where}
+	p := parser{at: at}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value := fields[name]
 		if string(value) == "null" {
@@ -71,26 +75,26 @@ func parse(where string, raw []byte) (Variable, error) {
 		case contract.VariableNoProxy:
 			v.NoProxy = p.noProxy(value)
 		default:
-			p.find(CodeBadVariable, fmt.Sprintf("[%q]", name), "is not a field of the variable", "the fields are secretName, delivery, targets and noProxy")
+			p.reject(at.Item(strconv.Quote(name)), "is not a field of the variable", "the fields are secretName, delivery, targets and noProxy")
 		}
 	}
-	return v, errors.Join(p.findings...)
+	return v, p.found
 }
 
 // parser reads the fields of one variable.
 type parser struct {
-	where    string
-	findings []error
+	at    finding.Place
+	found finding.Errors
 }
 
-func (p *parser) find(code noproxy.Code, place, why, fix string) {
-	p.findings = append(p.findings, finding(code, p.where+place, why, fix))
+func (p *parser) reject(place finding.Place, message, advice string) {
+	p.found = append(p.found, finding.Rejection(CodeBadVariable, place, message, advice))
 }
 
 func (p *parser) text(field string, raw []byte) (string, bool) {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		p.find(CodeBadVariable, "."+field, "is not a string", "")
+		p.reject(p.at.Child(field), "is not a string", "")
 		return "", false
 	}
 	return text, true
@@ -99,13 +103,13 @@ func (p *parser) text(field string, raw []byte) (string, bool) {
 func (p *parser) texts(field string, raw []byte) ([]string, bool) {
 	var items []*string
 	if err := json.Unmarshal(raw, &items); err != nil {
-		p.find(CodeBadVariable, "."+field, "is not an array of strings", "")
+		p.reject(p.at.Child(field), "is not an array of strings", "")
 		return nil, false
 	}
 	texts := make([]string, len(items))
 	for i, item := range items {
 		if item == nil {
-			p.find(CodeBadVariable, fmt.Sprintf(".%s[%d]", field, i), "is not a string", "")
+			p.reject(p.at.Child(field).Index(i), "is not a string", "")
 			return nil, false
 		}
 		texts[i] = *item
@@ -119,7 +123,7 @@ func (p *parser) secretName(raw []byte) string {
 		return ""
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		p.find(CodeBadVariable, "."+contract.VariableSecretName, "is not the name of a Secret", "write lower-case letters, digits, hyphens and dots")
+		p.reject(p.at.Child(contract.VariableSecretName), "is not the name of a Secret", "write lower-case letters, digits, hyphens and dots")
 		return ""
 	}
 	return name
@@ -132,7 +136,7 @@ func (p *parser) delivery(raw []byte) string {
 		return delivery
 	}
 	if readable {
-		p.find(CodeBadVariable, "."+contract.VariableDelivery, fmt.Sprintf("unknown value %q", delivery),
+		p.reject(p.at.Child(contract.VariableDelivery), fmt.Sprintf("unknown value %q", delivery),
 			"use "+contract.DeliveryReference+" or "+contract.DeliveryInline)
 	}
 	return ""
@@ -145,13 +149,13 @@ func (p *parser) targets(raw []byte) []contract.Target {
 		return nil
 	}
 	if len(names) == 0 {
-		p.find(CodeBadVariable, "."+contract.VariableTargets, "is empty", fix+", or remove the field to have all of them")
+		p.reject(p.at.Child(contract.VariableTargets), "is empty", fix+", or remove the field to have all of them")
 		return nil
 	}
 	known := contract.Targets()
 	for i, name := range names {
 		if !slices.Contains(known, contract.Target(name)) {
-			p.find(CodeBadVariable, fmt.Sprintf(".%s[%d]", contract.VariableTargets, i), fmt.Sprintf("%q is not a target", name), fix)
+			p.reject(p.at.Child(contract.VariableTargets).Index(i), fmt.Sprintf("%q is not a target", name), fix)
 		}
 	}
 	return slices.DeleteFunc(known, func(t contract.Target) bool { return !slices.Contains(names, string(t)) })
@@ -163,7 +167,7 @@ func (p *parser) noProxy(raw []byte) []string {
 		return nil
 	}
 	if len(entries) > MaxNoProxy {
-		p.find(CodeBadVariable, "."+contract.VariableNoProxy, fmt.Sprintf("has %d entries and can have %d", len(entries), MaxNoProxy),
+		p.reject(p.at.Child(contract.VariableNoProxy), fmt.Sprintf("has %d entries and can have %d", len(entries), MaxNoProxy),
 			"write networks or suffixes instead of single hosts")
 		return nil
 	}
@@ -171,22 +175,21 @@ func (p *parser) noProxy(raw []byte) []string {
 	for i, entry := range entries {
 		// A list inside an item, or an item of which nothing is left, would shift the positions that messages name.
 		if entry == "-" || strings.ContainsAny(entry, ", \t\r\n") || entry == "" {
-			p.find(CodeBadVariable, fmt.Sprintf(".%s[%d]", contract.VariableNoProxy, i), "is not a single entry", "write each entry as an item of its own")
+			p.reject(p.at.Child(contract.VariableNoProxy).Index(i), "is not a single entry", "write each entry as an item of its own")
 			single = false
 		}
 	}
 	if !single {
 		return entries
 	}
-	const key = "entries"
-	_, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Key: key, Text: strings.Join(entries, "\n")}})
-	for _, rejected := range noproxy.Errors(err) {
-		place := "." + contract.VariableNoProxy
-		var position int
-		if _, err := fmt.Sscanf(rejected.Where, key+" entry %d", &position); err == nil {
-			place += fmt.Sprintf("[%d]", position-1)
+	_, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Text: strings.Join(entries, "\n")}})
+	for _, rejected := range finding.Of(err) {
+		place := p.at.Child(contract.VariableNoProxy)
+		if rejected.Place.Entry > 0 {
+			place = place.Index(rejected.Place.Entry - 1)
 		}
-		p.find(rejected.Code, place, rejected.Why, rejected.Fix)
+		rejected.Place = place
+		p.found = append(p.found, rejected)
 	}
 	return entries
 }

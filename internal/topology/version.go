@@ -1,10 +1,11 @@
 package topology
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // firstOutputVersion is the output version of a Cluster that does not record another. It is not patch.OutputVersion: a
@@ -12,7 +13,7 @@ import (
 const firstOutputVersion = 1
 
 // OutputVersion returns the output version by which the templates of a Cluster are made: the one in its annotations, else
-// the first. Its error is for the user.
+// the first. Its error is finding.Errors.
 func OutputVersion(annotations map[string]string) (int, error) {
 	recorded, found := annotations[contract.AnnotationOutputVersion]
 	if !found {
@@ -20,7 +21,8 @@ func OutputVersion(annotations map[string]string) (int, error) {
 	}
 	version, err := strconv.Atoi(recorded)
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("annotation %s of the Cluster: not an output version", contract.AnnotationOutputVersion)
+		return 0, finding.Errors{finding.Rejection(source.CodeBadAnnotation, finding.Annotation(contract.AnnotationOutputVersion).Of("the Cluster"),
+			"not an output version", "")}
 	}
 	return version, nil
 }

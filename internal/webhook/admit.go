@@ -2,9 +2,7 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,7 +79,7 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	case err == nil:
 		want.Options = options
 	case a.view.Enabled:
-		want.Unusable = invalid(strings.ReplaceAll(err.Error(), "\n", "; "))
+		want.Unusable = new(finding.Of(err).One())
 	default:
 		want.Options = source.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
 	}
@@ -149,11 +147,8 @@ func (a *admission) values(ctx context.Context, object plan.Object, options sour
 	}
 	resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
 	resolution, err := resolver.Resolve(ctx, a.view, options, object.Override())
-	if unusable, ok := errors.AsType[*source.InvalidError](err); ok {
-		return &plan.Values{Why: invalid(unusable.Message)}, nil
-	}
-	if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
-		return &plan.Values{Missing: true, Why: &finding.Finding{Reason: contract.ReasonSettingsNotFound, Message: missing.Message}}, nil
+	if found := finding.Of(err); len(found) > 0 {
+		return &plan.Values{Missing: found.Has(contract.ReasonSettingsNotFound), Why: new(found.One())}, nil
 	}
 	return &plan.Values{Resolution: &resolution}, err
 }
@@ -182,7 +177,7 @@ func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 		switch found.Reason {
 		case contract.ReasonPaused, contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting, contract.ReasonWaitingForObjects:
 		default:
-			warnings = append(warnings, contract.Name+": "+found.Message)
+			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
 	operations := append(patch.Operations(a.at, a.sent, decision.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)

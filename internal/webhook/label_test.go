@@ -94,7 +94,7 @@ func TestNames_AreWarnedOf(t *testing.T) {
 		},
 		"a pool in a topology": {
 			"Cluster", `{"spec":{"topology":{"classRef":{"name":"c"},"workers":{"machinePools":[{"name":"p","metadata":{"annotations":{"capi-proxy-patcher.io/delivery":"x"}}}]}}}}`,
-			[]string{"unknown-name: MachinePool p of spec.topology annotation capi-proxy-patcher.io/delivery: "},
+			[]string{"unknown-name: annotation capi-proxy-patcher.io/delivery of MachinePool p of spec.topology: "},
 		},
 		"a pool":                  {"MachineDeployment", `{"metadata":{"annotations":{"capi-proxy-patcher.io/secrets":"x"}}}`, []string{"unknown-name: annotation capi-proxy-patcher.io/secrets: "}},
 		"a MachinePool":           {"MachinePool", `{"metadata":{"annotations":{"capi-proxy-patcher.io/enabled":"x"}}}`, []string{"unknown-name: annotation capi-proxy-patcher.io/enabled: "}},

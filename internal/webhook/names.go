@@ -10,7 +10,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
@@ -35,7 +34,7 @@ const (
 func unknownNames(request *admissionv1.AdmissionRequest) []string {
 	var warnings []string
 	warn := func(text string) { warnings = append(warnings, finding.Cut(contract.Name+": "+text, maxWarning)) }
-	var found []noproxy.Warning
+	var found []finding.Finding
 	if request.Kind.Kind == KindCluster {
 		var cluster clusterv1.Cluster
 		if json.Unmarshal(request.Object.Raw, &cluster) != nil {

@@ -152,7 +152,7 @@ func TestUnknownNames_AreTold(t *testing.T) {
 		c.edit(func(cluster *clusterv1.Cluster) {
 			cluster.Spec.Topology.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{"capi-proxy-patcher.io/secrets": "x"}
 		})
-		said("cluster", "one", "own=x", "unknown-name: MachineDeployment batch of spec.topology annotation capi-proxy-patcher.io/secrets: ")
+		said("cluster", "one", "own=x", "unknown-name: annotation capi-proxy-patcher.io/secrets of MachineDeployment batch of spec.topology: ")
 	})
 }
 

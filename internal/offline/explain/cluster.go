@@ -49,14 +49,14 @@ func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 func (c Cluster) Destinations() []Destination {
 	var out []Destination
 	add := func(d Destination) { out = append(out, d) }
-	c.each(noproxy.GroupServiceAddresses, "API Service", func(v string) { add(at("https", v, 0, "API Service address")) })
+	c.each(noproxy.GroupServiceAddresses, noproxy.RoleAPIAddress, func(v string) { add(at("https", v, 0, noproxy.RoleAPIAddress)) })
 	const name = "API Service name"
 	for _, host := range []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"} {
 		add(at("https", host, 0, name))
 	}
 	add(at("https", "kubernetes.default.svc."+c.domain, 0, name))
 	add(at("https", "kubernetes.default.svc."+c.domain+".", 0, "absolute API Service name"))
-	c.each(noproxy.GroupServiceAddresses, "DNS Service", func(v string) { add(at("http", v, 0, "DNS Service address")) })
+	c.each(noproxy.GroupServiceAddresses, noproxy.RoleDNSAddress, func(v string) { add(at("http", v, 0, noproxy.RoleDNSAddress)) })
 	families := map[bool]bool{}
 	c.each(noproxy.GroupPods, "", func(v string) {
 		if p, err := netip.ParsePrefix(v); err == nil && !families[p.Addr().Is4()] {
@@ -69,10 +69,10 @@ func (c Cluster) Destinations() []Destination {
 	return append(out, Destination{Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied", CounterCheck: true})
 }
 
-// each calls f for the values of a group whose origin begins with a text.
-func (c Cluster) each(g noproxy.Group, origin string, f func(value string)) {
+// each calls f for the values of a group, of those with a role if it is not "".
+func (c Cluster) each(g noproxy.Group, role string, f func(value string)) {
 	for _, e := range c.entries {
-		if e.Group == g && strings.HasPrefix(e.Origin, origin) {
+		if e.Group == g && (role == "" || e.Role == role) {
 			f(e.Value)
 		}
 	}

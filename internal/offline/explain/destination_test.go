@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -197,7 +198,7 @@ func TestContains(t *testing.T) {
 func TestNewClusterRefusesABrokenNetwork(t *testing.T) {
 	t.Parallel()
 	_, err := explain.NewCluster(noproxy.Input{PodCIDRs: []string{"10.0.0.0/33"}, ServiceDomain: "a..b"}, 0)
-	if found := noproxy.Errors(err); len(found) != 2 {
+	if found := finding.Of(err); len(found) != 2 {
 		t.Errorf("error %v", err)
 	}
 }

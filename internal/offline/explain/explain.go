@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
@@ -37,7 +38,7 @@ type Input struct {
 	// Entries are the items of NoProxy with their origins. If nil, they are split from NoProxy and called "entry 1" and so on.
 	Entries []noproxy.Entry
 	// Warnings are passed on.
-	Warnings []noproxy.Warning
+	Warnings []finding.Finding
 	// Destinations are the rows of the report.
 	Destinations []Destination
 	// Clients are the columns of the report.
@@ -55,7 +56,7 @@ type Report struct {
 	// Entries are the items of the value in order.
 	Entries []Entry `json:"entries"`
 	// Warnings come from composing the value.
-	Warnings []Warning `json:"warnings"`
+	Warnings []finding.Finding `json:"warnings"`
 	// Clients are the columns.
 	Clients []Client `json:"clients"`
 	// Destinations are the rows.
@@ -80,14 +81,6 @@ type Entry struct {
 	Fix string `json:"fix,omitempty"`
 
 	raw string
-}
-
-// Warning is a noproxy.Warning with field names for JSON.
-type Warning struct {
-	Code    string `json:"code"`
-	Where   string `json:"where"`
-	Message string `json:"message"`
-	Fix     string `json:"fix,omitempty"`
 }
 
 // Client is one column.
@@ -136,16 +129,13 @@ type Failure struct {
 func Explain(in Input) (Report, error) {
 	clients := columns(in)
 	r := Report{
-		Subject: in.Subject, Entries: entries(in), Warnings: []Warning{}, Clients: []Client{}, Destinations: []Row{}, Failures: []Failure{},
+		Subject: in.Subject, Entries: entries(in), Warnings: append([]finding.Finding{}, in.Warnings...), Clients: []Client{}, Destinations: []Row{}, Failures: []Failure{},
 	}
 	shown := make([]string, len(r.Entries))
 	for i, e := range r.Entries {
 		shown[i] = e.Value
 	}
 	r.NoProxy = strings.Join(shown, ",")
-	for _, w := range in.Warnings {
-		r.Warnings = append(r.Warnings, Warning{Code: string(w.Code), Where: w.Where, Message: w.Message, Fix: w.Fix})
-	}
 	for _, c := range clients {
 		r.Clients = append(r.Clients, Client{Name: c.String(), Rules: c.Rules, ReadsNoProxy: reads(c), label: label(c)})
 	}
@@ -188,7 +178,7 @@ func reads(c match.Client) bool { return c.Rules != "none" && c.Rules != "no-env
 func entries(in Input) []Entry {
 	out := []Entry{}
 	for _, e := range in.Entries {
-		out = append(out, Entry{Value: display(e.Value), Group: string(e.Group), Origin: e.Origin, raw: e.Value})
+		out = append(out, Entry{Value: display(e.Value), Group: string(e.Group), Origin: e.Origin(), raw: e.Value})
 	}
 	if in.Entries != nil {
 		return out
@@ -270,16 +260,16 @@ func advise(entry string) string {
 	omit := slices.DeleteFunc(noproxy.Groups(), func(g noproxy.Group) bool { return g == noproxy.GroupUser })
 	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Text: entry}, OmitGroups: omit})
 	if err != nil {
-		for _, e := range noproxy.Errors(err) {
-			if e.Fix != "" {
-				return e.Fix
+		for _, f := range finding.Of(err) {
+			if f.Advice != "" {
+				return f.Advice
 			}
 		}
 		return ""
 	}
 	for _, w := range composed.Warnings {
-		if strings.HasPrefix(w.Where, "noProxy entry") && w.Fix != "" {
-			return w.Fix
+		if w.Place.Entry > 0 && w.Advice != "" {
+			return w.Advice
 		}
 	}
 	if composed.Value != entry {

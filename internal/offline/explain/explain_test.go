@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -50,9 +51,9 @@ func report(tb testing.TB, in explain.Input) explain.Report {
 func TestAnswersNameTheDecidingEntryAndItsOrigin(t *testing.T) {
 	t.Parallel()
 	entries := []noproxy.Entry{
-		{Value: "10.0.0.0/8", Group: noproxy.GroupPods, Origin: "pods"},
-		{Value: ".Example.com", Group: noproxy.GroupUser, Origin: "Secret team-a/p key noProxy entry 1"},
-		{Value: "fd00:10:96::1", Group: noproxy.GroupServiceAddresses, Origin: "service"},
+		{Value: "10.0.0.0/8", Group: noproxy.GroupPods, Place: finding.Field("pods")},
+		{Value: ".Example.com", Group: noproxy.GroupUser, Place: finding.Field("Secret team-a/p key noProxy entry 1")},
+		{Value: "fd00:10:96::1", Group: noproxy.GroupServiceAddresses, Place: finding.Field("service")},
 	}
 	values := make([]string, len(entries))
 	for i, e := range entries {
@@ -192,7 +193,7 @@ func TestNoOutputShowsUserinfoOrControlsTheTerminal(t *testing.T) {
 func TestColorOnlyAddsSequences(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, network(), 0)
-	r := report(t, explain.Input{NoProxy: "localhost,10.*,.svc", Clients: clients(t, "go", "wget", "ruby", "httpx"), Destinations: c.Destinations(), Warnings: []noproxy.Warning{{Code: "c", Where: "w", Message: "m"}}})
+	r := report(t, explain.Input{NoProxy: "localhost,10.*,.svc", Clients: clients(t, "go", "wget", "ruby", "httpx"), Destinations: c.Destinations(), Warnings: []finding.Finding{{Code: "c", Place: finding.Field("w"), Message: "m"}}})
 	colored := r.Text(true)
 	if plain := regexp.MustCompile(`\x1b\[[0-9]+m`).ReplaceAllString(colored, ""); plain != r.Text(false) {
 		t.Errorf("without its sequences it reads\n%s\nand not\n%s", plain, r.Text(false))
@@ -214,7 +215,7 @@ func TestTextFitsIntoAHundredColumns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := cluster(t, in, 0)
-			in.OmitGroups, in.User, in.Profile = nil, noproxy.Layer{Object: "Secret a-namespace-with-a-long-name/http-proxy", Key: "noProxy", Text: ".corp.example.com, 203.0.113.0/24 db.example.com:5432"}, noproxy.ProfileService
+			in.OmitGroups, in.User, in.Profile = nil, noproxy.Layer{Place: finding.Key("noProxy").Of("Secret a-namespace-with-a-long-name/http-proxy"), Text: ".corp.example.com, 203.0.113.0/24 db.example.com:5432"}, noproxy.ProfileService
 			composed, err := noproxy.Compose(in)
 			if err != nil {
 				t.Fatal(err)

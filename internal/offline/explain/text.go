@@ -414,10 +414,10 @@ func (p *printer) warnings() {
 	}
 	p.section("Warnings")
 	for _, w := range p.report.Warnings {
-		p.line("  " + p.paint(yellow, w.Code) + ": " + w.Where)
+		p.line("  " + p.paint(yellow, string(w.Code)) + ": " + w.Place.String())
 		text := w.Message
-		if w.Fix != "" {
-			text += "; " + w.Fix
+		if w.Advice != "" {
+			text += "; " + w.Advice
 		}
 		for _, l := range wrap(strings.Fields(text), " ", width-6) {
 			p.line("      " + l)

@@ -7,14 +7,13 @@ package lint
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
@@ -59,9 +58,9 @@ type linter struct {
 	findings      []Finding
 	clusters      int
 	places        map[string]bool // of the Secrets that were looked at
-	known         map[Finding]bool
+	known         map[Finding]bool // without their lines
 	order         map[*manifest.Object]int
-	byPlace       map[string]*manifest.Object // Secrets by their places
+	byPlace       map[string]*manifest.Object
 	entries       map[block][]int             // lines of the entries of a list, counted from its own
 }
 
@@ -72,83 +71,72 @@ func newLinter(manifests *render.Manifests, now time.Time, defaultSecret types.N
 	}
 	for i, o := range l.objects {
 		l.order[o] = i
-		if o.Kind() == "Secret" {
-			l.byPlace[render.Place(o)] = o
-		}
+		l.byPlace[render.Place(o)] = o
 	}
 	return l
 }
 
-// add adds a finding about o, or about the object whose place is in front of where. What is known already is not added again: a Secret
+// add adds findings about o, or about the objects that their places name. What is known already is not added again: a Secret
 // is looked at by itself and for each Cluster that uses it.
-func (l *linter) add(o *manifest.Object, severity Level, code noproxy.Code, where, message, fix string) {
-	o, where = l.split(o, where)
-	if o.Kind() == "Secret" {
-		l.looked(render.Place(o))
+func (l *linter) add(o *manifest.Object, level Level, found ...finding.Finding) {
+	for _, f := range found {
+		o, at := o, f.Place
+		if named := l.byPlace[at.Object]; named != nil {
+			o, at = named, at.Of("")
+		}
+		if o.Kind() == "Secret" {
+			l.looked(render.Place(o))
+		}
+		row := l.row(o, level, f, at)
+		if l.known[row] {
+			continue
+		}
+		l.known[row] = true
+		row.Line = l.line(o, at)
+		l.findings = append(l.findings, row)
 	}
-	f := Finding{
-		Level: severity, Code: code, File: o.File(), Document: o.Document(), Object: render.Name(o), Where: where, Message: message, Fix: fix,
-		order: l.order[o],
-	}
-	if l.known[f] {
-		return
-	}
-	l.known[f] = true
-	f.Line = l.line(o, where)
-	l.findings = append(l.findings, f)
 }
 
-// split separates the place of a Secret, if there is one, from where in it. A place is "<file>: document <n>: Secret <name>", and no name
-// has a blank.
-func (l *linter) split(o *manifest.Object, where string) (secret *manifest.Object, rest string) {
-	_, after, ok := strings.Cut(where, ": Secret ")
-	for ok {
-		name, _, _ := strings.Cut(after, " ")
-		place := where[:len(where)-len(after)+len(name)]
-		if other := l.byPlace[place]; other != nil {
-			return other, strings.TrimPrefix(where[len(place):], " ")
-		}
-		_, after, ok = strings.Cut(after, ": Secret ") // a file may be called so
+// row is a finding at a place in o, without its line.
+func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at finding.Place) Finding {
+	return Finding{
+		Level: level, Code: f.Code, File: o.File(), Document: o.Document(), Object: render.Name(o),
+		Where: at.String(), Message: f.Message, Fix: f.Advice, order: l.order[o],
 	}
-	return o, where
 }
 
 // addError adds the findings of an error, which is about o unless it says otherwise.
 func (l *linter) addError(o *manifest.Object, err error) error {
-	if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
-		l.add(o, Rejection, source.CodeSecretNotFound, "", missing.Message, "put it into the input or name its file with --secret")
-		return nil
-	}
-	found := noproxy.Errors(err)
+	found := finding.Of(err)
 	if len(found) == 0 {
 		return err // not about the input, or nil
 	}
-	for _, e := range found {
-		l.add(o, Rejection, e.Code, e.Where, e.Why, e.Fix)
+	if found.Has(contract.ReasonSettingsNotFound) {
+		found = slices.Clone(found)
+		found[0].Advice = "put it into the input or name its file with --secret"
 	}
+	l.add(o, Rejection, found...)
 	return nil
 }
 
-func (l *linter) addWarnings(o *manifest.Object, warnings []noproxy.Warning) {
+func (l *linter) addWarnings(o *manifest.Object, warnings []finding.Finding) {
 	for _, w := range warnings {
-		severity := Warning
-		if w.Code.IsUsual() {
-			severity = Note
+		level := Warning
+		if noproxy.IsUsual(w.Code) {
+			level = Note
 		}
-		l.add(o, severity, w.Code, w.Where, w.Message, w.Fix)
+		l.add(o, level, w)
 	}
 }
 
 // run looks at everything. Findings are in the order of the objects in the input.
 func (l *linter) run(ctx context.Context) error {
 	for _, c := range l.manifests.Clusters() {
-		for _, e := range noproxy.Errors(c.View.Unclear) {
-			level := Rejection
-			if render.IsVariableLabel(c.Object) {
-				level = Note
-			}
-			l.add(c.Object, level, e.Code, e.Where, e.Why, e.Fix)
+		level := Rejection
+		if render.IsVariableLabel(c.Object) {
+			level = Note
 		}
+		l.add(c.Object, level, finding.Of(c.View.Unclear)...)
 		if c.View.Enabled {
 			l.clusters++
 			if err := l.cluster(ctx, c); err != nil {
@@ -157,9 +145,7 @@ func (l *linter) run(ctx context.Context) error {
 		}
 	}
 	for _, o := range l.objects {
-		for _, e := range render.CheckMetadata(o) {
-			l.add(o, Rejection, e.Code, e.Where, e.Why, e.Fix)
-		}
+		l.add(o, Rejection, render.CheckMetadata(o)...)
 		l.addWarnings(o, render.CheckNames(o))
 		if render.IsProxySecret(o) {
 			if err := l.secret(o); err != nil {
@@ -173,7 +159,6 @@ func (l *linter) run(ctx context.Context) error {
 
 // cluster looks at the annotations and the network of a Cluster, and at what comes of it with its Secrets.
 func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
-	first := len(l.findings)
 	options := c.Settings.Options
 	if err := l.addError(c.Object, c.Invalid); err != nil {
 		return err
@@ -187,11 +172,14 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	resolver := source.Resolver{Secrets: l.manifests.Secrets(), Default: source.Installation{Secret: l.defaultSecret, Namespaces: source.EveryNamespace{}}}
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
+		if found := finding.Of(err); len(found) > 0 {
+			err = finding.Errors(ofCluster(c.Object, found))
+		}
 		if err != nil {
 			return l.addError(o, err)
 		}
 		l.looked(resolution.Secret.Where)
-		l.addWarnings(o, resolved(resolution.Warnings, c.Unresolved))
+		l.addWarnings(o, ofCluster(c.Object, resolved(resolution.Warnings, c.Unresolved)))
 		l.addWarnings(o, l.trustedCA(resolution.Secret.Where, resolution.Settings))
 		return nil
 	}
@@ -202,11 +190,9 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		if pool.Secret == "" || pool.Secret == contract.SecretNone {
 			continue
 		}
-		before := len(l.findings)
 		if err := resolve(pool.Object, pool.Secret); err != nil {
 			return err
 		}
-		l.network(c.Object, first, before)
 	}
 	for _, pool := range c.Settings.Pools {
 		if pool.Override == "" || pool.Override == contract.SecretNone {
@@ -219,23 +205,20 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	return nil
 }
 
-// network takes back the findings from index on that repeat for a pool what has been said of the Cluster's own
-// fields, whose findings begin at first.
-func (l *linter) network(cluster *manifest.Object, first, from int) {
-	said := l.findings[first:from]
-	repeated := func(f Finding) bool {
-		return slices.ContainsFunc(said, func(s Finding) bool {
-			return s.Object == render.Name(cluster) && s.Code == f.Code && s.Where == f.Where
-		})
+// ofCluster places findings about fields of the Cluster there, also where the settings of a pool brought them up.
+func ofCluster(cluster *manifest.Object, found []finding.Finding) []finding.Finding {
+	placed := slices.Clone(found)
+	for i, f := range placed {
+		if f.Place.Object == "" && len(f.Place.Path) > 0 && f.Place.Path[0].Name == "spec" {
+			placed[i].Place = f.Place.Of(render.Place(cluster))
+		}
 	}
-	l.findings = l.findings[:from+len(slices.DeleteFunc(l.findings[from:], repeated))]
+	return placed
 }
 
 // resolved leaves out warnings about fields whose value is a variable of clusterctl still.
-func resolved(warnings []noproxy.Warning, unresolved []string) []noproxy.Warning {
-	return slices.DeleteFunc(slices.Clone(warnings), func(w noproxy.Warning) bool {
-		return slices.ContainsFunc(unresolved, func(field string) bool { return strings.HasPrefix(field, w.Where) })
-	})
+func resolved(warnings []finding.Finding, unresolved []finding.Place) []finding.Finding {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w finding.Finding) bool { return render.IsUnresolved(w.Place, unresolved) })
 }
 
 // secret looks at a proxy Secret by itself.
@@ -251,12 +234,14 @@ func (l *linter) secret(o *manifest.Object) error {
 	}
 	l.addWarnings(o, settings.Warnings)
 	l.addWarnings(o, l.trustedCA("", settings))
-	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Key: contract.KeyNoProxy, Object: render.Place(o), Text: string(secret.Data[contract.KeyNoProxy])}})
+	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{
+		Place: finding.Key(contract.KeyNoProxy).Of(render.Place(o)), Text: string(secret.Data[contract.KeyNoProxy]),
+	}})
 	if err := l.addError(o, err); err != nil {
 		return err
 	}
 	// The rest is about the network of a Cluster that is not there.
-	l.addWarnings(o, slices.DeleteFunc(composed.Warnings, func(w noproxy.Warning) bool { return !strings.HasPrefix(w.Where, render.Place(o)) }))
+	l.addWarnings(o, slices.DeleteFunc(composed.Warnings, func(w finding.Finding) bool { return w.Place.Object != render.Place(o) }))
 	return nil
 }
 
@@ -264,13 +249,11 @@ func (l *linter) looked(place string) {
 	l.places[place] = true
 }
 
-// trustedCA returns what is odd about certificates today, with the place of their Secret in front.
-func (l *linter) trustedCA(place string, settings proxyconfig.Settings) []noproxy.Warning {
+// trustedCA returns what is odd about certificates today, in the Secret at a place.
+func (l *linter) trustedCA(secret string, settings proxyconfig.Settings) []finding.Finding {
 	warnings := settings.TrustedCAWarnings(l.now)
 	for i := range warnings {
-		if place != "" {
-			warnings[i].Where = place + " " + warnings[i].Where
-		}
+		warnings[i].Place = warnings[i].Place.Of(secret)
 	}
 	return warnings
 }

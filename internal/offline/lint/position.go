@@ -1,49 +1,41 @@
 package lint
 
 import (
-	"strconv"
 	"strings"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// line returns the line of the input that where is about, counted from 1: of the entry of a list, of its key or
+// line returns the line of the input that a finding in o is about, counted from 1: of the entry of a list, of its key or
 // field, or else the one at which the object begins.
-func (l *linter) line(o *manifest.Object, where string) int {
-	for _, path := range paths(where) {
+func (l *linter) line(o *manifest.Object, at finding.Place) int {
+	for _, path := range paths(at) {
 		if place, ok := o.Find(path); ok {
-			return l.entryLine(o, place, where)
+			return l.entryLine(o, place, at)
 		}
 	}
 	return o.Line()
 }
 
-// paths returns the fields that may hold what where names, the most exact one first.
-func paths(where string) [][]string {
-	word, rest, _ := strings.Cut(where, " ")
-	name, _, _ := strings.Cut(rest, " ")
-	if key, err := strconv.Unquote(name); err == nil {
-		name = key
+// paths returns the fields that may hold what is at a place, the most exact one first.
+func paths(at finding.Place) [][]string {
+	path := make([]string, len(at.Path))
+	for i, step := range at.Path {
+		path[i] = step.Name
 	}
 	switch {
-	case word == "key":
-		return [][]string{{"stringData", name}, {"data", name}}
-	case word == "keys":
+	case at.Kind == finding.InKeys:
 		return [][]string{{"stringData"}, {"data"}}
-	case word == "annotation", word == "label":
-		return [][]string{{"metadata", word + "s", name}}
-	case strings.HasPrefix(word, "data."), strings.HasPrefix(word, "stringData."):
-		field, key, _ := strings.Cut(word, ".")
-		return [][]string{{field, key}}
-	case strings.HasPrefix(word, "spec."):
-		path := strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(word), ".")
-		var all [][]string
-		for ; len(path) > 1; path = path[:len(path)-1] {
-			all = append(all, path)
-		}
-		return all
+	case at.Kind == finding.InKey && len(path) == 1:
+		return [][]string{{"stringData", path[0]}, {"data", path[0]}}
 	}
-	return nil
+	var all [][]string
+	for ; len(path) > 1; path = path[:len(path)-1] {
+		all = append(all, path)
+	}
+	return all
 }
 
 // block is a literal block ("|") of an object, by its line.
@@ -54,10 +46,8 @@ type block struct {
 
 // entryLine returns the line of an entry of a literal block ("|"), and that of the key otherwise. In other styles a
 // line of the value is not a line of the file.
-func (l *linter) entryLine(o *manifest.Object, place manifest.Place, where string) int {
-	_, number, ok := strings.Cut(where, " entry ")
-	n, err := strconv.Atoi(number)
-	if !ok || err != nil || place.Block == 0 {
+func (l *linter) entryLine(o *manifest.Object, place manifest.Place, at finding.Place) int {
+	if at.Entry == 0 || at.Path[0].Name != contract.KeyNoProxy || place.Block == 0 {
 		return place.Line
 	}
 	key := block{o, place.Block}
@@ -66,10 +56,10 @@ func (l *linter) entryLine(o *manifest.Object, place manifest.Place, where strin
 		lines = entryLines(place.Text)
 		l.entries[key] = lines
 	}
-	if n < 1 || n > len(lines) {
+	if at.Entry > len(lines) {
 		return place.Line
 	}
-	return place.Block + lines[n-1]
+	return place.Block + lines[at.Entry-1]
 }
 
 // entryLines returns the line of each entry of a list, counted from 0, as package noproxy reads it.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // Level says how much a finding matters.
@@ -19,11 +19,11 @@ const (
 	Note Level = "note"
 )
 
-// Finding is one thing that was found. Its JSON is an interface: field names do not change.
+// Finding is a finding.Finding with where it stands in the input. Its JSON is an interface: field names do not change.
 type Finding struct {
 	Level Level `json:"level"`
 	// Code is one of noproxy.Codes, or a further one of packages proxyconfig and source.
-	Code noproxy.Code `json:"code"`
+	Code finding.Code `json:"code"`
 	// File is the name of the input; Document is counted from 1 in it, and so is Line.
 	File     string `json:"file"`
 	Document int    `json:"document"`

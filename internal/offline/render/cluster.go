@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -20,10 +21,10 @@ import (
 
 // clusterView reads a Cluster, v1beta1 or v1beta2. Fields that still hold a variable of clusterctl are left out and
 // named.
-func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) {
+func clusterView(o *manifest.Object) (view source.Cluster, unresolved []finding.Place) {
 	spec := dig(o.Value(), "spec")
 	network := dig(spec, "clusterNetwork")
-	text := func(field string, value any) string {
+	text := func(field finding.Place, value any) string {
 		s, _ := value.(string)
 		if strings.Contains(s, "${") {
 			unresolved = append(unresolved, field)
@@ -33,7 +34,7 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 	}
 	blocks := func(field string) []string {
 		value := dig(network, field)["cidrBlocks"]
-		path := "spec.clusterNetwork." + field + ".cidrBlocks"
+		path := finding.Field("spec", "clusterNetwork", field, "cidrBlocks")
 		list, isList := value.([]any)
 		if !isList {
 			text(path, value)
@@ -41,7 +42,7 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 		}
 		var cidrs []string
 		for i, item := range list {
-			if cidr := text(fmt.Sprintf("%s[%d]", path, i), item); cidr != "" {
+			if cidr := text(path.Index(i), item); cidr != "" {
 				cidrs = append(cidrs, cidr)
 			}
 		}
@@ -54,8 +55,8 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 		Annotations:   o.Annotations(),
 		PodCIDRs:      blocks("pods"),
 		ServiceCIDRs:  blocks("services"),
-		ServiceDomain: text("spec.clusterNetwork.serviceDomain", network["serviceDomain"]),
-		EndpointHost:  text("spec.controlPlaneEndpoint.host", dig(spec, "controlPlaneEndpoint")["host"]),
+		ServiceDomain: text(finding.Field("spec", "clusterNetwork", "serviceDomain"), network["serviceDomain"]),
+		EndpointHost:  text(endpointHost(), dig(spec, "controlPlaneEndpoint")["host"]),
 		Topology:      topology,
 		Enabled:       source.IsEnabled(o.Labels()),
 		Unclear:       source.CheckLabel(o.Labels()),
@@ -66,6 +67,9 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []string) 
 	view.ControlPlaneName, _ = dig(spec, "controlPlaneRef")["name"].(string)
 	return view, unresolved
 }
+
+// endpointHost is the place of the host of the control-plane endpoint.
+func endpointHost() finding.Place { return finding.Field("spec", "controlPlaneEndpoint", "host") }
 
 // port returns the port of an endpoint, 0 if there is none or it is a variable still.
 func port(endpoint map[string]any) int32 {
@@ -85,7 +89,7 @@ func dig(value map[string]any, path ...string) map[string]any {
 
 // endpoint completes the control-plane endpoint from the infrastructure Cluster of the input, which is where most
 // templates set it.
-func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unresolved *[]string) {
+func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unresolved *[]finding.Place) {
 	if view.EndpointHost != "" {
 		return
 	}
@@ -98,7 +102,7 @@ func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unres
 	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
 	host, _ := endpoint["host"].(string)
 	if strings.Contains(host, "${") {
-		*unresolved = append(*unresolved, fmt.Sprintf("spec.controlPlaneEndpoint.host of %s", name(o)))
+		*unresolved = append(*unresolved, endpointHost().Of(name(o)))
 		return
 	}
 	view.EndpointHost, view.EndpointPort = host, port(endpoint)
@@ -182,7 +186,7 @@ type clusterRun struct {
 	object     *manifest.Object
 	view       source.Cluster
 	options    source.Options
-	unresolved []string
+	unresolved []finding.Place
 }
 
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
@@ -193,18 +197,17 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source
 		Now: c.Now, Object: pool,
 	}.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
-		if missing, ok := errors.AsType[*source.NotFoundError](err); ok {
-			c.reject(c.object, "%s; it must be in the input or in a file given with --secret", missing.Message)
-		} else {
-			c.reject(c.object, "%s", err)
+		hint := ""
+		if finding.Of(err).Has(contract.ReasonSettingsNotFound) {
+			hint = "; it must be in the input or in a file given with --secret"
 		}
+		c.reject(c.object, "%s%s", err, hint)
 		return nil
 	}
 	for _, warning := range resolution.Warnings {
-		unset := func(field string) bool { return warning.Where != "" && strings.HasPrefix(field, warning.Where) }
 		switch {
-		case slices.ContainsFunc(c.unresolved, unset): // what is a variable still has no value to warn of
-		case warning.Code.IsUsual():
+		case IsUnresolved(warning.Place, c.unresolved): // what is a variable still has no value to warn of
+		case noproxy.IsUsual(warning.Code):
 			c.usual.add(warning.Code, c.object)
 		default:
 			c.warn(c.object, "%s", warning)
@@ -282,9 +285,9 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	field := strings.Join(at.path, ".") + "."
 	for _, found := range decision.Findings {
 		if found.Reason == contract.ReasonSharedTemplate {
-			c.reject(m.object, "%s", found.Message)
+			c.reject(m.object, "%s", found)
 		} else {
-			c.note(m.object, "%s", found.Message)
+			c.note(m.object, "%s", found)
 		}
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
@@ -310,12 +313,29 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 }
 
 // missingNetwork says what of the network of a Cluster is not known yet, or "".
-func missingNetwork(unresolved []string, resolution source.Resolution) string {
+func missingNetwork(unresolved []finding.Place, resolution source.Resolution) string {
 	switch {
 	case len(unresolved) > 0:
-		return strings.Join(unresolved, ", ") + " has unresolved variables"
+		return Unresolved(unresolved) + " has unresolved variables"
 	case !resolution.Complete:
 		return "spec.controlPlaneEndpoint is not set"
 	}
 	return ""
+}
+
+// Unresolved names fields that still hold a variable of clusterctl.
+func Unresolved(fields []finding.Place) string {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = field.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// IsUnresolved reports whether what is at a place, or some of it, is a variable of clusterctl still. It may stand in another
+// object, from which the place would have it.
+func IsUnresolved(place finding.Place, fields []finding.Place) bool {
+	return place.Object == "" && slices.ContainsFunc(fields, func(field finding.Place) bool {
+		return len(place.Path) > 0 && len(field.Path) >= len(place.Path) && slices.Equal(field.Path[:len(place.Path)], place.Path)
+	})
 }

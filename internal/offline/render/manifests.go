@@ -1,13 +1,13 @@
 package render
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
@@ -24,7 +24,7 @@ type Cluster struct {
 	// View is what resolving needs of it.
 	View source.Cluster
 	// Unresolved are the fields that still hold a variable of clusterctl. View lacks their values.
-	Unresolved []string
+	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
 	Settings topology.Settings
 	// Invalid is why some of Settings cannot be used, or nil. It joins an error of topology.Of or source.ParseOptions and
@@ -66,11 +66,9 @@ func (m *Manifests) Clusters() []Cluster {
 	clusters := make([]Cluster, 0, len(objects))
 	for _, o := range objects {
 		view, unresolved := clusterView(o)
-		said, variables, invalid := settings(o, view)
+		said, variables, err := settings(o, view)
 		unresolved = append(unresolved, variables...)
-		for _, finding := range CheckMetadata(o) {
-			invalid = errors.Join(invalid, finding)
-		}
+		invalid := append(finding.Of(err), CheckMetadata(o)...).Err()
 		if invalid == nil {
 			view = said.View(view)
 		}
@@ -90,7 +88,7 @@ func (m *Manifests) Clusters() []Cluster {
 // Secrets finds proxy Secrets as Render does. The Where of a Secret is the Place of its object.
 func (m *Manifests) Secrets() source.SecretReader { return m.renderer.secrets }
 
-// Secret decodes a Secret object. Its error joins a *source.InvalidError for each value that cannot be decoded.
+// Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
 func (m *Manifests) Secret(o *manifest.Object) (*source.Secret, error) {
 	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})
 }

@@ -1,15 +1,15 @@
 package render_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 func manifests(t *testing.T, text string, secrets ...render.Input) *render.Manifests {
@@ -59,20 +59,20 @@ spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
 		Name, Host string
 		Port       int32
 		Enabled    bool
-		Unresolved []string
+		Unresolved string
 		Pools      []string
 	}
 	var got []cluster
 	for _, c := range m.Clusters() {
-		found := cluster{Name: render.Name(c.Object), Host: c.View.EndpointHost, Port: c.View.EndpointPort, Enabled: c.View.Enabled, Unresolved: c.Unresolved}
+		found := cluster{Name: render.Name(c.Object), Host: c.View.EndpointHost, Port: c.View.EndpointPort, Enabled: c.View.Enabled, Unresolved: render.Unresolved(c.Unresolved)}
 		for _, pool := range c.Pools {
 			found.Pools = append(found.Pools, pool.Object.Name()+" "+pool.Secret)
 		}
 		got = append(got, found)
 	}
 	want := []cluster{
-		{"Cluster team/one", "cp.example.com", 443, true, []string{"spec.clusterNetwork.serviceDomain"}, []string{"edge other", "pool "}},
-		{"Cluster two", "192.0.2.1", 0, false, nil, nil},
+		{"Cluster team/one", "cp.example.com", 443, true, "spec.clusterNetwork.serviceDomain", []string{"edge other", "pool "}},
+		{"Cluster two", "192.0.2.1", 0, false, "", nil},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -117,9 +117,9 @@ func TestManifestsFindAndDecodeSecrets(t *testing.T) {
 		t.Errorf("found %+v, error %v", found, err)
 	}
 	_, err = m.Secret(m.Objects()[0])
-	const want = "in.yaml: document 1: Secret broken: data.httpProxy is not base64; encode it or use stringData\n" +
-		"in.yaml: document 1: Secret broken: data.noProxy is not base64; encode it or use stringData"
-	if _, ok := errors.AsType[*source.InvalidError](err); !ok || err.Error() != want {
+	const want = "parsing in.yaml: document 1: Secret broken data.httpProxy: the value is not base64 (bad-encoding); encode it or use stringData; " +
+		"parsing in.yaml: document 1: Secret broken data.noProxy: the value is not base64 (bad-encoding); encode it or use stringData"
+	if !finding.Of(err).Has(contract.ReasonInvalidSettings) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

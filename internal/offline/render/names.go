@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -14,7 +14,7 @@ import (
 
 // CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that nothing
 // reads.
-func CheckNames(o *manifest.Object) []noproxy.Warning {
+func CheckNames(o *manifest.Object) []finding.Finding {
 	switch group, _, _ := strings.Cut(o.APIVersion(), "/"); {
 	case group != groupCluster:
 		return nil

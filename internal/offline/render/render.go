@@ -204,7 +204,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	}
 	settings, variables, err := settings(object, view)
 	if err != nil {
-		r.reject(object, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.reject(object, "%s", err)
 		return
 	}
 	unresolved = append(unresolved, variables...)

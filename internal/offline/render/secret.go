@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -69,24 +68,24 @@ func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (
 // decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
 func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, error) {
 	secret := &source.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: place(o)}
-	var problems []error
+	var found finding.Errors
 	value := o.Value()
 	for _, key := range sortedKeys(dig(value, "data")) {
 		text, isText := dig(value, "data")[key].(string)
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || !isText {
-			problems = append(problems, badEncoding(o, "data."+key, "is not base64", "encode it or use stringData"))
+			found = append(found, badEncoding(o, "data", key, "is not base64", "encode it or use stringData"))
 		}
 		secret.Data[key] = data
 	}
 	for _, key := range sortedKeys(dig(value, "stringData")) {
 		text, isText := dig(value, "stringData")[key].(string)
 		if !isText {
-			problems = append(problems, badEncoding(o, "stringData."+key, "is not a string", "quote it"))
+			found = append(found, badEncoding(o, "stringData", key, "is not a string", "quote it"))
 		}
 		secret.Data[key] = []byte(text)
 	}
-	return secret, errors.Join(problems...)
+	return secret, found.Err()
 }
 
 // originals returns the files of the user that managed files of a bootstrap object have taken the place of, if the input
@@ -112,11 +111,8 @@ func (r *renderer) originals(view source.Cluster, o *manifest.Object) map[string
 	return originals[plan.OriginalsKey(o.Kind(), o.Name())]
 }
 
-func badEncoding(o *manifest.Object, key, why, fix string) *source.InvalidError {
-	return &source.InvalidError{
-		Message:  place(o) + ": " + key + " " + why + "; " + fix,
-		Findings: []*noproxy.Error{{Code: source.CodeBadEncoding, Where: place(o) + " " + key, Why: "the value " + why, Fix: fix}},
-	}
+func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {
+	return finding.Rejection(source.CodeBadEncoding, finding.Key(field, key).Of(place(o)), "the value "+why, advice)
 }
 
 // generatedSecret is a Secret that patched objects refer to.
@@ -125,7 +121,7 @@ type generatedSecret struct {
 	view       source.Cluster
 	name       string
 	resolution source.Resolution
-	unresolved []string
+	unresolved []finding.Place
 }
 
 // generate remembers a Secret that is needed.

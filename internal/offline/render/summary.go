@@ -4,24 +4,25 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
 // usual is what most inputs have, and nobody has to change. It is told in one line, so that the rest is seen.
 type usual struct {
-	// clusters are those that a usual warning is about (noproxy.Code.IsUsual), or codeVariables.
-	clusters map[noproxy.Code]map[*manifest.Object]bool
+	// clusters are those that a usual warning is about (noproxy.IsUsual), or codeVariables.
+	clusters map[finding.Code]map[*manifest.Object]bool
 	// secrets are the names of the generated Secrets that are not printed.
 	secrets []string
 }
 
 // codeVariables is a Cluster with variables of clusterctl in its network.
-const codeVariables noproxy.Code = "variables"
+const codeVariables finding.Code = "variables"
 
-func (u *usual) add(code noproxy.Code, cluster *manifest.Object) {
+func (u *usual) add(code finding.Code, cluster *manifest.Object) {
 	if u.clusters == nil {
-		u.clusters = map[noproxy.Code]map[*manifest.Object]bool{}
+		u.clusters = map[finding.Code]map[*manifest.Object]bool{}
 	}
 	if u.clusters[code] == nil {
 		u.clusters[code] = map[*manifest.Object]bool{}
@@ -57,7 +58,7 @@ func (u *usual) String() string {
 }
 
 // described is a code as it follows the word Clusters.
-func described(code noproxy.Code) string {
+func described(code finding.Code) string {
 	switch code {
 	case noproxy.CodeDefaultsUsed:
 		return "with kubeadm's defaults for empty fields of spec.clusterNetwork"

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
@@ -26,17 +27,22 @@ func items(value map[string]any, path ...string) []map[string]any {
 	return found
 }
 
+// topologyField is the place of a field of spec.topology.
+func topologyField(names ...string) finding.Place {
+	return finding.Field("spec", "topology").Child(names...)
+}
+
 // topologySource reads what the topology of a Cluster says, v1beta1 or v1beta2. A variable whose value still holds one of
 // clusterctl counts as not set and is named.
-func topologySource(o *manifest.Object) (s topology.Source, unresolved []string) {
-	variable := func(parent map[string]any, list, path string) []byte {
+func topologySource(o *manifest.Object) (s topology.Source, unresolved []finding.Place) {
+	variable := func(parent map[string]any, list string, path finding.Place) []byte {
 		for _, item := range items(parent, list) {
 			if item["name"] != contract.VariableName {
 				continue
 			}
 			raw, err := json.Marshal(item["value"])
 			if err != nil || strings.Contains(string(raw), "${") {
-				unresolved = append(unresolved, path+"["+contract.VariableName+"]")
+				unresolved = append(unresolved, path.Item(contract.VariableName))
 				return nil
 			}
 			return raw
@@ -45,8 +51,8 @@ func topologySource(o *manifest.Object) (s topology.Source, unresolved []string)
 	}
 	value := dig(o.Value(), "spec", "topology")
 	s.Annotations = o.Annotations()
-	s.Variable = variable(value, "variables", "spec.topology.variables")
-	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides", "spec.topology.controlPlane.variables.overrides")
+	s.Variable = variable(value, "variables", topologyField("variables"))
+	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides", topologyField("controlPlane", "variables", "overrides"))
 	for _, kind := range []string{topology.KindMachineDeployment, topology.KindMachinePool} {
 		list := strings.ToLower(kind[:1]) + kind[1:] + "s"
 		for _, item := range items(value, "workers", list) {
@@ -57,7 +63,7 @@ func topologySource(o *manifest.Object) (s topology.Source, unresolved []string)
 					pool.Annotations[key] = text
 				}
 			}
-			pool.Variable = variable(dig(item, "variables"), "overrides", fmt.Sprintf("spec.topology.workers.%s[%s].variables.overrides", list, pool.Name))
+			pool.Variable = variable(dig(item, "variables"), "overrides", topologyField("workers", list).Item(pool.Name).Child("variables", "overrides"))
 			s.Pools = append(s.Pools, pool)
 		}
 	}
@@ -65,7 +71,7 @@ func topologySource(o *manifest.Object) (s topology.Source, unresolved []string)
 }
 
 // settings reads the annotations of a Cluster and, if it has a topology, the variable.
-func settings(o *manifest.Object, view source.Cluster) (s topology.Settings, unresolved []string, err error) {
+func settings(o *manifest.Object, view source.Cluster) (s topology.Settings, unresolved []finding.Place, err error) {
 	if !view.Topology {
 		s.SecretName = view.Annotations[contract.AnnotationSecret]
 		s.Options, err = source.ParseOptions(view.Annotations)
