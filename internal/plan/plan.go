@@ -1,6 +1,5 @@
-// Package plan holds the decisions about one bootstrap object that the controller and the webhooks share: whether it
-// may be touched, which recipe it gets, by which output version, and what happens in a write that is being admitted.
-// Reading and writing objects is left to its callers.
+// Package plan decides what happens to one bootstrap object: whether it may be changed, which recipe it gets, by which output
+// version, and when. Controller, webhooks and render find the facts and carry the decision out.
 package plan
 
 import (

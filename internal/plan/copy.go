@@ -1,0 +1,50 @@
+package plan
+
+import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+
+// Copied is the template that a KubeadmConfig of a topology was copied from: the one that its pool has now.
+type Copied struct {
+	// Held reports that its copies are held back until delivery Inline knows the control-plane endpoint.
+	Held bool
+	// Patched reports whether it carries the proxy.
+	Patched bool
+	// Recipe is what its copies should have, nil if that is not known or nothing.
+	Recipe *patch.Recipe
+	// Conflict reports that something of the user's stands in the way of it in the copy.
+	Conflict bool
+}
+
+// DecideCopy is Decide for the KubeadmConfig of a worker Machine of a topology whose bootstrap data is still to be made. It was
+// copied from a template that the topology controller may have replaced since: nobody else compares the two. from is nil
+// if that is not known. With delivery Inline the first template of a pool holds its copies back. They go on when the pool
+// has another one, as that one says.
+func DecideCopy(o Object, want Want, from *Copied) Decision {
+	d := decider{Object: o, want: want, stored: o.Spec}
+	return d.complete(d.decideCopy(from))
+}
+
+func (d decider) decideCopy(from *Copied) Decision {
+	if d.want.Enabled {
+		for _, name := range patch.References(d.Spec) {
+			if why := d.Facts.Taken[name]; why != "" {
+				return d.takeBack(name, why)
+			}
+		}
+	}
+	switch {
+	case IsPausedByUser(d.Annotations), from == nil, from.Held, patch.IsPatched(d.Spec) && !IsHeld(d.Annotations):
+		return d.leave()
+	case !d.want.Enabled, !from.Patched, from.Conflict: // what the topology controller has not brought to the pool is not brought to its Machines
+		return d.resume()
+	case from.Recipe == nil:
+		return d.leave()
+	}
+	edits, err := patch.EnsureOrAdopt(d.Spec, *from.Recipe, d.want.Options.Adopt)
+	if err != nil {
+		return d.resume()
+	}
+	if out := d.infrastructure(); out != nil {
+		return *out
+	}
+	return d.carryOut(Decision{Edits: edits, Version: from.Recipe.Version}, false)
+}
