@@ -202,9 +202,7 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 
 // reportWarnings tells what works differently from what it looks like in the settings in use.
 func (r *reconciliation) reportWarnings() {
-	for _, warning := range proxysource.WarningNotes(r.warnings) {
-		r.found.note("%s", warning)
-	}
+	r.found = append(r.found, finding.Notes(proxysource.Mendable(r.warnings))...)
 }
 
 // reportNames tells of labels and annotations that nothing reads.

@@ -74,6 +74,27 @@ func ConditionOf(findings []Finding, summary string) Condition {
 	return condition
 }
 
+// Notes returns one note for each code of warnings: the first warning that has it, and how many others there are. The order
+// is that of warnings. Repetitions do not count.
+func Notes(warnings []Finding) []Finding {
+	var firsts []Finding
+	count, known := map[Code]int{}, map[string]bool{}
+	for _, w := range warnings {
+		if text := w.String(); !known[text] {
+			known[text] = true
+			if count[w.Code]++; count[w.Code] == 1 {
+				firsts = append(firsts, w)
+			}
+		}
+	}
+	for i, w := range firsts {
+		if others := count[w.Code] - 1; others > 0 {
+			firsts[i] = Finding{Message: fmt.Sprintf("%s (and %d more like it)", w, others)}
+		}
+	}
+	return firsts
+}
+
 // Digest changes with everything that an operator should be told anew: the reason, each finding that has it, and each note
 // that is not mere progress, also those that the message has no room for. Less severe findings are told when it is their
 // turn.

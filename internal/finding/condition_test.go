@@ -199,3 +199,20 @@ func TestSummary_CountsByProxySecret(t *testing.T) {
 		}
 	}
 }
+
+func TestNotes_HaveTheFirstOfEachCodeAndCountTheRest(t *testing.T) {
+	t.Parallel()
+	warning := func(code finding.Code, field string) finding.Finding {
+		return finding.Finding{Code: code, Place: finding.Field(field), Message: "%s {{", Advice: "write\nit"}
+	}
+	got := finding.Notes([]finding.Finding{
+		warning("port", "a"), warning("size", "a"), warning("port", "b"), warning("port", "a"), warning("port", "c"), warning("size", "a"),
+	})
+	want := []finding.Finding{note("port: a: %s {{; write\nit (and 2 more like it)"), warning("size", "a")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := finding.Notes(nil); got != nil {
+		t.Errorf("nothing gives %v", got)
+	}
+}

@@ -74,7 +74,7 @@ func (e Errors) Err() error {
 	return e
 }
 
-// One returns all of them as one finding, with the reason of the first.
+// One returns all of them, at least one, as one finding with the reason of the first.
 func (e Errors) One() Finding {
 	if len(e) == 1 {
 		return e[0]

@@ -4,7 +4,6 @@
 package source
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -84,38 +83,18 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 	return annotations
 }
 
-// WarningCodes lists the codes of warnings once each, in order of appearance. An unset endpoint is not among them:
-// it is a state, not something to mend.
+// Mendable returns warnings without those of an unset endpoint, which is a state and nothing to mend.
+func Mendable(warnings []finding.Finding) []finding.Finding {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w finding.Finding) bool { return w.Code == noproxy.CodeEndpointUnset })
+}
+
+// WarningCodes lists the codes of mendable warnings once each, in order of appearance.
 func WarningCodes(warnings []finding.Finding) string {
 	var codes []string
-	for _, warning := range warnings {
-		if code := string(warning.Code); warning.Code != noproxy.CodeEndpointUnset && !slices.Contains(codes, code) {
+	for _, warning := range Mendable(warnings) {
+		if code := string(warning.Code); !slices.Contains(codes, code) {
 			codes = append(codes, code)
 		}
 	}
 	return strings.Join(codes, ",")
-}
-
-// WarningNotes returns a sentence for each kind of warning: the first of it, and how many others there are. As in
-// WarningCodes an unset endpoint is not among them.
-func WarningNotes(warnings []finding.Finding) []string {
-	var firsts []finding.Finding
-	count, known := map[finding.Code]int{}, map[string]bool{}
-	for _, warning := range warnings {
-		if known[warning.String()] || warning.Code == noproxy.CodeEndpointUnset {
-			continue
-		}
-		known[warning.String()] = true
-		if count[warning.Code]++; count[warning.Code] == 1 {
-			firsts = append(firsts, warning)
-		}
-	}
-	notes := make([]string, len(firsts))
-	for i, warning := range firsts {
-		notes[i] = warning.String()
-		if others := count[warning.Code] - 1; others > 0 {
-			notes[i] += fmt.Sprintf(" (and %d more like it)", others)
-		}
-	}
-	return notes
 }

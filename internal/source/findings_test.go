@@ -83,21 +83,6 @@ func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWarningNotes_HaveTheSentenceOfEachKindOnce(t *testing.T) {
-	t.Parallel()
-	warning := func(code finding.Code, where string) finding.Finding {
-		return finding.Finding{Code: code, Place: finding.Field(where), Message: "%s {{", Advice: "write\nit"}
-	}
-	got := source.WarningNotes([]finding.Finding{
-		warning(noproxy.CodeEndpointUnset, "a"), warning(noproxy.CodePortEntry, "a"), warning(noproxy.CodeSize, "a"), warning(noproxy.CodePortEntry, "b"),
-		warning(noproxy.CodePortEntry, "a"), warning(noproxy.CodePortEntry, "c"), warning(noproxy.CodeSize, "a"),
-	})
-	want := []string{"port-entry: a: %s {{; write\nit (and 2 more like it)", "size: a: %s {{; write\nit"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestResolve_NamesThePoolWhoseSecretIsMissing(t *testing.T) {
 	t.Parallel()
 	for override, want := range map[string]string{

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -75,7 +76,7 @@ func ParseDestination(text string) (Destination, error) {
 		return Destination{}, err
 	}
 	if _, err := client.Match("", d.URL); err != nil {
-		return Destination{}, errors.New(strings.TrimPrefix(err.Error(), "parsing destination: ") + "; give a URL, a host, host:port or an address")
+		return Destination{}, fmt.Errorf("%w; give a URL, a host, host:port or an address", errors.Unwrap(err))
 	}
 	return d, nil
 }

@@ -40,8 +40,8 @@ type Answer struct {
 	Reason string
 }
 
-// Finding is a token that does not do what its author meant.
-type Finding struct {
+// DeadEntry is a token that does not do what its author meant.
+type DeadEntry struct {
 	// Entry is the position of the token, counted from 0 in the list as this client splits it.
 	Entry int
 	// Token is the text of the token as this client reads it.
@@ -93,12 +93,12 @@ func (c Client) MatchResolved(noProxy, destination string, resolve Resolver) (An
 // Dead returns the tokens of noProxy that can match nothing in this client, and those that make it refuse to start, in list order.
 // A token is alive if some http or https URL made from it goes direct because of it, or goes direct anyway.
 // For a client that reads the proxy variables but not NO_PROXY, every token is dead.
-func (c Client) Dead(noProxy string) []Finding {
-	var found []Finding
+func (c Client) Dead(noProxy string) []DeadEntry {
+	var found []DeadEntry
 	tokens := c.split(noProxy)
 	for i, t := range tokens {
 		if t.unread {
-			found = append(found, Finding{Entry: i, Token: t.text, Reason: "not read: the list ends at the first blank inside an entry"})
+			found = append(found, DeadEntry{Entry: i, Token: t.text, Reason: "not read: the list ends at the first blank inside an entry"})
 			continue
 		}
 		list := t.text
@@ -107,9 +107,9 @@ func (c Client) Dead(noProxy string) []Finding {
 		}
 		switch alive, fatal := c.probe(list, t.text); {
 		case fatal:
-			found = append(found, Finding{Entry: i, Token: t.text, Fatal: true, Reason: "the client refuses to start"})
+			found = append(found, DeadEntry{Entry: i, Token: t.text, Fatal: true, Reason: "the client refuses to start"})
 		case !alive:
-			found = append(found, Finding{Entry: i, Token: t.text, Reason: "matches nothing"})
+			found = append(found, DeadEntry{Entry: i, Token: t.text, Reason: "matches nothing"})
 		}
 	}
 	return found

@@ -167,7 +167,7 @@ func TestDead(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", client, diff)
 		}
 	}
-	want := []match.Finding{{Entry: 2, Token: "c", Reason: "not read: the list ends at the first blank inside an entry"}, {Entry: 3, Token: "d", Reason: "not read: the list ends at the first blank inside an entry"}}
+	want := []match.DeadEntry{{Entry: 2, Token: "c", Reason: "not read: the list ends at the first blank inside an entry"}, {Entry: 3, Token: "d", Reason: "not read: the list ends at the first blank inside an entry"}}
 	if diff := cmp.Diff(want, lookup(t, "curl").Dead("a, b c,d")); diff != "" {
 		t.Errorf("unread (-want +got):\n%s", diff)
 	}
