@@ -30,24 +30,22 @@ func events(t *testing.T, lines ...string) string {
 	return b.String()
 }
 
-func TestSummarize(t *testing.T) {
+// summary is what is counted and printed of events.
+type summary struct {
+	name   string
+	events []string
+	want   counts
+	output string
+}
+
+func TestSummarize_CountsTests(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name   string
-		events []string
-		want   counts
-		output string
-	}{
+	summarizes(t, []summary{
 		{
 			name:   "a passing test counts and says nothing",
 			events: []string{"run TestA", "output TestA === RUN   TestA\n", "output TestA chatter\n", "pass TestA", "output - PASS\n", "output - ok  \tp\t0.1s\n", "pass -"},
 			want:   counts{passed: 1},
 			output: "ok  \tp\t0.1s\n",
-		},
-		{
-			name:   "a package without tests counts for nothing",
-			events: []string{"output - ?   \tp\t[no test files]\n", "skip -"},
-			output: "?   \tp\t[no test files]\n",
 		},
 		{
 			name:   "subtests count instead of their parent",
@@ -86,6 +84,17 @@ func TestSummarize(t *testing.T) {
 			want:   counts{skipped: 1},
 			output: "SKIP\texample.com/p TestA: no reason given\n",
 		},
+	})
+}
+
+func TestSummarize_CountsPackagesAndWhatNeverEnds(t *testing.T) {
+	t.Parallel()
+	summarizes(t, []summary{
+		{
+			name:   "a package without tests counts for nothing",
+			events: []string{"output - ?   \tp\t[no test files]\n", "skip -"},
+			output: "?   \tp\t[no test files]\n",
+		},
 		{
 			name:   "a package that fails outside of its tests counts as one failure",
 			events: []string{"run TestA", "pass TestA", "output - panic: boom\n", "fail -"},
@@ -104,7 +113,11 @@ func TestSummarize(t *testing.T) {
 			want:   counts{passed: 1, failed: 1},
 			output: "FAIL\texample.com/p [no result]\n",
 		},
-	}
+	})
+}
+
+func summarizes(t *testing.T, tests []summary) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -302,14 +302,50 @@ func check(t *testing.T, in caseInput, want expect, byID map[string]caseInput) {
 	if want.Equals != nil && r.Value != *want.Equals {
 		t.Errorf("value is %q, want %q", r.Value, *want.Equals)
 	}
+	checkTokens(t, r.Value, want)
+	checkVerdicts(t, r.Value, want.Bypass, match.Direct)
+	checkVerdicts(t, r.Value, want.Proxied, match.Proxied)
+	for _, name := range want.Constructs {
+		for _, f := range lookup(t, name).Dead(r.Value) {
+			if f.Fatal {
+				t.Errorf("%s refuses to start because of entry %q", name, f.Token)
+			}
+		}
+	}
+	checkWarnings(t, r.Warnings, want)
+	if want.MaxBytes > 0 && len(r.Value) > want.MaxBytes {
+		t.Errorf("value has %d bytes, want at most %d", len(r.Value), want.MaxBytes)
+	}
+	if len(tokens) < want.MinTokens {
+		t.Errorf("value has %d tokens, want at least %d", len(tokens), want.MinTokens)
+	}
+	if want.MaxSeconds > 0 && took.Seconds() > want.MaxSeconds {
+		t.Errorf("composing took %s, want at most %g s", took, want.MaxSeconds)
+	}
+	for id, set := range map[string]bool{want.SameAs: false, want.SameSetAs: true} {
+		if id == "" {
+			continue
+		}
+		if other, ok := byID[id]; ok {
+			checkSame(t, tokens, other, set)
+		} else {
+			t.Errorf("case %q is not in the file", id)
+		}
+	}
+}
+
+// checkTokens checks which tokens are in a value, in which order and how often.
+func checkTokens(t *testing.T, value string, want expect) {
+	t.Helper()
+	tokens := strings.Split(value, ",")
 	for _, s := range want.Contains {
 		if !slices.Contains(tokens, s) {
-			t.Errorf("token %q is missing in %s", s, clip(r.Value, 2000))
+			t.Errorf("token %q is missing in %s", s, clip(value, 2000))
 		}
 	}
 	for _, s := range want.Excludes {
 		if slices.Contains(tokens, s) {
-			t.Errorf("token %q must not be in %s", s, clip(r.Value, 2000))
+			t.Errorf("token %q must not be in %s", s, clip(value, 2000))
 		}
 	}
 	last := -1
@@ -331,17 +367,12 @@ func check(t *testing.T, in caseInput, want expect, byID map[string]caseInput) {
 			t.Errorf("token %q is there %d times, want %d", s, got, n)
 		}
 	}
-	checkVerdicts(t, r.Value, want.Bypass, match.Direct)
-	checkVerdicts(t, r.Value, want.Proxied, match.Proxied)
-	for _, name := range want.Constructs {
-		for _, f := range lookup(t, name).Dead(r.Value) {
-			if f.Fatal {
-				t.Errorf("%s refuses to start because of entry %q", name, f.Token)
-			}
-		}
-	}
+}
+
+func checkWarnings(t *testing.T, warnings []finding.Finding, want expect) {
+	t.Helper()
 	var codes []string
-	for _, w := range r.Warnings {
+	for _, w := range warnings {
 		codes = append(codes, string(w.Code))
 	}
 	for _, code := range slices.Concat(want.Warns, want.NoWarn) {
@@ -359,34 +390,21 @@ func check(t *testing.T, in caseInput, want expect, byID map[string]caseInput) {
 			t.Errorf("warning %q must not be there", code)
 		}
 	}
-	if want.MaxBytes > 0 && len(r.Value) > want.MaxBytes {
-		t.Errorf("value has %d bytes, want at most %d", len(r.Value), want.MaxBytes)
+}
+
+// checkSame checks that another case has the same tokens, in any order if they are a set.
+func checkSame(t *testing.T, tokens []string, other caseInput, set bool) {
+	t.Helper()
+	o, err := other.compose()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(tokens) < want.MinTokens {
-		t.Errorf("value has %d tokens, want at least %d", len(tokens), want.MinTokens)
+	a, b := tokens, strings.Split(o.Value, ",")
+	if set {
+		a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	}
-	if want.MaxSeconds > 0 && took.Seconds() > want.MaxSeconds {
-		t.Errorf("composing took %s, want at most %g s", took, want.MaxSeconds)
-	}
-	for id, set := range map[string]bool{want.SameAs: false, want.SameSetAs: true} {
-		if id == "" {
-			continue
-		}
-		other, ok := byID[id]
-		if !ok {
-			t.Fatalf("case %q is not in the file", id)
-		}
-		o, err := other.compose()
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, b := tokens, strings.Split(o.Value, ",")
-		if set {
-			a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-		}
-		if !slices.Equal(a, b) {
-			t.Errorf("value is %s, case %s has %s", r.Value, id, o.Value)
-		}
+	if !slices.Equal(a, b) {
+		t.Errorf("value is %q, that of the other case %q", tokens, o.Value)
 	}
 }
 

@@ -111,100 +111,140 @@ func TestCompose_UserEntries(t *testing.T) {
 	}
 }
 
-func TestCompose_RejectsUserEntries(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("a", 64)
-	for _, tc := range []struct {
-		name, entry string
-		code        finding.Code
-	}{
-		{"a double quote", `exa"mple.net`, noproxy.CodeForbiddenCharacter},
-		{"a single quote", `exa'mple.net`, noproxy.CodeForbiddenCharacter},
-		{"a backslash", `example.net\`, noproxy.CodeForbiddenCharacter},
-		{"a command substitution", `$(id).example.net`, noproxy.CodeForbiddenCharacter},
-		{"a backtick", "`id`.example.net", noproxy.CodeForbiddenCharacter},
-		{"a percent sign", "exa%41mple.net", noproxy.CodeForbiddenCharacter},
-		{"a zone", "fe80::1%eth0", noproxy.CodeForbiddenCharacter},
-		{"a semicolon", "a.example;b.example", noproxy.CodeForbiddenCharacter},
-		{"a bar", "a.example|b.example", noproxy.CodeForbiddenCharacter},
-		{"userinfo", "user:hunter2@example.net", noproxy.CodeForbiddenCharacter},
-		{"the local token of Windows", "<local>", noproxy.CodeForbiddenCharacter},
-		{"a template", "{{.Values.host}}", noproxy.CodeForbiddenCharacter},
-		{"a byte order mark", "\ufeffexample.net", noproxy.CodeForbiddenCharacter},
-		{"a no-break space", "example.net\u00a0", noproxy.CodeForbiddenCharacter},
-		{"a zero-width space", "exa\u200bmple.net", noproxy.CodeForbiddenCharacter},
-		{"text that is not UTF-8", "exa\xffmple.net", noproxy.CodeForbiddenCharacter},
-		{"a NUL", "exa\x00mple.net", noproxy.CodeControlCharacter},
-		{"a bell", "exa\x07mple.net", noproxy.CodeControlCharacter},
-		{"a vertical tab", "exa\vmple.net", noproxy.CodeControlCharacter},
-		{"a delete", "exa\x7fmple.net", noproxy.CodeControlCharacter},
-		{"a C1 control", "exa\u0085mple.net", noproxy.CodeControlCharacter},
-		{"a URL", "http://example.net", noproxy.CodeURLEntry},
-		{"a URL with a password", "https://u:hunter2@example.net/", noproxy.CodeURLEntry},
-		{"a path", "example.net/path", noproxy.CodeURLEntry},
-		{"a slash at the end", "example.net/", noproxy.CodeURLEntry},
-		{"a URL without scheme", "//example.net", noproxy.CodeURLEntry},
-		{"a name with a length", "example.net/24", noproxy.CodeBadCIDR},
-		{"a length beyond the address", "10.0.0.0/33", noproxy.CodeBadCIDR},
-		{"an IPv6 length beyond the address", "fd00::/129", noproxy.CodeBadCIDR},
-		{"an empty length", "10.0.0.0/", noproxy.CodeBadCIDR},
-		{"a netmask", "10.0.0.0/255.0.0.0", noproxy.CodeBadCIDR},
-		{"a network with a port", "10.0.0.0/8:80", noproxy.CodeBadCIDR},
-		{"a network with three parts", "10.0.0/8", noproxy.CodeBadCIDR},
-		{"a network with leading zeros", "010.0.0.0/8", noproxy.CodeBadCIDR},
-		{"a range backwards", "10.0.0.9-10.0.0.1", noproxy.CodeBadCIDR},
-		{"a range of two families", "10.0.0.1-fd00::1", noproxy.CodeBadCIDR},
-		{"a range in short form", "10.0.0.1-20", noproxy.CodeBadCIDR},
-		{"an open range", "10.0.0.1-", noproxy.CodeBadCIDR},
-		{"an empty port", "example.net:", noproxy.CodeBadPort},
-		{"port 0", "example.net:0", noproxy.CodeBadPort},
-		{"a port beyond 16 bits", "example.net:65536", noproxy.CodeBadPort},
-		{"a port that is a word", "example.net:http", noproxy.CodeBadPort},
-		{"a bad port behind brackets", "[fd00::1]:99999", noproxy.CodeBadPort},
-		{"an empty port behind brackets", "[fd00::1]:", noproxy.CodeBadPort},
-		{"two stars", "**", noproxy.CodeUnsupportedWildcard},
-		{"a star without a dot", "*example.net", noproxy.CodeUnsupportedWildcard},
-		{"a star at the end", "10.*", noproxy.CodeUnsupportedWildcard},
-		{"a star in the middle", "a.*.example.net", noproxy.CodeUnsupportedWildcard},
-		{"star-dot twice", "*.*.example.net", noproxy.CodeUnsupportedWildcard},
-		{"a star with a port", "*:80", noproxy.CodeUnsupportedWildcard},
-		{"only a star and a dot", "*.", noproxy.CodeBadName},
-		{"only a dot", ".", noproxy.CodeBadName},
-		{"two dots in front", "..example.net", noproxy.CodeBadName},
-		{"an empty label", "example..net", noproxy.CodeBadName},
-		{"only a port", ":8080", noproxy.CodeBadName},
-		{"a label of 64 characters", long + ".example.net", noproxy.CodeBadName},
-		{"a name of 254 characters", strings.Repeat("a.", 126) + "aa", noproxy.CodeBadName},
-		{"a hyphen in front", "-example.net", noproxy.CodeBadName},
-		{"brackets around a name", "[example.net]", noproxy.CodeBadName},
-		{"brackets around IPv4", "[192.0.2.7]", noproxy.CodeBadName},
-		{"an open bracket", "[fd00::1", noproxy.CodeBadName},
-		{"text behind the bracket", "[fd00::1]x", noproxy.CodeBadName},
-		{"too many colons", "fd00::1::2", noproxy.CodeBadName},
-		{"an octet beyond 255", "10.1.2.300", noproxy.CodeBadName},
-		{"an address with leading zeros", "010.001.002.003", noproxy.CodeBadName},
-		{"five parts", "1.2.3.4.5", noproxy.CodeBadName},
-		{"an international name that IDNA refuses", "a\u0301\u0300\u2603-.example", noproxy.CodeBadName},
-		{"digits of another script", "１０.１.２.３", noproxy.CodeBadName},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
+// rejectsEntries fails unless each entry of a user, by what it is, is one finding of a code, which tells its place and not the
+// entry itself.
+func rejectsEntries(t *testing.T, code finding.Code, entries map[string]string) {
+	t.Helper()
+	for name, entry := range entries {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := noproxy.Compose(plain("ok.example," + tc.entry))
+			_, err := noproxy.Compose(plain("ok.example," + entry))
 			found := finding.Of(err)
-			if len(found) != 1 || found[0].Code != tc.code {
-				t.Fatalf("error is %v, want one %s", err, tc.code)
+			if len(found) != 1 || found[0].Code != code {
+				t.Fatalf("error is %v, want one %s", err, code)
 			}
 			if want := "Secret team-a/proxy key noProxy entry 2"; found[0].Place.String() != want {
 				t.Errorf("where is %q, want %q", found[0].Place.String(), want)
 			}
-			if len(tc.entry) > 3 && strings.Contains(err.Error(), tc.entry) || strings.Contains(err.Error(), "hunter2") {
+			if len(entry) > 3 && strings.Contains(err.Error(), entry) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("error holds the entry: %v", err)
 			}
-			if _, again := noproxy.Compose(plain("ok.example," + tc.entry)); again.Error() != err.Error() {
+			if _, again := noproxy.Compose(plain("ok.example," + entry)); again.Error() != err.Error() {
 				t.Errorf("error differs on the second call: %v, %v", err, again)
 			}
 		})
 	}
+}
+
+func TestCompose_RejectsForbiddenCharacters(t *testing.T) {
+	t.Parallel()
+	rejectsEntries(t, noproxy.CodeForbiddenCharacter, map[string]string{
+		"a double quote":             `exa"mple.net`,
+		"a single quote":             `exa'mple.net`,
+		"a backslash":                `example.net\`,
+		"a command substitution":     `$(id).example.net`,
+		"a backtick":                 "`id`.example.net",
+		"a percent sign":             "exa%41mple.net",
+		"a zone":                     "fe80::1%eth0",
+		"a semicolon":                "a.example;b.example",
+		"a bar":                      "a.example|b.example",
+		"userinfo":                   "user:hunter2@example.net",
+		"the local token of Windows": "<local>",
+		"a template":                 "{{.Values.host}}",
+		"a byte order mark":          "\ufeffexample.net",
+		"a no-break space":           "example.net\u00a0",
+		"a zero-width space":         "exa\u200bmple.net",
+		"text that is not UTF-8":     "exa\xffmple.net",
+	})
+}
+
+func TestCompose_RejectsControlCharacters(t *testing.T) {
+	t.Parallel()
+	rejectsEntries(t, noproxy.CodeControlCharacter, map[string]string{
+		"a NUL":          "exa\x00mple.net",
+		"a bell":         "exa\x07mple.net",
+		"a vertical tab": "exa\vmple.net",
+		"a delete":       "exa\x7fmple.net",
+		"a C1 control":   "exa\u0085mple.net",
+	})
+}
+
+func TestCompose_RejectsURLs(t *testing.T) {
+	t.Parallel()
+	rejectsEntries(t, noproxy.CodeURLEntry, map[string]string{
+		"a URL":                 "http://example.net",
+		"a URL with a password": "https://u:hunter2@example.net/",
+		"a path":                "example.net/path",
+		"a slash at the end":    "example.net/",
+		"a URL without scheme":  "//example.net",
+	})
+}
+
+func TestCompose_RejectsBadNetworks(t *testing.T) {
+	t.Parallel()
+	rejectsEntries(t, noproxy.CodeBadCIDR, map[string]string{
+		"a name with a length":              "example.net/24",
+		"a length beyond the address":       "10.0.0.0/33",
+		"an IPv6 length beyond the address": "fd00::/129",
+		"an empty length":                   "10.0.0.0/",
+		"a netmask":                         "10.0.0.0/255.0.0.0",
+		"a network with a port":             "10.0.0.0/8:80",
+		"a network with three parts":        "10.0.0/8",
+		"a network with leading zeros":      "010.0.0.0/8",
+		"a range backwards":                 "10.0.0.9-10.0.0.1",
+		"a range of two families":           "10.0.0.1-fd00::1",
+		"a range in short form":             "10.0.0.1-20",
+		"an open range":                     "10.0.0.1-",
+	})
+}
+
+func TestCompose_RejectsBadPorts(t *testing.T) {
+	t.Parallel()
+	rejectsEntries(t, noproxy.CodeBadPort, map[string]string{
+		"an empty port":                 "example.net:",
+		"port 0":                        "example.net:0",
+		"a port beyond 16 bits":         "example.net:65536",
+		"a port that is a word":         "example.net:http",
+		"a bad port behind brackets":    "[fd00::1]:99999",
+		"an empty port behind brackets": "[fd00::1]:",
+	})
+}
+
+func TestCompose_RejectsUnsupportedWildcards(t *testing.T) {
+	t.Parallel()
+	rejectsEntries(t, noproxy.CodeUnsupportedWildcard, map[string]string{
+		"two stars":            "**",
+		"a star without a dot": "*example.net",
+		"a star at the end":    "10.*",
+		"a star in the middle": "a.*.example.net",
+		"star-dot twice":       "*.*.example.net",
+		"a star with a port":   "*:80",
+	})
+}
+
+func TestCompose_RejectsBadNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 64)
+	rejectsEntries(t, noproxy.CodeBadName, map[string]string{
+		"only a star and a dot":                   "*.",
+		"only a dot":                              ".",
+		"two dots in front":                       "..example.net",
+		"an empty label":                          "example..net",
+		"only a port":                             ":8080",
+		"a label of 64 characters":                long + ".example.net",
+		"a name of 254 characters":                strings.Repeat("a.", 126) + "aa",
+		"a hyphen in front":                       "-example.net",
+		"brackets around a name":                  "[example.net]",
+		"brackets around IPv4":                    "[192.0.2.7]",
+		"an open bracket":                         "[fd00::1",
+		"text behind the bracket":                 "[fd00::1]x",
+		"too many colons":                         "fd00::1::2",
+		"an octet beyond 255":                     "10.1.2.300",
+		"an address with leading zeros":           "010.001.002.003",
+		"five parts":                              "1.2.3.4.5",
+		"an international name that IDNA refuses": "a\u0301\u0300\u2603-.example",
+		"digits of another script":                "１０.１.２.３",
+	})
 }
 
 func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
@@ -240,18 +280,40 @@ func TestCompose_BoundsTheFindingsOfJunk(t *testing.T) {
 	}
 }
 
-func TestCompose_Cluster(t *testing.T) {
+// composition is an input, and the value and the codes of warnings that are made of it.
+type composition struct {
+	name  string
+	in    func() noproxy.Input
+	want  string
+	warns string
+}
+
+func composes(t *testing.T, compositions []composition) {
+	t.Helper()
+	for _, tc := range compositions {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r, err := noproxy.Compose(tc.in())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, r.Value); diff != "" {
+				t.Errorf("value (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.warns, codes(r.Warnings)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompose_ReadsTheCluster(t *testing.T) {
 	t.Parallel()
 	dual := noproxy.Input{
 		PodCIDRs: []string{"fd00:10:244::/56", "10.244.0.0/16"}, ServiceCIDRs: []string{"fd00:10:96::/112", "10.96.0.0/12"},
 		ServiceDomain: "Corp.Example.", EndpointHost: "[2001:DB8::10]:6443",
 	}
-	for _, tc := range []struct {
-		name  string
-		in    func() noproxy.Input
-		want  string
-		warns string
-	}{
+	composes(t, []composition{
 		{
 			"an empty Cluster gets the defaults of kubeadm", func() noproxy.Input { return noproxy.Input{} },
 			"localhost,127.0.0.1,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.", "defaults-used/defaults-used/endpoint-unset",
@@ -268,26 +330,6 @@ func TestCompose_Cluster(t *testing.T) {
 			return in
 		}, "localhost,127.0.0.1,::1,10.244.0.0/16,10.96.0.0/12,fd00:10:96::1,fd00:10:96::a,10.96.0.1,10.96.0.10," +
 			"kubernetes,kubernetes.default,.svc,.corp.example,.corp.example.,2001:db8::10,2001:db8::8", "ipv6-cidr/ipv6-cidr/ipv6-bare/ipv6-cidr/port-entry/ipv6-bare"},
-		{"a Service network too small for DNS", func() noproxy.Input {
-			in := plain("")
-			in.ServiceCIDRs = []string{"10.96.0.0/30"}
-			return in
-		}, "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/30,10.96.0.1,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
-		{"a Service network of one address", func() noproxy.Input {
-			in := plain("")
-			in.ServiceCIDRs = []string{"255.255.255.255/32"}
-			return in
-		}, "localhost,127.0.0.1,10.244.0.0/16,255.255.255.255/32,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
-		{"a second Service network of the same family", func() noproxy.Input {
-			in := plain("")
-			in.ServiceCIDRs = []string{"10.96.0.0/12", "10.112.0.0/16"}
-			return in
-		}, strings.Replace(generated, "10.96.0.0/12,", "10.96.0.0/12,10.112.0.0/16,", 1), "bad-service-cidr"},
-		{"a Service network on loopback", func() noproxy.Input {
-			in := plain("")
-			in.ServiceCIDRs = []string{"127.1.0.0/16"}
-			return in
-		}, "localhost,127.0.0.1,10.244.0.0/16,127.1.0.0/16,127.1.0.1,127.1.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
 		{"another DNS address replaces the tenth", func() noproxy.Input {
 			in := plain("")
 			in.DNSAddresses = []string{"10.96.0.53"}
@@ -310,21 +352,33 @@ func TestCompose_Cluster(t *testing.T) {
 			in.Installation.Text = ".corp.example"
 			return in
 		}, generated + ",169.254.169.254,metadata.google.internal,metadata,api.cloud.example,198.51.100.0/24,.corp.example,a.example,.a.example", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			r, err := noproxy.Compose(tc.in())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, r.Value); diff != "" {
-				t.Errorf("value (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.warns, codes(r.Warnings)); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
+}
+
+func TestCompose_WarnsOfServiceNetworks(t *testing.T) {
+	t.Parallel()
+	composes(t, []composition{
+		{"a Service network too small for DNS", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"10.96.0.0/30"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/30,10.96.0.1,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a Service network of one address", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"255.255.255.255/32"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,255.255.255.255/32,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a second Service network of the same family", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"10.96.0.0/12", "10.112.0.0/16"}
+			return in
+		}, strings.Replace(generated, "10.96.0.0/12,", "10.96.0.0/12,10.112.0.0/16,", 1), "bad-service-cidr"},
+		{"a Service network on loopback", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"127.1.0.0/16"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,127.1.0.0/16,127.1.0.1,127.1.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+	})
 }
 
 func TestCompose_MetadataFollowsTheKind(t *testing.T) {

@@ -63,73 +63,83 @@ func TestBootstrapDataIsGolden(t *testing.T) {
 	} {
 		t.Run(name+" as cloud-config", func(t *testing.T) {
 			t.Parallel()
-			text, err := cloudinit.NewNode(bootstrapInput(t, test.settings, test.options))
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, "bootstrap-"+name+".cloud-config", text)
-			var config struct {
-				Files []struct {
-					Path, Content, Permissions, Owner string
-				} `json:"write_files"`
-			}
-			if err := yaml.Unmarshal(text, &config); err != nil {
-				t.Fatalf("cloud-init could not read it: %v", err)
-			}
-			files := map[string]string{}
-			for _, f := range config.Files {
-				files[f.Path] = f.Content
-			}
-			checkFiles(t, files, test.settings, test.options)
-			// Only the user's own command may be a template: all of user-data goes through Jinja.
-			for line := range strings.Lines(strings.TrimPrefix(string(text), "## template: jinja\n")) {
-				if strings.Contains(line, "hostnamectl") {
-					continue
-				}
-				for _, template := range []string{"{{", "{%", "{#"} {
-					if strings.Contains(line, template) {
-						t.Errorf("Jinja would take %q for a template", line)
-					}
-				}
-			}
+			checkCloudConfig(t, name, test.settings, test.options)
 		})
 		t.Run(name+" as Ignition", func(t *testing.T) {
 			t.Parallel()
-			text, warnings, err := ignition.NewNode(&ignition.NodeInput{NodeInput: bootstrapInput(t, test.settings, test.options)})
-			if err != nil || warnings != "" {
-				t.Fatalf("error %v, warnings %q", err, warnings)
-			}
-			var pretty bytes.Buffer
-			if err := json.Indent(&pretty, text, "", "  "); err != nil {
-				t.Fatal(err)
-			}
-			golden(t, "bootstrap-"+name+".ign", append(pretty.Bytes(), '\n'))
-			var config struct {
-				Storage struct {
-					Files []struct {
-						Path     string
-						Mode     *int
-						Contents struct{ Source string }
-					}
-				}
-			}
-			if err := json.Unmarshal(text, &config); err != nil {
-				t.Fatal(err)
-			}
-			files := map[string]string{}
-			for _, f := range config.Storage.Files {
-				if f.Mode == nil {
-					t.Errorf("%s has no mode", f.Path)
-				}
-				content, err := url.PathUnescape(strings.TrimPrefix(f.Contents.Source, "data:,"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				files[f.Path] = content
-			}
-			checkFiles(t, files, test.settings, test.options)
+			checkIgnition(t, name, test.settings, test.options)
 		})
 	}
+}
+
+func checkCloudConfig(t *testing.T, name string, s proxyconfig.Settings, o patch.Options) {
+	t.Helper()
+	text, err := cloudinit.NewNode(bootstrapInput(t, s, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "bootstrap-"+name+".cloud-config", text)
+	var config struct {
+		Files []struct {
+			Path, Content, Permissions, Owner string
+		} `json:"write_files"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatalf("cloud-init could not read it: %v", err)
+	}
+	files := map[string]string{}
+	for _, f := range config.Files {
+		files[f.Path] = f.Content
+	}
+	checkFiles(t, files, s, o)
+	// Only the user's own command may be a template: all of user-data goes through Jinja.
+	for line := range strings.Lines(strings.TrimPrefix(string(text), "## template: jinja\n")) {
+		if strings.Contains(line, "hostnamectl") {
+			continue
+		}
+		for _, template := range []string{"{{", "{%", "{#"} {
+			if strings.Contains(line, template) {
+				t.Errorf("Jinja would take %q for a template", line)
+			}
+		}
+	}
+}
+
+func checkIgnition(t *testing.T, name string, s proxyconfig.Settings, o patch.Options) {
+	t.Helper()
+	text, warnings, err := ignition.NewNode(&ignition.NodeInput{NodeInput: bootstrapInput(t, s, o)})
+	if err != nil || warnings != "" {
+		t.Fatalf("error %v, warnings %q", err, warnings)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, text, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "bootstrap-"+name+".ign", append(pretty.Bytes(), '\n'))
+	var config struct {
+		Storage struct {
+			Files []struct {
+				Path     string
+				Mode     *int
+				Contents struct{ Source string }
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range config.Storage.Files {
+		if f.Mode == nil {
+			t.Errorf("%s has no mode", f.Path)
+		}
+		content, err := url.PathUnescape(strings.TrimPrefix(f.Contents.Source, "data:,"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Path] = content
+	}
+	checkFiles(t, files, s, o)
 }
 
 // checkFiles compares what a renderer made of the managed files with what was meant.

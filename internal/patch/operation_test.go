@@ -10,38 +10,43 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-func TestOperations(t *testing.T) {
+// operationsTest is about the operations of edits on an object with a spec.
+type operationsTest struct {
+	object, spec string
+	at           patch.Location
+	edits        []patch.Edit
+	// want is the object after the patch, and operations how many operations it takes.
+	want       string
+	operations int
+}
+
+func addOurs(list patch.List, index int) patch.Edit {
+	if list == patch.ListFiles {
+		return patch.Edit{List: list, Op: patch.OpAdd, Index: index, File: patch.File{Path: "/ours"}}
+	}
+	return patch.Edit{List: list, Op: patch.OpAdd, Index: index, Command: "ours"}
+}
+
+func remove(list patch.List, index int) patch.Edit {
+	return patch.Edit{List: list, Op: patch.OpRemove, Index: index}
+}
+
+func TestOperations_EditLists(t *testing.T) {
 	t.Parallel()
-	add := func(list patch.List, index int) patch.Edit {
-		if list == patch.ListFiles {
-			return patch.Edit{List: list, Op: patch.OpAdd, Index: index, File: patch.File{Path: "/ours"}}
-		}
-		return patch.Edit{List: list, Op: patch.OpAdd, Index: index, Command: "ours"}
-	}
-	remove := func(list patch.List, index int) patch.Edit {
-		return patch.Edit{List: list, Op: patch.OpRemove, Index: index}
-	}
-	for name, test := range map[string]struct {
-		object, spec string
-		at           patch.Location
-		edits        []patch.Edit
-		// want is the object after the patch, and operations how many operations it takes.
-		want       string
-		operations int
-	}{
+	testOperations(t, map[string]operationsTest{
 		"a list that is created is written at once": {
 			`{"spec":{"x":1}}`, `{}`,
 			patch.Location{},
-			[]patch.Edit{add(patch.ListPre, 0), add(patch.ListPre, 0), add(patch.ListFiles, 0)},
+			[]patch.Edit{addOurs(patch.ListPre, 0), addOurs(patch.ListPre, 0), addOurs(patch.ListFiles, 0)},
 			`{"spec":{"x":1,"files":[{"path":"/ours","owner":"","permissions":""}],"preKubeadmCommands":["ours","ours"]}}`, 2,
 		},
 		"a list that is created and emptied again leaves nothing": {
-			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{add(patch.ListPost, 0), remove(patch.ListPost, 0)}, `{"spec":{"x":1}}`, 0,
+			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{addOurs(patch.ListPost, 0), remove(patch.ListPost, 0)}, `{"spec":{"x":1}}`, 0,
 		},
 		"a list that is emptied and filled again stays": {
 			`{"spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
 			patch.Location{Alone: 1},
-			[]patch.Edit{remove(patch.ListPre, 0), add(patch.ListPre, 0)},
+			[]patch.Edit{remove(patch.ListPre, 0), addOurs(patch.ListPre, 0)},
 			`{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
 		},
 		"a list that is emptied is removed": {
@@ -53,9 +58,15 @@ func TestOperations(t *testing.T) {
 		"an entry of the user's is never written": {
 			`{"spec":{"files":[{"path":"/a","future":12345678901234567890}]}}`, `{"files":[{"path":"/a"}]}`,
 			patch.Location{},
-			[]patch.Edit{add(patch.ListFiles, 0)},
+			[]patch.Edit{addOurs(patch.ListFiles, 0)},
 			`{"spec":{"files":[{"path":"/ours","owner":"","permissions":""},{"path":"/a","future":12345678901234567890}]}}`, 1,
 		},
+	})
+}
+
+func TestOperations_AddAndRemoveParents(t *testing.T) {
+	t.Parallel()
+	testOperations(t, map[string]operationsTest{
 		"what is above an emptied spec and holds nothing else goes with it": {
 			`{"kind":"x","spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
 			patch.Location{Alone: 1},
@@ -72,12 +83,17 @@ func TestOperations(t *testing.T) {
 			"", 3,
 		},
 		"parents that are missing are created": {
-			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{add(patch.ListPre, 0)}, `{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
+			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre, 0)}, `{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
 		},
 		"parents are not created for nothing": {
-			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{add(patch.ListPre, 0), remove(patch.ListPre, 0)}, `{}`, 0,
+			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre, 0), remove(patch.ListPre, 0)}, `{}`, 0,
 		},
-	} {
+	})
+}
+
+func testOperations(t *testing.T, tests map[string]operationsTest) {
+	t.Helper()
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.at.Parents = []string{"/spec"}

@@ -3,6 +3,8 @@
 package node_test
 
 import (
+	"slices"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 )
@@ -89,8 +91,11 @@ func allManaged() []string {
 
 func inlineManaged() []string { return allManaged()[1:] }
 
-func scenarios() []scenario {
-	text := func(content string) machine.File { return machine.File{Mode: 0o644, Content: []byte(content)} }
+func scenarios() []scenario { return slices.Concat(cloudInitScenarios(), ignitionScenarios()) }
+
+func text(content string) machine.File { return machine.File{Mode: 0o644, Content: []byte(content)} }
+
+func cloudInitScenarios() []scenario {
 	return []scenario{
 		{
 			name:   "cloud-init: a password with every rude character reaches its readers and nobody else",
@@ -155,6 +160,11 @@ func scenarios() []scenario {
 			services: nothing, users: nothing, starts: 1,
 			checks: []check{untrustedServer},
 		},
+	}
+}
+
+func ignitionScenarios() []scenario {
+	return []scenario{
 		{
 			name:   "Ignition: a password with every rude character reaches its readers and nobody else",
 			secret: rudeSecret(), httpProxy: rudeURL, ignition: true,
