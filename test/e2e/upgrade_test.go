@@ -89,13 +89,7 @@ func TestProductUpgrade(t *testing.T) {
 	if version := outputVersion(rolling.controlPlane(t)); version != "1" {
 		t.Errorf("this product has recorded output version %q", version)
 	}
-	for _, p := range []*management.Process{w.hooks, w.product.Process} {
-		p.Stop()
-		p.Replace(binary)
-		if err := p.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.replaceProduct(t, binary)
 
 	t.Log("A rollout goes on with the version it began with.")
 	rolled := rolling.waitReplaced(t, before, 5, rolling.ofControlPlane)
@@ -114,26 +108,7 @@ func TestProductUpgrade(t *testing.T) {
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	}
 
-	t.Log("A pool grows by what it has, with the new script.")
-	eventually(t, func() error {
-		secret := get[corev1.Secret](t, calm, calm.name+contract.GeneratedSecretSuffix)
-		return differs("the script", nodescript.Setup()+nextScript, string(secret.Data[contract.KeySetup]))
-	})
-	calm.kubectl(t, "", "scale", "machinedeployment", calm.poolName(0), "--replicas=2")
-	grown := calm.waitRunning(t, 4)
-	calm.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
-	calm.checkBoots(t, 1, want{proxy: proxyURL, nextScript: true}, since(calmMachines))
-	calmMachines = grown
-
-	t.Log("A control plane that its user rolls gets the new version with it.")
-	calm.roll(t, "kubeadmcontrolplane/"+calm.controlPlaneName())
-	rolled = calm.waitReplaced(t, calmMachines, 4, calm.ofControlPlane)
-	calm.waitControlPlaneStable(t)
-	calm.staysCalm(t, rolled)
-	calm.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode}, since(calmMachines))
-	if version := outputVersion(calm.controlPlane(t)); version != "2" {
-		t.Errorf("the next product has recorded output version %q", version)
-	}
+	calm.getsNextProduct(t, calmMachines)
 
 	t.Log("A new cluster has the new version.")
 	created := &cluster{world: w, namespace: rolling.namespace, name: "created"}
@@ -141,6 +116,44 @@ func TestProductUpgrade(t *testing.T) {
 	created.apply(t)
 	created.staysCalm(t, created.waitRunning(t, 3))
 	created.checkBoots(t, 3, want{proxy: proxyURL, setupMode: nextSetupMode, nextScript: true}, everyBoot)
+}
+
+// replaceProduct stops the hooks and the manager and starts another program in their place.
+func (w *world) replaceProduct(t *testing.T, binary string) {
+	t.Helper()
+	for _, p := range []*management.Process{w.hooks, w.product.Process} {
+		p.Stop()
+		p.Replace(binary)
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// getsNextProduct scales a pool, which gets the new script with the version that it has, and then rolls the control plane, which
+// gets the new version.
+func (c *cluster) getsNextProduct(t *testing.T, machines identity) {
+	t.Helper()
+	t.Log("A pool grows by what it has, with the new script.")
+	eventually(t, func() error {
+		secret := get[corev1.Secret](t, c, c.name+contract.GeneratedSecretSuffix)
+		return differs("the script", nodescript.Setup()+nextScript, string(secret.Data[contract.KeySetup]))
+	})
+	c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), "--replicas=2")
+	grown := c.waitRunning(t, 4)
+	c.checkBoots(t, 4, want{proxy: proxyURL}, everyBoot)
+	c.checkBoots(t, 1, want{proxy: proxyURL, nextScript: true}, since(machines))
+	machines = grown
+
+	t.Log("A control plane that its user rolls gets the new version with it.")
+	c.roll(t, "kubeadmcontrolplane/"+c.controlPlaneName())
+	rolled := c.waitReplaced(t, machines, 4, c.ofControlPlane)
+	c.waitControlPlaneStable(t)
+	c.staysCalm(t, rolled)
+	c.checkBoots(t, 1, want{proxy: proxyURL, setupMode: nextSetupMode}, since(machines))
+	if version := outputVersion(c.controlPlane(t)); version != "2" {
+		t.Errorf("the next product has recorded output version %q", version)
+	}
 }
 
 func outputVersion(object client.Object) string {

@@ -822,63 +822,68 @@ func TestACopyOfAnOldTemplateOfATopologyIsPatchedInTime(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 }
 
-func TestCopiesOfAHeldTemplateOfATopologyGoOnWithItsSuccessor(t *testing.T) {
-	t.Parallel()
-	held := func(o client.Object) {
+// newCopied creates a Cluster of a topology with Inline delivery whose endpoint nobody knows yet. KubeadmConfig waiting is a copy
+// of the template of its pool, both held back.
+func newCopied(t *testing.T, ns string) classic {
+	t.Helper()
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), lateEndpoint, func(o client.Object) {
 		if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
 			template.Spec.Template.ObjectMeta.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
 		}
+	})
+	waiting := c.workerConfig("waiting")
+	waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
+	waiting.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+	create(t, waiting)
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
+	return c
+}
+
+// rotates has the topology controller give the pool another template.
+func (c classic) rotates(options ...patch.Options) {
+	c.t.Helper()
+	next := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("next")}
+	next.Labels = c.template().Labels
+	next.Spec.Template.Spec = c.template().Spec.Template.Spec
+	create(c.t, next)
+	if len(options) > 0 {
+		topologyWrites(c.t, next, options...)
 	}
-	start := func(t *testing.T, ns string) classic {
-		t.Helper()
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), held, lateEndpoint)
-		waiting := c.workerConfig("waiting")
-		waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
-		waiting.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-		create(t, waiting)
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
-		return c
+	change(c.t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "next" })
+}
+
+func (c classic) copyStays() {
+	c.t.Helper()
+	if config := fetch(c.t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}); !plan.IsHeld(config.Annotations) {
+		c.t.Error("released, although its pool still has the template that holds it back")
 	}
-	// rotate has the topology controller give the pool another template.
-	rotate := func(c classic, options ...patch.Options) {
-		c.t.Helper()
-		next := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("next")}
-		next.Labels = c.template().Labels
-		next.Spec.Template.Spec = c.template().Spec.Template.Spec
-		create(c.t, next)
-		if len(options) > 0 {
-			topologyWrites(c.t, next, options...)
-		}
-		change(c.t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "next" })
+}
+
+func withInline(t *testing.T) patch.Options {
+	t.Helper()
+	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	stays := func(c classic) {
-		c.t.Helper()
-		if config := fetch(c.t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}); !plan.IsHeld(config.Annotations) {
-			c.t.Error("released, although its pool still has the template that holds it back")
-		}
-	}
-	inline := func(t *testing.T) patch.Options {
-		t.Helper()
-		settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"}
-	}
+	return patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"}
+}
+
+func TestCopyOfHeldTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T) {
+	t.Parallel()
 	t.Run("with the proxy", func(t *testing.T) {
-		c := start(t, namespace(t))
+		c := newCopied(t, namespace(t))
 		staysQuiet(t, c.ns)
-		stays(c)
+		c.copyStays()
 		c.endpointComes()
 		c.eventuallyReports(contract.ReasonTemplateNotSupported) // nobody plays the topology controller for ten seconds
-		stays(c)
-		rotate(c, inline(t))
+		c.copyStays()
+		c.rotates(withInline(t))
 		c.eventuallyReleased("waiting", true)
 	})
 	for name, adopt := range map[string]bool{"with the proxy in the place of a file of the user, if that is adopted": true, "as it is, if a file of the user is in the way": false} {
 		t.Run(name, func(t *testing.T) {
-			c := start(t, namespace(t))
+			c := newCopied(t, namespace(t))
 			const path = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
 			change(t, fetch(t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}), func(o *bootstrapv1.KubeadmConfig) {
 				o.Spec.Files = []bootstrapv1.File{{Path: path, Content: "[Service]"}}
@@ -889,7 +894,7 @@ func TestCopiesOfAHeldTemplateOfATopologyGoOnWithItsSuccessor(t *testing.T) {
 				})
 			}
 			c.endpointComes()
-			rotate(c, inline(t))
+			c.rotates(withInline(t))
 			c.eventuallyReleased("waiting", adopt)
 			for _, f := range fetch(t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec.Files {
 				if f.Path == path && (f.Content == "[Service]") == adopt {
@@ -898,17 +903,21 @@ func TestCopiesOfAHeldTemplateOfATopologyGoOnWithItsSuccessor(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestCopyOfHeldTemplate_IsReleasedAsItIs(t *testing.T) {
+	t.Parallel()
 	t.Run("as it is, if the pool gets nothing", func(t *testing.T) {
-		c := start(t, namespace(t))
-		rotate(c)
+		c := newCopied(t, namespace(t))
+		c.rotates()
 		c.eventuallyReleased("waiting", false)
 	})
 	t.Run("as it is, when the label goes", func(t *testing.T) {
-		c := start(t, namespace(t))
+		c := newCopied(t, namespace(t))
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
 		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+"/waiting is held back until the topology controller gives its pool another template")
-		stays(c)
-		rotate(c)
+		c.copyStays()
+		c.rotates()
 		c.eventuallyReleased("waiting", false)
 		c.eventuallyReports(noCondition)
 	})

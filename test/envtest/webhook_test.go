@@ -453,62 +453,64 @@ func TestUsersAreWarnedOfWhatStandsInTheWay(t *testing.T) {
 	}
 }
 
-func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
-	t.Parallel()
-	start := func(t *testing.T, ns string, options ...func(client.Object)) classic {
-		t.Helper()
-		admitted(t, ns, webhooksLive)
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", append(options, lateInline)...)
-		if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) && len(options) == 0 {
-			t.Fatalf("annotations %v at creation", controlPlane.Annotations)
-		}
-		return c
+// newInline creates a Cluster with Inline delivery whose endpoint nobody knows yet, where the webhooks are asked.
+func newInline(t *testing.T, ns string, options ...func(client.Object)) classic {
+	t.Helper()
+	c := lateInlineCluster(t, admitted(t, ns, webhooksLive), options...)
+	if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) && len(options) == 0 {
+		t.Fatalf("annotations %v at creation", controlPlane.Annotations)
 	}
-	released := func(t *testing.T, c classic) {
-		t.Helper()
-		eventually(t, "control plane", func() string {
-			if plan.IsHeld(c.controlPlane().Annotations) {
-				return "it is held back"
-			}
-			return ""
-		})
-	}
-	t.Run("the endpoint comes: one change, with all of NO_PROXY", func(t *testing.T) {
-		c := start(t, namespace(t))
-		mustKubectl(t, manifest(t, c.objects()[1]), "apply", "--server-side", "--force-conflicts", "-f", "-")
-		change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
-		if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) || controlPlane.Generation != 1 {
-			t.Fatalf("annotations %v, generation %d after applying again", controlPlane.Annotations, controlPlane.Generation)
+	return c
+}
+
+func (c classic) eventuallyReleasesControlPlane() {
+	c.t.Helper()
+	eventually(c.t, "control plane", func() string {
+		if plan.IsHeld(c.controlPlane().Annotations) {
+			return "it is held back"
 		}
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is paused by annotation cluster.x-k8s.io/paused")
-		earlier := len(shared.requests.in(c.ns))
-		c.endpointComes()
-		// Whenever it is not held, it is complete.
-		eventually(t, "control plane", func() string {
-			controlPlane := c.controlPlane()
-			complete := strings.Contains(strings.Join(controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands, "\n"), ",192.0.2.1")
-			if plan.IsHeld(controlPlane.Annotations) == complete {
-				t.Fatalf("held %v, complete %v", !complete, complete)
-			}
-			if !complete {
-				return "it is held back"
-			}
-			return ""
-		})
-		c.eventuallyReports(contract.ReasonConfigured)
-		if got := c.controlPlane().Generation; got != 2 {
-			t.Errorf("generation %d, want 2: the endpoint is one change", got)
-		}
-		writes := slices.DeleteFunc(shared.requests.in(c.ns)[earlier:], func(request string) bool {
-			return !strings.HasPrefix(request, "PATCH ") || !strings.Contains(request, "/kubeadmcontrolplanes/")
-		})
-		if len(writes) != 1 {
-			t.Errorf("the control plane was completed and released by %d writes, want 1: %v", len(writes), writes)
-		}
+		return ""
 	})
+}
+
+func TestInline_CompletesAndReleasesTheControlPlaneInOneChange(t *testing.T) {
+	c := newInline(t, namespace(t))
+	mustKubectl(t, manifest(t, c.objects()[1]), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
+	if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) || controlPlane.Generation != 1 {
+		t.Fatalf("annotations %v, generation %d after applying again", controlPlane.Annotations, controlPlane.Generation)
+	}
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is paused by annotation cluster.x-k8s.io/paused")
+	earlier := len(shared.requests.in(c.ns))
+	c.endpointComes()
+	// Whenever it is not held, it is complete.
+	eventually(t, "control plane", func() string {
+		controlPlane := c.controlPlane()
+		complete := strings.Contains(strings.Join(controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands, "\n"), ",192.0.2.1")
+		if plan.IsHeld(controlPlane.Annotations) == complete {
+			t.Fatalf("held %v, complete %v", !complete, complete)
+		}
+		if !complete {
+			return "it is held back"
+		}
+		return ""
+	})
+	c.eventuallyReports(contract.ReasonConfigured)
+	if got := c.controlPlane().Generation; got != 2 {
+		t.Errorf("generation %d, want 2: the endpoint is one change", got)
+	}
+	writes := slices.DeleteFunc(shared.requests.in(c.ns)[earlier:], func(request string) bool {
+		return !strings.HasPrefix(request, "PATCH ") || !strings.Contains(request, "/kubeadmcontrolplanes/")
+	})
+	if len(writes) != 1 {
+		t.Errorf("the control plane was completed and released by %d writes, want 1: %v", len(writes), writes)
+	}
+}
+
+func TestInline_PausesTheControlPlaneOnlyForTheEndpoint(t *testing.T) {
+	t.Parallel()
 	t.Run("not for a conflict, which would stay", func(t *testing.T) {
-		c := start(t, namespace(t), func(o client.Object) {
+		c := newInline(t, namespace(t), func(o client.Object) {
 			if controlPlane, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
 				controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
 			}
@@ -519,7 +521,7 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 		}
 	})
 	t.Run("a pause of the user's stays", func(t *testing.T) {
-		c := start(t, namespace(t), func(o client.Object) {
+		c := newInline(t, namespace(t), func(o client.Object) {
 			if _, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
 				o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: "true"})
 			}
@@ -530,17 +532,21 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 			t.Errorf("annotations %v", controlPlane.Annotations)
 		}
 	})
+}
+
+func TestInline_ReleasesTheControlPlaneThatNeedsNoEndpoint(t *testing.T) {
+	t.Parallel()
 	t.Run("the label goes", func(t *testing.T) {
-		c := start(t, namespace(t))
+		c := newInline(t, namespace(t))
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-		released(t, c)
+		c.eventuallyReleasesControlPlane()
 		c.eventuallyReports(noCondition)
 	})
 	t.Run("Reference delivery needs no endpoint", func(t *testing.T) {
-		c := start(t, namespace(t))
+		c := newInline(t, namespace(t))
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Annotations, contract.AnnotationDelivery) })
-		released(t, c)
+		c.eventuallyReleasesControlPlane()
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 		if !hasProxy(c.controlPlane()) {
 			t.Error("released without the proxy")
@@ -551,12 +557,12 @@ func TestInlineHoldsTheControlPlaneBackUntilTheEndpointIsKnown(t *testing.T) {
 		"the control plane is deleted": func(c classic) client.Object { return c.controlPlane() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := start(t, namespace(t), func(o client.Object) { o.SetFinalizers([]string{"example.com/stay"}) })
+			c := newInline(t, namespace(t), func(o client.Object) { o.SetFinalizers([]string{"example.com/stay"}) })
 			c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 			if err := shared.client.Delete(t.Context(), victim(c)); err != nil {
 				t.Fatal(err)
 			}
-			released(t, c)
+			c.eventuallyReleasesControlPlane()
 		})
 	}
 }
@@ -613,22 +619,18 @@ func (c classic) eventuallyReleased(name string, wantProxy bool) {
 	})
 }
 
-func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
+// lateInlineCluster creates a Cluster with Inline delivery whose endpoint nobody knows yet.
+func lateInlineCluster(t *testing.T, ns string, options ...func(client.Object)) classic {
+	t.Helper()
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	return newCluster(t, ns, "one", append(options, lateInline)...)
+}
+
+func TestInline_HoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 	t.Parallel()
-	isHeld := func(t *testing.T, o client.Object, want bool) {
-		t.Helper()
-		if got := plan.IsHeld(fetch(t, o.GetNamespace(), o.GetName(), &bootstrapv1.KubeadmConfig{}).Annotations); got != want {
-			t.Errorf("KubeadmConfig %s is held back: %v, want %v", o.GetName(), got, want)
-		}
-	}
-	start := func(t *testing.T, ns string, options ...func(client.Object)) classic {
-		t.Helper()
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		return newCluster(t, ns, "one", append(options, lateInline)...)
-	}
 	t.Run("at admission", func(t *testing.T) {
 		ns := admitted(t, namespace(t), webhooksLive)
-		c := start(t, ns)
+		c := lateInlineCluster(t, ns)
 		worker := c.workerConfig("worker")
 		create(t, worker)
 		if !plan.IsHeld(worker.Annotations) {
@@ -643,7 +645,7 @@ func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		}
 	})
 	t.Run("by the controller", func(t *testing.T) {
-		c := start(t, namespace(t))
+		c := lateInlineCluster(t, namespace(t))
 		create(t, c.workerConfig("worker"))
 		for _, name := range []string{"worker", "one-mp"} {
 			eventually(t, "KubeadmConfig "+name, func() string {
@@ -659,8 +661,12 @@ func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		c.eventuallyReleased("worker", true)
 		c.eventuallyReleased("one-mp", true)
 	})
+}
+
+func TestInline_ReleasesWorkersThatNeedNoEndpoint(t *testing.T) {
+	t.Parallel()
 	t.Run("the label goes", func(t *testing.T) {
-		c := start(t, admitted(t, namespace(t), webhooksLive))
+		c := lateInlineCluster(t, admitted(t, namespace(t), webhooksLive))
 		create(t, c.workerConfig("worker"))
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
@@ -669,7 +675,7 @@ func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		c.eventuallyReports(noCondition)
 	})
 	t.Run("held back by somebody who has not heard that the label is gone", func(t *testing.T) {
-		c := start(t, namespace(t), with(withoutLabel))
+		c := lateInlineCluster(t, namespace(t), with(withoutLabel))
 		worker := c.workerConfig("worker")
 		worker.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
 		create(t, worker)
@@ -678,15 +684,25 @@ func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		eventually(t, "control plane", func() string { return c.controlPlane().Annotations[clusterv1.PausedAnnotation] })
 	})
 	t.Run("the pool goes without a proxy", func(t *testing.T) {
-		c := start(t, admitted(t, namespace(t), webhooksLive))
+		c := lateInlineCluster(t, admitted(t, namespace(t), webhooksLive))
 		create(t, c.workerConfig("worker"))
 		change(t, c.deployment(), func(o *clusterv1.MachineDeployment) {
 			o.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
 		})
 		c.eventuallyReleased("worker", false)
 	})
+}
+
+func TestInline_HoldsNoWorkerThatGetsNoProxy(t *testing.T) {
+	t.Parallel()
+	notHeld := func(t *testing.T, o client.Object) {
+		t.Helper()
+		if plan.IsHeld(fetch(t, o.GetNamespace(), o.GetName(), &bootstrapv1.KubeadmConfig{}).Annotations) {
+			t.Errorf("KubeadmConfig %s is held back", o.GetName())
+		}
+	}
 	t.Run("nothing that will not get the proxy", func(t *testing.T) {
-		c := start(t, admitted(t, namespace(t), webhooksLive))
+		c := lateInlineCluster(t, admitted(t, namespace(t), webhooksLive))
 		conflict := c.workerConfig("conflict")
 		conflict.Spec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
 		windows := c.workerConfig("windows")
@@ -702,16 +718,16 @@ func TestInlineHoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 		staysQuiet(t, c.ns)
 		for _, o := range []client.Object{conflict, windows, paused, first} {
-			isHeld(t, o, false)
+			notHeld(t, o)
 		}
 	})
 	t.Run("no pool whose machine template asks for Windows", func(t *testing.T) {
-		c := start(t, admitted(t, namespace(t), webhooksLive), windowsPool)
+		c := lateInlineCluster(t, admitted(t, namespace(t), webhooksLive), windowsPool)
 		worker := c.workerConfig("worker")
 		create(t, worker)
 		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is for Windows nodes")
-		isHeld(t, worker, false)
-		isHeld(t, c.config(), false)
+		notHeld(t, worker)
+		notHeld(t, c.config())
 	})
 }
 
