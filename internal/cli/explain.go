@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -31,7 +30,6 @@ type explainOptions struct {
 	hasNoProxy                              bool
 	clients, failOn                         []string
 	output                                  string
-	noColor                                 bool
 }
 
 func newExplain(streams Streams) *cobra.Command {
@@ -70,8 +68,7 @@ Cluster directly.`,
 	f.StringVar(&o.noProxy, "no-proxy", "", "explain this value; a Cluster then only gives destinations")
 	f.StringSliceVar(&o.clients, "client", strings.Split(defaultClients, ","), "clients, each as name or name@version")
 	f.StringSliceVar(&o.failOn, "fail-on", nil, "clients that must reach every destination of the Cluster directly, else the exit status is 3")
-	f.StringVarP(&o.output, "output", "o", "table", "table, json or yaml")
-	f.BoolVar(&o.noColor, "no-color", false, "no color on a terminal; the variable NO_COLOR does the same")
+	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	return cmd
 }
 
@@ -79,8 +76,8 @@ Cluster directly.`,
 func (o explainOptions) check(args []string) error {
 	live := o.context != "" || o.kubeconfig != ""
 	switch {
-	case !slices.Contains([]string{"table", "json", "yaml"}, o.output):
-		return fmt.Errorf("explain: unknown output %q; use table, json or yaml", o.output)
+	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
+		return fmt.Errorf("explain: unknown output %q; use text, json or yaml", o.output)
 	case o.profile != string(noproxy.ProfileService) && o.profile != string(noproxy.ProfileShell):
 		return fmt.Errorf("explain: unknown profile %q; use %s or %s", o.profile, noproxy.ProfileService, noproxy.ProfileShell)
 	case len(o.files) > 0 && live:
@@ -159,7 +156,7 @@ func (o explainOptions) print(report explain.Report, streams Streams) error {
 	case "yaml":
 		text, err = yaml.Marshal(report)
 	default:
-		text = []byte(report.Text(!o.noColor && colorful(streams.Out)))
+		text = []byte(report.Text())
 	}
 	if err != nil {
 		return fmt.Errorf("encoding output: %w", err)
@@ -182,14 +179,4 @@ func passive(v match.Verdict) string {
 		return "refused"
 	}
 	return string(v)
-}
-
-// colorful reports whether a stream is a terminal whose user has not switched colors off (https://no-color.org).
-func colorful(out any) bool {
-	f, ok := out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

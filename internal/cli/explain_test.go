@@ -57,7 +57,7 @@ func TestExplainIsGolden(t *testing.T) {
 			}
 			golden(t, "explain/"+name, stdout)
 			if strings.Contains(stdout+stderr, "s3cr") || strings.Contains(stdout, "\x1b") {
-				t.Error("a credential, or color in what is no terminal")
+				t.Error("a credential, or an escape sequence")
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestExplainGatesAPipeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, output := range []string{"table", "json", "yaml"} {
+			for _, output := range []string{"text", "json", "yaml"} {
 				status, stdout, stderr := run(t, "", append(test.args, "-o", output)...)
 				if status != test.status || !strings.Contains(stderr, test.stderr) || test.status == 0 && stderr != "" {
 					t.Errorf("%s: exit status %d, want %d; standard error %s, want %q in it", output, status, test.status, stderr, test.stderr)
@@ -160,7 +160,7 @@ func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 		"an unknown failing":    {[]string{"--no-proxy", "a", "--fail-on", "powersh", "b"}, 2, `looking up client "powersh": unknown`},
 		"a version too old":     {[]string{"--no-proxy", "a", "--client", "curl@7.1", "b"}, 2, `version "7.1" is older than every known one`},
 		"no client":             {[]string{"--no-proxy", "a", "--client=", "b"}, 2, "client"},
-		"an unknown output":     {[]string{"--no-proxy", "a", "-o", "xml", "b"}, 2, `unknown output "xml"; use table, json or yaml`},
+		"an unknown output":     {[]string{"--no-proxy", "a", "-o", "xml", "b"}, 2, `unknown output "xml"; use text, json or yaml`},
 		"an unknown profile":    {[]string{"--no-proxy", "a", "--profile", "pods", "b"}, 2, `unknown profile "pods"; use service or shell`},
 		"two places":            {[]string{"-f", explainCluster, "--context", "mgmt"}, 2, "-f reads manifests, --context and --kubeconfig a management cluster; use one of them"},
 		"a Secret alone":        {[]string{"--no-proxy", "a", "--secret", explainSecrets, "b"}, 2, "--secret goes with -f"},

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,7 +140,7 @@ func TestEntriesThatNeedAChangeSayWhatToWriteInstead(t *testing.T) {
 					t.Errorf("got %+v", e)
 				}
 			}
-			if text := r.Text(false); strings.Contains(text, "Entries that need a change") != (test.fix != "") || !strings.Contains(text, test.fix) {
+			if text := r.Text(); strings.Contains(text, "Entries that need a change") != (test.fix != "") || !strings.Contains(text, test.fix) {
 				t.Errorf("text:\n%s", text)
 			}
 		})
@@ -177,7 +176,7 @@ func TestNoOutputShowsUserinfoOrControlsTheTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{string(data), r.Text(false)} {
+	for _, text := range []string{string(data), r.Text()} {
 		if strings.Contains(text, "s3cr") || strings.Contains(text, " et@") {
 			t.Errorf("a credential in\n%s", text)
 		}
@@ -190,21 +189,9 @@ func TestNoOutputShowsUserinfoOrControlsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestColorOnlyAddsSequences(t *testing.T) {
-	t.Parallel()
-	c := cluster(t, network(), 0)
-	r := report(t, explain.Input{NoProxy: "localhost,10.*,.svc", Clients: clients(t, "go", "wget", "ruby", "httpx"), Destinations: c.Destinations(), Warnings: []finding.Finding{{Code: "c", Place: finding.Field("w"), Message: "m"}}})
-	colored := r.Text(true)
-	if plain := regexp.MustCompile(`\x1b\[[0-9]+m`).ReplaceAllString(colored, ""); plain != r.Text(false) {
-		t.Errorf("without its sequences it reads\n%s\nand not\n%s", plain, r.Text(false))
-	}
-	if strings.Count(colored, "\x1b[0m") < 10 || strings.Contains(r.Text(false), "\x1b") {
-		t.Error("colors are not where they belong")
-	}
-}
-
-// TestTextFits composes lists for all kinds of Clusters. Only a line of one long word may be longer than 100 columns.
-func TestTextFitsIntoAHundredColumns(t *testing.T) {
+// TestText_HasEveryAnswerOnce composes lists for all kinds of Clusters. Each client stands once below each destination:
+// by name, among all, among all others, or below every destination.
+func TestText_HasEveryAnswerOnce(t *testing.T) {
 	t.Parallel()
 	specs := []string{"go", "curl@7.88.1", "curl@8.14.1", "wget", "busybox", "urllib", "requests", "httpx", "ruby", "node-fetch", "node-http"}
 	for name, in := range map[string]noproxy.Input{
@@ -221,13 +208,26 @@ func TestTextFitsIntoAHundredColumns(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := report(t, explain.Input{NoProxy: composed.Value, Entries: composed.Entries, Warnings: composed.Warnings, Clients: clients(t, specs...), Destinations: c.Destinations()})
-			for line := range strings.Lines(r.Text(false)) {
-				line = strings.TrimRight(line, "\n")
-				if utf8.RuneCountInString(line) > 100 {
-					t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+			text := r.Text()
+			if regexp.MustCompile(`(?m) $`).MatchString(text) {
+				t.Errorf("blanks at the end of a line:\n%s", text)
+			}
+			said := map[string][]string{} // the clients of each block, by its first line
+			block := ""
+			for line := range strings.Lines(text) {
+				if !strings.HasPrefix(line, "  ") {
+					block, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), ", ")
+					continue
 				}
-				if strings.TrimRight(line, " ") != line {
-					t.Errorf("blanks at the end of %q", line)
+				if names, _, ok := strings.Cut(line[12:], ": "); ok {
+					said[block] = append(said[block], strings.Split(names, ", ")...)
+				}
+			}
+			always := said["every destination"]
+			for _, d := range r.Destinations {
+				got := said[d.Name]
+				if !slices.Equal(got, []string{"all"}) && !(slices.Equal(got, []string{"all others"}) && len(always) > 0) && len(got)+len(always) != len(specs) {
+					t.Errorf("%s: %q, and %q of all:\n%s", d.Name, got, always, text)
 				}
 			}
 		})
@@ -241,7 +241,7 @@ func TestALongValueIsCutForPeopleOnly(t *testing.T) {
 		hosts[i] = fmt.Sprintf("host%d.example.com", i)
 	}
 	r := report(t, explain.Input{NoProxy: strings.Join(hosts, ","), Clients: clients(t, "go"), Destinations: destinations(t, "host3999.example.com")})
-	text := r.Text(false)
+	text := r.Text()
 	if n := strings.Count(text, "\n"); n > 20 || !strings.Contains(text, "... 4000 entries in all; -o json has them") {
 		t.Errorf("%d lines:\n%.2000s", n, text)
 	}
@@ -261,11 +261,11 @@ func FuzzExplain(f *testing.F) {
 			return
 		}
 		in := explain.Input{NoProxy: value, Clients: all, Destinations: destinations(t, "a.example", "10.1.2.3", "fd00::1")}
-		text := report(t, in).Text(false)
+		text := report(t, in).Text()
 		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r == 0x7f) }) {
 			t.Errorf("%q gives %q", value, text)
 		}
-		if text != report(t, in).Text(false) {
+		if text != report(t, in).Text() {
 			t.Errorf("%q gives two texts", value)
 		}
 	})

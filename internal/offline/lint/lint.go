@@ -57,11 +57,11 @@ type linter struct {
 	defaultSecret types.NamespacedName
 	findings      []Finding
 	clusters      int
-	places        map[string]bool // of the Secrets that were looked at
+	places        map[string]bool  // of the Secrets that were looked at
 	known         map[Finding]bool // without their lines
 	order         map[*manifest.Object]int
 	byPlace       map[string]*manifest.Object
-	entries       map[block][]int             // lines of the entries of a list, counted from its own
+	entries       map[block][]int // lines of the entries of a list, counted from its own
 }
 
 func newLinter(manifests *render.Manifests, now time.Time, defaultSecret types.NamespacedName) *linter {
