@@ -14,9 +14,9 @@ import (
 
 const modulePath = "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/"
 
-// TestPurePackagesStayPure holds the pure packages to what they may import, through everything that they import. The
+// TestPurePackages_ImportNothingImpure holds the pure packages to what they may import, through everything that they import. The
 // linter sees direct imports only.
-func TestPurePackagesStayPure(t *testing.T) {
+func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	t.Parallel()
 	denied := map[string]string{
 		"os/exec": "a pure package starts nothing", "net/http": "a pure package calls nobody",
@@ -127,8 +127,8 @@ func goList(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(output)), "\n")
 }
 
-// TestVersionsAreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested with.
-func TestVersionsAreThoseOfClusterAPI(t *testing.T) {
+// TestVersions_AreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested with.
+func TestVersions_AreThoseOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../go.mod")
 	if err != nil {

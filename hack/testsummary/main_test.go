@@ -136,7 +136,7 @@ func summarizes(t *testing.T, tests []summary) {
 	}
 }
 
-func TestSummarizePrintsWhatIsNoEvent(t *testing.T) {
+func TestSummarize_PrintsWhatIsNoEvent(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	got, err := summarize(strings.NewReader("go: downloading\n{}\n"+`{"Action":"start"}`+"\nlast"), &out)
@@ -148,8 +148,8 @@ func TestSummarizePrintsWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-// TestSummarizeReadsGo runs the real go test on a module with every outcome, one of its packages not even building.
-func TestSummarizeReadsGo(t *testing.T) {
+// TestSummarize_ReadsTheEventsOfGo runs the real go test on a module with every outcome, one of its packages not even building.
+func TestSummarize_ReadsTheEventsOfGo(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "./...")
 	cmd.Dir = filepath.Join("testdata", "module")

@@ -33,7 +33,7 @@ func certificate(t *testing.T, end time.Time) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-func TestLintReadsTheClockForCertificates(t *testing.T) {
+func TestLint_ReadsTheClockForCertificates(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	end := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)

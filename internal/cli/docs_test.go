@@ -24,7 +24,7 @@ func reference(t *testing.T) string {
 	return string(text)
 }
 
-func TestEveryFlagIsInTheReference(t *testing.T) {
+func TestReference_HasEveryFlag(t *testing.T) {
 	t.Parallel()
 	text := reference(t)
 	for _, cmd := range newRoot(Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}).Commands() {
@@ -50,7 +50,7 @@ func checkFlags(t *testing.T, cmd *cobra.Command, section string) {
 	})
 }
 
-func TestEveryNameOfTheContractIsInTheReference(t *testing.T) {
+func TestReference_HasEveryNameOfTheContract(t *testing.T) {
 	t.Parallel()
 	text := reference(t)
 	file, err := parser.ParseFile(token.NewFileSet(), "../contract/contract.go", nil, 0)

@@ -37,7 +37,7 @@ const (
 	explainSecrets = "testdata/explain/secrets.yaml"
 )
 
-func TestExplainIsGolden(t *testing.T) {
+func TestExplain_IsGolden(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"cluster.txt":      {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod"},
@@ -63,7 +63,7 @@ func TestExplainIsGolden(t *testing.T) {
 	}
 }
 
-func TestExplainPrintsTheSameAsJSONAndYAML(t *testing.T) {
+func TestExplain_PrintsTheSameAsJSONAndYAML(t *testing.T) {
 	t.Parallel()
 	args := []string{"explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual", "-o"}
 	_, asJSON, _ := run(t, "", append(args, "json")...)
@@ -84,7 +84,7 @@ func TestExplainPrintsTheSameAsJSONAndYAML(t *testing.T) {
 	}
 }
 
-func TestExplainReadsStandardInput(t *testing.T) {
+func TestExplain_ReadsStandardInput(t *testing.T) {
 	t.Parallel()
 	manifests := clusterManifest + "---\n" + secretManifest
 	status, stdout, stderr := run(t, manifests, "explain", "-f", "-", "--client", "go", "cp.example.com:6443")
@@ -101,8 +101,8 @@ func TestExplainReadsStandardInput(t *testing.T) {
 	}
 }
 
-// TestExplainGatesAPipeline is the contract of --fail-on.
-func TestExplainGatesAPipeline(t *testing.T) {
+// TestExplain_FailsAPipeline is the contract of --fail-on.
+func TestExplain_FailsAPipeline(t *testing.T) {
 	t.Parallel()
 	files := []string{"explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod"}
 	for name, test := range map[string]struct {
@@ -137,7 +137,7 @@ func TestExplainGatesAPipeline(t *testing.T) {
 	}
 }
 
-func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
+func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 	t.Parallel()
 	broken := folder(t, map[string]string{
 		"network.yaml":    strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {pods: {cidrBlocks: [s3cr/99]}}", 1),
@@ -194,7 +194,7 @@ func TestExplainSaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestExplainNotesAClusterWithoutTheLabel(t *testing.T) {
+func TestExplain_NotesAClusterWithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	_, _, stderr := run(t, "", "explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual", "--client", "go")
 	if want := "Cluster team-a/dual: it has no label capi-proxy-patcher.io/enabled=true; this is what it would get\n"; stderr != want {

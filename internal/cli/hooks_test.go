@@ -35,7 +35,7 @@ func freePort(t *testing.T) int {
 }
 
 // One case after the other: the command sets the logger of controller-runtime.
-func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
+func TestHooks_SayAtTheStartWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	certificates := hookCertificate(t)
 	empty := t.TempDir()
@@ -72,7 +72,7 @@ func TestHooksSayAtTheStartWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestHooksAreReadyWhenTheyAnswer(t *testing.T) {
+func TestHooks_AreReadyWhenTheyAnswer(t *testing.T) {
 	t.Parallel()
 	o := hooksOptions{HookOptions: HookOptions{Port: freePort(t), BindAddress: "127.0.0.1", CertDir: hookCertificate(t)}}
 	o.healthAddr = fmt.Sprintf("127.0.0.1:%d", freePort(t))

@@ -10,7 +10,7 @@ import (
 
 const lintInput = "testdata/lint/in.yaml"
 
-func TestLintIsGolden(t *testing.T) {
+func TestLint_IsGolden(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"want.txt": nil, "want.json": {"-o", "json"}, "want.sarif": {"-o", "sarif"}} {
 		t.Run(name, func(t *testing.T) {
@@ -29,8 +29,8 @@ func TestLintIsGolden(t *testing.T) {
 	}
 }
 
-// TestLintPointsAtTheLine checks every line of the golden output against the text of the input.
-func TestLintPointsAtTheLine(t *testing.T) {
+// TestLint_PointsAtTheLine checks every line of the golden output against the text of the input.
+func TestLint_PointsAtTheLine(t *testing.T) {
 	t.Parallel()
 	_, stdout, _ := run(t, "", "lint", "-f", lintInput)
 	for where, line := range map[string]int{
@@ -57,7 +57,7 @@ func TestLintPointsAtTheLine(t *testing.T) {
 	}
 }
 
-func TestLintExitStatus(t *testing.T) {
+func TestLint_ExitStatus(t *testing.T) {
 	t.Parallel()
 	clean := strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}", 1) + "---\n" + secretManifest
 	for name, test := range map[string]struct {
@@ -95,7 +95,7 @@ func TestLintExitStatus(t *testing.T) {
 	}
 }
 
-func TestLintLooksAtEverySecretThatAClusterUses(t *testing.T) {
+func TestLint_ChecksEverySecretThatAClusterUses(t *testing.T) {
 	t.Parallel()
 	const pool = `---
 apiVersion: cluster.x-k8s.io/v1beta2
@@ -120,8 +120,8 @@ stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
 	}
 }
 
-// TestSARIFIsWhatCodeReviewToolsNeed checks what the schema of SARIF 2.1.0 requires of the parts that are used.
-func TestSARIFIsWhatCodeReviewToolsNeed(t *testing.T) {
+// TestLint_PrintsTheSARIFThatCodeReviewToolsNeed checks what the schema of SARIF 2.1.0 requires of the parts that are used.
+func TestLint_PrintsTheSARIFThatCodeReviewToolsNeed(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"with blank.yaml": secretManifest + "  # \n" + strings.Replace("---\n"+secretManifest, "http-proxy", "b", 1)})
 	for name, args := range map[string][]string{

@@ -135,7 +135,7 @@ func flow(t *testing.T, text string) string {
 	return string(data)
 }
 
-func TestExplainReadsAManagementCluster(t *testing.T) {
+func TestExplain_ReadsAManagementCluster(t *testing.T) {
 	t.Parallel()
 	a := live(t)
 	status, stdout, stderr := run(t, "", "explain", "--kubeconfig", a.kubeconfig(t), "--context", "mgmt", "--cluster", "prod", "--client", "go,curl@7.88.1,wget")
@@ -153,8 +153,8 @@ func TestExplainReadsAManagementCluster(t *testing.T) {
 	}
 }
 
-// TestLiveAndManifestsAgree resolves the same objects from files and from the API.
-func TestLiveAndManifestsAgree(t *testing.T) {
+// TestExplain_AgreesLiveAndOnManifests resolves the same objects from files and from the API.
+func TestExplain_AgreesLiveAndOnManifests(t *testing.T) {
 	t.Parallel()
 	a := live(t)
 	file := folder(t, map[string]string{"all.yaml": liveCluster + "---" + liveSecret}) + "/all.yaml"
@@ -165,7 +165,7 @@ func TestLiveAndManifestsAgree(t *testing.T) {
 	}
 }
 
-func TestExplainOfAManagementClusterSaysWhatIsWrong(t *testing.T) {
+func TestExplain_SaysWhatIsWrongInAManagementCluster(t *testing.T) {
 	t.Parallel()
 	a := live(t)
 	kubeconfig := a.kubeconfig(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-func TestLevelsBeyondTheHighestAreAWrongCommandLine(t *testing.T) {
+func TestVerbosity_RefusesLevelsAboveTheHighest(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"manager", "hooks"} {
 		for _, level := range []string{"-1", "6", "8", "10", "2147483647"} {
@@ -24,7 +24,7 @@ func TestLevelsBeyondTheHighestAreAWrongCommandLine(t *testing.T) {
 	}
 }
 
-func TestTheLoggerStopsAtTheHighestLevelWhateverIsAsked(t *testing.T) {
+func TestVerbosity_StopsAtTheHighestLevel(t *testing.T) {
 	t.Parallel()
 	for asked, highest := range map[int]int{0: 0, 2: 2, 5: 5, 6: 5, 10: 5, 1000: 5} {
 		var out bytes.Buffer

@@ -46,7 +46,7 @@ func rows(text string, header ...string) [][]string {
 	return found
 }
 
-func TestThePageHasEveryCodeOnceWithItsKind(t *testing.T) {
+func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
 	codes := append(noproxy.Codes(), source.CodeBadAnnotation, source.CodeBadEncoding, source.CodeBadLabel, source.CodeBadMetadata,
 		source.CodeSecretNotFound, source.CodeSecretTooLarge, source.CodeUnknownName)
@@ -74,7 +74,7 @@ func TestThePageHasEveryCodeOnceWithItsKind(t *testing.T) {
 	}
 }
 
-func TestThePageHasEveryGroupInOrder(t *testing.T) {
+func TestNoProxyPage_HasEveryGroupInOrder(t *testing.T) {
 	t.Parallel()
 	var groups []noproxy.Group
 	for _, cells := range rows(page(t), "group", "entries", "from") {
@@ -85,8 +85,8 @@ func TestThePageHasEveryGroupInOrder(t *testing.T) {
 	}
 }
 
-// TestThePageSaysWhatEntriesBecome runs the examples of the page.
-func TestThePageSaysWhatEntriesBecome(t *testing.T) {
+// TestNoProxyPage_SaysWhatEntriesBecome runs the examples of the page.
+func TestNoProxyPage_SaysWhatEntriesBecome(t *testing.T) {
 	t.Parallel()
 	omit := slices.DeleteFunc(noproxy.Groups(), func(g noproxy.Group) bool { return g == noproxy.GroupUser })
 	examples := rows(page(t), "you write", "nodes get", "because")
@@ -110,8 +110,8 @@ func TestThePageSaysWhatEntriesBecome(t *testing.T) {
 	}
 }
 
-// TestThePageSaysWhatClientsCover compares the table of clients with their models.
-func TestThePageSaysWhatClientsCover(t *testing.T) {
+// TestNoProxyPage_SaysWhatClientsCover compares the table of clients with their models.
+func TestNoProxyPage_SaysWhatClientsCover(t *testing.T) {
 	t.Parallel()
 	specs := map[string]string{
 		"Go: containerd, kubelet, kubeadm": "go", "curl 7.88, git, PHP": "curl@7.88.1", "curl 7.74 and older": "curl@7.74.0", "curl 8.14": "curl@8.14.1",
@@ -158,7 +158,7 @@ func TestThePageSaysWhatClientsCover(t *testing.T) {
 	}
 }
 
-func TestThePageHasEveryFieldOfTheOutputs(t *testing.T) {
+func TestNoProxyPage_HasEveryFieldOfTheOutputs(t *testing.T) {
 	t.Parallel()
 	text := page(t)
 	var check func(of reflect.Type)

@@ -50,7 +50,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestRenderReadsFilesFoldersAndStandardInput(t *testing.T) {
+func TestRender_ReadsFilesFoldersAndStandardInput(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{
 		"1-cluster.yaml": clusterManifest, "2-control-plane.yml": controlPlaneManifest, "3-secret.yaml": secretManifest, "README.md": "not a manifest: [",
@@ -81,7 +81,7 @@ func TestRenderReadsFilesFoldersAndStandardInput(t *testing.T) {
 	}
 }
 
-func TestRenderPrintsADiff(t *testing.T) {
+func TestRender_PrintsADiff(t *testing.T) {
 	t.Parallel()
 	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest+"---\n"+secretManifest, "render", "-f", "-", "-o", "diff")
 	if status != 0 || !strings.HasPrefix(stdout, "--- -\n+++ - (rendered)\n@@ ") || strings.Contains(stdout, "\n-a") {
@@ -92,7 +92,7 @@ func TestRenderPrintsADiff(t *testing.T) {
 	}
 }
 
-func TestRenderMergesTheInstallationWideSecret(t *testing.T) {
+func TestRender_MergesTheInstallationWideSecret(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"default.yaml": strings.ReplaceAll(secretManifest, "{name: http-proxy}", "{name: installation, namespace: system}") + "  \n"})
 	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+"/default.yaml",

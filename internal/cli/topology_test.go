@@ -41,7 +41,7 @@ data:
 `
 )
 
-func TestExplainReadsTheTopology(t *testing.T) {
+func TestExplain_ReadsTheTopology(t *testing.T) {
 	t.Parallel()
 	files := folder(t, map[string]string{
 		"all.yaml":     topologyCluster + "---\n" + corpSecret + "---\n" + edgeSecret,
@@ -96,7 +96,7 @@ func TestExplainReadsTheTopology(t *testing.T) {
 	}
 }
 
-func TestLintReadsTheTopology(t *testing.T) {
+func TestLint_ReadsTheTopology(t *testing.T) {
 	t.Parallel()
 	bad := strings.Replace(edgeSecret, "aHR0cDovL3Byb3h5LmV4YW1wbGUuY29tOjMxMjg=", "eA==", 1)
 	for name, test := range map[string]struct{ input, want string }{

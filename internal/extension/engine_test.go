@@ -129,9 +129,9 @@ func topologyState(t *testing.T, labels map[string]string) (*scope.ClusterBluepr
 	return blueprint, desired
 }
 
-// TestUnderTheEngineOfClusterAPI lets Cluster API itself build the request, call the server over the network, apply the
+// TestGeneratePatches_WorksWithTheEngineOfClusterAPI lets Cluster API itself build the request, call the server over the network, apply the
 // patches and copy the result into the objects that it would write, twice.
-func TestUnderTheEngineOfClusterAPI(t *testing.T) {
+func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 	if err := feature.MutableGates.Set("RuntimeSDK=true,ClusterTopology=true"); err != nil {
 		t.Fatal(err)
 	}

@@ -130,8 +130,8 @@ func with(t *testing.T, o hookrequests.Options, controlPlane, worker []byte) *ru
 	return q
 }
 
-// TestAnswersAreTheGoldenFilesOfClassicClusters holds the hook to the bytes that controller and webhooks write.
-func TestAnswersAreTheGoldenFilesOfClassicClusters(t *testing.T) {
+// TestGenerate_AnswersTheGoldenFilesOfClassicClusters holds the hook to the bytes that controller and webhooks write.
+func TestGenerate_AnswersTheGoldenFilesOfClassicClusters(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../patch/testdata/reference*.yaml")
 	if err != nil || len(files) < 8 {
@@ -213,7 +213,7 @@ func references(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequ
 	return secrets
 }
 
-func TestGenerateChoosesTemplatesAndSecrets(t *testing.T) {
+func TestGenerate_ChoosesTemplatesAndSecrets(t *testing.T) {
 	t.Parallel()
 	const own, version = "cluster-0000-proxy-files", hookrequests.Version
 	hold := func(value string) map[string]string { return map[string]string{contract.AnnotationTopologyHold: value} }
@@ -268,7 +268,7 @@ func TestALabelThatMeansNothing_FailsWhereNobodyKnowsWhatItSaidBefore(t *testing
 	}
 }
 
-func TestATemplateThatUpgradesGoesByItsOwnVersion(t *testing.T) {
+func TestGenerate_UsesTheVersionOfTheTemplateThatUpgrades(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Pools: 2, Annotations: map[string]string{contract.AnnotationTopologyHold: "disabled@" + hookrequests.Version}})
 	upgraded := func(i int) {
@@ -282,7 +282,7 @@ func TestATemplateThatUpgradesGoesByItsOwnVersion(t *testing.T) {
 	}
 }
 
-func TestTemplatesThatAreLeftAlone(t *testing.T) {
+func TestGenerate_LeavesTemplatesAlone(t *testing.T) {
 	t.Parallel()
 	file := func(path string) map[string]any { return map[string]any{"path": path, "content": "x"} }
 	const worker = "KubeadmConfigTemplate"
@@ -310,7 +310,7 @@ func TestTemplatesThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAPoolWhoseMachineTemplateAsksForWindowsIsLeftAlone(t *testing.T) {
+func TestGenerate_LeavesPoolsOfWindowsMachineTemplatesAlone(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []string{`{"template":{"spec":{"osDisk":{"osType":"Windows"}}}}`, `{"template":{"spec":{"\u006fs":"windows"}}}`} {
 		q := generated(t, hookrequests.Options{Pools: 2})
@@ -321,7 +321,7 @@ func TestAPoolWhoseMachineTemplateAsksForWindowsIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAFileOfTheUsersIsAdoptedWhenAsked(t *testing.T) {
+func TestGenerate_AdoptsFilesWhenAsked(t *testing.T) {
 	t.Parallel()
 	worker := wrap(t, "KubeadmConfigTemplate", map[string]any{"files": []any{map[string]any{"path": "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "content": "mine"}}})
 	q := with(t, hookrequests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}}, []byte(`{}`), worker)
@@ -332,7 +332,7 @@ func TestAFileOfTheUsersIsAdoptedWhenAsked(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsMade(t *testing.T) {
+func TestGenerate_CreatesMissingParents(t *testing.T) {
 	t.Parallel()
 	for _, rest := range []string{``, `,"spec":null`, `,"spec":{}`, `,"spec":{"template":{}}`, `,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`, `,"spec":1`} {
 		q := with(t, hookrequests.Options{}, []byte(`{}`), []byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
@@ -342,9 +342,9 @@ func TestWhatIsMissingIsMade(t *testing.T) {
 	}
 }
 
-// TestFieldsThatOurTypesDoNotKnowSurvive keeps out decoders of Go types, as those of topologymutation.WalkTemplates: what
+// TestGenerate_KeepsUnknownFields keeps out decoders of Go types, as those of topologymutation.WalkTemplates: what
 // they do not know is gone when they have written it.
-func TestFieldsThatOurTypesDoNotKnowSurvive(t *testing.T) {
+func TestGenerate_KeepsUnknownFields(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Pools: 1})
 	for uid, text := range apply(t, q, respond(t, &Handlers{}, q)) {
@@ -366,7 +366,7 @@ func TestFieldsThatOurTypesDoNotKnowSurvive(t *testing.T) {
 	}
 }
 
-func TestTheSameRequestGetsTheSameBytes(t *testing.T) {
+func TestGenerate_AnswersTheSameRequestWithTheSameBytes(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Pools: 30, Distinct: true, EverySecond: `{"secretName":"x"}`})
 	body := encoded(t, q)
@@ -392,7 +392,7 @@ func TestTheSameRequestGetsTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
+func TestGenerate_MessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]hookrequests.Options{
 		"settings": {Pools: 3, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"x":1}`, 2: `{"targets":[]}`}},
@@ -416,7 +416,7 @@ func TestMessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 	}
 }
 
-func TestRequestsThatCannotBeAnswered(t *testing.T) {
+func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		options hookrequests.Options
@@ -455,8 +455,8 @@ func TestRequestsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-// TestWithSecretIsTheRecipeOfThatSecret holds the shortcut to what it stands for.
-func TestWithSecretIsTheRecipeOfThatSecret(t *testing.T) {
+// TestWithSecret_IsTheRecipeOfThatSecret holds the shortcut to what it stands for.
+func TestWithSecret_IsTheRecipeOfThatSecret(t *testing.T) {
 	t.Parallel()
 	of := func(secret string) patch.Recipe {
 		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret})
@@ -474,7 +474,7 @@ func TestWithSecretIsTheRecipeOfThatSecret(t *testing.T) {
 	}
 }
 
-func TestEncodeWritesWhatEncodingJSONWrites(t *testing.T) {
+func TestEncode_WritesWhatEncodingJSONWrites(t *testing.T) {
 	t.Parallel()
 	operations := []patch.Operation{
 		{Op: "add", Path: "/spec", Value: struct{}{}},
@@ -498,7 +498,7 @@ func TestEncodeWritesWhatEncodingJSONWrites(t *testing.T) {
 	}
 }
 
-func TestNothingOfAVariableIsInAMessageOrInAnAnswer(t *testing.T) {
+func TestVariable_IsInNoMessageAndNoAnswer(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Variable: `{"noProxy":["http://user:s3cret@x"]}`})
 	if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(response.Message, "s3cret") {

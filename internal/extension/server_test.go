@@ -102,7 +102,7 @@ func (s served) post(ctx context.Context, hook runtimecatalog.Hook, name string,
 	return io.ReadAll(response.Body)
 }
 
-func TestServerAnnouncesAndAnswers(t *testing.T) {
+func TestServer_AnnouncesAndAnswers(t *testing.T) {
 	t.Parallel()
 	discover := func(s served) []string {
 		text, err := s.post(t.Context(), runtimehooksv1.Discovery, "", []byte(`{}`))

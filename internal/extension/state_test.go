@@ -73,7 +73,7 @@ func storedCluster(o hookrequests.Options, endpoint string) *clusterv1.Cluster {
 	return cluster
 }
 
-func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
+func TestInline_WritesWhatTheClassicPathWrites(t *testing.T) {
 	t.Parallel()
 	o := hookrequests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}}
 	state := stateOf(proxies{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"}, storedCluster(o, "10.0.0.10"))
@@ -115,7 +115,7 @@ func TestInlineWritesWhatTheClassicPathWrites(t *testing.T) {
 	}
 }
 
-func TestInlineWaits(t *testing.T) {
+func TestInline_Waits(t *testing.T) {
 	t.Parallel()
 	inline := hookrequests.Options{Pools: 1, Variable: `{"delivery":"Inline"}`}
 	missing := respond(t, &Handlers{State: stateOf(proxies{}, storedCluster(inline, ""))}, generated(t, inline))
@@ -344,7 +344,7 @@ func (b brokenReader) ReadSecret(context.Context, types.NamespacedName) (*source
 	return nil, fmt.Errorf("dial tcp: attempt %d: password=s3cret", *b.calls)
 }
 
-func TestAnAPIServerThatIsAwayIsReportedInTheSameWords(t *testing.T) {
+func TestState_ReportsAnAbsentAPIServerInTheSameWords(t *testing.T) {
 	t.Parallel()
 	m := ManagementCluster{Resolver: source.Resolver{Secrets: brokenReader{new(int)}}}
 	cluster := &Stored{Cluster: source.Cluster{Namespace: "team-a", Name: "one"}}
@@ -373,7 +373,7 @@ func (c clusters) Get(_ context.Context, key client.ObjectKey, into client.Objec
 	return nil
 }
 
-func TestAnEndpointThatTheCacheDoesNotKnowYetIsReadLive(t *testing.T) {
+func TestState_ReadsAnEndpointLiveThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	without := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "one"}}
 	known := without.DeepCopy()

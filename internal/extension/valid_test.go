@@ -9,7 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
-func TestWhatTheHookAnswersIsValid(t *testing.T) {
+func TestGenerate_AnswersAreValid(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	for _, version := range []string{"v1beta1", "v1beta2"} {

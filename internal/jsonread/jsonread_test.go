@@ -87,7 +87,7 @@ func texts() []string {
 	}
 }
 
-func TestReadsWhatEncodingJSONReads(t *testing.T) {
+func TestReader_ReadsWhatEncodingJSONReads(t *testing.T) {
 	t.Parallel()
 	for _, text := range texts() {
 		agree(t, []byte(text))
@@ -98,7 +98,7 @@ func TestReadsWhatEncodingJSONReads(t *testing.T) {
 	}
 }
 
-func TestEveryPrefixAgrees(t *testing.T) {
+func TestReader_AgreesOnEveryPrefix(t *testing.T) {
 	t.Parallel()
 	const text = `{"a":[1,-2.5e3,true,false,null,"x\u00e9\n\\"],"b":{"c":{},"d":[[]]}}`
 	for i := range len(text) + 1 {
@@ -106,7 +106,7 @@ func TestEveryPrefixAgrees(t *testing.T) {
 	}
 }
 
-func TestAValueThatIsNotReadIsSkipped(t *testing.T) {
+func TestReader_SkipsValuesThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	r := jsonread.New([]byte(`{"skip":{"x":[1,{"y":"}"}]},"list":[1,"two",{"three":3}],"want":"got","not":7}`))
 	var got []string
@@ -139,7 +139,7 @@ func TestAValueThatIsNotReadIsSkipped(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAnObjectYieldsNothing(t *testing.T) {
+func TestMembers_YieldNothingOfWhatIsNoObject(t *testing.T) {
 	t.Parallel()
 	r := jsonread.New([]byte(`[{"a":1},[],"x",null,5]`))
 	for range r.Elements {
@@ -154,7 +154,7 @@ func TestWhatIsNotAnObjectYieldsNothing(t *testing.T) {
 	}
 }
 
-func TestRawIsTheTextOfTheValue(t *testing.T) {
+func TestRaw_IsTheTextOfTheValue(t *testing.T) {
 	t.Parallel()
 	r := jsonread.New([]byte(` { "a" :  [ 1, { } ]  } `))
 	for range r.Members {
@@ -167,7 +167,7 @@ func TestRawIsTheTextOfTheValue(t *testing.T) {
 	}
 }
 
-func TestBreakingOffIsAnError(t *testing.T) {
+func TestReader_FailsWhenItIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"a":1,"b":2}`, `[1,2]`} {
 		r := jsonread.New([]byte(text))
@@ -183,7 +183,7 @@ func TestBreakingOffIsAnError(t *testing.T) {
 	}
 }
 
-func TestErrorsNameThePositionAndNotTheText(t *testing.T) {
+func TestReader_ErrorsNameThePositionAndNotTheText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"s3cret":s3cret}`: "reading JSON at byte 10: not a value",

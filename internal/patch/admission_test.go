@@ -29,9 +29,9 @@ func typed(t *testing.T, d document) bootstrapv1.KubeadmConfigSpec {
 	return spec
 }
 
-// TestClusterAPIAdmitsWhatIsAdded asks Cluster API's own admission webhooks: about new objects, and about the way to the
+// TestEnsure_IsAdmittedByClusterAPI asks Cluster API's own admission webhooks: about new objects, and about the way to the
 // patched object and back.
-func TestClusterAPIAdmitsWhatIsAdded(t *testing.T) {
+func TestEnsure_IsAdmittedByClusterAPI(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]patch.Options{
 		"reference": {},

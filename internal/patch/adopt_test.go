@@ -62,7 +62,7 @@ func canonical(t *testing.T, text string) any {
 	return value
 }
 
-func TestAdoptedFilesComeBackAsTheyWere(t *testing.T) {
+func TestAdopt_RestoresFilesAsTheyWere(t *testing.T) {
 	t.Parallel()
 	wanted := recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "one-proxy-files"})
 	spec, files := specOfJSON(t, handWritten)
@@ -138,7 +138,7 @@ func TestEnsureOrAdopt(t *testing.T) {
 	}
 }
 
-func TestAdoptTakesOnlyWhatItMay(t *testing.T) {
+func TestAdopt_TakesOnlyWhatItMay(t *testing.T) {
 	t.Parallel()
 	wanted := recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "one-proxy-files"})
 	spec, _ := specOfJSON(t, handWritten)

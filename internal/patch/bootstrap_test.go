@@ -49,7 +49,7 @@ func bootstrapInput(t *testing.T, s proxyconfig.Settings, o patch.Options) *clou
 	}
 }
 
-func TestBootstrapDataIsGolden(t *testing.T) {
+func TestBootstrapData_IsGolden(t *testing.T) {
 	t.Parallel()
 	rude := settings(t, map[string]string{
 		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,

@@ -127,7 +127,7 @@ func exported(s proxyconfig.Settings, more ...string) []string {
 	return more
 }
 
-func TestKubeadmSeesNoProxyVariableInAnySpelling(t *testing.T) {
+func TestKubeadm_SeesNoProxyVariableInAnySpelling(t *testing.T) {
 	t.Parallel()
 	eachBootstrap(t, func(t *testing.T, b bootstrap) {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestKubeadmSeesNoProxyVariableInAnySpelling(t *testing.T) {
 	})
 }
 
-func TestKubeadmSeesNoCredential(t *testing.T) {
+func TestKubeadm_SeesNoCredential(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, argv []string) {
 		t.Helper()
@@ -158,7 +158,7 @@ func TestKubeadmSeesNoCredential(t *testing.T) {
 }
 
 // What a shell cannot unset must not reach kubeadm. dash and busybox do not hand down a name that is none of theirs.
-func TestKubeadmDoesNotRunIfAVariableStays(t *testing.T) {
+func TestKubeadm_DoesNotRunIfAVariableStays(t *testing.T) {
 	t.Parallel()
 	const says = "capi-proxy-patcher: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of " +
 		"your commands, or leave kubeadm out of the annotation capi-proxy-patcher.io/targets\n"

@@ -90,7 +90,7 @@ func TestBring_GivesBackWhatTheRecipeDoesNotNeed(t *testing.T) {
 	}
 }
 
-func TestAnOriginalIsObsoleteWhenTheUserHasThatFileAgain(t *testing.T) {
+func TestOriginal_IsObsoleteWhenTheUserWritesTheFileAgain(t *testing.T) {
 	t.Parallel()
 	text, originals := adoptedSpec(t)
 	newer := strings.Replace(text, `"/etc/hosts.allow"`, `"/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf"`, 1)

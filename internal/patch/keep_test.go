@@ -64,7 +64,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func TestOwnLeavesOutManagedEntriesAndNothingElse(t *testing.T) {
+func TestOwn_LeavesOutManagedEntriesOnly(t *testing.T) {
 	t.Parallel()
 	user := parse(t, ownUser)
 	patched := ensure(t, user, recipe(t, patch.Options{Delivery: contract.DeliveryReference}))

@@ -145,7 +145,7 @@ func ensure(t *testing.T, d document, r patch.Recipe) document {
 	return apply(t, d, plan.Edits)
 }
 
-func TestRecipesAreGolden(t *testing.T) {
+func TestRecipe_IsGolden(t *testing.T) {
 	t.Parallel()
 	inline := func(o patch.Options) patch.Options {
 		o.Delivery, o.NoProxy = contract.DeliveryInline, noProxy
@@ -184,7 +184,7 @@ func TestRecipesAreGolden(t *testing.T) {
 	}
 }
 
-func TestSecretDataIsGolden(t *testing.T) {
+func TestSecretData_IsGolden(t *testing.T) {
 	t.Parallel()
 	data, err := patch.SecretData(settings(t, map[string]string{
 		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
@@ -250,7 +250,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func TestEnsureOnAnEmptySpecIsUndoneToAbsence(t *testing.T) {
+func TestEnsure_OfAnEmptySpecIsUndoneToAbsence(t *testing.T) {
 	t.Parallel()
 	d := ensure(t, nil, recipe(t, patch.Options{}))
 	if len(patch.SpecOfMap(d).Files) == 0 {
@@ -261,7 +261,7 @@ func TestEnsureOnAnEmptySpecIsUndoneToAbsence(t *testing.T) {
 	}
 }
 
-func TestEnsurePutsBackWhatIsOutOfPlace(t *testing.T) {
+func TestEnsure_PutsBackWhatIsOutOfPlace(t *testing.T) {
 	t.Parallel()
 	want := ensure(t, parse(t, ownUser), recipe(t, patch.Options{}))
 	spec := patch.SpecOfMap(want)
@@ -289,7 +289,7 @@ func TestEnsurePutsBackWhatIsOutOfPlace(t *testing.T) {
 	}
 }
 
-func TestEnsureRepairsManagedFilesInPlace(t *testing.T) {
+func TestEnsure_RepairsManagedFilesInPlace(t *testing.T) {
 	t.Parallel()
 	r := recipe(t, patch.Options{})
 	want := ensure(t, parse(t, ownUser), r)
@@ -310,7 +310,7 @@ func TestEnsureRepairsManagedFilesInPlace(t *testing.T) {
 	}
 }
 
-func TestEnsureSwitchesDeliveryInPlace(t *testing.T) {
+func TestEnsure_SwitchesDeliveryInPlace(t *testing.T) {
 	t.Parallel()
 	inline := recipe(t, patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: noProxy})
 	d := ensure(t, ensure(t, parse(t, ownUser), recipe(t, patch.Options{})), inline)
@@ -328,7 +328,7 @@ func TestEnsureSwitchesDeliveryInPlace(t *testing.T) {
 	}
 }
 
-func TestEnsureDoesNotModifyItsArguments(t *testing.T) {
+func TestEnsure_DoesNotModifyItsArguments(t *testing.T) {
 	t.Parallel()
 	spec, r := patch.SpecOfMap(parse(t, ownUser)), recipe(t, patch.Options{})
 	wantSpec, wantRecipe := fmt.Sprintf("%+v", spec), fmt.Sprintf("%+v", r)
@@ -343,7 +343,7 @@ func TestEnsureDoesNotModifyItsArguments(t *testing.T) {
 	}
 }
 
-func TestEnsureRefusesWhatTheUserOwns(t *testing.T) {
+func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spec string
@@ -386,7 +386,7 @@ func TestEnsureRefusesWhatTheUserOwns(t *testing.T) {
 	}
 }
 
-func TestEnsureLeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
+func TestEnsure_LeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
 	t.Parallel()
 	d := parse(t, "files: [{path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]")
 	_, err := patch.Ensure(patch.SpecOfMap(d), recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
@@ -395,7 +395,7 @@ func TestEnsureLeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
 	}
 }
 
-func TestEnsureWarnsOfExportsOfTheUser(t *testing.T) {
+func TestEnsure_WarnsOfTheUsersExports(t *testing.T) {
 	t.Parallel()
 	d := parse(t, "preKubeadmCommands: [echo, 'export HTTP_PROXY=''http://asdf''', no_proxy=x]")
 	r := recipe(t, patch.Options{})
@@ -414,7 +414,7 @@ func TestEnsureWarnsOfExportsOfTheUser(t *testing.T) {
 	}
 }
 
-func TestNewRecipeRefuses(t *testing.T) {
+func TestNewRecipe_Refuses(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a.example.com,", 800)
 	for name, test := range map[string]struct {
@@ -451,7 +451,7 @@ func TestNewRecipeRefuses(t *testing.T) {
 	}
 }
 
-func TestEnsureKeepsToTheLimitsOfTheAPI(t *testing.T) {
+func TestEnsure_KeepsToTheLimitsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	spec := patch.Spec{Files: make([]patch.File, 197)}
 	_, err := patch.Ensure(spec, recipe(t, patch.Options{}))

@@ -43,7 +43,7 @@ func parse(t *testing.T, pairs ...string) proxyconfig.Settings {
 	return s
 }
 
-func TestParseAcceptsWhatClientsAgreeOn(t *testing.T) {
+func TestParse_AcceptsWhatClientsAgreeOn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		in   string
@@ -221,7 +221,7 @@ func TestParse_NamesNoKeyOfASecretThatIsNoProxySecret(t *testing.T) {
 	}
 }
 
-func TestUserAndPasswordAreEncodedIntoTheURLs(t *testing.T) {
+func TestParse_EncodesUserAndPasswordIntoTheURLs(t *testing.T) {
 	t.Parallel()
 	const user, password = `DOM\us er`, "p%4@:/\"'$`\\ {{x}}{%#?&é\U0001F511"
 	s := parse(t, "httpProxy", "http://proxy:1", "httpsProxy", "https://secure:2", "username", user+"\n", "password", password+"\r\n")
@@ -239,7 +239,7 @@ func TestUserAndPasswordAreEncodedIntoTheURLs(t *testing.T) {
 	}
 }
 
-func TestVarsAreBothSpellingsOfWhatIsSet(t *testing.T) {
+func TestVars_AreBothSpellingsOfWhatIsSet(t *testing.T) {
 	t.Parallel()
 	both := func(name, value string) []envfile.Var {
 		return []envfile.Var{{Name: strings.ToUpper(name), Value: value}, {Name: strings.ToLower(name), Value: value}}
@@ -266,7 +266,7 @@ func TestVarsAreBothSpellingsOfWhatIsSet(t *testing.T) {
 	}
 }
 
-func TestSettingsPrintNoUserinfo(t *testing.T) {
+func TestSettings_PrintNoUserinfo(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr"
 	for name, values := range map[string][]string{
@@ -304,7 +304,7 @@ func TestSettingsPrintNoUserinfo(t *testing.T) {
 	}
 }
 
-func TestParseWarns(t *testing.T) {
+func TestParse_Warns(t *testing.T) {
 	t.Parallel()
 	s := parse(t, "httpProxy", "http://127.0.0.1:3128", "httpsProxy", "http://proxy.example.com")
 	var got []string
@@ -344,7 +344,7 @@ func certificate(t *testing.T, edit func(*x509.Certificate)) string {
 	return block("CERTIFICATE", string(der))
 }
 
-func TestTrustedCertificatesAreOneBlockEach(t *testing.T) {
+func TestTrustedCA_HasOneBlockForEachCertificate(t *testing.T) {
 	t.Parallel()
 	one, two := certificate(t, func(*x509.Certificate) {}), certificate(t, func(*x509.Certificate) {})
 	bundle := "a comment {{ for Jinja }}\r\n" + strings.ReplaceAll(one, "\n", "\r\n") + "\n# another\n" + two + one + strings.TrimSuffix(two, "\n")
@@ -358,7 +358,7 @@ func TestTrustedCertificatesAreOneBlockEach(t *testing.T) {
 	}
 }
 
-func TestTrustedCAWarnings(t *testing.T) {
+func TestTrustedCA_Warns(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
-// TestFindingsAreWhatTheMessageTells checks that programs find in an error what people read in it.
-func TestFindingsAreWhatTheMessageTells(t *testing.T) {
+// TestFindings_AreInTheMessage checks that programs find in an error what people read in it.
+func TestFindings_AreInTheMessage(t *testing.T) {
 	t.Parallel()
 	cluster := source.Cluster{Namespace: "team", Name: "one"}
 	resolve := func(data map[string]string) error {
@@ -96,7 +96,7 @@ func TestResolve_NamesThePoolWhoseSecretIsMissing(t *testing.T) {
 	}
 }
 
-func TestResolveComposesForTheProfile(t *testing.T) {
+func TestResolve_ComposesForTheProfile(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}
 	cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", PodCIDRs: []string{"fd00:1::/64"}}

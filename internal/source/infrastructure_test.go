@@ -83,7 +83,7 @@ func TestInfrastructure_AsksForAnAbsentTemplateLessAndLessOften(t *testing.T) {
 	}
 }
 
-func TestWindowsIsToldByTheMachineTemplate(t *testing.T) {
+func TestInfrastructure_SeesWindowsInTheMachineTemplate(t *testing.T) {
 	t.Parallel()
 	live := &templates{os: map[string]string{"linux": "Linux", "windows": "Windows", "secret": "forbidden"}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

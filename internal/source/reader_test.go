@@ -30,7 +30,7 @@ func (p *present) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	return nil
 }
 
-func TestAnAbsentSecretIsNotAskedForAgainAtOnce(t *testing.T) {
+func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}

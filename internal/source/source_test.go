@@ -43,7 +43,7 @@ func proxy(name string) map[string]string {
 	return map[string]string{"httpProxy": "http://" + name + ".example.com:3128"}
 }
 
-func TestResolveFindsTheSecretThatIsNearest(t *testing.T) {
+func TestResolve_FindsTheNearestSecret(t *testing.T) {
 	t.Parallel()
 	all := map[string]map[string]string{
 		"team/one-http-proxy": proxy("own"), "team/http-proxy": proxy("namespace"), "team/chosen": proxy("chosen"), "team/pool": proxy("pool"),
@@ -130,7 +130,7 @@ func TestResolve_FailsWhereItCannotTellWhetherTheInstallationsSecretServes(t *te
 	}
 }
 
-func TestResolveMergesTheInstallationsEntriesInFrontOfTheClusters(t *testing.T) {
+func TestResolve_PutsTheInstallationsEntriesFirst(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{
 		"team/http-proxy": {"httpProxy": "http://p:1", "noProxy": "cluster.example.com shared.example.com"},
@@ -154,7 +154,7 @@ func TestResolveMergesTheInstallationsEntriesInFrontOfTheClusters(t *testing.T) 
 	}
 }
 
-func TestResolveTellsWhatIsMissing(t *testing.T) {
+func TestResolve_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	cluster := source.Cluster{Namespace: "team", Name: "one"}
 	named := cluster
@@ -200,7 +200,7 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestResolveRefusesWhatCannotBeASecret(t *testing.T) {
+func TestResolve_RefusesWhatCannotBeASecret(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"other/http-proxy", "Proxy", "../http-proxy", "a b", "-"} {
 		reader := &secrets{fail: "team/" + name}
@@ -211,7 +211,7 @@ func TestResolveRefusesWhatCannotBeASecret(t *testing.T) {
 	}
 }
 
-func TestResolveNamesEveryFindingWithItsSecret(t *testing.T) {
+func TestResolve_NamesEveryFindingWithItsSecret(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://u:s3cr/et@p:1", "httpsProxy": "p"}}}
 	_, err := source.Resolver{Secrets: reader}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, "")
@@ -228,7 +228,7 @@ func TestResolveNamesEveryFindingWithItsSecret(t *testing.T) {
 	}
 }
 
-func TestCompleteMeansThatTheEndpointIsKnownOrUnwanted(t *testing.T) {
+func TestComplete_MeansThatTheEndpointIsKnownOrUnwanted(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}
 	for name, test := range map[string]struct {
@@ -284,7 +284,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-func TestWarningCodesAreListedOnce(t *testing.T) {
+func TestWarningCodes_AreListedOnce(t *testing.T) {
 	t.Parallel()
 	got := source.WarningCodes([]finding.Finding{{Code: "b"}, {Code: noproxy.CodeEndpointUnset}, {Code: "a"}, {Code: "b"}})
 	if got != "b,a" {
@@ -292,7 +292,7 @@ func TestWarningCodesAreListedOnce(t *testing.T) {
 	}
 }
 
-func TestResolveWarnsOfCertificatesByTheClock(t *testing.T) {
+func TestResolve_WarnsOfCertificatesByTheClock(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://p:1", "trustedCA": shortLived}}}
 	cluster := source.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}

@@ -113,7 +113,7 @@ func TestOfCluster(t *testing.T) {
 	}
 }
 
-func TestOfClusterRefuses(t *testing.T) {
+func TestOfCluster_Refuses(t *testing.T) {
 	t.Parallel()
 	variable := func(value string) string {
 		return `{spec: {topology: {variables: [{name: capiProxyPatcher, value: ` + value + `}]}}}`
@@ -192,7 +192,7 @@ func TestOfClusterRefuses(t *testing.T) {
 	}
 }
 
-func TestAFindingHoldsNoEntry(t *testing.T) {
+func TestParseVariable_FindingsHoldNoEntry(t *testing.T) {
 	t.Parallel()
 	_, err := topology.ParseVariable([]byte(`{"noProxy":["http://user:s3cret@proxy/","s3cret,s3cret"]}`))
 	if err == nil || strings.Contains(err.Error(), "s3cret") {
@@ -200,7 +200,7 @@ func TestAFindingHoldsNoEntry(t *testing.T) {
 	}
 }
 
-func TestViewNamesTheSecretOfTheVariable(t *testing.T) {
+func TestView_NamesTheSecretOfTheVariable(t *testing.T) {
 	t.Parallel()
 	cluster := source.Cluster{Namespace: "team", Name: "one", Annotations: map[string]string{"a": "b"}}
 	got := topology.Settings{SecretName: "corp"}.View(cluster)
@@ -219,7 +219,7 @@ func TestViewNamesTheSecretOfTheVariable(t *testing.T) {
 	}
 }
 
-func TestGeneratedSecretOfAPool(t *testing.T) {
+func TestPool_GeneratedSecret(t *testing.T) {
 	t.Parallel()
 	for want, pool := range map[string]topology.Pool{
 		"one-proxy-files":          {TopologyName: "md-0"},
@@ -320,7 +320,7 @@ func (oneSecret) ReadSecret(_ context.Context, name types.NamespacedName) (*sour
 	return &source.Secret{Name: name, Data: map[string][]byte{"httpProxy": []byte("http://p:1"), "noProxy": []byte("secret.example.com")}}, nil
 }
 
-func TestEntriesOfTheVariableFollowThoseOfTheSecret(t *testing.T) {
+func TestView_PutsEntriesOfTheVariableLast(t *testing.T) {
 	t.Parallel()
 	settings, err := topology.OfCluster(clusterOf(t, `{spec: {topology: {variables: [{name: capiProxyPatcher, value: {noProxy: [secret.example.com, 10.9.0.0/16]}}]}}}`))
 	if err != nil {

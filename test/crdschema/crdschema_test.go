@@ -8,7 +8,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 )
 
-func TestGeneratedObjectsAreValid(t *testing.T) {
+func TestCheck_AcceptsGeneratedObjects(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	for _, kind := range []string{"KubeadmControlPlane", "KubeadmControlPlaneTemplate", "KubeadmConfigTemplate", "KubeadmConfig"} {

@@ -22,8 +22,8 @@ import (
 // outage is how long the product is away.
 const outage = time.Minute
 
-// TestProductIsAway kills the product in the middle of a rollout and creates clusters while it is away. It is not parallel.
-func TestProductIsAway(t *testing.T) {
+// TestProduct_IsAway kills the product in the middle of a rollout and creates clusters while it is away. It is not parallel.
+func TestProduct_IsAway(t *testing.T) {
 	w := start(t)
 	rolling := newCluster(t, w, options{controlPlanes: 3, workers: 1})
 	rolling.apply(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-func TestChangedSecretReachesNewMachinesOnly(t *testing.T) {
+func TestChangedSecret_ReachesNewMachinesOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
 	c.apply(t)
@@ -50,7 +50,7 @@ func TestChangedSecretReachesNewMachinesOnly(t *testing.T) {
 	c.checkGenerated(t)
 }
 
-func TestPoolsWithAProxyOfTheirOwn(t *testing.T) {
+func TestPools_WithTheirOwnProxy(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	c := newCluster(t, w, options{controlPlanes: 1, workers: 1, edit: func(manifest string) string {

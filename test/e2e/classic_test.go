@@ -51,7 +51,7 @@ func TestNewCluster(t *testing.T) {
 
 func inline() map[string]string { return map[string]string{"PROXY_DELIVERY": contract.DeliveryInline} }
 
-func TestEndpointArrivesLate(t *testing.T) {
+func TestEndpoint_ArrivesLate(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	early := func(manifest string) string { // workers begin at once, and not when the control plane is up

@@ -188,7 +188,7 @@ func TestClusterClass(t *testing.T) {
 	c.staysCalm(t, last)
 }
 
-func TestClusterClassIsHeldUntilTheUpgrade(t *testing.T) {
+func TestClusterClass_IsHeldUntilTheUpgrade(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, edit: unlabelled}))
 	c.applyClass(t, "proxied", nil)
@@ -219,7 +219,7 @@ func TestClusterClassIsHeldUntilTheUpgrade(t *testing.T) {
 	c.waitOwned(t, true)
 }
 
-func TestClusterClassIsLabelledInTheMiddleOfAnUpgrade(t *testing.T) {
+func TestClusterClass_LabelledDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, edit: func(manifest string) string {
 		return unlabelled(annotatedPool(t, manifest, clusterv1.ClusterTopologyDeferUpgradeAnnotation, ""))
@@ -242,7 +242,7 @@ func TestClusterClassIsLabelledInTheMiddleOfAnUpgrade(t *testing.T) {
 	c.checkBoots(t, 4, want{}, everyBoot)
 }
 
-func TestClusterClassIsRebased(t *testing.T) {
+func TestClusterClass_IsRebased(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, variables: map[string]string{"CLUSTER_CLASS": "bare"}}))
 	c.applyClass(t, "bare", func(manifest string) string {
@@ -286,9 +286,9 @@ func (c *cluster) releaseClass(t *testing.T, name string) {
 	c.kubectl(t, "", "annotate", "cluster", c.name, "example.com/look=again")
 }
 
-// TestClusterClassInline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet. Cluster
+// TestClusterClass_Inline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet. Cluster
 // API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the template.
-func TestClusterClassInline(t *testing.T) {
+func TestClusterClass_Inline(t *testing.T) {
 	t.Parallel()
 	annotate := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
 	c := newCluster(t, start(t), classy(options{
@@ -312,7 +312,7 @@ func TestClusterClassInline(t *testing.T) {
 	}
 }
 
-func TestClusterClassWaitsForItsSecret(t *testing.T) {
+func TestClusterClass_WaitsForItsSecret(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1}))
 	c.kubectl(t, "", "delete", "secret", "http-proxy")
@@ -332,7 +332,7 @@ func TestClusterClassWaitsForItsSecret(t *testing.T) {
 	c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
 }
 
-func TestClusterClassWithAMachinePool(t *testing.T) {
+func TestClusterClass_WithAMachinePool(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	inlined := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)

@@ -43,7 +43,7 @@ func adopting(annotations map[string]string) func(*clusterv1.Cluster) {
 	}
 }
 
-func TestHandWrittenDropInsAreAdoptedAndComeBack(t *testing.T) {
+func TestAdoption_TakesAndRestoresHandWrittenDropIns(t *testing.T) {
 	t.Parallel()
 	for name, delivery := range map[string]string{"Reference": contract.DeliveryReference, "Inline": contract.DeliveryInline} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestHandWrittenDropInsAreAdoptedAndComeBack(t *testing.T) {
 	}
 }
 
-func TestAnAdoptedFileThatIsAppliedAgainStaysAdopted(t *testing.T) {
+func TestAdoption_StaysWhenTheFileIsAppliedAgain(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
 		"client-side": nil,
@@ -153,7 +153,7 @@ func TestAnAdoptedFileThatIsAppliedAgainStaysAdopted(t *testing.T) {
 	}
 }
 
-func TestARunningControlPlaneIsAdoptedInTheRequestThatRollsIt(t *testing.T) {
+func TestAdoption_HappensInTheRequestThatRollsAControlPlane(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	classic{t: t, ns: ns, name: "one"}.runControlPlane()
@@ -185,7 +185,7 @@ func TestARunningControlPlaneIsAdoptedInTheRequestThatRollsIt(t *testing.T) {
 	}
 }
 
-func TestAMachineThatMissedAdoptionIsPatchedInTime(t *testing.T) {
+func TestAdoption_PatchesAMachineThatMissedIt(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", withDropIns)
@@ -208,7 +208,7 @@ func TestAMachineThatMissedAdoptionIsPatchedInTime(t *testing.T) {
 	}
 }
 
-func TestAdoptionBeforeTheEndpointIsKnown(t *testing.T) {
+func TestAdoption_WorksBeforeTheEndpointIsKnown(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", withDropIns, func(o client.Object) {
@@ -245,7 +245,7 @@ func TestAdoptionBeforeTheEndpointIsKnown(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestOriginalsThatSomebodyHasDamagedAreNotGuessed(t *testing.T) {
+func TestAdoption_DoesNotGuessDamagedOriginals(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", withDropIns)

@@ -30,7 +30,7 @@ func withoutCommandsAfterwards(o client.Object) {
 	}
 }
 
-func TestOwnCommandsCanBeTakenOutOfAPatchedManifest(t *testing.T) {
+func TestApply_RemovesTheUsersCommandsFromAPatchedObject(t *testing.T) {
 	t.Parallel()
 	apply := func(flags ...string) func(*testing.T, classic, string) {
 		return func(t *testing.T, _ classic, text string) {
@@ -94,8 +94,8 @@ func TestOwnCommandsCanBeTakenOutOfAPatchedManifest(t *testing.T) {
 	}
 }
 
-// TestAnEmptyTemplateIsPatchedAndEmptiedAgain is about a spec that the API accepts only if it is absent.
-func TestAnEmptyTemplateIsPatchedAndEmptiedAgain(t *testing.T) {
+// TestTemplate_WithoutASpecIsPatchedAndEmptiedAgain is about a spec that the API accepts only if it is absent.
+func TestTemplate_WithoutASpecIsPatchedAndEmptiedAgain(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {

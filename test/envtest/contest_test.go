@@ -19,7 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-func TestAManagerThatUndoesEveryPatchIsNamedAndGivenRoom(t *testing.T) {
+func TestContest_NamesTheRivalAndBacksOff(t *testing.T) {
 	ns := namespace(t) // without webhooks, which would put entries back in the other's own request
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")

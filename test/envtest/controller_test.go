@@ -22,7 +22,7 @@ import (
 // rude is a password with every character that a unit, a shell, YAML or a template could take for its own.
 const rude = `p%4@:/"'$` + "`" + `\ {{x}}{%#&é`
 
-func TestALabelledClusterIsConfiguredChangedAndRestored(t *testing.T) {
+func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	ns := namespace(t)
 	c := classic{t: t, ns: ns, name: "one"}
 	create(t, c.objects()[1:]...)
@@ -78,7 +78,7 @@ func TestALabelledClusterIsConfiguredChangedAndRestored(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestClustersSideBySide(t *testing.T) {
+func TestCluster_WorksBesideOthers(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": "http://one.example.com:3128"})
 	proxySecret(t, ns, "http-proxy", map[string]string{"httpProxy": "http://shared.example.com:3128"})
@@ -122,7 +122,7 @@ func TestInstallationWideSecret_ServesNamespacesThatAreSelected(t *testing.T) {
 	c.eventuallyReports(contract.ReasonSettingsNotFound)
 }
 
-func TestAMissingSecretThatAppearsLater(t *testing.T) {
+func TestSecret_MayAppearLater(t *testing.T) {
 	t.Parallel()
 	for name, labels := range map[string]map[string]string{
 		"with the label":                      {contract.LabelProxySecret: ""},
@@ -154,7 +154,7 @@ func TestAMissingSecretThatAppearsLater(t *testing.T) {
 	}
 }
 
-func TestBrokenSettingsAreReportedAndNothingIsWritten(t *testing.T) {
+func TestSettings_BrokenAreReportedAndNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		data        map[string]string
@@ -201,7 +201,7 @@ func TestBrokenSettingsAreReportedAndNothingIsWritten(t *testing.T) {
 	}
 }
 
-func TestAFileOfTheUserIsAConflictThatStaysAlone(t *testing.T) {
+func TestConflict_WithAFileOfTheUserLeavesTheObjectAlone(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -220,7 +220,7 @@ func TestAFileOfTheUserIsAConflictThatStaysAlone(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 }
 
-func TestALateEndpointHoldsValuesBack(t *testing.T) {
+func TestEndpoint_HoldsValuesBackWhileUnknown(t *testing.T) {
 	t.Parallel()
 	t.Run("Reference: specs are patched, the Secret waits, the endpoint changes no spec", func(t *testing.T) {
 		ns := namespace(t)
@@ -275,7 +275,7 @@ func TestALateEndpointHoldsValuesBack(t *testing.T) {
 	})
 }
 
-func TestARunningControlPlaneIsNotRolled(t *testing.T) {
+func TestControlPlane_IsNotRolledWhileRunning(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	create(t, &clusterv1.Machine{
@@ -312,7 +312,7 @@ func TestARunningControlPlaneIsNotRolled(t *testing.T) {
 	}
 }
 
-func TestPausedObjectsAreLeftAlone(t *testing.T) {
+func TestPause_LeavesObjectsAlone(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -340,7 +340,7 @@ func TestPausedObjectsAreLeftAlone(t *testing.T) {
 	c.eventuallyHas(`HTTP_PROXY="http://other.example.com:1"`)
 }
 
-func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
+func TestPools_HaveTheirOwnProxies(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
@@ -374,7 +374,7 @@ func TestPoolsHaveProxiesOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBePatchedIsNamed(t *testing.T) {
+func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 	t.Parallel()
 	t.Run("a bootstrap object of another provider", func(t *testing.T) {
 		ns := namespace(t)
@@ -435,7 +435,7 @@ func TestWhatCannotBePatchedIsNamed(t *testing.T) {
 	})
 }
 
-func TestAnExistingManagedSecretIsRepaired(t *testing.T) {
+func TestGeneratedSecret_IsRepaired(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")
@@ -455,7 +455,7 @@ func TestAnExistingManagedSecretIsRepaired(t *testing.T) {
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 }
 
-func TestAKubeadmConfigThatWaitsIsNudgedOnce(t *testing.T) {
+func TestKubeadmConfig_ThatWaitsIsNudgedOnce(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -484,7 +484,7 @@ func TestAKubeadmConfigThatWaitsIsNudgedOnce(t *testing.T) {
 	}
 }
 
-func TestAKubeadmConfigThatMissedAdmissionIsPatchedInTime(t *testing.T) {
+func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -542,7 +542,7 @@ func windowsPool(o client.Object) {
 	}
 }
 
-func TestWindowsPoolsAreKnownByTheirMachineTemplate(t *testing.T) {
+func TestWindows_IsSeenInTheMachineTemplate(t *testing.T) {
 	t.Parallel()
 	for name, webhooks := range map[string]bool{"by the controller": false, "by the webhook": true} {
 		t.Run(name, func(t *testing.T) {
@@ -580,7 +580,7 @@ func bootstrapLast(o client.Object) string {
 	return "a"
 }
 
-func TestAPoolWaitsForItsMachineTemplate(t *testing.T) {
+func TestPool_WaitsForItsMachineTemplate(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := classic{t: t, ns: ns, name: "one"}

@@ -44,7 +44,7 @@ func (c classic) filesWith(suffix string) (own, managed int) {
 	return own, managed
 }
 
-func TestAdoptedFilesComeBackWhoeverTakesOursOut(t *testing.T) {
+func TestGiveback_RestoresFilesWhoeverRemovesOurs(t *testing.T) {
 	t.Parallel()
 	const kubelet = "kubelet.service.d/http-proxy.conf"
 	for name, annotations := range map[string]map[string]string{
@@ -99,9 +99,9 @@ func TestAdoptedFilesComeBackWhoeverTakesOursOut(t *testing.T) {
 	}
 }
 
-// TestASecretWithOriginalsThatAreNotBackIsNotDeleted lets somebody take our files out of a control plane that waits for its
+// TestGiveback_KeepsTheSecretUntilOriginalsAreRestored lets somebody take our files out of a control plane that waits for its
 // rollout, while no webhook looks.
-func TestASecretWithOriginalsThatAreNotBackIsNotDeleted(t *testing.T) {
+func TestGiveback_KeepsTheSecretUntilOriginalsAreRestored(t *testing.T) {
 	ns := namespace(t)
 	c, _ := adoptedCluster(t, ns)
 	c.runControlPlane()

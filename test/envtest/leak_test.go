@@ -21,9 +21,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// TestNoCredentialLeavesASecret runs the product through every state that knows a password, good and bad, and looks for
+// TestCredentials_StayInSecrets runs the product through every state that knows a password, good and bad, and looks for
 // it, in every form that it may take, in everything that is not the data of a Secret.
-func TestNoCredentialLeavesASecret(t *testing.T) {
+func TestCredentials_StayInSecrets(t *testing.T) {
 	ns := namespace(t)
 	const core = "zq7LEAKxk" // in every password, so that parts of it are found too
 	password := core + `%@"'$\&#{{` + core

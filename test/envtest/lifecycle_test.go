@@ -21,7 +21,7 @@ import (
 )
 
 // It runs alone, before the tests that run in parallel: they share the installation-wide Secret.
-func TestAChangeOfTheInstallationWideSecretReachesWhoUsesIt(t *testing.T) {
+func TestInstallationWideSecret_ReachesTheClustersThatUseIt(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	create(t, ns)
 	mayUseDefault(t, ns.Name, true)
@@ -48,7 +48,7 @@ func TestAChangeOfTheInstallationWideSecretReachesWhoUsesIt(t *testing.T) {
 	served.eventuallyHas(`HTTP_PROXY="http://installation.example.com:3128"`)
 }
 
-func TestChangesOfTheClusterReachTheGeneratedSecretOnly(t *testing.T) {
+func TestCluster_ChangesReachTheGeneratedSecretOnly(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
@@ -101,7 +101,7 @@ func TestChangesOfTheClusterReachTheGeneratedSecretOnly(t *testing.T) {
 	})
 }
 
-func TestTheRepairOfAnEditedSecretLeavesNobodyBehind(t *testing.T) {
+func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -161,7 +161,7 @@ func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNobodyBehind(t *testing.T
 	}
 }
 
-func TestACommandThatLooksLikeOursIsTheUsers(t *testing.T) {
+func TestCommand_ThatLooksLikeOursIsTheUsers(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -176,7 +176,7 @@ func TestACommandThatLooksLikeOursIsTheUsers(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestATemplateThatMovesToAnotherClusterFollowsIt(t *testing.T) {
+func TestTemplate_FollowsItsPoolToAnotherCluster(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "two-http-proxy", map[string]string{"httpProxy": "http://two.example.com:3128"})
@@ -214,7 +214,7 @@ func TestATemplateThatMovesToAnotherClusterFollowsIt(t *testing.T) {
 	})
 }
 
-func TestNothingBlocksTheDeletionOfACluster(t *testing.T) {
+func TestCluster_DeletionIsNotBlocked(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")
@@ -238,7 +238,7 @@ func TestNothingBlocksTheDeletionOfACluster(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestEventsAreEmittedAtTransitionsOnly(t *testing.T) {
+func TestEvents_AreEmittedAtTransitionsOnly(t *testing.T) {
 	ns := namespace(t)
 	c := newCluster(t, ns, "one", func(o client.Object) {
 		if cluster, ok := o.(*clusterv1.Cluster); ok {
@@ -285,7 +285,7 @@ func TestEventsAreEmittedAtTransitionsOnly(t *testing.T) {
 	eventuallyEvents(all)
 }
 
-func TestPoolsThatShareATemplateMustAgree(t *testing.T) {
+func TestPools_ThatShareATemplateMustAgree(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
@@ -311,7 +311,7 @@ func TestPoolsThatShareATemplateMustAgree(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 }
 
-func TestASecretOfAnotherNamespaceIsNotRead(t *testing.T) {
+func TestSecret_OfAnotherNamespaceIsNotRead(t *testing.T) {
 	ns, other := namespace(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	create(t, other)
 	proxySecret(t, other.Name, "elsewhere", map[string]string{"httpProxy": proxyURL})
@@ -330,7 +330,7 @@ func TestASecretOfAnotherNamespaceIsNotRead(t *testing.T) {
 	}
 }
 
-func TestASecretThatComesAfterRemovalGoesToo(t *testing.T) {
+func TestGeneratedSecret_CreatedAfterRemovalIsDeleted(t *testing.T) {
 	ns := namespace(t)
 	unlabelled := func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) }
 	one, two := newCluster(t, ns, "one", unlabelled), newCluster(t, ns, "two", unlabelled)
@@ -397,9 +397,9 @@ func TestPoolsOfOneName_HaveGeneratedSecretsOfTheirOwn(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-// TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone is about a cache that is behind: Cluster API has cloned the
+// TestControlPlane_IsLeftAloneWhileItsFirstMachineIsCreated is about a cache that is behind: Cluster API has cloned the
 // KubeadmConfig of the first Machine, and the Machine is not seen yet.
-func TestAControlPlaneWhoseFirstMachineIsBeingCreatedIsLeftAlone(t *testing.T) {
+func TestControlPlane_IsLeftAloneWhileItsFirstMachineIsCreated(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{

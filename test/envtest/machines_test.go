@@ -90,7 +90,7 @@ func (c classic) eventuallyRollsOut(controlPlane, deployment bool) {
 
 const pause = 1100 * time.Millisecond // longer than the resolution of times in the API
 
-func TestMachinesThatAreBehindAreCountedAndNamed(t *testing.T) {
+func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
@@ -145,7 +145,7 @@ func TestMachinesThatAreBehindAreCountedAndNamed(t *testing.T) {
 	}
 }
 
-func TestImmediateReplacesMachinesOnce(t *testing.T) {
+func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
@@ -200,7 +200,7 @@ func TestImmediateReplacesMachinesOnce(t *testing.T) {
 	c.wantPatched(t, noObject...)
 }
 
-func TestARolloutThatTheUserHasPlannedIsNotBroughtForward(t *testing.T) {
+func TestImmediate_DoesNotBringAPlannedRolloutForward(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	planned := metav1.NewTime(time.Now().Add(24 * time.Hour).Truncate(time.Second)) //nolint:forbidigo // the API server compares with the time of day
@@ -221,7 +221,7 @@ func TestARolloutThatTheUserHasPlannedIsNotBroughtForward(t *testing.T) {
 	}
 }
 
-func TestAPoolThatLeavesTheProxyIsCountedToo(t *testing.T) {
+func TestMachines_OfAPoolThatLeavesTheProxyAreCounted(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")
@@ -239,7 +239,7 @@ func TestAPoolThatLeavesTheProxyIsCountedToo(t *testing.T) {
 	}
 }
 
-func TestImmediateOfATopologyGoesThroughTheCluster(t *testing.T) {
+func TestImmediate_OfATopologyIsSetOnTheCluster(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(annotated(contract.AnnotationRollout, contract.RolloutImmediate)))

@@ -46,7 +46,7 @@ func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {
 	}
 }
 
-func TestASecretOfTheUserIsNotOverwritten(t *testing.T) {
+func TestSecret_OfTheUserIsNotOverwritten(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-proxy-files"}, StringData: map[string]string{"own": "data"}})

@@ -200,7 +200,7 @@ func (c classic) upgradedWorkers() {
 	change(c.t, fetch(c.t, c.ns, c.name+"-mp", &clusterv1.MachinePool{}), func(o *clusterv1.MachinePool) { o.Spec.Template.Spec.Version = newVersion })
 }
 
-func TestATopologyGetsItsSecretsAndNoObjectOfItIsWritten(t *testing.T) {
+func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 	ns := namespace(t)
 	corp := proxySecret(t, ns, "corp", map[string]string{"httpProxy": proxyURL, "username": "user", "password": "p%40ss"})
 	other := proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
@@ -253,7 +253,7 @@ func TestATopologyGetsItsSecretsAndNoObjectOfItIsWritten(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
+func TestTopology_KeepsAPoolsSecretWhileATemplateRefersToIt(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
@@ -301,7 +301,7 @@ func TestASecretOfAPoolGoesWithTheLastTemplateThatRefersToIt(t *testing.T) {
 	}
 }
 
-func TestATopologyWaitsForTheEndpointAndNudgesWhoHasWaited(t *testing.T) {
+func TestTopology_WaitsForTheEndpointAndNudgesWhoHasWaited(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }))
@@ -328,7 +328,7 @@ func TestATopologyWaitsForTheEndpointAndNudgesWhoHasWaited(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestSettingsOfATopologyThatCannotBeUsedAreReported(t *testing.T) {
+func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		options []func(client.Object)
@@ -386,7 +386,7 @@ func TestSettingsOfATopologyThatCannotBeUsedAreReported(t *testing.T) {
 	}
 }
 
-func TestATopologyControllerThatIsHeldUpIsNotTheClusterClassesFault(t *testing.T) {
+func TestTopology_DoesNotBlameTheClusterClassForABlockedController(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
@@ -404,7 +404,7 @@ func TestATopologyControllerThatIsHeldUpIsNotTheClusterClassesFault(t *testing.T
 	c.eventuallyReports(contract.ReasonWaitingForObjects)
 }
 
-func TestAPausedTopologyIsLeftAlone(t *testing.T) {
+func TestTopology_IsLeftAloneWhilePaused(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) {
@@ -421,7 +421,7 @@ func TestAPausedTopologyIsLeftAlone(t *testing.T) {
 	c.eventuallyHolds("")
 }
 
-func TestPoolsBesideTheTopologyArePatchedAsEver(t *testing.T) {
+func TestTopology_PoolsBesideItArePatched(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", func(o client.Object) {
@@ -450,7 +450,7 @@ func TestPoolsBesideTheTopologyArePatchedAsEver(t *testing.T) {
 	}
 }
 
-func TestALabelOnARunningTopologyHoldsItsTemplates(t *testing.T) {
+func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
@@ -509,7 +509,7 @@ func TestALabelOnARunningTopologyHoldsItsTemplates(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestALabelInTheMiddleOfAnUpgradeHoldsWhatIsNotUpgradedToo(t *testing.T) {
+func TestTopologyHold_KeepsWhatIsNotUpgradedYet(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
@@ -530,7 +530,7 @@ func TestALabelInTheMiddleOfAnUpgradeHoldsWhatIsNotUpgradedToo(t *testing.T) {
 	c.eventuallyHolds("disabled@" + newVersion)
 }
 
-func TestImmediateEndsAHold(t *testing.T) {
+func TestTopologyHold_EndsWithImmediate(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
@@ -550,7 +550,7 @@ func TestImmediateEndsAHold(t *testing.T) {
 	c.eventuallyReports(contract.ReasonRemovalWaiting)
 }
 
-func TestATopologyWithoutTheLabelKeepsItsProxyUntilItIsUpgraded(t *testing.T) {
+func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster)
@@ -590,7 +590,7 @@ func TestATopologyWithoutTheLabelKeepsItsProxyUntilItIsUpgraded(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestTheControllerEndsAHoldThatTheWebhookDidNot(t *testing.T) {
+func TestTopologyHold_IsEndedByTheController(t *testing.T) {
 	t.Parallel()
 	hold := func(value string) func(*clusterv1.Cluster) { return annotated(contract.AnnotationTopologyHold, value) }
 	for name, test := range map[string]struct {
@@ -621,7 +621,7 @@ func TestTheControllerEndsAHoldThatTheWebhookDidNot(t *testing.T) {
 	}
 }
 
-func TestInlineOfATopologyHasTheHookAskedAgain(t *testing.T) {
+func TestTopology_InlineHasTheHookCalledAgain(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": proxyURL})
@@ -665,7 +665,7 @@ func TestInlineOfATopologyHasTheHookAskedAgain(t *testing.T) {
 	eventually(t, "hash in Reference delivery", func() string { return c.cluster().Annotations[contract.AnnotationSettingsHash] })
 }
 
-func TestInlineValuesOfATopologyAreComparedWithTheSettings(t *testing.T) {
+func TestTopology_InlineValuesAreComparedWithTheSettings(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster)
@@ -689,7 +689,7 @@ func TestInlineValuesOfATopologyAreComparedWithTheSettings(t *testing.T) {
 	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not brought the current settings to KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp yet")
 }
 
-func TestADeletedTopologyIsNotHeldUp(t *testing.T) {
+func TestTopology_DeletionIsNotBlocked(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), func(o client.Object) {
@@ -709,7 +709,7 @@ func TestADeletedTopologyIsNotHeldUp(t *testing.T) {
 	change(t, c.cluster(), func(o *clusterv1.Cluster) { o.Finalizers = nil })
 }
 
-func TestOnlyWritesThatTheClusterWebhookMattersForDependOnIt(t *testing.T) {
+func TestClusterWebhook_BlocksOnlyTheWritesThatNeedIt(t *testing.T) {
 	ns := namespace(t)
 	away := shared.webhooks.Configurations[0].DeepCopy()
 	away.ObjectMeta = metav1.ObjectMeta{Name: "away-" + ns}
@@ -776,7 +776,7 @@ func TestOnlyWritesThatTheClusterWebhookMattersForDependOnIt(t *testing.T) {
 	}
 }
 
-func TestAPoolOfATopologyTakesTheSecretThatItsClassNames(t *testing.T) {
+func TestTopology_PoolUsesTheSecretOfItsClass(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
@@ -799,7 +799,7 @@ func TestAPoolOfATopologyTakesTheSecretThatItsClassNames(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestACopyOfAnOldTemplateOfATopologyIsPatchedInTime(t *testing.T) {
+func TestTopology_PatchesACopyOfAnOldTemplateInTime(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster)

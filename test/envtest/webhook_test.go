@@ -138,7 +138,7 @@ func hasProxy(o *controlplanev1.KubeadmControlPlane) bool {
 	return patch.IsPatched(patch.SpecOf(&o.Spec.KubeadmConfigSpec))
 }
 
-func TestObjectsOfOneApplyArePatchedAsTheyAreCreated(t *testing.T) {
+func TestWebhook_PatchesObjectsOfOneApplyAtCreation(t *testing.T) {
 	t.Parallel()
 	const cluster, controlPlane, infrastructure, template, deployment, config, pool, count = 0, 1, 2, 3, 4, 5, 6, 7 // as objects returns them
 	orders := [][]int{{cluster, controlPlane, infrastructure, deployment, template, pool, config}}                  // each pool before its bootstrap object
@@ -182,7 +182,7 @@ func TestObjectsOfOneApplyArePatchedAsTheyAreCreated(t *testing.T) {
 	}
 }
 
-func TestApplyingAnUnpatchedManifestAgainChangesNothing(t *testing.T) {
+func TestApply_OfAnUnpatchedManifestChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
 		"client-side": nil,
@@ -220,7 +220,7 @@ func TestApplyingAnUnpatchedManifestAgainChangesNothing(t *testing.T) {
 	}
 }
 
-func TestADryRunShowsThePatchAndStoresNothing(t *testing.T) {
+func TestDryRun_ShowsThePatchAndStoresNothing(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := classic{t: t, ns: ns, name: "one"}
 	objects := c.objects()
@@ -237,7 +237,7 @@ func TestADryRunShowsThePatchAndStoresNothing(t *testing.T) {
 	}
 }
 
-func TestARunningControlPlaneIsPatchedInTheRequestThatRollsIt(t *testing.T) {
+func TestWebhook_PatchesAControlPlaneInTheRequestThatRollsIt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		edit  func(*controlplanev1.KubeadmControlPlane)
@@ -283,7 +283,7 @@ func TestARunningControlPlaneIsPatchedInTheRequestThatRollsIt(t *testing.T) {
 	}
 }
 
-func TestARolloutOfTheUserInTheFutureBringsTheProxy(t *testing.T) {
+func TestWebhook_PatchesAControlPlaneForARolloutInTheFuture(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := classic{t: t, ns: ns, name: "one"}
@@ -303,7 +303,7 @@ func TestARolloutOfTheUserInTheFutureBringsTheProxy(t *testing.T) {
 	}
 }
 
-func TestWhoTakesEntriesOutOfARunningControlPlaneGetsThemBack(t *testing.T) {
+func TestWebhook_RestoresEntriesOfARunningControlPlane(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")
@@ -331,7 +331,7 @@ func TestWhoTakesEntriesOutOfARunningControlPlaneGetsThemBack(t *testing.T) {
 	}
 }
 
-func TestARunningControlPlaneLosesTheProxyInTheRequestThatRollsIt(t *testing.T) {
+func TestWebhook_RemovesTheProxyInTheRequestThatRollsAControlPlane(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")
@@ -356,7 +356,7 @@ func TestARunningControlPlaneLosesTheProxyInTheRequestThatRollsIt(t *testing.T) 
 	}
 }
 
-func TestTheOutputVersionOfAnObjectIsKeptUntilItRolls(t *testing.T) {
+func TestOutputVersion_IsKeptUntilTheObjectRolls(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one")
@@ -379,7 +379,7 @@ func TestTheOutputVersionOfAnObjectIsKeptUntilItRolls(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 }
 
-func TestKubeadmConfigsAsClusterAPICreatesThem(t *testing.T) {
+func TestKubeadmConfig_IsPatchedAsClusterAPICreatesIt(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := classic{t: t, ns: ns, name: "one"}
 	for _, object := range c.objects() {
@@ -420,7 +420,7 @@ func TestKubeadmConfigsAsClusterAPICreatesThem(t *testing.T) {
 	}
 }
 
-func TestObjectsOfATopologyAreLeftAlone(t *testing.T) {
+func TestWebhook_LeavesObjectsOfATopologyAlone(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := newCluster(t, ns, "one", func(o client.Object) {
 		switch o.(type) {
@@ -433,7 +433,7 @@ func TestObjectsOfATopologyAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestUsersAreWarnedOfWhatStandsInTheWay(t *testing.T) {
+func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := classic{t: t, ns: ns, name: "one"}
 	objects := c.objects()
@@ -731,7 +731,7 @@ func TestInline_HoldsNoWorkerThatGetsNoProxy(t *testing.T) {
 	})
 }
 
-func TestWhileTheWebhookIsDownTheControllerPatches(t *testing.T) {
+func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksDown)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := classic{t: t, ns: ns, name: "one"}
@@ -745,7 +745,7 @@ func TestWhileTheWebhookIsDownTheControllerPatches(t *testing.T) {
 	c.wantPatched(t, everyObject...)
 }
 
-func TestALargeObjectIsPatched(t *testing.T) {
+func TestWebhook_PatchesALargeObject(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := newCluster(t, ns, "one", func(o client.Object) {
 		if controlPlane, ok := o.(*controlplanev1.KubeadmControlPlane); ok {
@@ -770,7 +770,7 @@ func TestALargeObjectIsPatched(t *testing.T) {
 	}
 }
 
-func TestAnotherWebhookThatChangesTheObjectAfterwards(t *testing.T) {
+func TestWebhook_IsAskedAgainAfterAnotherWebhook(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksTwo)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := classic{t: t, ns: ns, name: "one"}

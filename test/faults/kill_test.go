@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// seedVariable repeats the decisions of a run of TestTheManagerIsKilledAgainAndAgain; it cannot repeat its timing.
+// seedVariable repeats the decisions of a run of TestManager_IsKilledAgainAndAgain; it cannot repeat its timing.
 const seedVariable = "FAULTS_SEED"
 
 func seed(t *testing.T) uint64 {
@@ -28,7 +28,7 @@ func seed(t *testing.T) uint64 {
 	return number
 }
 
-func TestTheManagerIsKilledAgainAndAgain(t *testing.T) {
+func TestManager_IsKilledAgainAndAgain(t *testing.T) {
 	const (
 		size  = 12
 		kills = 10
@@ -71,9 +71,9 @@ func TestTheManagerIsKilledAgainAndAgain(t *testing.T) {
 	staysQuiet(t, f.ns)
 }
 
-// TestTheLabelGoesAfterAKillAtTheFirstPatch is about delivery Inline, which has no generated Secret that tells the next
+// TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch is about delivery Inline, which has no generated Secret that tells the next
 // process what the killed one had begun.
-func TestTheLabelGoesAfterAKillAtTheFirstPatch(t *testing.T) {
+func TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch(t *testing.T) {
 	const size = 4
 	f := newFleet(t, size)
 	t.Parallel()

@@ -36,7 +36,7 @@ func (f *fleet) leader() string {
 	return *lease.Spec.HolderIdentity
 }
 
-func TestTheLeaderIsKilledInTheMiddleOfAFanOut(t *testing.T) {
+func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	const (
 		size  = 200
 		total = 2 * size

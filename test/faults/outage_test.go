@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestTheAPIServerStopsWhileClustersAreConfigured is not parallel to the others: they have the same API server.
-func TestTheAPIServerStopsWhileClustersAreConfigured(t *testing.T) {
+// TestAPIServer_StopsWhileClustersAreConfigured is not parallel to the others: they have the same API server.
+func TestAPIServer_StopsWhileClustersAreConfigured(t *testing.T) {
 	const size = 50
 	f := newFleet(t, size)
 	f.create()

@@ -84,7 +84,7 @@ func (f *fleet) eventuallyTells(behind bool) {
 	})
 }
 
-func TestSecretsAreDeletedAndCreatedAgain(t *testing.T) {
+func TestSecrets_AreDeletedAndCreatedAgain(t *testing.T) {
 	const proxySecret, generated = contract.DefaultSecretName, "c000" + contract.GeneratedSecretSuffix
 	// Resolution of times in the API.
 	const tick = 1100 * time.Millisecond

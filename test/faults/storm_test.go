@@ -67,7 +67,7 @@ func startStorm(t *testing.T, targets ...client.Object) *storm {
 	return s
 }
 
-func TestOthersWriteAllTheTimeWhatIsBeingPatched(t *testing.T) {
+func TestManager_SurvivesOthersThatWriteTheSameObjects(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()
 	f.create()

@@ -6,7 +6,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-func TestNothingIsLeftOfAnInstallationThatWasRemoved(t *testing.T) {
+func TestUninstall_LeavesNothing(t *testing.T) {
 	f := newFleet(t, 3)
 	t.Parallel()
 	f.remember()
@@ -32,8 +32,8 @@ func TestNothingIsLeftOfAnInstallationThatWasRemoved(t *testing.T) {
 	f.deleteClusters()
 }
 
-// TestClustersCanBeDeletedWhateverHasBecomeOfTheManager is about those who do not keep to the procedure.
-func TestClustersCanBeDeletedWhateverHasBecomeOfTheManager(t *testing.T) {
+// TestUninstall_DoesNotBlockTheDeletionOfClusters is about those who do not keep to the procedure.
+func TestUninstall_DoesNotBlockTheDeletionOfClusters(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()
 	f.create(enabled)

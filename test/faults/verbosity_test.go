@@ -54,7 +54,7 @@ func dumped(log string) string {
 	return b.String()
 }
 
-func TestTheHighestLogLevelShowsNoPassword(t *testing.T) {
+func TestVerbosity_ShowsNoPasswordAtTheHighestLevel(t *testing.T) {
 	f := newFleet(t, 1)
 	t.Parallel()
 	const first, second, unlabelled = "zqFIRSTxk%@'", "zqSECONDxk%@'", "zqTHIRDxk%@'"

@@ -65,7 +65,7 @@ func (f *fleet) probe() error {
 	return shared.client.Create(f.t.Context(), template, client.DryRunAll)
 }
 
-func TestObjectsComeWhileTheWebhooksAreDown(t *testing.T) {
+func TestWebhooks_MayBeDownWhenObjectsAreCreated(t *testing.T) {
 	f := newFleet(t, 3)
 	t.Parallel()
 	_, flags := f.serveWebhooks("../../config/default")
@@ -89,7 +89,7 @@ func TestObjectsComeWhileTheWebhooksAreDown(t *testing.T) {
 	staysQuiet(t, f.ns, flags...)
 }
 
-func TestWritesAreRefusedWhileTheWebhooksAreDownIfThatIsAsked(t *testing.T) {
+func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()
 	f.remember(enabled)

@@ -110,7 +110,7 @@ func times(n int, body []byte) [][]byte {
 	return all
 }
 
-func TestHooksSurviveWhoeverReachesThem(t *testing.T) {
+func TestHooks_SurviveHostileRequests(t *testing.T) {
 	p := start(t, "capi-proxy-patcher-hooks", "extension", func(port, folder string) []string {
 		return []string{"hooks", "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder, "--health-addr", "0"}
 	})

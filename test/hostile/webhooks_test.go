@@ -22,7 +22,7 @@ func review(spec string) []byte {
 		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","metadata":{"namespace":"default","name":"x"},"spec":%s}}}`, spec)
 }
 
-func TestTheManagerSurvivesWhoeverReachesThem(t *testing.T) {
+func TestManager_SurvivesHostileRequests(t *testing.T) {
 	cluster := vocabulary.StartCluster(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {

@@ -221,7 +221,7 @@ func testKubeconfig(t *testing.T, cluster *Cluster) {
 	}
 }
 
-func TestStartWithoutPrograms(t *testing.T) {
+func TestStart_FailsWithoutPrograms(t *testing.T) {
 	for name, dir := range map[string]string{"unset": "", "an empty folder": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(AssetsVariable, dir)
@@ -232,8 +232,8 @@ func TestStartWithoutPrograms(t *testing.T) {
 	}
 }
 
-// TestStartLeavesNothingRunning lets the API server fail, for which etcd has to be running, and looks for processes of etcd.
-func TestStartLeavesNothingRunning(t *testing.T) {
+// TestStart_LeavesNothingRunning lets the API server fail, for which etcd has to be running, and looks for processes of etcd.
+func TestStart_LeavesNothingRunning(t *testing.T) {
 	if !hasAssets() {
 		t.Skip(ErrNoAssets)
 	}
@@ -259,7 +259,7 @@ func TestStartLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-func TestStartOutsideOfTheModule(t *testing.T) {
+func TestStart_FailsOutsideOfTheModule(t *testing.T) {
 	dir := t.TempDir()
 	for _, program := range []string{"etcd", "kube-apiserver"} {
 		if err := os.Symlink("/bin/sh", filepath.Join(dir, program)); err != nil {
@@ -272,7 +272,7 @@ func TestStartOutsideOfTheModule(t *testing.T) {
 	}
 }
 
-func TestReadCRDsOfAnEmptyFolder(t *testing.T) {
+func TestReadCRDs_RefusesAnEmptyFolder(t *testing.T) {
 	t.Parallel()
 	if _, err := readCRDs(t.TempDir()); err == nil || !strings.HasPrefix(err.Error(), "reading CRDs of Cluster API: no YAML files in ") {
 		t.Errorf("got %v", err)
@@ -310,7 +310,7 @@ func TestCustomResourceDefinitions(t *testing.T) {
 	}
 }
 
-func TestDecodeCRDsRefusesOtherKinds(t *testing.T) {
+func TestDecodeCRDs_RefusesOtherKinds(t *testing.T) {
 	t.Parallel()
 	_, err := decodeCRDs([]byte("apiVersion: v1\nkind: ConfigMap\n"))
 	if err == nil || err.Error() != `document 1 has kind "ConfigMap" instead of CustomResourceDefinition` {

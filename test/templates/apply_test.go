@@ -128,8 +128,8 @@ type applied struct {
 	delivered string // contract.DeliveryReference or contract.DeliveryInline
 }
 
-// TestTemplatesInAManagementCluster applies what a user applies together, and waits for what the manager makes of it.
-func TestTemplatesInAManagementCluster(t *testing.T) {
+// TestTemplates_WorkInAManagementCluster applies what a user applies together, and waits for what the manager makes of it.
+func TestTemplates_WorkInAManagementCluster(t *testing.T) {
 	if err := feature.MutableGates.Set(string(feature.KubeadmBootstrapFormatIgnition) + "=true"); err != nil {
 		t.Fatal(err)
 	}

@@ -51,8 +51,8 @@ func checkInstallation(t *testing.T, text string) {
 	}
 }
 
-// TestTheExamplesOfTheDocumentationWork reads them as the API server and the topology hook do.
-func TestTheExamplesOfTheDocumentationWork(t *testing.T) {
+// TestDocs_ExamplesWork reads them as the API server and the topology hook do.
+func TestDocs_ExamplesWork(t *testing.T) {
 	t.Parallel()
 	found := examples(t, "../../docs/clusterclass.md")
 	if len(found) != 4 {
@@ -101,8 +101,8 @@ func TestTheExamplesOfTheDocumentationWork(t *testing.T) {
 	}
 }
 
-// TestCommentedExamplesWork takes the comment signs off what templates show and leave out.
-func TestCommentedExamplesWork(t *testing.T) {
+// TestTemplates_CommentedExamplesWork takes the comment signs off what templates show and leave out.
+func TestTemplates_CommentedExamplesWork(t *testing.T) {
 	t.Parallel()
 	// A line of an example is a key or an item; a sentence has a comma, or neither.
 	isExample := func(comment string) bool {

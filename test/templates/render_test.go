@@ -109,7 +109,7 @@ func objects(t *testing.T, text []byte) []*unstructured.Unstructured {
 	return found
 }
 
-func TestEveryVariableIsExplained(t *testing.T) {
+func TestTemplates_ExplainEveryVariable(t *testing.T) {
 	t.Parallel()
 	readme := string(read(t, "README.md"))
 	for _, name := range templates(t) {
@@ -137,8 +137,8 @@ func TestEveryVariableIsExplained(t *testing.T) {
 	}
 }
 
-// TestOddValuesStayWhatTheyAre looks at every place where a value ends up.
-func TestOddValuesStayWhatTheyAre(t *testing.T) {
+// TestTemplates_KeepOddValues looks at every place where a value ends up.
+func TestTemplates_KeepOddValues(t *testing.T) {
 	t.Parallel()
 	for _, name := range templates(t) {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestOddValuesStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestReferencesOfATemplateResolve(t *testing.T) {
+func TestTemplates_ReferencesResolve(t *testing.T) {
 	t.Parallel()
 	for _, names := range templateSets(t) {
 		t.Run(strings.Join(names, " and "), func(t *testing.T) {
@@ -241,8 +241,8 @@ func walk(value any, visit func(map[string]any)) {
 	}
 }
 
-// TestTemplatesCanBeRenderedFirst proves that render may patch a template before it is filled in, and afterwards.
-func TestTemplatesCanBeRenderedFirst(t *testing.T) {
+// TestTemplates_CanBeRenderedFirst proves that render may patch a template before it is filled in, and afterwards.
+func TestTemplates_CanBeRenderedFirst(t *testing.T) {
 	t.Parallel()
 	secret := render.Input{Name: secretFile, Data: read(t, secretFile)}
 	for _, names := range templateSets(t) {
@@ -285,7 +285,7 @@ func TestTemplatesCanBeRenderedFirst(t *testing.T) {
 	}
 }
 
-func TestTheSecretIsWithoutFinding(t *testing.T) {
+func TestTemplates_SecretHasNoFinding(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	text := read(t, secretFile)
@@ -347,8 +347,8 @@ func fromEnvironment(v values) values {
 	return rest
 }
 
-// TestClusterctlRendersEveryTemplate runs clusterctl generate cluster --from.
-func TestClusterctlRendersEveryTemplate(t *testing.T) {
+// TestTemplates_AreRenderedByClusterctl runs clusterctl generate cluster --from.
+func TestTemplates_AreRenderedByClusterctl(t *testing.T) {
 	t.Parallel()
 	run := clusterctl(t)
 	for _, name := range templates(t) {
@@ -361,8 +361,8 @@ func TestClusterctlRendersEveryTemplate(t *testing.T) {
 	}
 }
 
-// TestFlavorsBringTheirClass runs clusterctl generate cluster --flavor on a repository as providers publish it.
-func TestFlavorsBringTheirClass(t *testing.T) {
+// TestTemplates_FlavorsBringTheirClass runs clusterctl generate cluster --flavor on a repository as providers publish it.
+func TestTemplates_FlavorsBringTheirClass(t *testing.T) {
 	t.Parallel()
 	run := clusterctl(t)
 	repository := t.TempDir()

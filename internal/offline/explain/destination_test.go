@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
-func TestParseDestinationReadsEveryFormThatPeoplePaste(t *testing.T) {
+func TestParseDestination_ReadsEveryFormThatPeoplePaste(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, name, url string }{
 		"a name":                                {"registry.example.com", "registry.example.com", "https://registry.example.com"},
@@ -46,7 +46,7 @@ func TestParseDestinationReadsEveryFormThatPeoplePaste(t *testing.T) {
 	}
 }
 
-func TestParseDestinationRefusesWhatIsNone(t *testing.T) {
+func TestParseDestination_RefusesWhatIsNone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing":                       {"", "host is empty"},
@@ -130,7 +130,7 @@ func cluster(t *testing.T, in noproxy.Input, port int32) explain.Cluster {
 	return c
 }
 
-func TestDestinationsAreTheImportantOnesOfTheCluster(t *testing.T) {
+func TestDestinations_AreTheImportantOnesOfTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		in   noproxy.Input
@@ -195,7 +195,7 @@ func TestContains(t *testing.T) {
 	}
 }
 
-func TestNewClusterRefusesABrokenNetwork(t *testing.T) {
+func TestNewCluster_RefusesABrokenNetwork(t *testing.T) {
 	t.Parallel()
 	_, err := explain.NewCluster(noproxy.Input{PodCIDRs: []string{"10.0.0.0/33"}, ServiceDomain: "a..b"}, 0)
 	if found := finding.Of(err); len(found) != 2 {
@@ -203,7 +203,7 @@ func TestNewClusterRefusesABrokenNetwork(t *testing.T) {
 	}
 }
 
-func TestChooseNamesThePositionOfABadDestination(t *testing.T) {
+func TestChoose_NamesThePositionOfABadDestination(t *testing.T) {
 	t.Parallel()
 	_, err := cluster(t, network(), 0).Choose([]string{"example.com", "ftp://s3cret"})
 	if want := "destination 2: the scheme is neither http nor https; give a URL, a host, host:port or an address"; err == nil || err.Error() != want {

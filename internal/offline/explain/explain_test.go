@@ -47,7 +47,7 @@ func report(tb testing.TB, in explain.Input) explain.Report {
 	return r
 }
 
-func TestAnswersNameTheDecidingEntryAndItsOrigin(t *testing.T) {
+func TestExplain_NamesTheDecidingEntryAndItsOrigin(t *testing.T) {
 	t.Parallel()
 	entries := []noproxy.Entry{
 		{Value: "10.0.0.0/8", Group: noproxy.GroupPods, Place: finding.Field("pods")},
@@ -88,8 +88,8 @@ func TestAnswersNameTheDecidingEntryAndItsOrigin(t *testing.T) {
 	}
 }
 
-// TestExplainAgreesWithTheClients compares every answer of the report with the model that it comes from.
-func TestExplainAgreesWithTheClients(t *testing.T) {
+// TestExplain_AgreesWithTheClients compares every answer of the report with the model that it comes from.
+func TestExplain_AgreesWithTheClients(t *testing.T) {
 	t.Parallel()
 	const value = "localhost,10.0.0.0/8,*.a.example,.b.example,c.example:8443,[fd00::1],fd00::2,fd00:1::/64,bücher.example,1.2.3"
 	given := destinations(t, "localhost", "10.1.2.3", "x.a.example", "b.example", "c.example:8443", "fd00::1", "fd00::2", "fd00:1::9", "bücher.example", "10.1.2.3:80", "other.example")
@@ -110,7 +110,7 @@ func TestExplainAgreesWithTheClients(t *testing.T) {
 	}
 }
 
-func TestEntriesThatNeedAChangeSayWhatToWriteInstead(t *testing.T) {
+func TestExplain_SaysWhatToWriteInsteadOfAnEntry(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		clients, value, entry string
@@ -147,7 +147,7 @@ func TestEntriesThatNeedAChangeSayWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-func TestFailuresAreInClusterDestinationsThatAreNotDirect(t *testing.T) {
+func TestFailures_AreInClusterDestinationsThatAreNotDirect(t *testing.T) {
 	t.Parallel()
 	r := report(t, explain.Input{
 		NoProxy: "10.96.0.0/12,fd00::/8", Clients: clients(t, "curl"), FailOn: clients(t, "go", "httpx", "wget", "curl"),
@@ -168,7 +168,7 @@ func TestFailuresAreInClusterDestinationsThatAreNotDirect(t *testing.T) {
 	}
 }
 
-func TestNoOutputShowsUserinfoOrControlsTheTerminal(t *testing.T) {
+func TestOutput_ShowsNoUserinfoAndControlsNoTerminal(t *testing.T) {
 	t.Parallel()
 	const value = "http://user:s3cr@s3cr@proxy.example,http://bob:s3cr,et@q.example,eve:s3cr,et@q.example,\x1b[31mred,u:s3cret@h.example:80,a\tb\r,'$(id)`\\"
 	r := report(t, explain.Input{NoProxy: value, Clients: match.Clients(), Destinations: destinations(t, "https://u:s3cret@proxy.example/?t=s3cret", "h.example:80")})
@@ -234,7 +234,7 @@ func TestText_HasEveryAnswerOnce(t *testing.T) {
 	}
 }
 
-func TestALongValueIsCutForPeopleOnly(t *testing.T) {
+func TestText_CutsALongValue(t *testing.T) {
 	t.Parallel()
 	hosts := make([]string, 4000)
 	for i := range hosts {

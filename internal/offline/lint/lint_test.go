@@ -45,7 +45,7 @@ spec:
   controlPlaneEndpoint: {host: cp.example.com, port: 6443}
 `
 
-func TestFindingsPointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
+func TestFindings_PointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 	t.Parallel()
 	secret := func(list string) string {
 		return "# comment\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData:\n  httpProxy: http://p:1\n  noProxy: " + list + "\n"
@@ -82,7 +82,7 @@ func TestFindingsPointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 	}
 }
 
-func TestSecretsOfSameNameInDifferentPlacesAreToldApart(t *testing.T) {
+func TestFindings_DistinguishSecretsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: %s}\nstringData: {httpProxy: \"http://p\"}\n"
 	got := places(t, options(fmt.Sprintf(secret, "team")+"---\n"+fmt.Sprintf(secret, "other"), fmt.Sprintf(secret, "third"), goodCluster))
@@ -96,7 +96,7 @@ func TestSecretsOfSameNameInDifferentPlacesAreToldApart(t *testing.T) {
 	}
 }
 
-func TestAFileMayBeCalledLikeASecret(t *testing.T) {
+func TestFindings_DistinguishAFileFromASecret(t *testing.T) {
 	t.Parallel()
 	o := options(goodCluster, "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
 	o.Inputs[1].Name = "x: document 1: Secret team: Secret .yaml"

@@ -91,8 +91,8 @@ func patches(s *Stream) []Change {
 	return changes
 }
 
-// TestInsertAndRemoveIsIdentity takes the edits of TestGolden back. The other cases write lists as {} or null.
-func TestInsertAndRemoveIsIdentity(t *testing.T) {
+// TestApply_InsertAndRemoveIsIdentity takes the edits of TestGolden back. The other cases write lists as {} or null.
+func TestApply_InsertAndRemoveIsIdentity(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"compact", "windows", "addons", "variables", "exotic"} {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestInsertAndRemoveIsIdentity(t *testing.T) {
 	}
 }
 
-// TestLargeScalarsAreNotTouched edits an object beside a ConfigMap of a ClusterResourceSet.
-func TestLargeScalarsAreNotTouched(t *testing.T) {
+// TestApply_LeavesLargeScalarsAlone edits an object beside a ConfigMap of a ClusterResourceSet.
+func TestApply_LeavesLargeScalarsAlone(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cni\ndata:\n  cni.yaml: |\n")
@@ -127,8 +127,8 @@ func TestLargeScalarsAreNotTouched(t *testing.T) {
 	}
 }
 
-// TestFourThousandItems edits both ends and the middle of a long list.
-func TestFourThousandItems(t *testing.T) {
+// TestApply_TakesFourThousandItems edits both ends and the middle of a long list.
+func TestApply_TakesFourThousandItems(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString("kind: KubeadmConfig\nmetadata:\n  name: a\nspec:\n  preKubeadmCommands:\n")

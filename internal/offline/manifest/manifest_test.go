@@ -9,7 +9,7 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-func TestParseReportsPlace(t *testing.T) {
+func TestParse_ReportsThePlace(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, in, want string
@@ -70,7 +70,7 @@ func TestParse_BoundsAliases(t *testing.T) {
 	}
 }
 
-func TestParseReportsAllDocumentsInError(t *testing.T) {
+func TestParse_ReportsAllDocumentsInError(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("-", []byte("text\n---\na: b\n---\ntext\n"))
 	want := "parsing standard input: document 1, line 1: the document is not a mapping of keys to values\n" +
@@ -80,7 +80,7 @@ func TestParseReportsAllDocumentsInError(t *testing.T) {
 	}
 }
 
-func TestErrorsDoNotQuoteValues(t *testing.T) {
+func TestErrors_QuoteNoValues(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
 		"kind: Secret\nstringData:\n  p: hunter2: x\n",
@@ -143,7 +143,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-func TestVariablesAreStrings(t *testing.T) {
+func TestVariables_AreStrings(t *testing.T) {
 	t.Parallel()
 	s, err := Parse("in.yaml", []byte("a: ${A}\nb: [${B:=[\"x\", {y: z}]}, ${C}]\nc: \"${D:=\"e\"}\"\n${K}: {d: ${L}}\n"))
 	if err != nil {
@@ -265,7 +265,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestApplyRefuses(t *testing.T) {
+func TestApply_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, in string
@@ -380,9 +380,9 @@ func TestApply_RefusesWhatCountsElsewhere(t *testing.T) {
 	}
 }
 
-// TestScalarsAreReadBack sets rude strings in a block document, a flow document and JSON, and compares the quoting of those
+// TestApply_WritesScalarsThatAreReadBack sets rude strings in a block document, a flow document and JSON, and compares the quoting of those
 // on one line with that of sigs.k8s.io/yaml.
-func TestScalarsAreReadBack(t *testing.T) {
+func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("no,fold ", 2000)
 	for i, value := range []string{
@@ -428,7 +428,7 @@ func TestScalarsAreReadBack(t *testing.T) {
 	}
 }
 
-func TestApplyIsDeterministic(t *testing.T) {
+func TestApply_IsDeterministic(t *testing.T) {
 	t.Parallel()
 	edit := func() string {
 		s, err := Parse("in.yaml", []byte("a: &a\n  z: [1]\n  y: 2\n  x: {c: 3, b: 4}\nspec:\n  <<: *a\n"))

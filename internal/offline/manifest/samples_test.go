@@ -78,9 +78,9 @@ func at(value any, path []string) []any {
 	return list
 }
 
-// TestSamplesRoundTrip tries a folder of real cluster templates, which are not part of the project, if MANIFEST_SAMPLES
+// TestSamples_RoundTrip tries a folder of real cluster templates, which are not part of the project, if MANIFEST_SAMPLES
 // names one.
-func TestSamplesRoundTrip(t *testing.T) {
+func TestSamples_RoundTrip(t *testing.T) {
 	dir := os.Getenv("MANIFEST_SAMPLES")
 	if dir == "" {
 		t.Skip("MANIFEST_SAMPLES names no folder")

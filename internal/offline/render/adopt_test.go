@@ -57,7 +57,7 @@ stringData: {httpProxy: "http://proxy.example.com:3128"}
 `
 }
 
-func TestAnOriginalInTheInputComesBack(t *testing.T) {
+func TestRender_RestoresAnOriginalInTheInput(t *testing.T) {
 	t.Parallel()
 	const originals = `{"KubeadmControlPlane/cp":{"/etc/systemd/system/kubelet.service.d/http-proxy.conf":` +
 		`{"append":true,"content":"[Service]\nEnvironment=\"A=%25'$x{{y}}\"\n","path":"/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf"}}}`

@@ -21,7 +21,7 @@ func manifests(t *testing.T, text string, secrets ...render.Input) *render.Manif
 	return m
 }
 
-func TestManifestsShowClustersAsRenderSeesThem(t *testing.T) {
+func TestManifests_ShowClustersAsRenderSeesThem(t *testing.T) {
 	t.Parallel()
 	m := manifests(t, `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
@@ -79,7 +79,7 @@ spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
 	}
 }
 
-func TestIsProxySecretKnowsWhatIsMeant(t *testing.T) {
+func TestIsProxySecret_KnowsWhatIsMeant(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text string
@@ -105,7 +105,7 @@ func TestIsProxySecretKnowsWhatIsMeant(t *testing.T) {
 	}
 }
 
-func TestManifestsFindAndDecodeSecrets(t *testing.T) {
+func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	t.Parallel()
 	m := manifests(t, "{apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {httpProxy: '!', noProxy: 1}}",
 		render.Input{Name: "secret.yaml", Data: []byte("{apiVersion: v1, kind: Secret, metadata: {name: any, namespace: x}, stringData: {httpProxy: 'http://p:1'}}")})
@@ -124,7 +124,7 @@ func TestManifestsFindAndDecodeSecrets(t *testing.T) {
 	}
 }
 
-func TestReadManifestsReportsEveryFile(t *testing.T) {
+func TestReadManifests_ReportsEveryFile(t *testing.T) {
 	t.Parallel()
 	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("text")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
 	if err == nil {

@@ -47,7 +47,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-func TestCasesAreGolden(t *testing.T) {
+func TestRender_CasesAreGolden(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"classic", "v1beta1", "inline", "windows", "list", "pools"} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestCasesAreGolden(t *testing.T) {
 	}
 }
 
-func TestAnInputThatTheUserConfiguredAlreadyIsAConflict(t *testing.T) {
+func TestRender_FailsOnAFileOfTheUser(t *testing.T) {
 	t.Parallel()
 	for range 2 { // the same bytes on every try
 		result, err := render.Render(t.Context(), input(t, "testdata/tkg"))
@@ -101,7 +101,7 @@ func TestAnInputThatTheUserConfiguredAlreadyIsAConflict(t *testing.T) {
 	}
 }
 
-func TestGeneratedSecretsAreAddedOnceAndKeptUpToDate(t *testing.T) {
+func TestRender_AddsGeneratedSecretsOnceAndUpdatesThem(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/classic")
 	options.IncludeSecrets = true
@@ -133,7 +133,7 @@ func TestGeneratedSecretsAreAddedOnceAndKeptUpToDate(t *testing.T) {
 	}
 }
 
-func TestOutputWithoutSecretsHoldsNoCredential(t *testing.T) {
+func TestRender_PrintsNoCredentialWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	result, err := render.Render(t.Context(), input(t, "testdata/classic"))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestOutputWithoutSecretsHoldsNoCredential(t *testing.T) {
 	}
 }
 
-func TestAllPatchesClustersWithoutTheLabel(t *testing.T) {
+func TestRender_AllPatchesClustersWithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/classic")
 	options.Inputs[0].Data = bytes.ReplaceAll(options.Inputs[0].Data, []byte(`labels: {capi-proxy-patcher.io/enabled: "true"}`), []byte(`labels: {}`))
@@ -171,7 +171,7 @@ func TestAllPatchesClustersWithoutTheLabel(t *testing.T) {
 	}
 }
 
-func TestSeveralInputsAreOneStream(t *testing.T) {
+func TestRender_ReadsSeveralInputsAsOneStream(t *testing.T) {
 	t.Parallel()
 	whole := input(t, "testdata/classic")
 	documents := strings.SplitAfter(string(whole.Inputs[0].Data), "\n---\n")
@@ -196,7 +196,7 @@ func TestSeveralInputsAreOneStream(t *testing.T) {
 	}
 }
 
-func TestATemplateMayBeFilledInBeforeOrAfter(t *testing.T) {
+func TestRender_AcceptsTemplatesBeforeAndAfterSubstitution(t *testing.T) {
 	t.Parallel()
 	fill := func(text []byte) []byte {
 		filled, err := yamlprocessor.NewSimpleProcessor().Process(text, func(name string) (string, error) {
@@ -246,7 +246,7 @@ spec: {version: v1.36.3}
 ` + more)}}}
 }
 
-func TestBadInputIsOneClearError(t *testing.T) {
+func TestRender_ReportsBadInputInOneError(t *testing.T) {
 	t.Parallel()
 	const good = "httpProxy: 'http://proxy.example.com:3128'"
 	for name, test := range map[string]struct {

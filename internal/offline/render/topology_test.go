@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
-func TestClusterClassesAreGolden(t *testing.T) {
+func TestRender_ClusterClassesAreGolden(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"clusterclass", "clusterclass-v1beta1", "clusterclass-declared", "topology"} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestClusterClassesAreGolden(t *testing.T) {
 	}
 }
 
-func TestGeneratedSecretsOfATopologyAreAdded(t *testing.T) {
+func TestRender_AddsGeneratedSecretsOfATopology(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/clusterclass")
 	options.IncludeSecrets = true
@@ -87,7 +87,7 @@ func TestGeneratedSecretsOfATopologyAreAdded(t *testing.T) {
 	}
 }
 
-func TestAClassInAnotherFileIsPatchedThere(t *testing.T) {
+func TestRender_PatchesAClassInAnotherFile(t *testing.T) {
 	t.Parallel()
 	whole := input(t, "testdata/clusterclass")
 	class, cluster, _ := bytes.Cut(whole.Inputs[0].Data, []byte("---\n"))
@@ -120,7 +120,7 @@ func TestAClassInAnotherFileIsPatchedThere(t *testing.T) {
 	}
 }
 
-func TestATopologyWithoutTheLabelIsToldThatTheHookAsksForIt(t *testing.T) {
+func TestRender_SaysThatTheHookNeedsTheLabelOfATopology(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/clusterclass-v1beta1")
 	options.All = true
@@ -138,7 +138,7 @@ func TestATopologyWithoutTheLabelIsToldThatTheHookAsksForIt(t *testing.T) {
 	}
 }
 
-func TestObjectsThatATopologyOwnsAreLeftAlone(t *testing.T) {
+func TestRender_LeavesObjectsOfATopologyAlone(t *testing.T) {
 	t.Parallel()
 	for _, label := range []string{`{capi-proxy-patcher.io/enabled: "true"}`, "{}"} {
 		text := `apiVersion: cluster.x-k8s.io/v1beta2
@@ -205,7 +205,7 @@ stringData: {` + secretData + `}
 `)}}}
 }
 
-func TestABadTopologyIsOneClearError(t *testing.T) {
+func TestRender_ReportsABadTopologyInOneError(t *testing.T) {
 	t.Parallel()
 	const (
 		plain  = "httpProxy: 'http://proxy.example.com:3128'"
@@ -260,7 +260,7 @@ func TestABadTopologyIsOneClearError(t *testing.T) {
 	}
 }
 
-func TestOddTopologiesAreNoReasonToPanic(t *testing.T) {
+func TestRender_SurvivesOddTopologies(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]render.Options{
 		"no patches":             topologyInput("", "", "", "null", "httpProxy: 'http://p:1'"),
@@ -280,7 +280,7 @@ func TestOddTopologiesAreNoReasonToPanic(t *testing.T) {
 	}
 }
 
-func TestManifestsKnowWhatATopologySays(t *testing.T) {
+func TestManifests_KnowWhatATopologySays(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/clusterclass")
 	m, err := render.ReadManifests(options.Inputs, options.Secrets, options.DefaultSecret)

@@ -36,8 +36,8 @@ metadata: {name: http-proxy, namespace: ns}
 stringData: {httpProxy: "http://proxy.example.com:3128"}
 `
 
-// TestWhatIsRenderedIsValid renders bootstrap objects, again, and without the label.
-func TestWhatIsRenderedIsValid(t *testing.T) {
+// TestRender_OutputIsValid renders bootstrap objects, again, and without the label.
+func TestRender_OutputIsValid(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	for _, version := range []string{"v1beta1", "v1beta2"} {
@@ -84,8 +84,8 @@ func TestWhatIsRenderedIsValid(t *testing.T) {
 	}
 }
 
-// TestAFileWithoutALineBreakAtItsEnd is about the setup script, which would be one quoted line without one.
-func TestAFileWithoutALineBreakAtItsEnd(t *testing.T) {
+// TestRender_KeepsAFileWithoutALineBreakAtItsEnd is about the setup script, which would be one quoted line without one.
+func TestRender_KeepsAFileWithoutALineBreakAtItsEnd(t *testing.T) {
 	t.Parallel()
 	const object = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: one, namespace: ns}\n" +
 		"spec:\n  template:\n    spec:\n      preKubeadmCommands:\n      - echo own\n      files:\n      - path: /etc/motd\n        content: x"

@@ -30,7 +30,7 @@ func TestParseRequests(t *testing.T) {
 	}
 }
 
-func TestParseRequestsRefusesWhatItCannotJudge(t *testing.T) {
+func TestParseRequests_RefusesWhatItCannotJudge(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"a line with a field too few":     "1 10.77.0.10 TCP_TUNNEL/200 CONNECT registry.k8s.io:443\n",

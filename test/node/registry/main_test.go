@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRegistryServesAnImageThatIsWhatItsDigestsSay(t *testing.T) {
+func TestRegistry_ServesAnImageThatMatchesItsDigests(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // a program
@@ -70,7 +70,7 @@ func TestRegistryServesAnImageThatIsWhatItsDigestsSay(t *testing.T) {
 	}
 }
 
-func TestRegistryRefusesWhatItDoesNotHave(t *testing.T) {
+func TestRegistry_RefusesWhatItDoesNotHave(t *testing.T) {
 	t.Parallel()
 	r, err := newRegistry(nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestRegistryRefusesWhatItDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestRegistryDoesNotStartWithAFileThatIsMissing(t *testing.T) {
+func TestRegistry_DoesNotStartWithoutItsFile(t *testing.T) {
 	t.Parallel()
 	_, err := newRegistry([]image{{Repository: "one", Tag: "v1", Files: map[string]string{"/one": filepath.Join(t.TempDir(), "none")}}})
 	if !errors.Is(err, os.ErrNotExist) {

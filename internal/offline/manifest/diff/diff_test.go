@@ -90,8 +90,8 @@ func TestUnified_ComparesPartByPart(t *testing.T) {
 	}
 }
 
-// TestPatchTakesIt holds the format against the program that reads it.
-func TestPatchTakesIt(t *testing.T) {
+// TestUnified_IsAcceptedByPatch holds the format against the program that reads it.
+func TestUnified_IsAcceptedByPatch(t *testing.T) {
 	t.Parallel()
 	patch, err := exec.LookPath("patch")
 	if err != nil {
