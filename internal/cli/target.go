@@ -131,7 +131,7 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	}
 	t := target{
 		cluster: clusters[i].View, settings: clusters[i].Settings, invalid: clusters[i].Invalid,
-		secrets: manifests.Secrets(), unresolved: clusters[i].Unresolved,
+		secrets: manifests.Resolver().Secrets, unresolved: clusters[i].Unresolved,
 	}
 	if o.pool == "" {
 		return t, nil

@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	l := newLinter(manifests, o.Now, o.DefaultSecret)
+	l := newLinter(manifests, o.Now)
 	if err := l.run(ctx); err != nil {
 		return Report{}, err
 	}
@@ -51,22 +51,21 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 // linter collects findings.
 type linter struct {
-	manifests     *render.Manifests
-	objects       []*manifest.Object
-	now           time.Time
-	defaultSecret types.NamespacedName
-	findings      []Finding
-	clusters      int
-	places        map[string]bool  // of the Secrets that were looked at
-	known         map[Finding]bool // without their lines
-	order         map[*manifest.Object]int
-	byPlace       map[string]*manifest.Object
-	entries       map[block][]int // lines of the entries of a list, counted from its own
+	manifests *render.Manifests
+	objects   []*manifest.Object
+	now       time.Time
+	findings  []Finding
+	clusters  int
+	places    map[string]bool  // of the Secrets that were looked at
+	known     map[Finding]bool // without their lines
+	order     map[*manifest.Object]int
+	byPlace   map[string]*manifest.Object
+	entries   map[block][]int // lines of the entries of a list, counted from its own
 }
 
-func newLinter(manifests *render.Manifests, now time.Time, defaultSecret types.NamespacedName) *linter {
+func newLinter(manifests *render.Manifests, now time.Time) *linter {
 	l := &linter{
-		manifests: manifests, objects: manifests.Objects(), now: now, defaultSecret: defaultSecret,
+		manifests: manifests, objects: manifests.Objects(), now: now,
 		known: map[Finding]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{}, entries: map[block][]int{}, places: map[string]bool{},
 	}
 	for i, o := range l.objects {
@@ -169,7 +168,8 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		return err
 	}
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
-	resolver := source.Resolver{Secrets: l.manifests.Secrets(), Default: source.Installation{Secret: l.defaultSecret, Namespaces: source.EveryNamespace{}}}
+	resolver := l.manifests.Resolver()
+	resolver.Now = func() time.Time { return l.now }
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
 		if found := finding.Of(err); len(found) > 0 {
@@ -180,25 +180,19 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		}
 		l.looked(resolution.Secret.Where)
 		l.addWarnings(o, ofCluster(c.Object, resolved(resolution.Warnings, c.Unresolved)))
-		l.addWarnings(o, l.trustedCA(resolution.Secret.Where, resolution.Settings))
 		return nil
 	}
-	if err := resolve(c.Object, ""); err != nil {
-		return err
+	pools := slices.Concat([]render.Pool{{Object: c.Object}}, c.Pools)
+	for _, pool := range c.Settings.Pools {
+		if pool.Override != "" {
+			pools = append(pools, render.Pool{Object: c.Object, Secret: pool.Override})
+		}
 	}
-	for _, pool := range c.Pools {
-		if pool.Secret == "" || pool.Secret == contract.SecretNone {
+	for i, pool := range pools {
+		if i > 0 && pool.Secret == "" || pool.Secret == contract.SecretNone {
 			continue
 		}
 		if err := resolve(pool.Object, pool.Secret); err != nil {
-			return err
-		}
-	}
-	for _, pool := range c.Settings.Pools {
-		if pool.Override == "" || pool.Override == contract.SecretNone {
-			continue
-		}
-		if err := resolve(c.Object, pool.Override); err != nil {
 			return err
 		}
 	}
@@ -233,7 +227,7 @@ func (l *linter) secret(o *manifest.Object) error {
 		return err
 	}
 	l.addWarnings(o, settings.Warnings)
-	l.addWarnings(o, l.trustedCA("", settings))
+	l.addWarnings(o, settings.TrustedCAWarnings(l.now))
 	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{
 		Place: finding.Key(contract.KeyNoProxy).Of(render.Place(o)), Text: string(secret.Data[contract.KeyNoProxy]),
 	}})
@@ -247,15 +241,6 @@ func (l *linter) secret(o *manifest.Object) error {
 
 func (l *linter) looked(place string) {
 	l.places[place] = true
-}
-
-// trustedCA returns what is odd about certificates today, in the Secret at a place.
-func (l *linter) trustedCA(secret string, settings proxyconfig.Settings) []finding.Finding {
-	warnings := settings.TrustedCAWarnings(l.now)
-	for i := range warnings {
-		warnings[i].Place = warnings[i].Place.Of(secret)
-	}
-	return warnings
 }
 
 // report counts.

@@ -84,9 +84,6 @@ func (o *Object) Find(path []string) (Place, bool) {
 	return p, p.Line >= o.document.line
 }
 
-// Text returns the document that holds the object as it will be written.
-func (o *Object) Text() string { return o.document.Text() }
-
 // Value returns a copy of the object as kubectl would decode it, with JSON-compatible types and integers as int64.
 func (o *Object) Value() map[string]any {
 	value, _ := clone(o.value(o.document.tree.value)).(map[string]any)

@@ -263,9 +263,6 @@ func (d *Document) Text() string {
 	return d.tree.src
 }
 
-// Documents returns all documents in order, also those without an object.
-func (s *Stream) Documents() []*Document { return append([]*Document(nil), s.documents...) }
-
 // Objects returns the objects of all documents in order. The items of a v1 List, and of any other kind that ends with
 // "List" and has items, are objects of their own; the list itself is none.
 func (s *Stream) Objects() []*Object {

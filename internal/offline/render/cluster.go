@@ -192,10 +192,9 @@ type clusterRun struct {
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
 // problem has been recorded.
 func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source.Resolution {
-	resolution, err := source.Resolver{
-		Secrets: c.secrets, Default: source.Installation{Secret: c.DefaultSecret, Namespaces: source.EveryNamespace{}},
-		Now: c.Now, Object: pool,
-	}.Resolve(ctx, c.view, c.options, override)
+	resolver := c.resolver()
+	resolver.Object = pool
+	resolution, err := resolver.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
 		hint := ""
 		if finding.Of(err).Has(contract.ReasonSettingsNotFound) {

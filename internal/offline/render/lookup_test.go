@@ -144,7 +144,7 @@ func TestRender_PrefersTheSecretOfTheVeryNamespace(t *testing.T) {
 	t.Parallel()
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://team.example.com:1\"}\n"
 	m := manifests(t, scene("team/c")+secret)
-	found, err := m.Secrets().ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
+	found, err := m.Resolver().Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
 	if err != nil || found == nil || string(found.Data["httpProxy"]) != "http://team.example.com:1" {
 		t.Errorf("found %+v, error %v", found, err)
 	}

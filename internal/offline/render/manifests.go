@@ -63,30 +63,48 @@ func (m *Manifests) Objects() []*manifest.Object {
 // Clusters returns the Clusters of the inputs in order, with the label and without it.
 func (m *Manifests) Clusters() []Cluster {
 	objects := m.renderer.find("Cluster")
-	clusters := make([]Cluster, 0, len(objects))
-	for _, o := range objects {
-		view, unresolved := clusterView(o)
-		said, variables, err := settings(o, view)
-		unresolved = append(unresolved, variables...)
-		invalid := append(finding.Of(err), CheckMetadata(o)...).Err()
-		if invalid == nil {
-			view = said.View(view)
-		}
-		m.renderer.infrastructureOf(o, &view)
-		m.renderer.endpoint(o, &view, &unresolved)
-		c := Cluster{Object: o, View: view, Unresolved: unresolved, Settings: said, Invalid: invalid}
+	clusters := make([]Cluster, len(objects))
+	for i, o := range objects {
+		c := m.renderer.clusterOf(o)
+		c.Invalid = append(finding.Of(c.Invalid), CheckMetadata(o)...).Err()
 		for _, worker := range m.renderer.workers[o] {
 			if isPool(worker) {
 				c.Pools = append(c.Pools, Pool{Object: worker, Secret: override(worker)})
 			}
 		}
-		clusters = append(clusters, c)
+		clusters[i] = c
 	}
 	return clusters
 }
 
-// Secrets finds proxy Secrets as Render does. The Where of a Secret is the Place of its object.
-func (m *Manifests) Secrets() source.SecretReader { return m.renderer.secrets }
+// clusterOf reads a Cluster, without its pools.
+func (r *renderer) clusterOf(o *manifest.Object) Cluster {
+	c := Cluster{Object: o}
+	c.View, c.Unresolved = clusterView(o)
+	if c.View.Topology {
+		said, unresolved := topologySource(o)
+		c.Unresolved = append(c.Unresolved, unresolved...)
+		c.Settings, c.Invalid = topology.Of(said)
+	} else {
+		c.Settings.SecretName = c.View.Annotations[contract.AnnotationSecret]
+		c.Settings.Options, c.Invalid = source.ParseOptions(c.View.Annotations)
+	}
+	if c.Invalid == nil {
+		c.View = c.Settings.View(c.View)
+	}
+	r.infrastructureOf(o, &c.View)
+	r.endpoint(o, &c.View, &c.Unresolved)
+	return c
+}
+
+// Resolver finds the settings of Clusters as Render does. The Where of a Secret is the Place of its object.
+func (m *Manifests) Resolver() source.Resolver { return m.renderer.resolver() }
+
+// resolver reads the proxy Secrets of the inputs.
+func (r *renderer) resolver() source.Resolver {
+	installation := source.Installation{Secret: r.DefaultSecret, Namespaces: source.EveryNamespace{}}
+	return source.Resolver{Secrets: r.secrets, Default: installation, Now: r.Now}
+}
 
 // Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
 func (m *Manifests) Secret(o *manifest.Object) (*source.Secret, error) {

@@ -112,7 +112,7 @@ func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	if n := len(m.Objects()); n != 2 {
 		t.Fatalf("%d objects", n)
 	}
-	found, err := m.Secrets().ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
+	found, err := m.Resolver().Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
 	if err != nil || found == nil || found.Name.String() != "team/any" || found.Where != render.Place(m.Objects()[1]) || string(found.Data["httpProxy"]) != "http://p:1" {
 		t.Errorf("found %+v, error %v", found, err)
 	}

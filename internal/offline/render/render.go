@@ -189,35 +189,30 @@ func qualified(namespace, name string) string {
 
 // cluster patches the bootstrap objects of one Cluster, or takes out what an earlier run added.
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
-	view, unresolved := clusterView(object)
-	members := r.members(object, view)
-	if !r.All && view.Unclear != nil {
-		r.leave(object, members, view.Unclear)
+	read := r.clusterOf(object)
+	members := r.members(object, read.View)
+	if !r.All && read.View.Unclear != nil {
+		r.leave(object, members, read.View.Unclear)
 		return
 	}
-	if !r.All && !view.Enabled {
-		c := &clusterRun{renderer: r, object: object, view: view}
+	c := &clusterRun{renderer: r, object: object, view: read.View, options: read.Settings.Options, unresolved: read.Unresolved}
+	if !r.All && !c.view.Enabled {
+		c.options = source.Options{}
 		for _, m := range members {
 			c.settle(ctx, m, false, nil)
 		}
 		return
 	}
-	settings, variables, err := settings(object, view)
-	if err != nil {
-		r.reject(object, "%s", err)
+	if read.Invalid != nil {
+		r.reject(object, "%s", read.Invalid)
 		return
 	}
-	unresolved = append(unresolved, variables...)
-	view = settings.View(view)
-	r.infrastructureOf(object, &view)
-	r.endpoint(object, &view, &unresolved)
-	c := &clusterRun{renderer: r, object: object, view: view, options: settings.Options, unresolved: unresolved}
-	if len(unresolved) > 0 {
+	if len(c.unresolved) > 0 {
 		c.usual.add(codeVariables, object)
 	}
 	main := c.resolve(ctx, "", "")
-	if view.Topology {
-		c.topology(ctx, settings.Pools, main)
+	if c.view.Topology {
+		c.topology(ctx, read.Settings.Pools, main)
 	}
 	for _, m := range members {
 		c.settle(ctx, m, true, main)

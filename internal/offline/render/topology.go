@@ -70,18 +70,6 @@ func topologySource(o *manifest.Object) (s topology.Source, unresolved []finding
 	return s, unresolved
 }
 
-// settings reads the annotations of a Cluster and, if it has a topology, the variable.
-func settings(o *manifest.Object, view source.Cluster) (s topology.Settings, unresolved []finding.Place, err error) {
-	if !view.Topology {
-		s.SecretName = view.Annotations[contract.AnnotationSecret]
-		s.Options, err = source.ParseOptions(view.Annotations)
-		return s, nil, err
-	}
-	said, unresolved := topologySource(o)
-	s, err = topology.Of(said)
-	return s, unresolved, err
-}
-
 // topology has the ClusterClass of the Cluster declare the product's patch, and remembers the Secrets that the topology
 // hook will refer to.
 func (c *clusterRun) topology(ctx context.Context, pools []topology.Pool, main *source.Resolution) {
