@@ -111,10 +111,11 @@ func TestJSON_IsJoinedWithoutSeparators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Append(more); err != nil {
+		joined, err := Join(s, more)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(tc.want, string(s.Bytes())); d != "" {
+		if d := cmp.Diff(tc.want, string(joined)); d != "" {
 			t.Error(d)
 		}
 	}

@@ -157,7 +157,7 @@ func TestVariables_AreStrings(t *testing.T) {
 	}
 }
 
-func TestAppend(t *testing.T) {
+func TestJoin(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, first, second, want string
@@ -181,17 +181,18 @@ func TestAppend(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Append(second); err != nil {
+			joined, err := Join(s, second)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if string(second.Bytes()) != tc.second {
-				t.Errorf("the appended stream changes: %q", second.Bytes())
+			if string(s.Bytes()) != tc.first || string(second.Bytes()) != tc.second {
+				t.Errorf("the streams change: %q, %q", s.Bytes(), second.Bytes())
 			}
-			if d := cmp.Diff(tc.want, string(s.Bytes())); d != "" {
+			if d := cmp.Diff(tc.want, string(joined)); d != "" {
 				t.Error(d)
 			}
-			again, err := Parse("3.yaml", s.Bytes())
-			if err != nil || len(again.Objects()) != len(s.Objects()) {
+			again, err := Parse("3.yaml", joined)
+			if err != nil || len(again.Objects()) != len(s.Objects())+len(second.Objects()) {
 				t.Errorf("%d objects, %v", len(again.Objects()), err)
 			}
 		})
@@ -306,8 +307,8 @@ func TestApply_Refuses(t *testing.T) {
 	}
 }
 
-// TestAppend_LetsNoBlockScalarGrow has a text without a line break at its end, which would become part of a value.
-func TestAppend_LetsNoBlockScalarGrow(t *testing.T) {
+// TestJoin_LetsNoBlockScalarGrow has a text without a line break at its end, which would become part of a value.
+func TestJoin_LetsNoBlockScalarGrow(t *testing.T) {
 	t.Parallel()
 	first, err := Parse("1.yaml", []byte("a: b\n---\na: |\n  b"))
 	if err != nil {
@@ -319,8 +320,8 @@ func TestAppend_LetsNoBlockScalarGrow(t *testing.T) {
 	}
 	const want = "ending 1.yaml: document 2: its last line belongs to a block scalar (|) and lacks a line break, which would be part " +
 		"of the value; end it with a line break, or write |- for |"
-	if err := first.Append(second); err == nil || err.Error() != want || string(first.Bytes()) != "a: b\n---\na: |\n  b" {
-		t.Errorf("%v\n%s", err, first.Bytes())
+	if joined, err := Join(first, second); err == nil || err.Error() != want {
+		t.Errorf("%v\n%s", err, joined)
 	}
 }
 

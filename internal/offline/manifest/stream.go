@@ -34,7 +34,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 )
 
-// Stream is a sequence of documents, read from one or several inputs. The zero Stream is empty and ready for Append.
+// Stream is a sequence of documents, read from one input.
 type Stream struct {
 	documents []*Document
 }
@@ -97,33 +97,25 @@ func Parse(name string, data []byte) (*Stream, error) {
 	return s, nil
 }
 
-// Append adds copies of the documents of another stream, with a "---" in front unless they bring their own and with a
-// line break behind the last line so far if it has none. If it fails, the stream remains as it was.
-func (s *Stream) Append(other *Stream) error {
-	added := make([]*Document, len(other.documents))
-	for i, d := range other.documents {
-		added[i] = d.clone()
-	}
-	if len(s.documents) > 0 && len(added) > 0 {
-		if err := join(s.documents[len(s.documents)-1], added[0]); err != nil {
-			return err
+// Join returns streams one behind the other, with a "---" between documents of two streams unless they bring their own
+// and with a line break behind the last line of each. The streams remain as they are.
+func Join(streams ...*Stream) ([]byte, error) {
+	var joined Stream
+	for _, s := range streams {
+		for i, d := range s.documents {
+			next := *d
+			if last := len(joined.documents) - 1; last >= 0 && i == 0 {
+				if err := join(joined.documents[last], &next); err != nil {
+					return nil, err
+				}
+			}
+			joined.documents = append(joined.documents, &next)
 		}
 	}
-	s.documents = append(s.documents, added...)
-	return nil
+	return joined.Bytes(), nil
 }
 
-// clone returns a copy of the document with objects of its own. What is in them is shared; no edit changes it in place.
-func (d *Document) clone() *Document {
-	result := *d
-	result.objects = make([]*Object, len(d.objects))
-	for i, o := range d.objects {
-		result.objects[i] = &Object{document: &result, item: o.item, line: o.line}
-	}
-	return &result
-}
-
-// join makes next fit to stand behind last. It changes nothing if it fails.
+// join makes next fit to stand behind last.
 func join(last, next *Document) error {
 	eol := last.tree.eol()
 	closed := last.tree

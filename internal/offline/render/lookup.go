@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -65,11 +67,22 @@ func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
 	return x.names[kindName{kind, manifest.SameName(name)}].nearest(namespace, group)
 }
 
+// secretGroup is what stands for the group of Secrets, which have none.
+const secretGroup = "v1"
+
+// secrets returns all Secrets, in order.
+func (x index) secrets() []*manifest.Object { return inGroup(x.kinds["Secret"], secretGroup) }
+
+// secret returns the Secret that a name means, or nil.
+func (x index) secret(name types.NamespacedName) *manifest.Object {
+	return x.lookup(name.Namespace, secretGroup, "Secret", name.Name)
+}
+
 // inGroup returns the objects of an API group, in order. The empty group is any.
 func inGroup(objects []*manifest.Object, group string) []*manifest.Object {
 	var found []*manifest.Object
 	for _, o := range objects {
-		if group == "" || strings.HasPrefix(o.APIVersion(), group+"/") {
+		if group == "" || strings.HasPrefix(o.APIVersion()+"/", group+"/") {
 			found = append(found, o)
 		}
 	}

@@ -143,7 +143,8 @@ func TestManifests_FindTheEndpointAndThePoolsWhoseNamespaceIsLeftOut(t *testing.
 func TestRender_PrefersTheSecretOfTheVeryNamespace(t *testing.T) {
 	t.Parallel()
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://team.example.com:1\"}\n"
-	m := manifests(t, scene("team/c")+secret)
+	foreign := strings.NewReplacer("v1", "example.com/v1", "team.example", "foreign.example").Replace(secret)
+	m := manifests(t, scene("team/c")+foreign+secret)
 	found, err := m.Resolver().Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
 	if err != nil || found == nil || string(found.Data["httpProxy"]) != "http://team.example.com:1" {
 		t.Errorf("found %+v, error %v", found, err)

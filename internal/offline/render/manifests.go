@@ -57,7 +57,7 @@ func (m *Manifests) Notes() []string { return m.renderer.notes }
 
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
 func (m *Manifests) Objects() []*manifest.Object {
-	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.objects)
+	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.secrets())
 }
 
 // Clusters returns the Clusters of the inputs in order, with the label and without it.

@@ -32,7 +32,7 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 
 // checkMetadata rejects what CheckMetadata finds.
 func (r *renderer) checkMetadata() {
-	for _, o := range slices.Concat(r.objects, r.secrets.given.objects) {
+	for _, o := range slices.Concat(r.objects, r.secrets.given.secrets()) {
 		for _, found := range CheckMetadata(o) {
 			r.reject(o, "%s", found)
 		}

@@ -142,7 +142,7 @@ func newRenderer(o Options) (*renderer, error) {
 	r.index = newIndex(r.objects)
 	given, more = r.read(o.Secrets)
 	problems = append(problems, more...)
-	secrets, err := newSecretReader(r.objects, objectsOf(given), o.Secrets, o.DefaultSecret)
+	secrets, err := newSecretReader(r.index, newIndex(objectsOf(given)), o.Secrets, o.DefaultSecret)
 	if err != nil {
 		problems = append(problems, err)
 	}
@@ -228,18 +228,16 @@ func (r *renderer) result() (Result, error) {
 	if err := r.commit(); err != nil {
 		return Result{}, err
 	}
-	var joined manifest.Stream
 	secrets, err := manifest.Parse("generated Secrets", added)
 	if err != nil {
 		return Result{}, err
 	}
-	for _, stream := range append(slices.Clone(r.streams), secrets) {
-		if err := joined.Append(stream); err != nil {
-			return Result{}, fmt.Errorf("joining output: %w", err)
-		}
+	output, err := manifest.Join(append(slices.Clone(r.streams), secrets)...)
+	if err != nil {
+		return Result{}, fmt.Errorf("joining output: %w", err)
 	}
 	return Result{
-		Output: joined.Bytes(), Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(),
+		Output: output, Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(),
 		streams: r.streams, secrets: added,
 	}, nil
 }

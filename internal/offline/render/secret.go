@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -23,26 +24,15 @@ func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) 
 
 // secretReader finds proxy Secrets in the input, then in the files given for them.
 type secretReader struct {
-	input, given secretIndex
+	input, given index
 	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other. The
 	// installation-wide one does so by itself.
 	only *manifest.Object
 }
 
-func newSecretReader(objects, given []*manifest.Object, files []Input, installation types.NamespacedName) (secretReader, error) {
-	isSecret := func(o *manifest.Object) bool { return o.Kind() == "Secret" && o.APIVersion() == "v1" }
-	var r secretReader
-	for _, o := range objects {
-		if isSecret(o) {
-			r.input.add(o)
-		}
-	}
-	for _, o := range given {
-		if isSecret(o) {
-			r.given.add(o)
-		}
-	}
-	secrets := r.given.objects
+func newSecretReader(input, given index, files []Input, installation types.NamespacedName) (secretReader, error) {
+	r := secretReader{input: input, given: given}
+	secrets := given.secrets()
 	if len(files) > 0 && len(secrets) == 0 {
 		return r, fmt.Errorf("%s: it holds no Secret; give a manifest of kind Secret with --secret", files[0].Name)
 	}
@@ -52,12 +42,15 @@ func newSecretReader(objects, given []*manifest.Object, files []Input, installat
 	return r, nil
 }
 
+// lookup returns the Secret that a name means, or nil.
+func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
+	return cmp.Or(r.input.secret(name), r.given.secret(name))
+}
+
 // ReadSecret implements source.SecretReader.
 func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
-	for _, secrets := range []secretIndex{r.input, r.given} {
-		if o := secrets.lookup(name); o != nil {
-			return decodeSecret(o, name)
-		}
+	if o := r.lookup(name); o != nil {
+		return decodeSecret(o, name)
 	}
 	if r.only != nil && name.Name == contract.DefaultSecretName {
 		return decodeSecret(r.only, types.NamespacedName{Namespace: name.Namespace, Name: r.only.Name()})
@@ -92,10 +85,7 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, 
 // has the generated Secret that keeps them.
 func (r *renderer) originals(view source.Cluster, o *manifest.Object) map[string]json.RawMessage {
 	key := types.NamespacedName{Namespace: view.Namespace, Name: source.GeneratedSecretName(view.Name)}
-	generated := r.secrets.input.lookup(key)
-	if generated == nil {
-		generated = r.secrets.given.lookup(key)
-	}
+	generated := r.secrets.lookup(key)
 	if generated == nil || generated.Labels()[contract.LabelGenerated] != view.Name {
 		return nil
 	}
@@ -143,7 +133,7 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 			r.usual.secrets = append(r.usual.secrets, qualified(g.view.Namespace, g.name))
 			continue
 		}
-		existing := r.secrets.input.lookup(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
+		existing := r.secrets.input.secret(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
 		if !r.isPrinted(g, existing != nil) {
 			continue
 		}
@@ -185,29 +175,6 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 			"that and render again; --incomplete-secrets prints it nevertheless", g.name, missing)
 	}
 	return false
-}
-
-// secretIndex finds Secrets.
-type secretIndex struct {
-	objects []*manifest.Object // in order
-	names   map[string]*namesakes
-}
-
-func (x *secretIndex) add(o *manifest.Object) {
-	if x.names == nil {
-		x.names = map[string]*namesakes{}
-	}
-	key := manifest.SameName(o.Name())
-	if x.names[key] == nil {
-		x.names[key] = &namesakes{}
-	}
-	x.objects = append(x.objects, o)
-	x.names[key].add(o)
-}
-
-// lookup returns the Secret that a name means, or nil.
-func (x secretIndex) lookup(name types.NamespacedName) *manifest.Object {
-	return x.names[manifest.SameName(name.Name)].nearest(name.Namespace, "")
 }
 
 // updateSecret returns the edits that set what differs in a generated Secret of the input.
