@@ -75,13 +75,7 @@ func TestAdoption_TakesAndRestoresHandWrittenDropIns(t *testing.T) {
 			staysQuiet(t, ns)
 
 			c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
-			c.eventuallyReports(noCondition)
-			if diff := cmp.Diff(before, c.snapshot()); diff != "" {
-				t.Errorf("after removal (-before +after):\n%s", diff)
-			}
-			if c.generated() != nil {
-				t.Error("the generated Secret is still there")
-			}
+			c.eventuallyAsBefore(t, before)
 		})
 	}
 }
@@ -231,16 +225,9 @@ func TestAdoption_WorksBeforeTheEndpointIsKnown(t *testing.T) {
 	waiting.OwnerReferences = ownedBy("Machine", "waiting")
 	create(t, waiting)
 	staysQuiet(t, ns)
-	c.edit(func(o *clusterv1.Cluster) {
-		o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-	})
+	c.endpointComes()
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
-	eventually(t, "the KubeadmConfig that waits", func() string {
-		if fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Annotations[contract.AnnotationNudge] == "" {
-			return "was not nudged"
-		}
-		return ""
-	})
+	c.eventuallyNudged("waiting")
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 }

@@ -68,13 +68,7 @@ func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	}
 
 	c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	c.eventuallyReports(noCondition)
-	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
-		t.Errorf("after the label is gone (-before +after):\n%s", diff)
-	}
-	if c.generated() != nil {
-		t.Error("the generated Secret is still there")
-	}
+	c.eventuallyAsBefore(t, before)
 	staysQuiet(t, ns)
 }
 
@@ -468,15 +462,8 @@ func TestKubeadmConfig_ThatWaitsIsNudgedOnce(t *testing.T) {
 	})
 	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
 	staysQuiet(t, ns) // and the Secret is at least a second younger
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-	})
-	eventually(t, "KubeadmConfig that waits", func() string {
-		if c.config().Annotations[contract.AnnotationNudge] == "" {
-			return "it was not nudged"
-		}
-		return ""
-	})
+	c.endpointComes()
+	c.eventuallyNudged("one-mp")
 	generation := c.config().Generation
 	staysQuiet(t, ns)
 	if c.config().Generation != generation {

@@ -315,15 +315,8 @@ func TestTopology_WaitsForTheEndpointAndNudgesWhoHasWaited(t *testing.T) {
 		t.Error("a Secret without the endpoint was written")
 	}
 	staysQuiet(t, ns) // and the Secret is at least a second younger
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}
-	})
-	eventually(t, "KubeadmConfig that waits", func() string {
-		if fetch(t, ns, "one-0", &bootstrapv1.KubeadmConfig{}).Annotations[contract.AnnotationNudge] == "" {
-			return "it was not nudged"
-		}
-		return ""
-	})
+	c.endpointComes()
+	c.eventuallyNudged("one-0")
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 }

@@ -16,6 +16,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
@@ -195,6 +197,29 @@ func (c classic) eventuallyReports(reason string, parts ...string) {
 		time.Sleep(300 * time.Millisecond)
 		if c.condition() != condition || len(shared.requests.in(c.ns)) != before {
 			return "the manager is still at work"
+		}
+		return ""
+	})
+}
+
+// eventuallyAsBefore waits until the product is done with the Cluster, and fails if it left anything behind. before is a snapshot.
+func (c classic) eventuallyAsBefore(t *testing.T, before string) {
+	t.Helper()
+	c.eventuallyReports(noCondition)
+	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
+		t.Errorf("after removal (-before +after):\n%s", diff)
+	}
+	if c.generated() != nil {
+		t.Error("the generated Secret is still there")
+	}
+}
+
+// eventuallyNudged waits until a KubeadmConfig has been changed so that Cluster API looks at it again.
+func (c classic) eventuallyNudged(name string) {
+	c.t.Helper()
+	eventually(c.t, "KubeadmConfig "+name, func() string {
+		if fetch(c.t, c.ns, name, &bootstrapv1.KubeadmConfig{}).Annotations[contract.AnnotationNudge] == "" {
+			return "it was not nudged"
 		}
 		return ""
 	})
