@@ -109,7 +109,7 @@ func TestUnknownNames_AreTold(t *testing.T) {
 		change(t, fetch(t, ns, "one-md", &clusterv1.MachineDeployment{}), func(o *clusterv1.MachineDeployment) {
 			o.Annotations = map[string]string{"capi-proxy-patcher.io/secrets": "other"}
 		})
-		c.eventuallyReports(contract.ReasonConfigured, "MachineDeployment one-md annotation capi-proxy-patcher.io/secrets: ", "did you mean capi-proxy-patcher.io/secret?")
+		c.eventuallyReports(contract.ReasonConfigured, "annotation capi-proxy-patcher.io/secrets of MachineDeployment one-md: ", "did you mean capi-proxy-patcher.io/secret?")
 		eventually(t, "events", func() string {
 			for _, event := range eventsOf(t, ns) {
 				if strings.Contains(event.Note, rollout) {
