@@ -36,15 +36,16 @@ func newExplain(streams Streams) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain [DESTINATION...]",
-		Short: "Say which clients reach a destination directly, and why",
-		Long: `Says for each destination and each client whether the request goes direct or through the proxy, and which entry of
-NO_PROXY decides. A destination is a URL, a host, host:port or an address; without a scheme it is https, and http
-for port 80. Without any, the important ones of the Cluster are taken.
+		Short: "Show which clients reach a destination directly, and why",
+		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which entry
+of NO_PROXY decides. A destination is a URL, a host, host:port or an address. Without a scheme it is https, or http
+for port 80. Without a destination, the important ones of the Cluster are used.
 
-The list is that of a Cluster in manifests (-f), of a Cluster in a management cluster (--cluster, --context), or
-one that is given (--no-proxy). Nothing is resolved or dialed except the API server of the management cluster.
+The value of NO_PROXY is that of a Cluster in manifests (-f), that of a Cluster in a management cluster (--cluster,
+--context), or the one of --no-proxy. No name is resolved and no connection is made, except to the API server of the
+management cluster.
 
-Exit status: 0 done, 1 bad input, 2 wrong usage, 3 a client of --fail-on does not reach a destination of the
+Exit status: 0 success, 1 bad input, 2 wrong usage, 3 a client of --fail-on does not reach a destination of the
 Cluster directly.`,
 		Example: `  capi-proxy-patcher explain -f cluster.yaml --secret proxy-secret.yaml
   capi-proxy-patcher explain --context mgmt --namespace team-a --cluster prod registry.corp.example.com 10.96.0.1
@@ -58,14 +59,14 @@ Cluster directly.`,
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
 	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
-	f.StringVar(&o.context, "context", "", "context of the kubeconfig; default is the current one")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; default is $KUBECONFIG, then ~/.kube/config")
-	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; default is that of the context, or any in manifests")
-	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster, also as namespace/name; may be left out if there is one only")
-	f.StringVar(&o.pool, "pool", "", "MachineDeployment or MachinePool with a proxy Secret of its own")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig; defaults to the current one")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; defaults to that of the context, with manifests to any")
+	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster, or namespace/name; not needed if there is only one")
+	f.StringVar(&o.pool, "pool", "", "MachineDeployment or MachinePool with its own proxy Secret")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService), "service, which is what nodes get, or shell, for values that other programs read")
-	f.StringVar(&o.noProxy, "no-proxy", "", "explain this value; a Cluster then only gives destinations")
+	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService), "who reads the value: service (nodes) or shell (other programs)")
+	f.StringVar(&o.noProxy, "no-proxy", "", "value to explain; a Cluster then only provides the destinations")
 	f.StringSliceVar(&o.clients, "client", strings.Split(defaultClients, ","), "clients, each as name or name@version")
 	f.StringSliceVar(&o.failOn, "fail-on", nil, "clients that must reach every destination of the Cluster directly, else the exit status is 3")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
@@ -85,7 +86,7 @@ func (o explainOptions) check(args []string) error {
 	case len(o.files) == 0 && !o.live() && !o.hasNoProxy:
 		return errors.New("explain: no list; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE")
 	case len(o.files) == 0 && len(o.secrets) > 0:
-		return errors.New("explain: --secret goes with -f; a management cluster has the Secret")
+		return errors.New("explain: --secret needs -f; a management cluster has the Secret")
 	case len(o.files) == 0 && !o.live() && len(args) == 0:
 		return errors.New("explain: no destination; give a URL, a host, host:port or an address, or a Cluster")
 	case o.hasNoProxy && o.pool != "":

@@ -163,7 +163,7 @@ func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 		"an unknown output":     {[]string{"--no-proxy", "a", "-o", "xml", "b"}, 2, `unknown output "xml"; use text, json or yaml`},
 		"an unknown profile":    {[]string{"--no-proxy", "a", "--profile", "pods", "b"}, 2, `unknown profile "pods"; use service or shell`},
 		"two places":            {[]string{"-f", explainCluster, "--context", "mgmt"}, 2, "-f reads manifests, --context and --kubeconfig a management cluster; use one of them"},
-		"a Secret alone":        {[]string{"--no-proxy", "a", "--secret", explainSecrets, "b"}, 2, "--secret goes with -f"},
+		"a Secret alone":        {[]string{"--no-proxy", "a", "--secret", explainSecrets, "b"}, 2, "--secret needs -f"},
 		"a pool and a list":     {[]string{"-f", explainCluster, "--cluster", "prod", "--pool", "edge", "--no-proxy", "a"}, 2, "--pool chooses a Secret and --no-proxy replaces it"},
 		"a bad Secret name":     {[]string{"-f", broken + "/only.yaml", "--default-proxy-secret", "x"}, 2, `--default-proxy-secret "x": write namespace/name`},
 		"several Clusters":      {[]string{"-f", explainCluster}, 1, "several Clusters; choose one with --cluster: team-a/prod, team-a/dual"},

@@ -94,9 +94,9 @@ func TestUnknownNames_AreToldOffline(t *testing.T) {
 		_, _, notes := run(t, input, "render", "-f", "-")
 		_, findings, _ := run(t, input, "lint", "-f", "-")
 		for _, want := range []string{
-			"Cluster a/one#annotation capi-proxy-patcher.io/rolout: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/rollout?",
-			"Cluster a/one#annotation capi-proxy-patcher.io/enabled: unknown annotation, which nothing reads; it is known as label; write it there",
-			"MachineDeployment a/md#annotation capi-proxy-patcher.io/targets: unknown annotation, which nothing reads; it is known as annotation of the Cluster; write it there",
+			"Cluster a/one#annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?",
+			"Cluster a/one#annotation capi-proxy-patcher.io/enabled: unknown annotation, ignored; set it as a label",
+			"MachineDeployment a/md#annotation capi-proxy-patcher.io/targets: unknown annotation, ignored; set it as an annotation of the Cluster",
 		} {
 			object, text, _ := strings.Cut(want, "#")
 			if !strings.Contains(notes, object+": warning: unknown-name: "+text+"\n") {

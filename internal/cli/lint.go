@@ -27,8 +27,8 @@ func newLint(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint -f FILE...",
 		Short: "Check proxy Secrets and labelled Clusters in manifests",
-		Long: `Reports everything that would be rejected or that works differently from what it looks like: in the proxy Secrets
-that Clusters use, in Secrets with the label capi-proxy-patcher.io/proxy or with keys of a proxy Secret, and in the
+		Long: `Reports everything that would be rejected, or that works differently than it looks: in the proxy Secrets that
+Clusters use, in Secrets with the label capi-proxy-patcher.io/proxy or with keys of a proxy Secret, and in the
 annotations, the network and NO_PROXY of each Cluster with the label capi-proxy-patcher.io/enabled=true.
 
 A finding names file, line, object, key and entry, and never shows a value of a Secret.
@@ -46,7 +46,7 @@ Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or inp
 	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
 	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.BoolVar(&o.strict, "strict", false, "exit with 1 on warnings, too")
+	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
 	return cmd
 }

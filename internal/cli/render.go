@@ -28,10 +28,10 @@ func newRender(streams Streams) *cobra.Command {
 		Use:   "render -f FILE...",
 		Short: "Patch manifests without a cluster",
 		Long: `Reads manifests, patches what belongs to Clusters with the label capi-proxy-patcher.io/enabled=true, and writes
-them to standard output. Everything else comes out as it went in, byte for byte. What is worth knowing goes to
+them to standard output. Everything else is written unchanged, byte for byte. Notes and warnings are written to
 standard error.
 
-Exit status: 0 done, 1 bad input or, with --strict, a warning (nothing is written), 2 wrong usage.`,
+Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is written), 2 wrong usage.`,
 		Example: `  clusterctl generate cluster demo | capi-proxy-patcher render -f - --secret proxy-secret.yaml | kubectl apply -f -
   capi-proxy-patcher render -f clusters/ --include-secrets -o diff`,
 		Args: noArgs,
@@ -44,8 +44,8 @@ Exit status: 0 done, 1 bad input or, with --strict, a warning (nothing is writte
 	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
 	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
 	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false,
-		"with --include-secrets, print generated Secrets even while the network of their Cluster is not known")
-	f.BoolVar(&o.strict, "strict", false, "exit with 1 on warnings, too, and write nothing")
+		"with --include-secrets, print generated Secrets even if the network of their Cluster is not known yet")
+	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	return cmd
 }
@@ -55,7 +55,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	case len(o.files) == 0:
 		return usageError{errors.New("render: no input; use -f FILE, or -f - for standard input")}
 	case o.incompleteSecrets && !o.includeSecrets:
-		return usageError{errors.New("render: --incomplete-secrets goes with --include-secrets")}
+		return usageError{errors.New("render: --incomplete-secrets needs --include-secrets")}
 	case o.output != "yaml" && o.output != "diff":
 		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
 	}

@@ -117,7 +117,7 @@ func TestExitStatus(t *testing.T) {
 		"no input":               {[]string{"render"}, 2, "no input; use -f FILE, or -f - for standard input"},
 		"an argument":            {[]string{"render", "x.yaml"}, 2, `takes no arguments, got "x.yaml"`},
 		"an unknown output":      {[]string{"render", "-f", "-", "-o", "json"}, 2, `unknown output "json"; use yaml or diff`},
-		"a flag without another": {[]string{"render", "-f", "-", "--incomplete-secrets"}, 2, "--incomplete-secrets goes with --include-secrets"},
+		"a flag without another": {[]string{"render", "-f", "-", "--incomplete-secrets"}, 2, "--incomplete-secrets needs --include-secrets"},
 		"a file that is not":     {[]string{"render", "-f", dir + "/none.yaml"}, 1, "none.yaml: no such file or directory"},
 		"a folder without any":   {[]string{"render", "-f", t.TempDir()}, 1, "has no file that ends with .yaml, .yml or .json"},
 		"a file that is broken":  {[]string{"render", "-f", dir + "/bad.yaml"}, 1, "bad.yaml: document 1, line 2"},

@@ -101,7 +101,7 @@ func holdable(secret *corev1.Secret) error {
 		return nil
 	}
 	return invalid("Secret %s would have %d bytes with the originals of adopted files, and a Secret holds %d; "+
-		"remove some of the files, or take annotation %s off", klog.KObj(secret), size, corev1.MaxSecretSize, contract.AnnotationAdopt)
+		"remove some of the files, or remove annotation %s", klog.KObj(secret), size, corev1.MaxSecretSize, contract.AnnotationAdopt)
 }
 
 // writeOriginals creates or changes the Cluster's generated Secret. Without text there are no originals any more.

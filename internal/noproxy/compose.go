@@ -152,7 +152,7 @@ func Compose(in Input) (Result, error) {
 	if len(r.Value) >= warnSize {
 		r.Warnings = append(r.Warnings, finding.Finding{
 			Code: CodeSize, Place: finding.Field("NO_PROXY"), Advice: "write networks or suffixes instead of single hosts",
-			Message: fmt.Sprintf("the value has %d bytes and is part of the user data of every machine", len(r.Value)),
+			Message: fmt.Sprintf("the value has %d bytes and is part of the user data of every Machine", len(r.Value)),
 		})
 	}
 	return r, nil
@@ -371,7 +371,7 @@ func (c *composer) serviceAddresses(services []network) {
 	for _, n := range services {
 		is4 := n.prefix.Addr().Is4()
 		if done[is4] {
-			c.warn(CodeBadServiceCIDR, n.place, "Kubernetes uses one Service network of each family", "leave one network of each family")
+			c.warn(CodeBadServiceCIDR, n.place, "Kubernetes uses one Service network of each family", "keep one network of each family")
 			continue
 		}
 		done[is4] = true
@@ -382,7 +382,7 @@ func (c *composer) serviceAddresses(services []network) {
 			c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleAPIAddress, Place: n.place})
 		}
 		if a, ok := nth(n.prefix, 10); !ok {
-			c.warn(CodeBadServiceCIDR, n.place, "the network is too small for the DNS address, the tenth", "use a network with more addresses")
+			c.warn(CodeBadServiceCIDR, n.place, "the network is too small for the DNS address, which is its tenth", "use a network with more addresses")
 		} else if !slices.ContainsFunc(dns, func(d netip.Addr) bool { return d.Is4() == is4 }) {
 			c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleDNSAddress, Place: n.place})
 		}

@@ -54,7 +54,7 @@ func parseEntry(text string) (parsed, *finding.Finding) {
 	text = strings.ToLower(text)
 	if text == "*" {
 		p := parsed{kind: kindStar, values: []string{"*"}, strict: true}
-		p.warn(CodeWildcardAlone, "a star takes everything off the proxy and replaces all other entries", "list the hosts instead, or leave the proxy out")
+		p.warn(CodeWildcardAlone, "a star bypasses the proxy for every destination and replaces all other entries", "list the hosts instead, or leave the proxy out")
 		return p, nil
 	}
 	if lo, hi, ok := strings.Cut(text, "-"); ok {
@@ -141,7 +141,7 @@ func (p *parsed) addCIDR(network netip.Prefix) {
 	p.values = append(p.values, network.String())
 	switch {
 	case network.Bits() == 0:
-		p.warn(CodeMatchAllCIDR, "Go takes every address off the proxy, curl only one", "write the networks that need no proxy")
+		p.warn(CodeMatchAllCIDR, "Go bypasses the proxy for every address, curl for only one", "write the networks that need no proxy")
 	case broadCIDR(network):
 		p.warn(CodeOverBroad, "the network is a large part of the address space", "write the networks that need no proxy")
 	}
@@ -271,7 +271,7 @@ func (p *parsed) name(name string, dotted bool) *finding.Finding {
 		p.warn(CodeSingleLabel, "a name of one label also covers every name that ends in it", "write the full name")
 	}
 	if publicSuffix(bare) && (dotted || len(bare) > 2) {
-		p.warn(CodeOverBroad, "every name under a public suffix goes off the proxy", "write the domains that need no proxy")
+		p.warn(CodeOverBroad, "every name under a public suffix bypasses the proxy", "write the domains that need no proxy")
 	}
 	if !dotted && multi {
 		p.also = append(p.also, "."+bare)
@@ -295,7 +295,7 @@ func (p *parsed) partial(prefix, text string) *finding.Finding {
 		return rejection(CodeBadName, "the entry is neither an address nor a name", "write the address in four decimal parts, without leading zeros")
 	}
 	p.values = []string{prefix + text}
-	p.warn(CodePartialIP, "a part of an address is no network to any client; some compare it with the end of the text", "write address/length")
+	p.warn(CodePartialIP, "no client reads part of an address as a network; some compare it with the end of the host name", "write address/length")
 	return nil
 }
 

@@ -106,7 +106,7 @@ func TestParse_RefusesURLs(t *testing.T) {
 		"a raw question mark":          {data("httpProxy", "http://u:s3cr?x@proxy:1"), []string{"a raw / ? or # in the user or password"}},
 		"a raw percent sign":           {data("httpProxy", "http://u:s3cr%zz@proxy:1"), []string{"a raw % in the user or password"}},
 		"a percent sign at the end":    {data("httpProxy", "http://u:s3cr%4@proxy:1"), []string{"a raw % in the user or password"}},
-		"a raw blank":                  {data("httpProxy", "http://u:s3 cr@proxy:1"), []string{"a raw blank in the user or password"}},
+		"a raw blank":                  {data("httpProxy", "http://u:s3 cr@proxy:1"), []string{"a raw space in the user or password"}},
 		"a raw at sign":                {data("httpProxy", "http://u:s3@cr@proxy:1"), []string{"a raw @ in the user or password"}},
 		"a quote in the password":      {data("httpProxy", `http://u:s3"cr@proxy:1`), []string{"a raw character in the user or password that a URL cannot hold"}},
 		"a brace in the password":      {data("httpProxy", "http://u:{{s3cr@proxy:1"), []string{"a raw character"}},

@@ -140,7 +140,7 @@ func checkUserinfo(userinfo string) string {
 		case c == '%':
 			return "a raw % in the user or password"
 		case c == ' ':
-			return "a raw blank in the user or password"
+			return "a raw space in the user or password"
 		case c == '@':
 			return "a raw @ in the user or password"
 		default:

@@ -52,18 +52,17 @@ func CheckLabel(labels map[string]string) error {
 
 // CheckCluster warns of labels and annotations of a Cluster that carry the domain of the product and that nothing reads.
 func CheckCluster(labels, annotations map[string]string) []finding.Finding {
-	return append(unknown("label", finding.Label, labels, contract.ClusterLabels(), "annotation", contract.ClusterAnnotations()),
-		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations(), "label", contract.ClusterLabels())...)
+	return append(unknown("label", finding.Label, labels, contract.ClusterLabels(), "an annotation", contract.ClusterAnnotations()),
+		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations(), "a label", contract.ClusterLabels())...)
 }
 
 // CheckPool warns of annotations of a pool that carry the domain of the product and that nothing reads. Those of a Cluster
 // have no effect on a pool.
 func CheckPool(annotations map[string]string) []finding.Finding {
-	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations(), "annotation of the Cluster", contract.ClusterAnnotations())
+	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations(), "an annotation of the Cluster", contract.ClusterAnnotations())
 }
 
-// unknown warns of keys of a kind that are not known, in their order. elsewhere are the names that are known as another
-// kind.
+// unknown warns of the unknown keys of a kind, in alphabetical order. elsewhere are the names of another kind.
 func unknown(kind string, place func(key string) finding.Place, keys map[string]string, known []string, otherKind string, elsewhere []string) []finding.Finding {
 	var found []finding.Finding
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
@@ -71,15 +70,15 @@ func unknown(kind string, place func(key string) finding.Place, keys map[string]
 		if !ours || slices.Contains(known, name) {
 			continue
 		}
-		warning := finding.Finding{Code: CodeUnknownName, Place: place(key), Message: "unknown " + kind + ", which nothing reads"}
+		warning := finding.Finding{Code: CodeUnknownName, Place: place(key), Message: "unknown " + kind + ", ignored"}
 		nearest := spelling.Nearest(name, known)
 		switch {
 		case slices.Contains(elsewhere, name):
-			warning.Advice = "it is known as " + otherKind + "; write it there"
+			warning.Advice = "set it as " + otherKind
 		case nearest != "":
 			warning.Advice = "did you mean " + contract.Domain + "/" + nearest + "?"
 		default:
-			warning.Advice = "known are " + strings.Join(known, ", ")
+			warning.Advice = "known names are " + strings.Join(known, ", ")
 		}
 		found = append(found, warning)
 	}

@@ -56,20 +56,20 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "", contract.AnnotationSettingsHash: "",
 		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
 	}
-	const known = "known are secret, delivery, rollout, targets, adopt, no-proxy-groups, topology-hold, enabled-before, settings-hash, output-version"
+	const known = "known names are secret, delivery, rollout, targets, adopt, no-proxy-groups, topology-hold, enabled-before, settings-hash, output-version"
 	if diff := cmp.Diff([]string{
-		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, which nothing reads; it is known as annotation; write it there",
-		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, which nothing reads; did you mean capi-proxy-patcher.io/enabled?",
-		"unknown-name: annotation capi-proxy-patcher.io/: unknown annotation, which nothing reads; " + known,
-		"unknown-name: annotation capi-proxy-patcher.io/enabled: unknown annotation, which nothing reads; it is known as label; write it there",
-		"unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/rollout?",
-		"unknown-name: annotation capi-proxy-patcher.io/zebra\n%s: unknown annotation, which nothing reads; " + known,
+		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, ignored; set it as an annotation",
+		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",
+		"unknown-name: annotation capi-proxy-patcher.io/: unknown annotation, ignored; " + known,
+		"unknown-name: annotation capi-proxy-patcher.io/enabled: unknown annotation, ignored; set it as a label",
+		"unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?",
+		"unknown-name: annotation capi-proxy-patcher.io/zebra\n%s: unknown annotation, ignored; " + known,
 	}, texts(source.CheckCluster(labels, annotations))); diff != "" {
 		t.Errorf("Cluster (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, which nothing reads; it is known as annotation of the Cluster; write it there",
-		"unknown-name: annotation capi-proxy-patcher.io/secrets: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/secret?",
+		"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster",
+		"unknown-name: annotation capi-proxy-patcher.io/secrets: unknown annotation, ignored; did you mean capi-proxy-patcher.io/secret?",
 	}, texts(source.CheckPool(map[string]string{
 		contract.AnnotationSecret: "none", contract.AnnotationRollout: "", "capi-proxy-patcher.io/secrets": "", "a/b": "",
 	}))); diff != "" {

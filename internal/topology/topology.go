@@ -183,7 +183,7 @@ func (r *reader) cluster(s Source) Settings {
 	settings := Settings{Options: options, SecretName: s.Annotations[contract.AnnotationSecret]}
 	if v.SecretName == contract.SecretNone {
 		r.find(CodeBadVariable, at.Child(contract.VariableSecretName),
-			"only a pool can do without the proxy", "name a Secret, or take label "+contract.LabelEnabled+" off the Cluster")
+			"only a pool can opt out of the proxy", "name a Secret, or remove label "+contract.LabelEnabled+" from the Cluster")
 	}
 	metadata := finding.Field("metadata")
 	if isContradiction(v.SecretName, settings.SecretName) {
@@ -270,5 +270,5 @@ func isContradiction(variable, annotation string) bool {
 
 func (r *reader) contradict(variable, metadata finding.Place, annotation string) {
 	r.find(CodeContradiction, variable, "differs from "+metadata.Child("annotations").Item(annotation).String(),
-		"write the same in both, or remove one of them")
+		"set both to the same value, or remove one of them")
 }

@@ -129,7 +129,7 @@ func TestOfCluster_Refuses(t *testing.T) {
 		"null inside an array":          {variable(`{noProxy: [a, null]}`), []string{own + ".noProxy[1]: is not a string"}},
 		"a name that is none":           {variable(`{secretName: "../x"}`), []string{own + ".secretName: is not the name of a Secret"}},
 		"an empty name":                 {variable(`{secretName: ""}`), []string{own + ".secretName: is not the name of a Secret"}},
-		"none for the whole Cluster":    {variable(`{secretName: none}`), []string{own + ".secretName: only a pool can do without the proxy"}},
+		"none for the whole Cluster":    {variable(`{secretName: none}`), []string{own + ".secretName: only a pool can opt out of the proxy"}},
 		"an unknown delivery":           {variable(`{delivery: inline}`), []string{own + `.delivery: unknown value "inline"`}},
 		"an empty delivery":             {variable(`{delivery: ""}`), []string{own + `.delivery: unknown value ""`}},
 		"an unknown target":             {variable(`{targets: [kubelet, crio]}`), []string{own + `.targets[1]: "crio" is not a target`}},

@@ -90,7 +90,7 @@ func TestNames_AreWarnedOf(t *testing.T) {
 		"a Cluster as it should be": {"Cluster", `{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"},"annotations":{"capi-proxy-patcher.io/secret":"a"}}}`, nil},
 		"a label and an annotation": {
 			"Cluster", `{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"yes"},"annotations":{"capi-proxy-patcher.io/rolout":"a\n%s"}}}`,
-			[]string{`label capi-proxy-patcher.io/enabled: unknown value "yes"`, "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/rollout?"},
+			[]string{`label capi-proxy-patcher.io/enabled: unknown value "yes"`, "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?"},
 		},
 		"a pool in a topology": {
 			"Cluster", `{"spec":{"topology":{"classRef":{"name":"c"},"workers":{"machinePools":[{"name":"p","metadata":{"annotations":{"capi-proxy-patcher.io/delivery":"x"}}}]}}}}`,

@@ -98,7 +98,7 @@ func TestTemplateThatStraysToAClusterWhoseLabelMeansNothing_KeepsItsEntries(t *t
 
 func TestUnknownNames_AreTold(t *testing.T) {
 	t.Parallel()
-	const rollout = "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, which nothing reads; did you mean capi-proxy-patcher.io/rollout?"
+	const rollout = "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?"
 	t.Run("in the condition and an event", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

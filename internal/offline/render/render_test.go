@@ -261,7 +261,7 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 		"a raw slash":            {minimal("httpProxy: 'http://u:s3cr/x@proxy:1'", "", ""), []string{"a raw / ? or # in the user or password"}},
 		"a raw number sign":      {minimal("httpProxy: 'http://u:s3cr#x@proxy:1'", "", ""), []string{"a raw / ? or # in the user or password"}},
 		"a raw percent sign":     {minimal("httpProxy: 'http://u:s3cr%x@proxy:1'", "", ""), []string{"a raw % in the user or password"}},
-		"a raw blank":            {minimal("httpProxy: 'http://u:s3cr x@proxy:1'", "", ""), []string{"a raw blank in the user or password"}},
+		"a raw blank":            {minimal("httpProxy: 'http://u:s3cr x@proxy:1'", "", ""), []string{"a raw space in the user or password"}},
 		"a control character":    {minimal(`httpProxy: "http://u:s3cr\tx@proxy:1"`, "", ""), []string{"key httpProxy: a control character"}},
 		"userinfo twice":         {minimal("httpProxy: 'http://u:s3cr@proxy:1', username: u", "", ""), []string{"the URL has userinfo and the key username is given too"}},
 		"an unknown key":         {minimal(good+", proxyHTTP: s3cr", "", ""), []string{`key "proxyHTTP": unknown key`}},

@@ -166,7 +166,7 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 	case missing == "":
 		return true
 	case r.IncompleteSecrets:
-		r.warn(g.cluster, "Secret %s is printed although %s; nodes ask the proxy for what NO_PROXY lacks", g.name, missing)
+		r.warn(g.cluster, "Secret %s is printed although %s; nodes use the proxy for what NO_PROXY lacks", g.name, missing)
 		return true
 	case exists:
 		r.warn(g.cluster, "Secret %s stays as it is, because %s", g.name, missing)
