@@ -61,7 +61,7 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *node) {
+			eachShell(t, func(n *tree) {
 				t := n.t
 				if test.osRelease != "" {
 					n.write("etc/os-release", test.osRelease)
@@ -91,7 +91,7 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 }
 
 // emptied takes all certificates out of the bundle of a node that trusts some of it, and one that is not ours.
-func emptied(n *node, call, dir string) {
+func emptied(n *tree, call, dir string) {
 	t := n.t
 	t.Helper()
 	n.write(dir+"/other.crt", "theirs")
@@ -115,7 +115,7 @@ func emptied(n *node, call, dir string) {
 // Certificates that the system may still trust must not be forgotten.
 func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		const dir = "etc/pki/ca-trust/source/anchors"
 		n.write("etc/os-release", "ID=rhel\n")
@@ -142,7 +142,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 
 func TestInstallCA_TellsSUSEFromDebianByItsFolders(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		n.write("etc/pki/trust/anchors/other.pem", "other")
 		n.write("usr/lib/os-release", "ID=odd\n")
@@ -178,7 +178,7 @@ func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *node) {
+			eachShell(t, func(n *tree) {
 				t := n.t
 				n.write("etc/os-release", "ID=photon\n")
 				n.stub("rehash_ca_certificates.sh", "")
@@ -203,7 +203,7 @@ func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 
 func TestInstallCA_RemovesOnlyOldFilesOfItsOwn(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		const dir = "usr/local/share/ca-certificates"
 		n.write("etc/os-release", "ID=debian\n")
@@ -230,7 +230,7 @@ func TestInstallCA_RemovesOnlyOldFilesOfItsOwn(t *testing.T) {
 // Every user of the node must be able to read what the node trusts.
 func TestInstallCA_WritesForEveryoneWhateverTheUmask(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		n.write("etc/os-release", "ID=debian\n")
 		n.stub("update-ca-certificates", "")
@@ -256,7 +256,7 @@ func TestInstallCA_DoesNothingOnAnUnknownSystemWithoutCertificates(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *node) {
+			eachShell(t, func(n *tree) {
 				t := n.t
 				// It would be an error with certificates.
 				n.write("usr/local/share/ca-certificates/capi-proxy-patcher-1.crt", "old")
@@ -276,35 +276,35 @@ func TestInstallCA_DoesNothingOnAnUnknownSystemWithoutCertificates(t *testing.T)
 func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 	t.Parallel()
 	const trust = "leave trust out of the annotation capi-proxy-patcher.io/targets\n"
-	debian := func(n *node) {
+	debian := func(n *tree) {
 		n.write("etc/os-release", "ID=debian\n")
 		n.stub("update-ca-certificates", "")
 	}
 	half := strings.TrimSuffix(fakeCert("b"), "-----END CERTIFICATE-----\n")
 	tests := map[string]struct {
-		prepare func(n *node)
+		prepare func(n *tree)
 		stderr  string
 		// updates says that the update command ran before the failure.
 		updates bool
 	}{
 		"an unknown system": {
-			func(n *node) { n.write("etc/os-release", "ID=nixos\n"); n.write(bundlePath, fakeCert("a")) },
+			func(n *tree) { n.write("etc/os-release", "ID=nixos\n"); n.write(bundlePath, fakeCert("a")) },
 			"do not know how to trust certificates on this system (nixos): use a supported image, or " + trust, false,
 		},
 		"a system without a name": {
-			func(n *node) { n.write(bundlePath, fakeCert("a")) },
+			func(n *tree) { n.write(bundlePath, fakeCert("a")) },
 			"do not know how to trust certificates on this system (no os-release): use a supported image, or " + trust, false,
 		},
 		"a known system without the command": {
-			func(n *node) { n.write("etc/os-release", "ID=ubuntu\n"); n.write(bundlePath, fakeCert("a")) },
+			func(n *tree) { n.write("etc/os-release", "ID=ubuntu\n"); n.write(bundlePath, fakeCert("a")) },
 			"update-ca-certificates not found: add it to the image, or " + trust, false,
 		},
 		"no bundle":                  {debian, "cannot read ROOT/" + bundlePath + "\n", false},
-		"a certificate cut off":      {func(n *node) { debian(n); n.write(bundlePath, fakeCert("a")+half) }, "ROOT/" + bundlePath + ": certificate 2 has no beginning or no end\n", false},
-		"a certificate in another":   {func(n *node) { debian(n); n.write(bundlePath, half+fakeCert("b")) }, "ROOT/" + bundlePath + ": certificate 1 has no beginning or no end\n", false},
-		"an end without a beginning": {func(n *node) { debian(n); n.write(bundlePath, "-----END CERTIFICATE-----") }, "ROOT/" + bundlePath + ": certificate 1 has no beginning or no end\n", false},
+		"a certificate cut off":      {func(n *tree) { debian(n); n.write(bundlePath, fakeCert("a")+half) }, "ROOT/" + bundlePath + ": certificate 2 has no beginning or no end\n", false},
+		"a certificate in another":   {func(n *tree) { debian(n); n.write(bundlePath, half+fakeCert("b")) }, "ROOT/" + bundlePath + ": certificate 1 has no beginning or no end\n", false},
+		"an end without a beginning": {func(n *tree) { debian(n); n.write(bundlePath, "-----END CERTIFICATE-----") }, "ROOT/" + bundlePath + ": certificate 1 has no beginning or no end\n", false},
 		"a folder that is a file": {
-			func(n *node) {
+			func(n *tree) {
 				debian(n)
 				n.write("usr/local/share/ca-certificates", "x")
 				n.write(bundlePath, fakeCert("a"))
@@ -312,7 +312,7 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 			"cannot create ROOT/usr/local/share/ca-certificates\n", false,
 		},
 		"a certificate that is a folder": {
-			func(n *node) {
+			func(n *tree) {
 				debian(n)
 				n.write("usr/local/share/ca-certificates/capi-proxy-patcher-2.crt/x", "x")
 				n.write(bundlePath, fakeCert("a")+fakeCert("b"))
@@ -320,7 +320,7 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 			"cannot write ROOT/usr/local/share/ca-certificates/capi-proxy-patcher-2.crt\n", false,
 		},
 		"the command fails": {
-			func(n *node) {
+			func(n *tree) {
 				debian(n)
 				n.remove("stubs/update-ca-certificates")
 				n.stub("update-ca-certificates", "echo working; echo 'disk full' >&2; exit 7")
@@ -332,7 +332,7 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *node) {
+			eachShell(t, func(n *tree) {
 				t := n.t
 				test.prepare(n)
 				want := outcome{Exit: 1, Stderr: "capi-proxy-patcher: " + test.stderr}

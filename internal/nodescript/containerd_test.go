@@ -78,7 +78,7 @@ func TestRestartContainerd(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *node) {
+			eachShell(t, func(n *tree) {
 				t := n.t
 				n.stubs(test.state, test.stubs)
 				if diff := cmp.Diff(test.want, n.run("restart-containerd")); diff != "" {
@@ -113,7 +113,7 @@ func TestRestartContainerd_NeverHangs(t *testing.T) {
 	for name, test := range tests {
 		for _, tool := range []string{"with timeout", "without timeout"} {
 			for _, shell := range shells.Installed(t) {
-				n := newNode(t, shell.Argv...)
+				n := newTree(t, shell.Argv...)
 				n.stubs("active", test.stubs)
 				n.env = append(n.env, "CAPI_PROXY_PATCHER_WAIT=1")
 				if tool == "without timeout" {
@@ -135,7 +135,7 @@ func TestRestartContainerd_NeverHangs(t *testing.T) {
 
 func TestRestartContainerd_WorksWithoutTimeout(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		n.stubs("active", map[string]string{"crictl": "exit 0"})
 		n.remove("stubs/timeout")
@@ -152,7 +152,7 @@ func TestRestartContainerd_WorksWithoutTimeout(t *testing.T) {
 
 func TestRestartContainerd_WithoutSystemdHasNothingToRestart(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		want := outcome{Stdout: "capi-proxy-patcher: containerd is not running (unknown), nothing to restart\n"}
 		if diff := cmp.Diff(want, n.run("restart-containerd")); diff != "" {
@@ -161,7 +161,7 @@ func TestRestartContainerd_WithoutSystemdHasNothingToRestart(t *testing.T) {
 	})
 }
 
-func (n *node) stubs(state string, bodies map[string]string) {
+func (n *tree) stubs(state string, bodies map[string]string) {
 	n.t.Helper()
 	for name, body := range bodies {
 		if name != "restart" && name != "is-active" {

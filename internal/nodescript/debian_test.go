@@ -26,7 +26,7 @@ func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 	if help, err := os.ReadFile(command); err != nil || !strings.Contains(string(help), "--localcertsdir") {
 		t.Skipf("update-ca-certificates is not that of Debian: %v", err)
 	}
-	n := newNode(t, "sh")
+	n := newTree(t, "sh")
 	n.write("etc/os-release", "ID=debian\n")
 	n.write("etc/ca-certificates.conf", "distribution.crt\n")
 	distribution := newCA(t, "distribution")
@@ -67,7 +67,7 @@ func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 }
 
 // verifyByFolder asks OpenSSL, which looks a certificate up by its hash link.
-func verifyByFolder(t *testing.T, n *node, cert string) {
+func verifyByFolder(t *testing.T, n *tree, cert string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "openssl", "verify", "-no-CAfile", "-no-CAstore", "-CApath", filepath.Join(n.root, "etc/ssl/certs"))
 	cmd.Stdin = strings.NewReader(cert)

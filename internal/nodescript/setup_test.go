@@ -53,7 +53,7 @@ func TestSetup_PassesShellcheck(t *testing.T) {
 
 func TestSetup_ExplainsItselfToAnUnknownVerb(t *testing.T) {
 	t.Parallel()
-	eachShell(t, func(n *node) {
+	eachShell(t, func(n *tree) {
 		t := n.t
 		want := outcome{Exit: 2, Stderr: "capi-proxy-patcher: usage: setup.sh install-ca | daemon-reload | restart-containerd\n"}
 		for _, args := range [][]string{nil, {""}, {"install"}, {"install-ca-x"}, {"*"}} {
@@ -74,7 +74,7 @@ func TestSetup_EndsTheBootstrapOnlyWhenItFails(t *testing.T) {
 		for _, works := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				n := newNode(t, "sh")
+				n := newTree(t, "sh")
 				n.stub("systemctl", map[bool]string{true: "exit 0", false: "exit 1"}[works])
 				n.tool("sh")
 				cmd := exec.CommandContext(t.Context(), caller[0], slices.Concat(caller[1:],
@@ -106,7 +106,7 @@ func TestDaemonReload(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachShell(t, func(n *node) {
+			eachShell(t, func(n *tree) {
 				t := n.t
 				n.stub("systemctl", test.stub)
 				if diff := cmp.Diff(test.want, n.run("daemon-reload")); diff != "" {

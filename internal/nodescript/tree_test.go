@@ -15,9 +15,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
-// node is a tree that stands for the root of a node, and a PATH with nothing
+// tree stands for the root of a node, and a PATH with nothing
 // on it but a few tools and the stubs of a test.
-type node struct {
+type tree struct {
 	t     *testing.T
 	root  string
 	shell []string
@@ -34,19 +34,19 @@ type outcome struct {
 }
 
 // eachShell runs a test once for every shell that the script must run in.
-func eachShell(t *testing.T, test func(n *node)) {
+func eachShell(t *testing.T, test func(n *tree)) {
 	t.Helper()
 	for _, shell := range shells.Installed(t) {
 		t.Run(shell.Name, func(t *testing.T) {
 			t.Parallel()
-			test(newNode(t, shell.Argv...))
+			test(newTree(t, shell.Argv...))
 		})
 	}
 }
 
-func newNode(t *testing.T, shell ...string) *node {
+func newTree(t *testing.T, shell ...string) *tree {
 	t.Helper()
-	n := &node{t: t, root: t.TempDir(), shell: shell}
+	n := &tree{t: t, root: t.TempDir(), shell: shell}
 	n.write("etc/capi-proxy-patcher/setup.sh", nodescript.Setup())
 	for _, tool := range []string{"mkdir", "mv", "rm", "sleep", "timeout"} {
 		n.tool(tool)
@@ -60,7 +60,7 @@ func newNode(t *testing.T, shell ...string) *node {
 	return n
 }
 
-func (n *node) tool(name string) {
+func (n *tree) tool(name string) {
 	n.t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (n *node) tool(name string) {
 }
 
 // stub puts a command on PATH that records its arguments and then runs body.
-func (n *node) stub(name, body string) {
+func (n *tree) stub(name, body string) {
 	n.t.Helper()
 	n.write("stubs/"+name, "#!/bin/sh\necho \""+name+" $*\" >>\"$CALLS\"\n"+body+"\n")
 	if err := os.Chmod(filepath.Join(n.root, "stubs", name), 0o700); err != nil { //nolint:gosec // a command has to be executable
@@ -83,7 +83,7 @@ func (n *node) stub(name, body string) {
 	}
 }
 
-func (n *node) write(path, content string) {
+func (n *tree) write(path, content string) {
 	n.t.Helper()
 	path = filepath.Join(n.root, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -94,7 +94,7 @@ func (n *node) write(path, content string) {
 	}
 }
 
-func (n *node) read(path string) string {
+func (n *tree) read(path string) string {
 	n.t.Helper()
 	content, err := os.ReadFile(filepath.Join(n.root, path))
 	if err != nil {
@@ -103,7 +103,7 @@ func (n *node) read(path string) string {
 	return string(content)
 }
 
-func (n *node) remove(path string) {
+func (n *tree) remove(path string) {
 	n.t.Helper()
 	if err := os.Remove(filepath.Join(n.root, path)); err != nil {
 		n.t.Fatal(err)
@@ -111,7 +111,7 @@ func (n *node) remove(path string) {
 }
 
 // files returns the names in a folder of the node and what they hold.
-func (n *node) files(folder string) map[string]string {
+func (n *tree) files(folder string) map[string]string {
 	n.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(n.root, folder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -125,7 +125,7 @@ func (n *node) files(folder string) map[string]string {
 }
 
 // run runs the script and waits for its end.
-func (n *node) run(args ...string) outcome {
+func (n *tree) run(args ...string) outcome {
 	n.t.Helper()
 	return n.start(args...)()
 }
@@ -133,7 +133,7 @@ func (n *node) run(args ...string) outcome {
 // start starts the script. The function it returns waits for the end and
 // checks what holds for every run: it ends, each line starts with the name of
 // the product, and no proxy is printed.
-func (n *node) start(args ...string) (wait func() outcome) {
+func (n *tree) start(args ...string) (wait func() outcome) {
 	n.t.Helper()
 	argv := slices.Concat(n.shell, []string{filepath.Join(n.root, nodescript.Path)}, args)
 	cmd := exec.CommandContext(n.t.Context(), argv[0], argv[1:]...)
