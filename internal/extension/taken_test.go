@@ -39,7 +39,7 @@ func secretOf(name, cluster string) *corev1.Secret {
 	return secret
 }
 
-func TestTaken_TellsWhoseASecretIs(t *testing.T) {
+func TestTaken_SaysWhoseASecretIs(t *testing.T) {
 	t.Parallel()
 	m := managing(t, secretOf("foreign", ""), secretOf("of-eve", "eve"), secretOf("ours", "on"))
 	for secret, want := range map[string]string{

@@ -26,7 +26,7 @@ func many(reason string, n int) []finding.Finding {
 	return found
 }
 
-func TestCondition_TellsFindingsInLittleSpace(t *testing.T) {
+func TestCondition_SummarizesFindings(t *testing.T) {
 	t.Parallel()
 	rude := "a \"%s\" ' \\ $ ` {{ x }}\n[::1] bücher.example"
 	long := strings.Repeat("ü", 50_000)

@@ -140,7 +140,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 	})
 }
 
-func TestInstallCA_TellsSUSEFromDebianByItsFolders(t *testing.T) {
+func TestInstallCA_DistinguishesSUSEFromDebianByItsFolders(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(n *tree) {
 		t := n.t

@@ -150,7 +150,7 @@ func TestRestartContainerd_WorksWithoutTimeout(t *testing.T) {
 	})
 }
 
-func TestRestartContainerd_WithoutSystemdHasNothingToRestart(t *testing.T) {
+func TestRestartContainerd_RestartsNothingWithoutSystemd(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(n *tree) {
 		t := n.t

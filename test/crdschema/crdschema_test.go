@@ -23,7 +23,7 @@ func TestCheck_AcceptsGeneratedObjects(t *testing.T) {
 	}
 }
 
-func TestProblems_TellsWhatTheAPIServerRefuses(t *testing.T) {
+func TestProblems_NamesWhatTheAPIServerRefuses(t *testing.T) {
 	t.Parallel()
 	of := func(spec map[string]any) map[string]any {
 		return map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig", "spec": spec}

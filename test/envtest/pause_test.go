@@ -38,7 +38,7 @@ func (c classic) wantControlPlane(patched bool, paused string) {
 	}
 }
 
-func TestControlPlaneWithoutMachines_IsPausedBeforeItChanges(t *testing.T) {
+func TestPause_PrecedesChangesOfAControlPlaneWithoutMachines(t *testing.T) {
 	t.Parallel()
 	for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
 		t.Run(rollout, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestControlPlaneWithoutMachines_IsPausedBeforeItChanges(t *testing.T) {
 	}
 }
 
-func TestPausedControlPlaneThatCannotBePatchedAnyMore_GoesOn(t *testing.T) {
+func TestPause_EndsIfTheControlPlaneCannotBePatched(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", with(withoutLabel))
@@ -86,9 +86,9 @@ func TestPausedControlPlaneThatCannotBePatchedAnyMore_GoesOn(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-// TestControlPlaneThatBeginsMeanwhile_IsLeftAsItIs has Cluster API create the first Machine in the pass that was under way when
+// TestPause_LeavesAControlPlaneThatBeginsMeanwhile has Cluster API create the first Machine in the pass that was under way when
 // the label came.
-func TestControlPlaneThatBeginsMeanwhile_IsLeftAsItIs(t *testing.T) {
+func TestPause_LeavesAControlPlaneThatBeginsMeanwhile(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", with(withoutLabel))

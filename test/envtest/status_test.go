@@ -98,7 +98,7 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 	}
 }
 
-func TestCondition_CountsByProxySecretAndTellsEveryFinding(t *testing.T) {
+func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 	t.Parallel()
 	annotated := func(name, secret string) func(client.Object) {
 		return func(o client.Object) {

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
-func TestSecretThatIsTooLargeToBeGenerated_IsFoundOffline(t *testing.T) {
+func TestLint_FindsSecretsTooLargeToBeGenerated(t *testing.T) {
 	t.Parallel()
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData:\n  httpProxy: http://p:1\n  trustedCA: |\n    " +
 		strings.ReplaceAll(strings.TrimSpace(cabundle.New(t, 1_060_000)), "\n", "\n    ") + "\n"
