@@ -18,7 +18,7 @@ func Keep(stored, asked Spec) []Edit {
 			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(f.Path)
 		})
 	})
-	if countFiles(files) == countFiles(asked.Files) {
+	if countFiles(files) == countFiles(asked.Files) && !moved(files, asked.Files) {
 		edits = append(edits, restoreFiles(files, asked.Files)...)
 	} else {
 		edits = append(edits, ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !IsManagedFile(f) }))...)
@@ -50,6 +50,21 @@ func countFiles(files []File) int {
 		}
 	}
 	return count
+}
+
+// moved reports whether a managed file stands between other files of the user's in asked than in stored. Its place is that of
+// a file of the user's which it has replaced.
+func moved(stored, asked []File) bool {
+	for i, f := range asked {
+		if !IsManagedFile(f) {
+			continue
+		}
+		at := slices.IndexFunc(stored, func(s File) bool { return IsManagedFile(s) && path.Clean(s.Path) == path.Clean(f.Path) })
+		if at >= 0 && countFiles(stored[:at]) != countFiles(asked[:i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // restoreFiles puts the managed files of stored at their places in asked, which has as many files of the user.

@@ -346,10 +346,9 @@ func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch
 			return brought, nil, Decision{}, err // there is no place for originals
 		}
 	}
+	// A managed file takes the place of the user's in the write, wherever that was in the stored object.
 	adopted = patch.Adopt(d.Spec, recipe, may)
-	// What stands in the way in the stored object gives way too, so that managed files stay where the user had theirs.
-	stored := patch.Apply(d.stored, patch.Adopt(d.stored, recipe, func(int) bool { return true }))
-	after, again := Bring(stored, patch.Apply(d.Spec, adopted), recipe, originals)
+	after, again := patch.Bring(patch.Apply(d.Spec, adopted), recipe, originals)
 	if again != nil || len(adopted) == 0 {
 		return brought, nil, Decision{}, err // more than files is in the way, and the first error says what
 	}

@@ -410,3 +410,41 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 		})
 	}
 }
+
+func TestDecide_AdoptsAFileWhereTheUserHasIt(t *testing.T) {
+	t.Parallel()
+	inTheWay := patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "mine"}
+	manifest := patch.Spec{Files: []patch.File{{Path: "/a"}, inTheWay, {Path: "/b"}}}
+	for name, before := range map[string]patch.Spec{
+		"as before":        manifest,
+		"others before":    {Files: []patch.File{{Path: "/c"}, {Path: "/d"}}},
+		"more before":      {Files: []patch.File{{Path: "/c"}, {Path: "/d"}, {Path: "/e"}, {Path: "/f"}}},
+		"nothing before":   {},
+		"patched before":   patchedSpec(t, patch.Spec{Files: []patch.File{{Path: "/c"}}}),
+		"as many, patched": patchedSpec(t, patch.Spec{Files: []patch.File{{Path: "/c"}, {Path: "/d"}, {Path: "/e"}}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, template, adopting)
+			s.object.Spec = manifest
+			s.object.Write = &plan.Write{Stored: before, Sent: manifest}
+			s.answers.Adoptable = map[int]bool{1: true}
+			d, _ := s.decide(t)
+			after := patch.Apply(manifest, d.Edits).Files
+			place := func(path string) int {
+				return slices.IndexFunc(after, func(f patch.File) bool { return f.Path == path })
+			}
+			if !patch.IsManagedFile(after[place(inTheWay.Path)]) || place("/a") > place(inTheWay.Path) || place(inTheWay.Path) > place("/b") {
+				t.Errorf("files are %+v", after)
+			}
+		})
+	}
+}
+
+
+
+// patchedSpec is spec with the entries of Cluster prod.
+func patchedSpec(t *testing.T, spec patch.Spec) patch.Spec {
+	t.Helper()
+	return newScene(t, template, func(s *scene) { s.object.Spec = spec }, patched).object.Spec
+}

@@ -1,0 +1,441 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
+)
+
+// stored is one bootstrap object in a model of an API server, and what its user wrote into it.
+type stored struct {
+	kind        string
+	own         patch.Spec // what the user wrote
+	spec        patch.Spec
+	annotations map[string]string
+	pools       []plan.Pool
+	running     bool
+	asked       bool // a decision has asked for a fact
+	busy        bool // Cluster API has not noticed a pause
+	want        plan.Want
+	values      plan.Values
+	taken       string
+	originals   map[string]json.RawMessage
+}
+
+// inTheWayPath is that of a user's file in the way of a managed one.
+const inTheWayPath = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
+
+// manifests are what the user may write.
+func manifests() map[string]patch.Spec {
+	return map[string]patch.Spec{
+		"nothing": {},
+		"one":     own(),
+		"two": {
+			Files:              []patch.File{{Path: "/a", Content: "%s \"$(x)\" {{ y }}"}, {Path: "/b", Content: "# Managed by me"}},
+			PreKubeadmCommands: []string{"`id`", "export HTTP_PROXY=mine", "'"}, PostKubeadmCommands: []string{"a\nb"},
+		},
+		"in the way": {
+			Files:              []patch.File{{Path: "/a", Content: "x"}, {Path: inTheWayPath, Content: "[Service]\n"}, {Path: "/b"}},
+			PreKubeadmCommands: []string{"echo own"},
+		},
+		"only post": {PostKubeadmCommands: []string{"echo done", "echo done"}},
+	}
+}
+
+func newStored(kind string) *stored {
+	s := &stored{kind: kind, annotations: map[string]string{}, originals: map[string]json.RawMessage{}, own: own(), spec: own(), busy: true}
+	s.want = plan.Want{Cluster: "prod", Admission: true, Options: source.Options{
+		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
+	}}
+	if kind != plan.KindControlPlane {
+		s.pools = []plan.Pool{{Kind: plan.KindDeployment, Name: "md", Cluster: "prod"}}
+	}
+	s.values = settingsOf("complete")
+	return s
+}
+
+func settingsOf(what string) plan.Values {
+	data := map[string][]byte{"httpProxy": []byte("http://proxy:3128")}
+	switch what {
+	case "missing":
+		return plan.Values{Missing: true}
+	case "unusable":
+		return plan.Values{}
+	case "with a password":
+		data = map[string][]byte{"httpProxy": []byte("http://proxy:3128"), "username": []byte("u"), "password": []byte("%$'")}
+	}
+	settings, err := proxyconfig.Parse(data)
+	if err != nil {
+		panic(err)
+	}
+	return plan.Values{Resolution: &source.Resolution{
+		Settings: settings, Complete: what != "incomplete", NoProxy: noproxy.Result{Value: "localhost"},
+	}}
+}
+
+// decide is Decide with the answers that the model has.
+func (s *stored) decide(o plan.Object) plan.Decision {
+	o.Facts.Taken = map[string]string{}
+	for range 12 {
+		d := plan.Decide(o, s.want)
+		facts := &o.Facts
+		s.asked = d.Ask != plan.NoFact || s.asked
+		switch d.Ask {
+		case plan.NoFact:
+			return d
+		case plan.FactValues:
+			facts.Values = &s.values
+		case plan.FactTaken:
+			facts.Taken[d.Name] = s.taken
+		case plan.FactInfrastructure:
+			facts.Infrastructure = &plan.Infrastructure{}
+		case plan.FactBegun:
+			facts.Begun = &s.running
+		case plan.FactOriginals:
+			facts.Originals = &plan.Originals{Files: s.originals}
+		case plan.FactOwners:
+			facts.Owners = map[string]string{}
+			for _, name := range patch.References(s.spec) {
+				facts.Owners[name] = source.GeneratedFor(name)
+			}
+		case plan.FactAdoptable:
+			facts.Adoptable = map[int]bool{}
+			for i, f := range o.Spec.Files {
+				facts.Adoptable[i] = s.originals[f.Path] != nil && string(s.originals[f.Path]) == string(entry(f))
+			}
+		}
+	}
+	panic("asks again and again")
+}
+
+func entry(f patch.File) json.RawMessage {
+	text, err := json.Marshal(map[string]string{"path": f.Path, "content": f.Content})
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func (s *stored) object(spec patch.Spec, annotations map[string]string) plan.Object {
+	return plan.Object{
+		Kind: s.kind, Name: s.kind + " team/one", Annotations: annotations, Spec: spec, Pools: s.pools,
+		Running: s.running, Busy: s.busy && s.kind == plan.KindControlPlane,
+	}
+}
+
+// reconcile is one pass of the controller. It reports whether it has written anything.
+func (s *stored) reconcile() bool {
+	d := s.decide(s.object(s.spec, s.annotations))
+	wrote := false
+	for _, edit := range d.Adopted {
+		original := entry(s.spec.Files[edit.Index])
+		wrote = wrote || string(s.originals[edit.File.Path]) != string(original)
+		s.originals[edit.File.Path] = original
+	}
+	after := s.changed(d, s.annotations)
+	wrote = wrote || len(d.Edits) > 0 || !maps.Equal(after, s.annotations)
+	s.spec, s.annotations = plain(patch.Apply(s.spec, d.Edits)), after
+	for path := range s.originals {
+		if !s.want.Enabled && patch.PlaceOf(s.spec, path) == patch.Back {
+			delete(s.originals, path)
+		}
+	}
+	return wrote
+}
+
+// write is a write of the user's that passes the webhook. rolls is that it changes the version of a control plane. One that
+// changes the user's entries replaces Machines as well.
+func (s *stored) write(asked patch.Spec, annotations map[string]string, rolls bool) error {
+	managed := patch.Recipe{Files: slices.DeleteFunc(slices.Clone(s.spec.Files), func(f patch.File) bool { return !patch.IsManagedFile(f) })}
+	w := &plan.Write{Stored: s.spec, Annotations: s.annotations, Sent: asked}
+	w.Recognized = patch.Adopt(asked, managed, func(i int) bool {
+		f := asked.Files[i]
+		return s.originals[f.Path] != nil && string(s.originals[f.Path]) == string(entry(f))
+	})
+	o := s.object(patch.Apply(asked, w.Recognized), annotations)
+	o.Write = w
+	others := func(spec patch.Spec) string { return fmt.Sprintf("%+v", patch.Apply(spec, patch.Remove(spec))) }
+	o.Rolls = s.running && s.kind == plan.KindControlPlane && (rolls || others(o.Spec) != others(s.spec))
+	return s.during(true, o.Rolls, func() {
+		d := s.decide(o)
+		s.spec, s.annotations = plain(patch.Apply(asked, d.Edits)), s.changed(d, annotations)
+	})
+}
+
+// changed are annotations after a decision.
+func (*stored) changed(d plan.Decision, annotations map[string]string) map[string]string {
+	after := maps.Clone(annotations)
+	for key, value := range d.Annotations {
+		if after[key] = value; value == "" {
+			delete(after, key)
+		}
+	}
+	return after
+}
+
+// plain is spec as it is read again.
+func plain(spec patch.Spec) patch.Spec {
+	for i := range spec.Files {
+		spec.Files[i].Original = ""
+	}
+	return spec
+}
+
+// users is spec without managed entries, and with originals in the places of the managed files that have one. An original
+// that the user has taken out of the manifest since does not count: it stays an original until there is another.
+func (s *stored) users(spec patch.Spec) string {
+	out := [][]string{{}, {}, {}}
+	for _, f := range spec.Files {
+		if f.Path == inTheWayPath && !slices.ContainsFunc(s.own.Files, func(own patch.File) bool { return own.Path == inTheWayPath }) {
+			continue
+		}
+		if original := s.originals[f.Path]; patch.IsManagedFile(f) && original != nil {
+			out[0] = append(out[0], string(original))
+		} else if !patch.IsManagedFile(f) {
+			out[0] = append(out[0], string(entry(f)))
+		}
+	}
+	unpatched := patch.Apply(spec, patch.Remove(spec))
+	out[1], out[2] = append(out[1], unpatched.PreKubeadmCommands...), append(out[2], unpatched.PostKubeadmCommands...)
+	return fmt.Sprintf("%q", out)
+}
+
+func (s *stored) clone() *stored {
+	c := *s
+	c.annotations, c.originals = maps.Clone(s.annotations), maps.Clone(s.originals)
+	return &c
+}
+
+// settle has the controller and Cluster API do what they will without anybody else.
+func (s *stored) settle() error {
+	for range 6 {
+		wrote := s.reconcile()
+		_, paused := s.annotations[clusterv1.PausedAnnotation]
+		noticed := s.busy != !paused
+		if s.busy = !paused; !wrote && !noticed {
+			return nil
+		}
+	}
+	return fmt.Errorf("the controller writes again and again")
+}
+
+// check holds the object to what is promised at any time.
+func (s *stored) check() error {
+	if got, want := s.users(s.spec), s.users(s.own); got != want {
+		return fmt.Errorf("the user's entries are\n%s and were\n%s", got, want)
+	}
+	settled := s.clone()
+	if err := settled.settle(); err != nil {
+		return err
+	}
+	off := s.clone()
+	off.want.Enabled, off.want.Frozen, off.want.Unusable, off.want.Options.Rollout = false, false, nil, contract.RolloutImmediate
+	if plan.IsPausedByUser(off.annotations) {
+		delete(off.annotations, clusterv1.PausedAnnotation)
+	}
+	if err := off.settle(); err != nil {
+		return err
+	}
+	if s.kind == plan.KindConfig && s.running || s.isOthers() {
+		return nil // it stays as its data was made
+	}
+	if got, want := off.users(off.spec), s.users(s.own); got != want || patch.IsPatched(off.spec) || len(off.annotations) > 0 {
+		return fmt.Errorf("without the label, the object is\n%s\n%v\nand was\n%s", got, off.annotations, want)
+	}
+	return nil
+}
+
+// managed are the managed entries of spec, without the file in whose place the user has another now.
+func (s *stored) managed(spec patch.Spec) []string {
+	displaced := slices.ContainsFunc(s.own.Files, func(f patch.File) bool {
+		return f.Path == inTheWayPath && string(s.originals[f.Path]) != string(entry(f))
+	})
+	var entries []string
+	for _, f := range spec.Files {
+		if patch.IsManagedFile(f) && (f.Path != inTheWayPath || !displaced) {
+			entries = append(entries, fmt.Sprintf("%+v", f))
+		}
+	}
+	for _, list := range [][]string{spec.PreKubeadmCommands, spec.PostKubeadmCommands} {
+		for _, command := range list {
+			if patch.IsPatched(patch.Spec{PreKubeadmCommands: []string{command}}) {
+				entries = append(entries, command)
+			}
+		}
+	}
+	slices.Sort(entries)
+	return entries
+}
+
+// inUse is why most objects must stay as they are.
+const inUse = "the object is in use"
+
+// rests says why the managed entries must stay as they are, "" if they need not.
+func (s *stored) rests(rolls bool) string {
+	controlPlane := s.kind == plan.KindControlPlane
+	switch {
+	case s.want.Frozen, s.want.Unusable != nil:
+		return "the Cluster wants nothing changed"
+	case plan.IsPausedByUser(s.annotations):
+		return "the object is paused"
+	case !s.want.Enabled && s.isOthers():
+		return "the entries are another Cluster's"
+	case s.running && !rolls && (!controlPlane || s.want.Options.Rollout != contract.RolloutImmediate):
+		return inUse
+	case controlPlane && !s.running && s.busy:
+		return "Cluster API may be making the first Machine"
+	}
+	return ""
+}
+
+// isOthers reports whether the object carries the proxy of another Cluster.
+func (s *stored) isOthers() bool { return slices.Contains(patch.References(s.spec), otherSecret) }
+
+const otherSecret = "prod-eu-proxy-files"
+
+// during carries out a change, and returns an error if it changes managed entries that must stay, or brings a reference to a
+// Secret of somebody else.
+func (s *stored) during(write, rolls bool, change func()) error {
+	before, why := s.spec, s.rests(rolls)
+	s.asked = false
+	change()
+	if write && why == inUse && s.asked {
+		return errors.New("a write to an object in use costs requests")
+	}
+	for _, name := range patch.References(s.spec) {
+		if s.taken != "" && !slices.Contains(patch.References(before), name) {
+			return fmt.Errorf("a reference to Secret %s, which is somebody else's", name)
+		}
+	}
+	if was, is := s.managed(before), s.managed(s.spec); why != "" && !slices.Equal(was, is) {
+		return fmt.Errorf("%s, and managed entries have changed from\n%q\nto\n%q", why, was, is)
+	}
+	return nil
+}
+
+// apply writes a manifest that has none of our entries.
+func (s *stored) apply(name string, rolls bool) error {
+	given := func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) } // back although the manifest has none
+	again := s.users(manifests()[name]) == s.users(s.own) && !rolls && !slices.ContainsFunc(s.spec.Files, given) && !s.clone().reconcile()
+	before := s.spec
+	s.own = manifests()[name]
+	kept := map[string]string{}
+	if value, paused := s.annotations[clusterv1.PausedAnnotation]; paused && plan.IsPausedByUser(s.annotations) {
+		kept[clusterv1.PausedAnnotation] = value
+	}
+	err := s.write(s.own, kept, rolls)
+	if was, is := fmt.Sprintf("%+v", before), fmt.Sprintf("%+v", s.spec); err == nil && again && was != is {
+		err = fmt.Errorf("a manifest that is applied again changes the object from\n%s\nto\n%s", was, is)
+	}
+	return err
+}
+
+func modelOperations() []sequence.Operation[*stored] {
+	set := func(name string, values []string, change func(s *stored, value string)) sequence.Operation[*stored] {
+		return sequence.Operation[*stored]{Name: name, Args: values, Do: func(s *stored, value string) error { change(s, value); return nil }}
+	}
+	specs := slices.Sorted(maps.Keys(manifests()))
+	options := []sequence.Operation[*stored]{
+		set("label", []string{"on", "on", "off", "wrong"}, func(s *stored, value string) {
+			if s.want.Unusable = nil; value == "wrong" {
+				s.want.Unusable = &finding.Finding{Reason: contract.ReasonInvalidSettings}
+			}
+			s.want.Enabled = value == "on"
+		}),
+		set("rollout", []string{contract.RolloutImmediate, contract.RolloutOnNextRollout}, func(s *stored, v string) { s.want.Options.Rollout = v }),
+		set("delivery", []string{contract.DeliveryInline, contract.DeliveryReference}, func(s *stored, v string) { s.want.Options.Delivery = v }),
+		set("targets", []string{"4", "1", "2"}, func(s *stored, value string) {
+			count, _ := strconv.Atoi(value)
+			s.want.Options.Targets = contract.Targets()[:count]
+		}),
+		set("adopt", []string{"true", "false"}, func(s *stored, value string) { s.want.Options.Adopt = value == contract.AdoptValue }),
+		set("Cluster is paused", []string{"true", "false"}, func(s *stored, value string) { s.want.Frozen = value == "true" }),
+		set("settings are", []string{"complete", "incomplete", "missing", "unusable", "with a password"}, func(s *stored, v string) { s.values = settingsOf(v) }),
+		set("name of the Secret is", []string{"free", "taken"}, func(s *stored, value string) {
+			if s.taken = ""; value == "taken" {
+				s.taken = value
+			}
+		}),
+		set("pool names Secret", []string{"", "none", "other"}, func(s *stored, value string) {
+			if len(s.pools) > 0 {
+				s.pools = []plan.Pool{s.pools[0]}
+				s.pools[0].Override = value
+			}
+		}),
+	}
+	return append(options, []sequence.Operation[*stored]{
+		{Name: "reconcile", Weight: 5, Do: func(s *stored, _ string) error {
+			return s.during(false, false, func() { s.reconcile() })
+		}},
+		{Name: "apply", Args: specs, Weight: 3, Do: func(s *stored, name string) error { return s.apply(name, false) }},
+		{Name: "roll out and apply", Args: specs, Do: func(s *stored, name string) error { return s.apply(name, true) }},
+		{Name: "apply while webhooks are away", Args: specs, Do: func(s *stored, name string) error {
+			s.own = manifests()[name]
+			s.spec = s.own
+			delete(s.annotations, contract.AnnotationOutputVersion)
+			return nil
+		}},
+		{Name: "append a command", Weight: 2, Do: func(s *stored, _ string) error {
+			s.own = patch.Apply(s.own, []patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Index: len(s.own.PreKubeadmCommands), Command: "more"}})
+			asked := patch.Apply(s.spec, []patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Index: len(s.spec.PreKubeadmCommands), Command: "more"}})
+			return s.write(asked, maps.Clone(s.annotations), false)
+		}},
+		{Name: "pause the object", Args: []string{"true", ""}, Do: func(s *stored, value string) error {
+			if !plan.IsHeld(s.annotations) {
+				delete(s.annotations, clusterv1.PausedAnnotation)
+				if value != "" {
+					s.annotations[clusterv1.PausedAnnotation] = value
+				}
+			}
+			return nil
+		}},
+		{Name: "another Cluster had the template", Do: func(s *stored, _ string) error {
+			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, source.Resolution{}, otherSecret)
+			if err != nil || s.kind != plan.KindTemplate || patch.IsPatched(s.spec) || s.want.Options.Delivery != contract.DeliveryReference {
+				return nil
+			}
+			if entries, err := patch.Ensure(s.spec, recipe); err == nil {
+				s.spec = patch.Apply(s.spec, entries.Edits)
+			}
+			return nil
+		}},
+		{Name: "Cluster API looks", Weight: 2, Do: func(s *stored, _ string) error {
+			_, paused := s.annotations[clusterv1.PausedAnnotation]
+			s.busy = !paused
+			return nil
+		}},
+		{Name: "Cluster API makes a Machine", Do: func(s *stored, _ string) error {
+			if _, paused := s.annotations[clusterv1.PausedAnnotation]; !paused && s.kind != plan.KindTemplate {
+				s.running, s.busy = true, true
+			}
+			return nil
+		}},
+	}...)
+}
+
+func TestModel_OfDecide(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			sequence.Test[*stored]{
+				New: func() *stored { return newStored(kind) }, Operations: modelOperations(), Check: (*stored).check, Steps: 20_000, Length: 40,
+			}.Run(t)
+		})
+	}
+}
