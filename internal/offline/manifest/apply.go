@@ -57,14 +57,10 @@ func (d *Document) apply(changes []Change) (*tree, error) {
 	want, _ := clone(t.value).(map[string]any)
 	for _, c := range changes {
 		for _, e := range c.Edits {
-			err := e.validate()
 			if c.Object.defect != nil {
-				err = c.Object.defect
+				return nil, c.Object.failed(e, c.Object.defect)
 			}
-			if err == nil {
-				err = e.applyTo(c.Object.value(want))
-			}
-			if err != nil {
+			if err := e.applyTo(c.Object.value(want)); err != nil {
 				return nil, c.Object.failed(e, err)
 			}
 		}

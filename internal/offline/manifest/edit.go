@@ -61,89 +61,79 @@ func (e Edit) field() string {
 	return path + "[" + strconv.Itoa(e.Index) + "]"
 }
 
-// validate reports an edit that no object could take.
-func (e Edit) validate() error {
+// check returns the value of the edit with the types that decoding it would give, and an error if no object could take
+// the edit.
+func (e Edit) check() (value any, err error) {
 	if len(e.Path) == 0 {
-		return errors.New("the path is empty")
+		return nil, errors.New("the path is empty")
 	}
-	for _, key := range e.Path {
-		if err := checkValue(key); err != nil {
-			return err
-		}
+	if !utf8.ValidString(strings.Join(e.Path, "")) {
+		return nil, errors.New("a key is invalid UTF-8")
 	}
 	if e.Keep < 0 || e.Keep >= len(e.Path) {
-		return fmt.Errorf("%d elements to keep in a path of %d", e.Keep, len(e.Path))
+		return nil, fmt.Errorf("%d elements to keep in a path of %d", e.Keep, len(e.Path))
 	}
 	switch e.Op {
-	case Insert, Replace:
-		return checkValue(e.Value)
-	case SetScalar:
-		switch e.Value.(type) {
-		case Map, []any:
-			return fmt.Errorf("%T is not a scalar", e.Value)
-		}
-		return checkValue(e.Value)
 	case Remove, RemoveKey:
-		return nil
+		return value, nil
+	case Insert, Replace, SetScalar:
 	default:
-		return fmt.Errorf("unknown operation %d", e.Op)
+		return nil, fmt.Errorf("unknown operation %d", e.Op)
 	}
+	value, err = plain(e.Value)
+	switch e.Value.(type) {
+	case Map, []any:
+		if e.Op == SetScalar {
+			return nil, fmt.Errorf("%T is not a scalar", e.Value)
+		}
+	}
+	return value, err
 }
 
-// checkValue reports a value that has no place in a manifest.
-func checkValue(value any) error {
+// plain returns a value with the types that decoding it would give. It is an error if it has no place in a manifest.
+func plain(value any) (any, error) {
 	switch v := value.(type) {
 	case string:
 		if !utf8.ValidString(v) {
-			return errors.New("a new value is invalid UTF-8")
+			return nil, errors.New("a new value is invalid UTF-8")
 		}
-	case bool, int, int64:
-	case []any:
-		for _, item := range v {
-			if err := checkValue(item); err != nil {
-				return err
-			}
-		}
-	case Map:
-		names := make(map[string]bool, len(v))
-		for _, f := range v {
-			if err := errors.Join(checkValue(f.Name), checkValue(f.Value)); err != nil {
-				return err
-			}
-			if names[f.Name] {
-				return fmt.Errorf("key %q occurs twice in a new value", f.Name)
-			}
-			names[f.Name] = true
-		}
-	default:
-		return fmt.Errorf("values of type %T are not supported", value)
-	}
-	return nil
-}
-
-// plain returns a checked value with the types that decoding it would give.
-func plain(value any) any {
-	switch v := value.(type) {
+	case bool, int64:
 	case int:
-		return int64(v)
+		return int64(v), nil
 	case []any:
 		items := make([]any, len(v))
 		for i := range v {
-			items[i] = plain(v[i])
+			var err error
+			if items[i], err = plain(v[i]); err != nil {
+				return nil, err
+			}
 		}
-		return items
+		return items, nil
 	case Map:
 		fields := make(map[string]any, len(v))
 		for _, f := range v {
-			fields[f.Name] = plain(f.Value)
+			if _, twice := fields[f.Name]; twice {
+				return nil, fmt.Errorf("key %q occurs twice in a new value", f.Name)
+			}
+			value, err := plain(f.Value)
+			if _, nameErr := plain(f.Name); err != nil || nameErr != nil {
+				return nil, errors.Join(err, nameErr)
+			}
+			fields[f.Name] = value
 		}
-		return fields
+		return fields, nil
+	default:
+		return nil, fmt.Errorf("values of type %T are not supported", value)
 	}
-	return value
+	return value, nil
 }
 
 // applyTo makes the edit in a decoded object. This is what every edited text is held against.
 func (e Edit) applyTo(object map[string]any) error {
+	value, err := e.check()
+	if err != nil {
+		return err
+	}
 	last := len(e.Path) - 1
 	parents := []map[string]any{object}
 	for i, key := range e.Path[:last] {
@@ -172,14 +162,14 @@ func (e Edit) applyTo(object map[string]any) error {
 		case map[string]any, []any:
 			return fmt.Errorf("the value is %s, not a scalar", kindOf(parent[key]))
 		}
-		parent[key] = plain(e.Value)
+		parent[key] = value
 		return nil
 	case RemoveKey:
 		if _, ok := parent[key]; !ok {
 			return nil
 		}
 	case Insert, Remove, Replace:
-		list, err := e.applyToList(parent[key])
+		list, err := e.applyToList(parent[key], value)
 		if err != nil {
 			return err
 		}
@@ -196,10 +186,10 @@ func (e Edit) applyTo(object map[string]any) error {
 }
 
 // applyToList returns a copy of the list with the edit made.
-func (e Edit) applyToList(value any) ([]any, error) {
-	list, ok := value.([]any)
-	if !ok && value != nil {
-		return nil, fmt.Errorf("the value is %s, not a list", kindOf(value))
+func (e Edit) applyToList(old, value any) ([]any, error) {
+	list, ok := old.([]any)
+	if !ok && old != nil {
+		return nil, fmt.Errorf("the value is %s, not a list", kindOf(old))
 	}
 	limit := len(list)
 	if e.Op == Insert {
@@ -211,11 +201,11 @@ func (e Edit) applyToList(value any) ([]any, error) {
 	list = slices.Clone(list)
 	switch e.Op {
 	case Insert:
-		list = slices.Insert(list, e.Index, plain(e.Value))
+		list = slices.Insert(list, e.Index, value)
 	case Remove:
 		list = slices.Delete(list, e.Index, e.Index+1)
 	default:
-		list[e.Index] = plain(e.Value)
+		list[e.Index] = value
 	}
 	return list, nil
 }
