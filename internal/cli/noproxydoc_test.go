@@ -136,10 +136,14 @@ func TestNoProxyPage_SaysWhatClientsCover(t *testing.T) {
 			}
 			return a.Verdict == match.Direct
 		}
-		want := map[string][2]bool{"itself and names below": {true, true}, "both": {true, true}, "names below": {false, true}, "only itself": {true, false}}
+		type direction struct{ itself, below bool }
+		want := map[string]direction{
+			"itself and names below": {itself: true, below: true}, "both": {itself: true, below: true},
+			"names below": {below: true}, "only itself": {itself: true},
+		}
 		for i, list := range []string{"example.com", ".example.com"} {
 			text, _, _ := strings.Cut(cells[1+i], ",")
-			if got := [2]bool{direct(list, "https://example.com"), direct(list, "https://a.example.com")}; got != want[text] {
+			if got := (direction{direct(list, "https://example.com"), direct(list, "https://a.example.com")}); got != want[text] {
 				t.Errorf("%s, %s: the page says %q, the model %v", cells[0], list, text, got)
 			}
 		}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -30,14 +31,14 @@ func TestChangedSecret_ReachesNewMachinesOnly(t *testing.T) {
 	c.apply(t)
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	specs := generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
+	specs := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
 
 	changed := strings.ReplaceAll(proxySecret, "proxy.corp.example:3128", "other.corp.example:3129")
 	changedURL := strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "other.corp.example:3129")
 	c.kubectl(t, changed, "apply", "-f", "-")
 	c.waitBehind(t, 3)
 	c.staysCalm(t, machines)
-	if diff := cmp.Diff(specs, generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+	if diff := cmp.Diff(specs, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
 		t.Errorf("a spec changed with the Secret (-before +after):\n%s", diff)
 	}
 	c.kubectl(t, "", "scale", "machinedeployment", c.poolName(0), "--replicas=2")
@@ -183,13 +184,13 @@ func TestGitOpsLoop(t *testing.T) {
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	specs := c.specs(t)
-	generations := generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
+	generations := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
 	end := time.Now().Add(time.Minute) //nolint:forbidigo // of the test
 	rounds := 0
 	for rounds < leastRounds || time.Now().Before(end) { //nolint:forbidigo // of the test
 		c.serverSideApply(t)
 		rounds++
-		if diff := cmp.Diff(generations, generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+		if diff := cmp.Diff(generations, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
 			t.Fatalf("generations after %d rounds (-before +after):\n%s", rounds, diff)
 		}
 		pause(t, time.Second)
@@ -199,7 +200,7 @@ func TestGitOpsLoop(t *testing.T) {
 		t.Errorf("specs (-before +after):\n%s", diff)
 	}
 	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
-	results.note("GitOps loop: %d server-side applies of the original manifest, generations %d, no Machine replaced", rounds, generations)
+	results.note("GitOps loop: %d server-side applies of the original manifest, generations %d, no Machine replaced", rounds, slices.Sorted(maps.Values(generations)))
 }
 
 // serverSideApply applies the manifest as GitOps tools do.
@@ -245,10 +246,10 @@ func TestClientOfTheOldAPIVersion(t *testing.T) {
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
-	generations := generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
+	generations := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
 	c.apply(t) // again, as it was
 	c.staysCalm(t, machines)
-	if diff := cmp.Diff(generations, generation(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+	if diff := cmp.Diff(generations, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
 		t.Errorf("generations (-before +after the same manifest again):\n%s", diff)
 	}
 	old := c.kubectl(t, "", "get", "kubeadmcontrolplanes.v1beta1.controlplane.cluster.x-k8s.io", c.controlPlaneName(), "-o", "jsonpath={.spec.kubeadmConfigSpec.files[*].path}")

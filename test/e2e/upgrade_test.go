@@ -5,7 +5,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,10 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -72,10 +74,11 @@ func TestProductUpgrade(t *testing.T) {
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	}
 	topology.waitTopology(t)
-	generations := func() []int64 {
-		return slices.Concat(
-			generation(calm.controlPlane(t), calm.template(t, 0), calm.template(t, 1)),
-			generation(rolling.template(t, 0), rolling.template(t, 1)), generation(topology.owned(t)...))
+	generations := func() []map[string]int64 {
+		return []map[string]int64{
+			vocabulary.Generations(calm.controlPlane(t), calm.template(t, 0), calm.template(t, 1)),
+			vocabulary.Generations(rolling.template(t, 0), rolling.template(t, 1)), vocabulary.Generations(topology.owned(t)...),
+		}
 	}
 	were := generations()
 
@@ -101,8 +104,8 @@ func TestProductUpgrade(t *testing.T) {
 	t.Log("What runs stays as it is.")
 	calm.staysCalm(t, calmMachines)
 	topology.staysCalm(t, topologyMachines)
-	if now := generations(); !slices.Equal(now, were) {
-		t.Errorf("generations are %v and were %v", now, were)
+	if diff := cmp.Diff(were, generations()); diff != "" {
+		t.Errorf("generations (-before +after):\n%s", diff)
 	}
 	for _, c := range []*cluster{calm, topology} {
 		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)

@@ -400,13 +400,11 @@ func (c *cluster) waitBehind(t *testing.T, count int) {
 	})
 }
 
-// generation returns the generation of an object, which grows with every change of its spec.
-func generation(objects ...client.Object) []int64 {
-	var numbers []int64
-	for _, o := range objects {
-		numbers = append(numbers, o.GetGeneration())
-	}
-	return numbers
+// rewritten returns the objects whose specs were changed after they were created, by type and name.
+func rewritten(objects ...client.Object) map[string]int64 {
+	generations := vocabulary.Generations(objects...)
+	maps.DeleteFunc(generations, func(_ string, generation int64) bool { return generation == 1 })
+	return generations
 }
 
 // eventually waits until f returns nil, as long as anybody writes anything in the namespace of the test. Cluster API writes

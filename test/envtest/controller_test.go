@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // rude is a password with every character that a unit, a shell, YAML or a template could take for its own.
@@ -51,10 +52,10 @@ func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	}
 
 	// Another Secret reaches the generated Secret and no spec.
-	generations := []int64{controlPlane.Generation, c.template().Generation, c.config().Generation}
+	generations := c.generations()
 	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:8080") })
 	c.eventuallyHas(`HTTPS_PROXY="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@other.example.com:8080"`)
-	if diff := cmp.Diff(generations, []int64{c.controlPlane().Generation, c.template().Generation, c.config().Generation}); diff != "" {
+	if diff := cmp.Diff(generations, c.generations()); diff != "" {
 		t.Errorf("a new Secret changed specs (-want +got):\n%s", diff)
 	}
 	staysQuiet(t, ns)
@@ -495,7 +496,7 @@ func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	if err := shared.client.Status().Update(t.Context(), done); err != nil {
 		t.Fatal(err)
 	}
-	generations := []int64{done.Generation, controlPlane.Generation}
+	generations := vocabulary.Generations(done, controlPlane)
 
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
@@ -506,9 +507,9 @@ func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	if got := patched.Spec.Files; len(got) == 0 || got[0].ContentFrom.Secret.Name != "one-proxy-files" {
 		t.Errorf("the KubeadmConfig that waits has files %v", got)
 	}
-	if diff := cmp.Diff(generations, []int64{
-		fetch(t, ns, "done", &bootstrapv1.KubeadmConfig{}).Generation, fetch(t, ns, "control-plane", &bootstrapv1.KubeadmConfig{}).Generation,
-	}); diff != "" {
+	if diff := cmp.Diff(generations, vocabulary.Generations(
+		fetch(t, ns, "done", &bootstrapv1.KubeadmConfig{}), fetch(t, ns, "control-plane", &bootstrapv1.KubeadmConfig{}),
+	)); diff != "" {
 		t.Errorf("one with bootstrap data, or one of the control plane, was written (-want +got):\n%s", diff)
 	}
 	staysQuiet(t, ns)
@@ -551,8 +552,8 @@ func TestWindows_IsSeenInTheMachineTemplate(t *testing.T) {
 				"KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (spec.template.spec.osDisk.osType of DemoMachineTemplate "+ns+"/one) and left alone",
 				"KubeadmConfig "+ns+"/one-mp is for Windows nodes")
 			c.wantPatched(t, "control plane")
-			if diff := cmp.Diff([]int64{1, 1}, []int64{c.template().Generation, c.config().Generation}); diff != "" {
-				t.Errorf("a Windows pool was written (-want +got):\n%s", diff)
+			if got := c.generations(); got["template"] != 1 || got["KubeadmConfig"] != 1 {
+				t.Errorf("a Windows pool was written: generations %v", got)
 			}
 			staysQuiet(t, ns)
 		})

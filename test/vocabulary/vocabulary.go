@@ -148,6 +148,15 @@ func Condition(cluster *clusterv1.Cluster) metav1.Condition {
 	return metav1.Condition{Reason: NoCondition}
 }
 
+// Generations returns the generations of objects, which grow with every change of a spec, by their types and names.
+func Generations(objects ...client.Object) map[string]int64 {
+	found := map[string]int64{}
+	for _, o := range objects {
+		found[fmt.Sprintf("%T %s", o, o.GetName())] = o.GetGeneration()
+	}
+	return found
+}
+
 // ProxySecret returns a Secret with the label of proxy Secrets.
 func ProxySecret(ns, name string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{
