@@ -99,7 +99,7 @@ func (l *linter) add(o *manifest.Object, level Level, found ...finding.Finding) 
 // row is a finding at a place in o, without its line.
 func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at finding.Place) Finding {
 	return Finding{
-		Level: level, Code: f.Code, File: o.File(), Document: o.Document(), Object: render.Name(o),
+		Level: level, Code: f.Code, File: o.File(), Document: o.Document(), Object: o.String(),
 		Where: at.String(), Message: f.Message, Fix: f.Advice, order: l.order[o],
 	}
 }

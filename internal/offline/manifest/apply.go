@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 )
 
 // Change is a sequence of edits of one object. They are made one after the other; an index refers to the list as the
@@ -82,7 +81,7 @@ func (o *Object) failed(e Edit, err error) error {
 
 // wrap adds the place of the object to an error, given a line of the document, and its name.
 func (o *Object) wrap(line int, err error) error {
-	if name := strings.TrimSpace(o.Kind() + " " + o.Name()); name != "" {
+	if name := o.String(); name != "" {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return fmt.Errorf("editing %s: document %d, line %d: %w", o.File(), o.Document(), o.document.line+line-1, err)

@@ -354,8 +354,8 @@ func TestApply_RefusesWhatCountsElsewhere(t *testing.T) {
 		{"a tag", "kind: A\nmetadata: !!map\n  name: b\nspec:\n  l: !!seq\n  - a\n", []Edit{insert("spec", "l"), insert("metadata", "l")},
 			"document 1, line 5: A b: spec.l has a tag (!!seq); remove it\n" +
 				"editing in.yaml: document 1, line 2: A b: metadata has a tag (!!map); remove it"},
-		{"an item of a list", "kind: List\nitems:\n- &i\n  kind: A\n  metadata: {name: b}\n- *i\n", []Edit{insert("spec", "l")},
-			"document 1, line 3: A b: the object has an anchor (&i); remove it, and write the value out where its aliases are"},
+		{"an item of a list", "kind: List\nitems:\n- &i\n  kind: A\n  metadata: {name: b, namespace: c}\n- *i\n", []Edit{insert("spec", "l")},
+			"document 1, line 3: A c/b: the object has an anchor (&i); remove it, and write the value out where its aliases are"},
 		{"a list of aliases", "x: &x\n- kind: A\nkind: List\nitems: *x\n", []Edit{insert("spec", "l")},
 			"document 1, line 4: A: the list is an alias (*x); write the list out"},
 		{"a key with a question mark", "? spec\n: l: [a]\n", []Edit{{Op: RemoveKey, Path: []string{"spec"}}},

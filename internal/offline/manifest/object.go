@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"strconv"
+	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -25,6 +26,15 @@ func (o *Object) Namespace() string { return o.str("metadata", "namespace") }
 
 // Name returns metadata.name, "" if it is absent or not a string.
 func (o *Object) Name() string { return o.str("metadata", "name") }
+
+// String returns kind, namespace and name as messages call an object, for example "Cluster team-a/prod".
+func (o *Object) String() string {
+	name := o.Name()
+	if namespace := o.Namespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return strings.TrimSpace(o.Kind() + " " + name)
+}
 
 // Labels returns a copy of metadata.labels without the entries that are not strings, which an API server refuses.
 func (o *Object) Labels() map[string]string { return o.strings("labels") }

@@ -102,7 +102,7 @@ func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unres
 	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
 	host, _ := endpoint["host"].(string)
 	if strings.Contains(host, "${") {
-		*unresolved = append(*unresolved, endpointHost().Of(name(o)))
+		*unresolved = append(*unresolved, endpointHost().Of(o.String()))
 		return
 	}
 	view.EndpointHost, view.EndpointPort = host, port(endpoint)
@@ -228,7 +228,7 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *s
 		switch resolution := main; decision.Ask {
 		case plan.FactValues:
 			if override := object.Override(); override != "" {
-				resolution = c.resolve(ctx, override, name(m.workers[0]))
+				resolution = c.resolve(ctx, override, m.workers[0].String())
 			}
 			if resolution != nil {
 				if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
@@ -272,7 +272,7 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 		refName, _ := reference["name"].(string)
 		if o := c.lookup(worker.Namespace(), "", kind, refName); o != nil {
 			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
-				object.Facts.Infrastructure.Windows = field + " of " + name(o)
+				object.Facts.Infrastructure.Windows = field + " of " + o.String()
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 			var patched []string
 			for _, o := range manifests(t, string(result.Output)).Objects() {
 				if o.Annotations()["capi-proxy-patcher.io/output-version"] != "" {
-					_, name, _ := strings.Cut(render.Name(o), " ")
+					_, name, _ := strings.Cut(o.String(), " ")
 					patched = append(patched, name)
 				}
 			}

@@ -134,6 +134,3 @@ func IsProxySecret(o *manifest.Object) bool {
 
 // Place names an object with its file and document, as messages do.
 func Place(o *manifest.Object) string { return place(o) }
-
-// Name names an object as the controller does, for example "Cluster team-a/prod".
-func Name(o *manifest.Object) string { return name(o) }

@@ -64,7 +64,7 @@ spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
 	}
 	var got []cluster
 	for _, c := range m.Clusters() {
-		found := cluster{Name: render.Name(c.Object), Host: c.View.EndpointHost, Port: c.View.EndpointPort, Enabled: c.View.Enabled, Unresolved: render.Unresolved(c.Unresolved)}
+		found := cluster{Name: c.Object.String(), Host: c.View.EndpointHost, Port: c.View.EndpointPort, Enabled: c.View.Enabled, Unresolved: render.Unresolved(c.Unresolved)}
 		for _, pool := range c.Pools {
 			found.Pools = append(found.Pools, pool.Object.Name()+" "+pool.Secret)
 		}

@@ -173,11 +173,8 @@ func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
 
 // place names an object with its file and document.
 func place(o *manifest.Object) string {
-	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), name(o))
+	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), o)
 }
-
-// name names an object as the controller does.
-func name(o *manifest.Object) string { return o.Kind() + " " + qualified(o.Namespace(), o.Name()) }
 
 // qualified is a name with its namespace, which a manifest may not have.
 func qualified(namespace, name string) string {
@@ -271,10 +268,10 @@ func (r *renderer) checkWorkers() {
 		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }):
 		case own == nil:
 			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
-				name(clusters[0]), worker.Kind())
+				clusters[0].String(), worker.Kind())
 		case len(clusters) > 1:
 			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace",
-				name(clusters[0]), name(clusters[1]))
+				clusters[0].String(), clusters[1].String())
 		}
 	}
 }

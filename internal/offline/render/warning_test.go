@@ -62,7 +62,7 @@ func TestRender_PatchesTheRestBesideWhatItCannotPatch(t *testing.T) {
 			}
 			patched := map[string]bool{}
 			for _, o := range manifests(t, string(result.Output)).Objects() {
-				patched[render.Name(o)] = o.Annotations()["capi-proxy-patcher.io/output-version"] != ""
+				patched[o.String()] = o.Annotations()["capi-proxy-patcher.io/output-version"] != ""
 			}
 			if !patched["KubeadmConfigTemplate other"] {
 				t.Errorf("the other pool is not patched:\n%s", result.Output)
