@@ -119,6 +119,7 @@ func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 	c.eventuallyRollsOut(false, false)
 	if message := c.condition().Message; strings.Contains(message, "behind") {
@@ -148,6 +149,7 @@ func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNobodyBehind(t *testing.T
 		}
 		return ""
 	})
+	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 	c.eventuallyRollsOut(false, false)
 	if changed := fetch(t, ns, "one-proxy-files", &corev1.Secret{}).Annotations[contract.AnnotationChangedAt]; changed != "" {
