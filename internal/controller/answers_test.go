@@ -130,7 +130,7 @@ func (s *stored) keep(which func() bool) {
 	}
 }
 
-func TestWhatTheControllerWritesIsValid(t *testing.T) {
+func TestController_WritesValidObjects(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	recipe := func(targets ...contract.Target) patch.Recipe {

@@ -9,7 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-func TestContestsGrowSlowerAndEnd(t *testing.T) {
+func TestContests_BackOffAndEnd(t *testing.T) {
 	t.Parallel()
 	var (
 		s        contests
@@ -48,7 +48,7 @@ func TestContestsGrowSlowerAndEnd(t *testing.T) {
 	}
 }
 
-func TestTheFirstTimeThatDataWasMadeCounts(t *testing.T) {
+func TestMachines_CountTheFirstTimeThatDataWasMade(t *testing.T) {
 	t.Parallel()
 	var m madeTimes
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

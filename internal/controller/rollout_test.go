@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestARolloutOfTheUserIsWaitedForAndUsedOnce(t *testing.T) {
+func TestRollout_OfTheUserIsAwaitedAndUsedOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	at := now.Add

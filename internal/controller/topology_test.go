@@ -21,7 +21,7 @@ func read[T client.Object](t *testing.T, text string, object T) T {
 }
 
 // The tests with an API server look at every Cluster every two seconds, so they do not see what brings a Cluster back.
-func TestAChangeOfAProxySecretFindsTheClustersThatMayUseIt(t *testing.T) {
+func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		cluster string
@@ -63,7 +63,7 @@ func TestAChangeOfAProxySecretFindsTheClustersThatMayUseIt(t *testing.T) {
 	}
 }
 
-func TestTemplatesOfATopologyAreFoundByTheirCluster(t *testing.T) {
+func TestTopology_TemplatesAreFoundByTheirCluster(t *testing.T) {
 	t.Parallel()
 	const managed = `spec: {template: {spec: {files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: s, key: proxy.env}}}]}}}`
 	for name, test := range map[string]struct {
@@ -92,7 +92,7 @@ type noPools struct{ client.Client }
 
 func (noPools) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-func TestAnOldTemplateOfATopologyBringsItsClusterBack(t *testing.T) {
+func TestTopology_OldTemplateRequeuesItsCluster(t *testing.T) {
 	t.Parallel()
 	template := read(t, `{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &bootstrapv1.KubeadmConfigTemplate{})
 	c := &Controller{Client: noPools{}}

@@ -8,7 +8,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-func TestASpecCarriesARecipeInWhateverOrder(t *testing.T) {
+func TestCarries_IgnoresTheOrder(t *testing.T) {
 	t.Parallel()
 	recipe := func(targets ...contract.Target) patch.Recipe {
 		r, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: targets, SecretName: "one-proxy-files"})

@@ -127,7 +127,7 @@ spec:
 	}
 }
 
-func TestVersionIsTheOneThatThePatchedHave(t *testing.T) {
+func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 	t.Parallel()
 	const newest = 3
 	// Each version gives the managed files another mode.
@@ -227,7 +227,7 @@ func TestAnnotationOperations(t *testing.T) {
 	}
 }
 
-func TestAHoldIsTakenForAPauseOfTheUserNever(t *testing.T) {
+func TestIsHeld_IsNeverAPauseOfTheUser(t *testing.T) {
 	t.Parallel()
 	for value, held := range map[string]bool{contract.PausedForEndpoint: true, "": false, "true": false} {
 		annotations := map[string]string{clusterv1.PausedAnnotation: value}
@@ -240,7 +240,7 @@ func TestAHoldIsTakenForAPauseOfTheUserNever(t *testing.T) {
 	}
 }
 
-func TestBringOfWhatIsThereChangesNothing(t *testing.T) {
+func TestBring_ChangesNothingThatIsThere(t *testing.T) {
 	t.Parallel()
 	stored := ensured(t, own())
 	moved := stored
@@ -258,7 +258,7 @@ func TestBringOfWhatIsThereChangesNothing(t *testing.T) {
 	}
 }
 
-func TestBringKeepsWhatIsThereOnAConflict(t *testing.T) {
+func TestBring_KeepsWhatIsThereOnAConflict(t *testing.T) {
 	t.Parallel()
 	asked := own()
 	asked.Files = append(asked.Files, patch.File{Path: contract.PathSetup, Content: "mine"})
@@ -277,7 +277,7 @@ func TestBringKeepsWhatIsThereOnAConflict(t *testing.T) {
 	}
 }
 
-func TestLocateFindsWhatIsMissing(t *testing.T) {
+func TestLocate_FindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]patch.Location{
 		`{}`:                                {Missing: 3},

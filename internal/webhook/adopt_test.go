@@ -67,7 +67,7 @@ func updated(t *testing.T, cached *store, before, after string) (string, []strin
 	return string(patched), answer.Warnings
 }
 
-func TestAdoptionThatEndsInAConflictLeavesTheWriteAsItCame(t *testing.T) {
+func TestAdmission_LeavesTheWriteAloneIfAdoptionConflicts(t *testing.T) {
 	t.Parallel()
 	cached := adopting(t, nil)
 	before := controlPlane("v1.36.3", `"echo own"`)
@@ -99,7 +99,7 @@ func adopted(t *testing.T) string {
 	return patched
 }
 
-func TestAWriteThatTakesAManagedFileOutPutsItsOriginalBack(t *testing.T) {
+func TestAdmission_RestoresTheOriginalOfARemovedFile(t *testing.T) {
 	t.Parallel()
 	original := strings.ReplaceAll(dropIn, " ", "")
 	for name, test := range map[string]struct {

@@ -125,7 +125,7 @@ func newUser(t *testing.T, kind string) *user {
 	return u
 }
 
-func TestAUserTakesTheirOwnCommandsOutOfAPatchedObject(t *testing.T) {
+func TestAdmission_LetsUsersRemoveTheirCommands(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate} {
 		u := newUser(t, kind)
@@ -156,7 +156,7 @@ func TestAUserTakesTheirOwnCommandsOutOfAPatchedObject(t *testing.T) {
 	}
 }
 
-func TestWhatTheWebhooksAnswerIsValid(t *testing.T) {
+func TestAdmission_AnswersAreValid(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	lists := []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost}
@@ -191,7 +191,7 @@ func TestWhatTheWebhooksAnswerIsValid(t *testing.T) {
 	}
 }
 
-func TestAWriteThatTheAPIServerRefusesIsLeftToIt(t *testing.T) {
+func TestAdmission_LeavesInvalidWritesToTheAPIServer(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, plan.KindControlPlane)
 	handler := serve(t, &store{clusters: []clusterv1.Cluster{u.cluster}}, &store{})

@@ -100,7 +100,7 @@ func holdIn(t *testing.T, object string) string {
 	return cluster.Metadata.Annotations[contract.AnnotationTopologyHold]
 }
 
-func TestHoldAfterAWriteToACluster(t *testing.T) {
+func TestClusterWebhook_MaintainsTheHold(t *testing.T) {
 	t.Parallel()
 	const (
 		on           = contract.LabelEnabledValue
@@ -168,7 +168,7 @@ func TestHoldAfterAWriteToACluster(t *testing.T) {
 	}
 }
 
-func TestALabelWithAValueThatMeansNothing_IsAsTheOneBefore(t *testing.T) {
+func TestClusterWebhook_ReadsAnInvalidLabelAsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	const (
 		on, off, yes = contract.LabelEnabledValue, contract.LabelDisabledValue, "True"
@@ -224,7 +224,7 @@ func decodeText(t *testing.T, text string) map[string]any {
 	return object
 }
 
-func TestWritesToClustersThatPassUnchanged(t *testing.T) {
+func TestClusterWebhook_PassesWritesUnchanged(t *testing.T) {
 	t.Parallel()
 	stored, asked := clusterText{}.String(), clusterText{label: contract.LabelEnabledValue}.String()
 	for name, test := range map[string]struct {
@@ -257,7 +257,7 @@ func TestWritesToClustersThatPassUnchanged(t *testing.T) {
 	}
 }
 
-func FuzzHoldAfterAWriteToACluster(f *testing.F) {
+func FuzzClusterWebhook(f *testing.F) {
 	f.Add("true", "", "", "", "", "v1.36.3", true)
 	f.Add("", "true", "disabled@v1.36.3", "", "Immediate", "v1.36.3", true)
 	f.Add("true", "true", "enabled@", "disabled@v1@v2", "", "v1@v2", false)

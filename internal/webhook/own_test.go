@@ -31,7 +31,7 @@ func generatedSecret(name, cluster string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{contract.LabelGenerated: cluster}}}
 }
 
-func TestEntriesOfAnotherCluster_AreKept(t *testing.T) {
+func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		secret  string
@@ -77,7 +77,7 @@ func after(t *testing.T, object string, response *admissionv1.AdmissionResponse)
 	return object
 }
 
-func TestASecretOfSomebodyElse_IsNotReferredTo(t *testing.T) {
+func TestAdmission_RefersToNoSecretOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files"}}
 	const warning = "capi-proxy-patcher: Secret ns/one-proxy-files "
@@ -116,7 +116,7 @@ func TestASecretOfSomebodyElse_IsNotReferredTo(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneThatHasBegun_IsNotChanged(t *testing.T) {
+func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 	t.Parallel()
 	const asked = `{"metadata":{"namespace":"ns","name":"cp","uid":"u"},"spec":{"version":"v1.36.3"}}`
 	labels := map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""}

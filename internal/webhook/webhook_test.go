@@ -168,7 +168,7 @@ const hostile = `{
   }
 }`
 
-func TestOnlyOurEntriesDifferInAPatchedObject(t *testing.T) {
+func TestAdmission_PatchesOnceAndRestores(t *testing.T) {
 	t.Parallel()
 	handler := serve(t, &store{clusters: []clusterv1.Cluster{labelled()}}, &store{})
 	body := review(t, hostile)
@@ -212,7 +212,7 @@ func TestOnlyOurEntriesDifferInAPatchedObject(t *testing.T) {
 	}
 }
 
-func TestUpdateOfAControlPlaneWithoutMachines_ChangesEntriesOnlyAtRest(t *testing.T) {
+func TestAdmission_ChangesAControlPlaneWithoutMachinesOnlyAtRest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, status, rollout string
@@ -246,7 +246,7 @@ func TestUpdateOfAControlPlaneWithoutMachines_ChangesEntriesOnlyAtRest(t *testin
 	}
 }
 
-func TestACacheMissFallsBackToALiveRead(t *testing.T) {
+func TestLookup_ReadsLiveOnACacheMiss(t *testing.T) {
 	t.Parallel()
 	for name, cached := range map[string]*store{
 		"a Cluster that the cache has not seen": {},
@@ -265,7 +265,7 @@ func TestACacheMissFallsBackToALiveRead(t *testing.T) {
 	}
 }
 
-func TestAWriteThatIsNotOursToPatchIsAdmittedAsItIs(t *testing.T) {
+func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 	t.Parallel()
 	const object = `{"metadata":{"name":"cp"%s},"spec":{}}`
 	for name, test := range map[string]struct {
@@ -328,7 +328,7 @@ func TestWebhook_LeavesOtherNamespacesAlone(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAnsweredIsAnErrorAndNoDenial(t *testing.T) {
+func TestAdmission_FailsWithoutDenying(t *testing.T) {
 	t.Parallel()
 	broken := &store{err: errors.New("secret detail")}
 	post := func(body, content string) *http.Request {
@@ -370,7 +370,7 @@ func TestWhatCannotBeAnsweredIsAnErrorAndNoDenial(t *testing.T) {
 	}
 }
 
-func TestRegisterWantsAllOfItsParts(t *testing.T) {
+func TestRegister_RequiresAllOfItsParts(t *testing.T) {
 	t.Parallel()
 	if err := (&webhook.Webhook{}).Register(registrar{http.NewServeMux()}); err == nil {
 		t.Error("an empty Webhook was registered")
