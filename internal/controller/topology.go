@@ -96,7 +96,7 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 	r.topology.complete(objects)
 	r.topology.resolutions = map[string]*proxysource.Resolution{"": main}
 	for _, pool := range append([]topology.Pool{{}}, r.topology.settings.Pools...) {
-		if pool.Override == contract.SecretNone {
+		if !pool.Source().UsesProxy() {
 			continue
 		}
 		resolution, known := r.topology.resolutions[pool.Override]
@@ -110,7 +110,7 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 		if options.Delivery != contract.DeliveryReference {
 			continue
 		}
-		name := pool.GeneratedSecret(r.view.Name)
+		name := pool.Source().GeneratedSecret(r.view.Name)
 		why, err := r.whyTaken(ctx, name)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (r *reconciliation) ofTopology(o bootstrapObject, options proxysource.Optio
 		object.Pools = []plan.Pool{{Kind: pool.Kind, Name: pool.TopologyName, TopologyName: pool.TopologyName, Override: pool.Override}}
 	}
 	object.Facts.Values = &plan.Values{Resolution: r.topology.resolutions[pool.Override]}
-	secret := pool.GeneratedSecret(r.view.Name)
+	secret := pool.Source().GeneratedSecret(r.view.Name)
 	object.Facts.Taken[secret] = r.taken[secret]
 	want := r.want(options)
 	want.Version = r.topology.version
@@ -385,7 +385,7 @@ func secretNames(object client.Object) []string {
 		settings, _ := topology.OfCluster(cluster) // what can be read of it
 		view = settings.View(view)
 		for _, pool := range settings.Pools {
-			if pool.Override != "" && pool.Override != contract.SecretNone {
+			if pool.Source().HasOwnSecret() {
 				overrides = append(overrides, pool.Override)
 			}
 		}

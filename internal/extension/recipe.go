@@ -17,21 +17,21 @@ import (
 func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
 	key := pool
-	if inline || pool.Override == "" || pool.Override == contract.SecretNone {
+	if inline || !pool.Source().HasOwnSecret() {
 		key = topology.Pool{Override: pool.Override} // shared by all pools that have it
 	}
 	if prepared, found := g.recipes[key]; found {
 		return prepared, nil
 	}
-	secret := pool.GeneratedSecret(g.cluster.name)
-	if g.state != nil && pool.Override != contract.SecretNone {
+	secret := pool.Source().GeneratedSecret(g.cluster.name)
+	if g.state != nil && pool.Source().UsesProxy() {
 		if err := g.allowed(pool, secret); err != nil {
 			return nil, err
 		}
 	}
 	prepared := &preparedRecipe{}
 	switch {
-	case pool.Override == contract.SecretNone:
+	case !pool.Source().UsesProxy():
 	case g.base != nil && !inline:
 		prepared.recipe = withSecret(g.base, secret)
 	default:

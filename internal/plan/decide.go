@@ -127,12 +127,12 @@ func (d decider) enable() Decision {
 		return d.resume()
 	case d.Write != nil && (d.isUnused() || d.isLate()):
 		return d.leave()
-	case d.Override() == contract.SecretNone:
+	case !d.source().UsesProxy():
 		return d.take(false)
 	case d.Facts.Values == nil:
 		return Decision{Ask: FactValues}
 	}
-	values, secret := *d.Facts.Values, d.GeneratedSecret(d.want.Cluster)
+	values, secret := *d.Facts.Values, d.source().GeneratedSecret(d.want.Cluster)
 	usable := values.Resolution != nil || values.Missing && d.isReference() // its entries are constants
 	if !usable && !values.Withheld && !(d.isReference() && refersTo(d.stored, secret)) {
 		return d.unusable(values)

@@ -61,6 +61,14 @@ type Pool struct {
 
 func (p Pool) String() string { return p.Kind + " " + p.Name }
 
+// Source returns what decides about the proxy of p.
+func (p Pool) Source() source.Pool {
+	if p.TopologyName != "" {
+		return source.Pool{Kind: p.Kind, Name: p.TopologyName, Topology: true, Override: p.Override}
+	}
+	return source.Pool{Kind: p.Kind, Name: p.Name, Override: p.Override}
+}
+
 // PoolOf returns what matters of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
 func PoolOf(object client.Object) Pool {
 	p := Pool{Name: object.GetName(), Annotations: object.GetAnnotations(), Override: object.GetAnnotations()[contract.AnnotationSecret]}
@@ -93,16 +101,12 @@ func (o Object) Overrider() string {
 	return o.Pools[0].String()
 }
 
-// GeneratedSecret returns the name of the generated Secret that o refers to in Reference delivery.
-func (o Object) GeneratedSecret(cluster string) string {
-	if o.Override() == "" {
-		return source.GeneratedSecretName(cluster)
+// source returns what decides about the proxy of o: its pools, which agree, or the Cluster.
+func (o Object) source() source.Pool {
+	if len(o.Pools) == 0 {
+		return source.Pool{}
 	}
-	pool := o.Pools[0]
-	if pool.TopologyName != "" {
-		return source.PoolSecretName(cluster, source.Pool{Kind: pool.Kind, Name: pool.TopologyName, Topology: true})
-	}
-	return source.PoolSecretName(cluster, source.Pool{Kind: pool.Kind, Name: pool.Name})
+	return o.Pools[0].Source()
 }
 
 // IsOthers reports whether managed files of spec refer to a Secret that was generated neither for the Cluster of that name

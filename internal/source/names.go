@@ -10,13 +10,29 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Pool identifies a pool of a Cluster that has a proxy Secret of its own.
+// Pool is what decides about the proxy of a pool.
 type Pool struct {
 	// Kind is MachineDeployment or MachinePool.
 	Kind string
 	// Name is the name of the object, or with Topology the name in spec.topology.workers.
 	Name     string
 	Topology bool
+	// Override is the proxy Secret that the pool names, contract.SecretNone, or "" for the Cluster's.
+	Override string
+}
+
+// UsesProxy reports whether the nodes of p get a proxy.
+func (p Pool) UsesProxy() bool { return p.Override != contract.SecretNone }
+
+// HasOwnSecret reports whether p names a proxy Secret of its own.
+func (p Pool) HasOwnSecret() bool { return p.Override != "" && p.UsesProxy() }
+
+// GeneratedSecret returns the name of the generated Secret that the nodes of p read in Reference delivery.
+func (p Pool) GeneratedSecret(cluster string) string {
+	if p.HasOwnSecret() {
+		return PoolSecretName(cluster, p)
+	}
+	return GeneratedSecretName(cluster)
 }
 
 // maxPoolName is the length up to which the name of a pool is part of the name of its generated Secret.

@@ -77,12 +77,9 @@ type Pool struct {
 // String names p for messages.
 func (p Pool) String() string { return p.Kind + " " + p.TopologyName + " of spec.topology" }
 
-// GeneratedSecret returns the name of the generated Secret that the nodes of p read in Reference delivery.
-func (p Pool) GeneratedSecret(cluster string) string {
-	if p.Override == "" {
-		return source.GeneratedSecretName(cluster)
-	}
-	return source.PoolSecretName(cluster, source.Pool{Kind: p.Kind, Name: p.TopologyName, Topology: true})
+// Source returns what decides about the proxy of p.
+func (p Pool) Source() source.Pool {
+	return source.Pool{Kind: p.Kind, Name: p.TopologyName, Topology: true, Override: p.Override}
 }
 
 // View returns cluster with the annotations that say what the settings say, for everything that looks for the proxy

@@ -226,7 +226,7 @@ func TestPool_GeneratedSecret(t *testing.T) {
 		"one.md-0.tmd.proxy-files": {Kind: topology.KindMachineDeployment, TopologyName: "md-0", Override: "other"},
 		"one.md-0.tmp.proxy-files": {Kind: topology.KindMachinePool, TopologyName: "md-0", Override: "other"},
 	} {
-		if got := pool.GeneratedSecret("one"); got != want {
+		if got := pool.Source().GeneratedSecret("one"); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

@@ -85,8 +85,8 @@ func (c *clusterRun) topology(ctx context.Context, pools []topology.Pool, main *
 	}
 	c.expect(main, source.GeneratedSecretName(c.view.Name))
 	for _, pool := range pools {
-		if pool.Override != "" && pool.Override != contract.SecretNone {
-			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.GeneratedSecret(c.view.Name))
+		if pool.Source().HasOwnSecret() {
+			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.Source().GeneratedSecret(c.view.Name))
 		}
 	}
 }
