@@ -195,7 +195,7 @@ func (c *composer) add(e Entry) {
 		grow += len(",")
 	}
 	if c.overflow == nil && len("NO_PROXY=")+c.size+grow+len("\x00") > maxEnvironmentString {
-		c.overflow = &e
+		c.overflow = new(e) // a copy, as the address of e would put every entry on the heap
 	}
 	if c.overflow != nil {
 		return
@@ -272,12 +272,14 @@ func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	if !c.accept(p) {
 		return
 	}
-	values := p.values[:1:1]
-	if c.also {
-		values = append(values, p.also...)
+	forms := [][]string{p.values[:1], p.also, p.values[1:]}
+	if !c.also {
+		forms[1] = nil
 	}
-	for _, v := range append(values, p.values[1:]...) {
-		c.add(Entry{Value: v, Group: g, Place: place})
+	for _, values := range forms {
+		for _, v := range values {
+			c.add(Entry{Value: v, Group: g, Place: place})
+		}
 	}
 }
 
