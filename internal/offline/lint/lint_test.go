@@ -204,3 +204,18 @@ func TestRun_FindsLinesBesideVariables(t *testing.T) {
 		}
 	}
 }
+
+func TestFindings_AboutTheNetworkAreTheClustersAndOnce(t *testing.T) {
+	t.Parallel()
+	const rest = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: 'http://p:1'}\n" +
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: edge, namespace: team}\nstringData: {httpProxy: 'http://e:1'}\n" +
+		"---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
+		"metadata: {name: md, namespace: team, annotations: {capi-proxy-patcher.io/secret: edge}}\nspec: {clusterName: c}\n"
+	for network, code := range map[string]string{"10.96.0.1/12": "cidr-host-bits", "10.96.0.0/99": "bad-cidr"} {
+		cluster := strings.Replace(goodCluster, "10.96.0.0/12", network, 1)
+		want := []string{"1.yaml:5 Cluster team/c spec.clusterNetwork.services.cidrBlocks[0] " + code}
+		if diff := cmp.Diff(want, places(t, options(cluster+rest))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", network, diff)
+		}
+	}
+}
