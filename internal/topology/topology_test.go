@@ -31,32 +31,35 @@ func defaults() source.Options {
 	return source.Options{Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets()}
 }
 
-func TestOfCluster(t *testing.T) {
+// settingsTest is a Cluster and what it asks for.
+type settingsTest struct {
+	cluster string
+	want    topology.Settings
+}
+
+func optionsWith(change func(*source.Options)) source.Options { o := defaults(); change(&o); return o }
+
+func TestOfCluster_ReadsVariableAndAnnotations(t *testing.T) {
 	t.Parallel()
-	const worker = `{spec: {topology: {workers: {machineDeployments: [{name: md-0, class: w%s}]}}}}`
-	options := func(change func(*source.Options)) source.Options { o := defaults(); change(&o); return o }
-	for name, test := range map[string]struct {
-		cluster string
-		want    topology.Settings
-	}{
+	testOfCluster(t, map[string]settingsTest{
 		"nothing said is the defaults": {`{}`, topology.Settings{Options: defaults()}},
 		"the variable says everything": {
 			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
-			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
+			topology.Settings{SecretName: "corp", Options: optionsWith(func(o *source.Options) {
 				o.Delivery, o.Targets, o.NoProxy = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"annotations say the same as in a classic Cluster": {
 			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "kubelet", capi-proxy-patcher.io/rollout: Immediate}}}`,
-			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
+			topology.Settings{SecretName: "corp", Options: optionsWith(func(o *source.Options) {
 				o.Delivery, o.Targets, o.Rollout = contract.DeliveryInline, []contract.Target{contract.TargetKubelet}, contract.RolloutImmediate
 			})},
 		},
 		"variable and annotation that agree are one": {
 			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "trust,kubelet"}},
 			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [kubelet, trust]}}]}}}`,
-			topology.Settings{SecretName: "corp", Options: options(func(o *source.Options) {
+			topology.Settings{SecretName: "corp", Options: optionsWith(func(o *source.Options) {
 				o.Delivery, o.Targets = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
@@ -65,6 +68,13 @@ func TestOfCluster(t *testing.T) {
 			`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: null, delivery: null, targets: null, noProxy: null}}]}}}`,
 			topology.Settings{Options: defaults()},
 		},
+	})
+}
+
+func TestOfCluster_ReadsPools(t *testing.T) {
+	t.Parallel()
+	const worker = `{spec: {topology: {workers: {machineDeployments: [{name: md-0, class: w%s}]}}}}`
+	testOfCluster(t, map[string]settingsTest{
 		"pools name Secrets in both ways, and none": {
 			`{spec: {topology: {workers: {
 			  machineDeployments: [
@@ -87,14 +97,19 @@ func TestOfCluster(t *testing.T) {
 			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: corp}}]}},
 			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {delivery: Inline, noProxy: [a.example.com], targets: [trust, kubeadm, kubelet, containerd]}}]}}]}}}}`,
 			topology.Settings{
-				SecretName: "corp", Options: options(func(o *source.Options) { o.Delivery, o.NoProxy = contract.DeliveryInline, "a.example.com" }),
+				SecretName: "corp", Options: optionsWith(func(o *source.Options) { o.Delivery, o.NoProxy = contract.DeliveryInline, "a.example.com" }),
 				Pools: []topology.Pool{{Kind: "MachineDeployment", TopologyName: "md"}},
 			},
 		},
 		"a pool without a variable": {strings.Replace(worker, "%s", "", 1), topology.Settings{
 			Options: defaults(), Pools: []topology.Pool{{Kind: "MachineDeployment", TopologyName: "md-0"}},
 		}},
-	} {
+	})
+}
+
+func testOfCluster(t *testing.T, tests map[string]settingsTest) {
+	t.Helper()
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := clusterOf(t, test.cluster)
