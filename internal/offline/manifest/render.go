@@ -78,7 +78,7 @@ func (r renderer) entry(head string, column int, value any) []string {
 			return append([]string{head}, r.below(column, v)...)
 		}
 	case string:
-		if isLiteral(v) && !(r.quoted && strings.HasSuffix(v, "\n\n")) {
+		if isLiteral(v) && (!r.quoted || !strings.HasSuffix(v, "\n\n")) {
 			return r.literal(head, column, v)
 		}
 	}

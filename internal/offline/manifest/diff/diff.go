@@ -26,8 +26,8 @@ type change struct {
 // three lines of context, and nothing if all parts are equal. The changes of a part are those of go-udiff; its writer
 // is not used, because it knows no parts and counts the lines from the top for each change.
 func Unified(oldName, newName string, parts ...Part) []byte {
-	var lines []string // of the old text
 	var changes []change
+	lines := make([]string, 0, 8*len(parts)) // of the old text
 	for _, p := range parts {
 		at, line := 0, len(lines)
 		for _, e := range udiff.Lines(p.Old, p.New) {
