@@ -48,9 +48,8 @@ func Cut(text string, limit int) string {
 	return text[:end] + ellipsis
 }
 
-// ConditionOf sums findings up. Its reason is that of the most severe one; its message has the findings in their order, the
-// severe ones before the notes, each of them once. summary begins the message of a Cluster without a finding that has a
-// reason.
+// ConditionOf summarizes findings. The reason is that of the most severe finding. The message lists each finding once,
+// the most severe first and notes last. If no finding has a reason, the message begins with summary.
 func ConditionOf(findings []Finding, summary string) Condition {
 	ranked := rank(findings)
 	condition := Condition{Status: statusTrue, Reason: contract.ReasonConfigured}
@@ -74,8 +73,8 @@ func ConditionOf(findings []Finding, summary string) Condition {
 	return condition
 }
 
-// Notes returns one note for each code of warnings: the first warning that has it, and how many others there are. The order
-// is that of warnings. Repetitions do not count.
+// Notes returns one note for each code: the first warning with that code, and how many others there are. The order is
+// that of warnings. Duplicates are not counted.
 func Notes(warnings []Finding) []Finding {
 	var firsts []Finding
 	count, known := map[Code]int{}, map[string]bool{}
@@ -95,9 +94,9 @@ func Notes(warnings []Finding) []Finding {
 	return firsts
 }
 
-// Digest changes with everything that an operator should be told anew: the reason, each finding that has it, and each note
-// that is not mere progress, also those that the message has no room for. Less severe findings are told when it is their
-// turn.
+// Digest changes whenever an operator should be notified again: when the reason, a finding with that reason, or a note
+// that is not mere progress changes, even if the message has no room for it. Less severe findings are reported once the
+// more severe ones are gone.
 func Digest(findings []Finding) string {
 	hash := sha256.New()
 	ranked := rank(findings)
@@ -131,10 +130,12 @@ func rank(findings []Finding) []Finding {
 // ranking lists the reasons from the one that the user must act on first.
 func ranking() []string {
 	return []string{
-		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound, contract.ReasonNameTaken,
+		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound,
+		contract.ReasonNameTaken,
 		contract.ReasonConflictingFile,
-		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
+		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported,
+		contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused,
+		contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
 		contract.ReasonConfiguring,
 	}
 }
@@ -142,7 +143,8 @@ func ranking() []string {
 // statusOf is Unknown while something is expected to come by itself, and False when it is not.
 func statusOf(reason string) string {
 	switch reason {
-	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
+	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects,
+		contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
 		return statusUnknown
 	}
 	return statusFalse
@@ -189,15 +191,16 @@ type Object struct {
 	Carries bool
 }
 
-// Unconfigured returns what keeps a Cluster from being configured although nothing was found: nothing carries the proxy,
-// or something should and does not. unsupported reports whether something was left alone that cannot be patched.
+// Unconfigured returns what keeps a Cluster from being configured although nothing was found: nothing carries the
+// proxy, or something should and does not. unsupported reports whether something that cannot be patched was left alone.
 func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding {
 	var found []Finding
 	carried := false
 	for _, o := range objects {
 		carried = carried || o.Carries
 		if o.Secret != "" && !o.Carries {
-			found = append(found, Finding{Reason: contract.ReasonWaitingForObjects, Message: o.Name + " does not carry the proxy yet"})
+			found = append(found,
+				Finding{Reason: contract.ReasonWaitingForObjects, Message: o.Name + " does not carry the proxy yet"})
 		}
 	}
 	switch {

@@ -1,5 +1,5 @@
-// Package finding has the one type for what is wrong or worth knowing, and composes everything that an operator reads of
-// findings: the text of each, the condition of many, and what of it is news. It computes text and nothing else.
+// Package finding defines the one type for everything that is wrong or worth knowing, and composes the text that an
+// operator reads: that of one finding, the condition of many, and which of them are news. It only computes text.
 package finding
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Code names one kind of finding about what users write. Codes are stable: messages, lint output and tests refer to them;
-// docs/no-proxy.md lists them. The packages that find something define theirs.
+// Code names one kind of finding about what users write. Codes are stable: messages, lint output and tests refer to
+// them; docs/no-proxy.md lists them. The packages that find something define theirs.
 type Code string
 
 // Finding is one thing that a user or an operator should know: an input that is rejected, a warning, or a fact for the
 // condition of a Cluster. It holds no secret and is the same on each try. Its JSON is part of the output of explain.
 type Finding struct {
-	// Reason is a reason of contract.ConditionProxyConfigured. It is "" for a warning or a note, which does not stop the
-	// condition from being True.
+	// Reason is a reason of contract.ConditionProxyConfigured. It is "" for a warning or a note, which does not stop
+	// the condition from being True.
 	Reason string `json:"-"`
 	// Code is for programs. It is "" where only people read the finding.
 	Code Code `json:"code"`
@@ -27,7 +27,8 @@ type Finding struct {
 	Message string `json:"message"`
 	// Advice says what to do or to write instead. It may be empty.
 	Advice string `json:"fix,omitempty"`
-	// Progress marks a finding that changes while work goes on, such as a count of Machines. A change of it is not news.
+	// Progress marks a finding that changes while work goes on, such as a count of Machines. A change of it is not
+	// news.
 	Progress bool `json:"-"`
 }
 
@@ -92,8 +93,8 @@ func (e Errors) Has(reason string) bool {
 	return false
 }
 
-// Of returns the findings in err in their order, looking through wrapped and joined errors. An error without findings is
-// nothing that a user can mend.
+// Of returns the findings in err in their order, looking through wrapped and joined errors. An error without findings
+// is not something that a user can fix.
 func Of(err error) Errors {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand to find all of them, not the first
 	case nil:

@@ -15,7 +15,8 @@ type Kind int
 const (
 	// InField is a field, or the object as a whole if the path is empty.
 	InField Kind = iota
-	// InKey is one key of a Secret. The path is its name, or the field of a manifest that holds it, such as data and its name.
+	// InKey is one key of a Secret. The path is its name, or the field of a manifest that holds it, such as data and
+	// its name.
 	InKey
 	// InKeys are several keys of a Secret, each a step of the path, or all of them if the path is empty.
 	InKeys
@@ -33,7 +34,8 @@ type Step struct {
 
 // Place is where a finding is. The zero value is nowhere in particular.
 type Place struct {
-	// Object is the object as messages call it, for example "Secret team-a/proxy". It is "" where the context says which.
+	// Object is the object as messages call it, for example "Secret team-a/proxy". It is "" where the context says
+	// which.
 	Object string
 	Kind   Kind
 	Path   []Step

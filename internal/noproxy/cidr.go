@@ -20,8 +20,8 @@ func parseCIDR(text string) (network netip.Prefix, hostBits, ok bool) {
 	return p.Masked(), p.Masked() != p, true
 }
 
-// rangeToCIDRs returns the fewest networks that cover exactly the addresses from lo to hi, in order: at most 62 for IPv4 and
-// 254 for IPv6. Both must be of one family, and lo must not be behind hi.
+// rangeToCIDRs returns the fewest networks that cover exactly the addresses from lo to hi, in order: at most 62 for
+// IPv4 and 254 for IPv6. Both must be of one family, and lo must not be behind hi.
 func rangeToCIDRs(lo, hi netip.Addr) []netip.Prefix {
 	var out []netip.Prefix
 	for {
@@ -62,8 +62,8 @@ func nth(p netip.Prefix, n int) (netip.Addr, bool) {
 	return a, a.IsValid() && p.Contains(a)
 }
 
-// broadCIDR reports networks too wide for an exception: shorter than /8, or for IPv6 shorter than /16 outside the unique local
-// and link-local ranges (RFC 4193, RFC 4291).
+// broadCIDR reports networks too wide for an exception: shorter than /8, or for IPv6 shorter than /16 outside the
+// unique local and link-local ranges (RFC 4193, RFC 4291).
 func broadCIDR(p netip.Prefix) bool {
 	if p.Addr().Is4() {
 		return p.Bits() < 8

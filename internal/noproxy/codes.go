@@ -4,22 +4,23 @@ import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 
 // Codes of rejections. A value with one of these is not composed.
 const (
-	// CodeBadCIDR is a network or range that is not one: bad length, a netmask, a port behind it, ends in the wrong order.
+	// CodeBadCIDR is an invalid network or range: bad length, a netmask, a port after it, ends in the wrong order.
 	CodeBadCIDR finding.Code = "bad-cidr"
 	// CodeBadPort is a port that is not a number from 1 to 65535.
 	CodeBadPort finding.Code = "bad-port"
-	// CodeUnsupportedWildcard is a star in a place other than alone or in front of a dot. Hardly any client gives it a meaning.
+	// CodeUnsupportedWildcard is a star that is neither alone nor in front of a dot. Hardly any client supports it.
 	CodeUnsupportedWildcard finding.Code = "unsupported-wildcard"
 	// CodeControlCharacter is a control character inside a value.
 	CodeControlCharacter finding.Code = "control-character"
-	// CodeForbiddenCharacter is a character that means something to a shell, to systemd or to a URL, or an invisible one.
+	// CodeForbiddenCharacter is a character with a meaning in a shell, in systemd or in a URL, or an invisible one.
 	CodeForbiddenCharacter finding.Code = "forbidden-character"
 	// CodeURLEntry is an entry with a scheme or a path.
 	CodeURLEntry finding.Code = "url-entry"
-	// CodeTooLong is a value that does not fit into one environment string. Linux limits name, equals sign, value and NUL to
-	// 131,072 bytes together (MAX_ARG_STRLEN, execve(2)); a service with a longer one does not start.
+	// CodeTooLong is a value that does not fit into one environment string. Linux limits name, equals sign, value and
+	// NUL to 131,072 bytes together (MAX_ARG_STRLEN, execve(2)); a service with a longer one does not start.
 	CodeTooLong finding.Code = "too-long"
-	// CodeBadProxyURL is a proxy URL that clients do not parse. The composer does not report it; package proxyconfig does.
+	// CodeBadProxyURL is a proxy URL that clients do not parse. The composer does not report it; package proxyconfig
+	// does.
 	CodeBadProxyURL finding.Code = "bad-proxy-url"
 	// CodeBadName is a host name that the DNS or IDNA does not allow (RFC 1123 section 2.1, RFC 5891).
 	CodeBadName finding.Code = "bad-name"
@@ -37,7 +38,8 @@ const (
 	CodeTrailingDot finding.Code = "trailing-dot"
 	// CodeIPv6CIDR is an IPv6 network. Go needs it; httpx 0.28 refuses to start with it.
 	CodeIPv6CIDR finding.Code = "ipv6-cidr"
-	// CodeIPv6Bare is an IPv6 address without brackets, the form of Go and curl; urllib, Ruby and undici 7 do not match it.
+	// CodeIPv6Bare is an IPv6 address without brackets, the form of Go and curl; urllib, Ruby and undici 7 do not match
+	// it.
 	CodeIPv6Bare finding.Code = "ipv6-bare"
 	// CodeRangeEntry is "a-b", written as networks. Only the http module of Node reads ranges.
 	CodeRangeEntry finding.Code = "range-entry"
@@ -61,7 +63,8 @@ const (
 	CodePartialIP finding.Code = "partial-ip"
 	// CodeEndpointUnset is a Cluster without a control plane endpoint yet.
 	CodeEndpointUnset finding.Code = "endpoint-unset"
-	// CodeBadServiceCIDR is a Service network that Kubernetes cannot use as such, for example one too small for the DNS address.
+	// CodeBadServiceCIDR is a Service network that Kubernetes cannot use as such, for example one too small for the DNS
+	// address.
 	CodeBadServiceCIDR finding.Code = "bad-service-cidr"
 )
 
@@ -76,6 +79,6 @@ func Codes() []finding.Code {
 	}
 }
 
-// IsUsual reports whether warnings of a code are about what most Clusters look like, and nobody has to change it: fields that
-// Cluster API and kubeadm fill, some of them later.
+// IsUsual reports whether warnings with a code apply to most Clusters and need no change: fields that Cluster API and
+// kubeadm fill, some of them later.
 func IsUsual(code finding.Code) bool { return code == CodeDefaultsUsed || code == CodeEndpointUnset }

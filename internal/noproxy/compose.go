@@ -1,10 +1,11 @@
 // Package noproxy composes the value of NO_PROXY for the nodes of one Cluster, and checks what users add to it.
 //
-// The list is made of named groups in a fixed order, each entry with its origin. It is written in the one form that most clients
-// understand alike: networks masked, addresses and names in canonical text, no brackets, one comma between entries. Which client
-// honors which form was measured; docs/no-proxy.md and package match have the rules.
+// The list is made of named groups in a fixed order, each entry with its origin. It is written in the form that
+// most clients understand: networks masked, addresses and names in canonical text, no brackets, one comma between
+// entries. Which client honors which form was measured; docs/no-proxy.md and package match have the rules.
 //
-// The package is pure: the same input gives the same bytes, and a value fed back as user text with the same Cluster gives itself.
+// The package is pure: the same input gives the same bytes, and a value fed back as user text with the same Cluster
+// gives itself.
 package noproxy
 
 import (
@@ -32,8 +33,8 @@ type Profile string
 const (
 	// ProfileService is for systemd services and kubeadm on nodes, which are Go programs. It is the default.
 	ProfileService Profile = "service"
-	// ProfileShell is for values published to other programs. It leaves out IPv6 networks and bracketed addresses, with which httpx
-	// does not start.
+	// ProfileShell is for values published to other programs. It leaves out IPv6 networks and bracketed addresses, with
+	// which httpx does not start.
 	ProfileShell Profile = "shell"
 )
 
@@ -69,8 +70,8 @@ type Input struct {
 	OmitGroups []Group
 	// Profile is ProfileService if empty.
 	Profile Profile
-	// DNSAddresses are the addresses of the DNS Service where it is not the tenth of the Service network. They replace the tenth of
-	// their family.
+	// DNSAddresses are the addresses of the DNS Service where it is not the tenth of the Service network. They replace
+	// the tenth of their family.
 	DNSAddresses []string
 }
 
@@ -115,16 +116,17 @@ type Result struct {
 	Warnings []finding.Finding
 }
 
-// Compose returns the value of NO_PROXY. A bare name of several labels is also written with a leading dot, for clients that compare
-// names exactly, unless the value would not fit into an environment string then.
+// Compose returns the value of NO_PROXY. A bare name of several labels is also written with a leading dot, for clients
+// that compare names exactly, unless the value would then be too long for an environment string.
 //
-// If something is rejected, the error is finding.Errors in input order. They never hold the text found, which may be a credential.
-// Of one layer at most 100 findings are reported.
+// If something is rejected, the error is finding.Errors in input order. They never hold the text found, which may be a
+// credential. Of one layer at most 100 findings are reported.
 func Compose(in Input) (Result, error) {
 	switch in.Profile {
 	case "", ProfileService, ProfileShell:
 	default:
-		return Result{}, fmt.Errorf("composing NO_PROXY: profile %q is neither %s nor %s", in.Profile, ProfileService, ProfileShell)
+		return Result{}, fmt.Errorf("composing NO_PROXY: profile %q is neither %s nor %s", in.Profile, ProfileService,
+			ProfileShell)
 	}
 	c := compose(in, true)
 	if c.overflow != nil {
@@ -138,7 +140,8 @@ func Compose(in Input) (Result, error) {
 		if place.IsZero() {
 			place = finding.Field(c.overflow.Origin())
 		}
-		c.reject(CodeTooLong, place, fmt.Sprintf("NO_PROXY with its value is longer than %d bytes from here on", maxEnvironmentString),
+		c.reject(CodeTooLong, place,
+			fmt.Sprintf("NO_PROXY with its value is longer than %d bytes from here on", maxEnvironmentString),
 			"write networks or suffixes instead of single hosts")
 	}
 	if err := c.rejected.Err(); err != nil {
@@ -158,8 +161,8 @@ func Compose(in Input) (Result, error) {
 	return r, nil
 }
 
-// compose runs over the input once. The further forms of names (see parsed.also) are for clients that compare literally; a list that
-// does not fit with them is composed without.
+// compose runs over the input once. The further forms of names (see parsed.also) are for clients that compare
+// literally; a list that does not fit with them is composed without.
 func compose(in Input, also bool) *composer {
 	c := &composer{in: in, also: also, seen: map[string]bool{}}
 	c.cluster()
@@ -258,12 +261,13 @@ func (c *composer) layer(g Group, l Layer) {
 		c.entry(g, p, place)
 	}
 	if more := rejected - maxFindings; more > 0 {
-		c.reject(CodeForbiddenCharacter, l.Place, fmt.Sprintf("%d more entries are rejected", more), "check that the value is a list of hosts")
+		c.reject(CodeForbiddenCharacter, l.Place, fmt.Sprintf("%d more entries are rejected", more),
+			"check that the value is a list of hosts")
 	}
 }
 
-// entry adds a parsed entry with its further forms. What the list has already gets no further form and no warning, so that a
-// composed value passes unchanged.
+// entry adds a parsed entry with its further forms. An entry that is already in the list gets no further form and no
+// warning, so that a composed value passes unchanged.
 func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	if !slices.ContainsFunc(p.values, func(v string) bool { return !c.seen[v] }) {
 		return
@@ -283,7 +287,8 @@ func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	}
 }
 
-// items yields the non-empty items of a list. A hyphen alone at the start of a line is the mark of a YAML list item and is skipped.
+// items yields the non-empty items of a list. A hyphen alone at the start of a line is the mark of a YAML list item and
+// is skipped.
 func items(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -305,7 +310,8 @@ func (c *composer) cluster() {
 	services := c.networks(networkField("services"), c.in.ServiceCIDRs)
 	if len(c.in.ServiceCIDRs) == 0 {
 		services = []network{{netip.MustParsePrefix("10.96.0.0/12"), finding.Field("kubeadm default service network")}}
-		c.warn(CodeDefaultsUsed, networkField("services"), "the field is empty; the default of kubeadm is used", "set the field if the Cluster uses another network")
+		c.warn(CodeDefaultsUsed, networkField("services"), "the field is empty; the default of kubeadm is used",
+			"set the field if the Cluster uses another network")
 	}
 	loopback := []string{"localhost", "127.0.0.1"}
 	if slices.ContainsFunc(slices.Concat(pods, services), func(n network) bool { return n.prefix.Addr().Is6() }) {
@@ -346,7 +352,8 @@ func (c *composer) networks(field finding.Place, blocks []string) []network {
 			continue
 		}
 		if hostBits {
-			c.warn(CodeCIDRHostBits, place, "bits behind the mask are set; written as the network", "write "+prefix.String())
+			c.warn(CodeCIDRHostBits, place, "bits behind the mask are set; written as the network",
+				"write "+prefix.String())
 		}
 		out = append(out, network{prefix, place})
 	}
@@ -365,26 +372,29 @@ func (c *composer) addNetworks(g Group, networks []network) {
 	}
 }
 
-// serviceAddresses adds the first and the tenth address of the first Service network of each family: the API Service and DNS.
-// Kubernetes gives out these two (kubeadm: GetAPIServerVirtualIP, GetDNSIP).
+// serviceAddresses adds the first and the tenth address of the first Service network of each family: the API Service
+// and DNS. Kubernetes gives out these two (kubeadm: GetAPIServerVirtualIP, GetDNSIP).
 func (c *composer) serviceAddresses(services []network) {
 	dns := c.dnsAddresses()
 	done := map[bool]bool{}
 	for _, n := range services {
 		is4 := n.prefix.Addr().Is4()
 		if done[is4] {
-			c.warn(CodeBadServiceCIDR, n.place, "Kubernetes uses one Service network of each family", "keep one network of each family")
+			c.warn(CodeBadServiceCIDR, n.place, "Kubernetes uses one Service network of each family",
+				"keep one network of each family")
 			continue
 		}
 		done[is4] = true
 		if a := n.prefix.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
-			c.warn(CodeBadServiceCIDR, n.place, "Services cannot have addresses from this network", "use a private network")
+			c.warn(CodeBadServiceCIDR, n.place, "Services cannot have addresses from this network",
+				"use a private network")
 		}
 		if a, ok := nth(n.prefix, 1); ok {
 			c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleAPIAddress, Place: n.place})
 		}
 		if a, ok := nth(n.prefix, 10); !ok {
-			c.warn(CodeBadServiceCIDR, n.place, "the network is too small for the DNS address, which is its tenth", "use a network with more addresses")
+			c.warn(CodeBadServiceCIDR, n.place, "the network is too small for the DNS address, which is its tenth",
+				"use a network with more addresses")
 		} else if !slices.ContainsFunc(dns, func(d netip.Addr) bool { return d.Is4() == is4 }) {
 			c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleDNSAddress, Place: n.place})
 		}
@@ -400,7 +410,8 @@ func (c *composer) dnsAddresses() []netip.Addr {
 	for i, text := range c.in.DNSAddresses {
 		a, err := netip.ParseAddr(strings.Trim(text, "[] \t\r\n"))
 		if err != nil || a.Zone() != "" {
-			c.reject(CodeBadName, finding.Field(fmt.Sprintf("DNS Service address %d", i+1)), "the value is not an IP address", "write one address")
+			c.reject(CodeBadName, finding.Field(fmt.Sprintf("DNS Service address %d", i+1)),
+				"the value is not an IP address", "write one address")
 			continue
 		}
 		out = append(out, a.Unmap())
@@ -416,7 +427,8 @@ func (c *composer) serviceDomain() {
 	place := field
 	if c.in.ServiceDomain == "" {
 		domain, place = "cluster.local", finding.Field("kubeadm default service domain")
-		c.warn(CodeDefaultsUsed, field, "the field is empty; the default of kubeadm is used", "set the field if the Cluster uses another domain")
+		c.warn(CodeDefaultsUsed, field, "the field is empty; the default of kubeadm is used",
+			"set the field if the Cluster uses another domain")
 	}
 	ascii, bad := asciiName(domain)
 	if bad == nil {
@@ -436,7 +448,8 @@ func (c *composer) endpoint() {
 	host := strings.TrimFunc(c.in.EndpointHost, unicode.IsSpace)
 	if host == "" {
 		if !c.omitted(GroupEndpoint) {
-			c.warn(CodeEndpointUnset, field, "the control plane endpoint is not known yet", "compose again when it is set")
+			c.warn(CodeEndpointUnset, field, "the control plane endpoint is not known yet",
+				"compose again when it is set")
 		}
 		return
 	}

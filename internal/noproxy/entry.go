@@ -46,7 +46,8 @@ func rejection(code finding.Code, message, advice string) *finding.Finding {
 	return &f
 }
 
-// parseEntry reads one non-empty item of a list: a name, an address, a network, a range, each name or address with a port if wanted, or "*".
+// parseEntry reads one non-empty item of a list: a name, an address, a network, a range, each name or address with a
+// port if wanted, or "*".
 func parseEntry(text string) (parsed, *finding.Finding) {
 	if err := checkCharacters(text); err != nil {
 		return parsed{}, err
@@ -54,7 +55,8 @@ func parseEntry(text string) (parsed, *finding.Finding) {
 	text = strings.ToLower(text)
 	if text == "*" {
 		p := parsed{kind: kindStar, values: []string{"*"}, strict: true}
-		p.warn(CodeWildcardAlone, "a star bypasses the proxy for every destination and replaces all other entries", "list the hosts instead, or leave the proxy out")
+		p.warn(CodeWildcardAlone, "a star bypasses the proxy for every destination and replaces all other entries",
+			"list the hosts instead, or leave the proxy out")
 		return p, nil
 	}
 	if lo, hi, ok := strings.Cut(text, "-"); ok {
@@ -90,7 +92,8 @@ func checkCharacters(text string) *finding.Finding {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(".-_:/[]*", r):
 		case r >= utf8.RuneSelf && !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r):
 		default:
-			return rejection(CodeForbiddenCharacter, "the entry has character "+codePoint(r), "separate entries by commas and write hosts without quotes, userinfo or zone")
+			return rejection(CodeForbiddenCharacter, "the entry has character "+codePoint(r),
+				"separate entries by commas and write hosts without quotes, userinfo or zone")
 		}
 	}
 	return nil
@@ -106,7 +109,8 @@ func codePoint(r rune) string {
 func parseRange(from netip.Addr, last string) (parsed, *finding.Finding) {
 	to, err := netip.ParseAddr(last)
 	if to = to.Unmap(); err != nil || from.Is4() != to.Is4() || to.Less(from) {
-		return parsed{}, rejection(CodeBadCIDR, "the range does not run from a lower to a higher address of one family", "write both addresses in full, or a network")
+		return parsed{}, rejection(CodeBadCIDR, "the range does not run from a lower to a higher address of one family",
+			"write both addresses in full, or a network")
 	}
 	p := parsed{kind: kindCIDR, strict: from.Is4()}
 	p.warn(CodeRangeEntry, "only the http module of Node reads ranges; written as networks", "write the networks")
@@ -141,12 +145,15 @@ func (p *parsed) addCIDR(network netip.Prefix) {
 	p.values = append(p.values, network.String())
 	switch {
 	case network.Bits() == 0:
-		p.warn(CodeMatchAllCIDR, "Go bypasses the proxy for every address, curl for only one", "write the networks that need no proxy")
+		p.warn(CodeMatchAllCIDR, "Go bypasses the proxy for every address, curl for only one",
+			"write the networks that need no proxy")
 	case broadCIDR(network):
-		p.warn(CodeOverBroad, "the network is a large part of the address space", "write the networks that need no proxy")
+		p.warn(CodeOverBroad, "the network is a large part of the address space",
+			"write the networks that need no proxy")
 	}
 	if network.Addr().Is6() && !hasCode(p.warnings, CodeIPv6CIDR) {
-		p.warn(CodeIPv6CIDR, "httpx 0.28 and later refuses to start with an IPv6 network in the list", "use profile shell for values that Python programs read")
+		p.warn(CodeIPv6CIDR, "httpx 0.28 and later refuses to start with an IPv6 network in the list",
+			"use profile shell for values that Python programs read")
 	}
 }
 
@@ -166,14 +173,17 @@ func splitPort(text string) (host, port string, err *finding.Finding) {
 	if strings.HasPrefix(text, "[") {
 		end := strings.IndexByte(text, ']')
 		if end < 0 {
-			return "", "", rejection(CodeBadName, "the bracket is not closed", "write the IPv6 address without brackets")
+			return "", "", rejection(CodeBadName, "the bracket is not closed",
+				"write the IPv6 address without brackets")
 		}
 		if addr, e := netip.ParseAddr(text[1:end]); e != nil || !addr.Is6() {
-			return "", "", rejection(CodeBadName, "the brackets do not hold an IPv6 address", "write names and IPv4 addresses without brackets")
+			return "", "", rejection(CodeBadName, "the brackets do not hold an IPv6 address",
+				"write names and IPv4 addresses without brackets")
 		}
 		host, text = text[1:end], text[end+1:]
 		if text != "" && text[0] != ':' {
-			return "", "", rejection(CodeBadName, "there is text behind the bracket", "write the IPv6 address without brackets")
+			return "", "", rejection(CodeBadName, "there is text behind the bracket",
+				"write the IPv6 address without brackets")
 		}
 		hasPort, port = text != "", strings.TrimPrefix(text, ":")
 	} else {
@@ -184,7 +194,8 @@ func splitPort(text string) (host, port string, err *finding.Finding) {
 			host, port, hasPort = strings.Cut(text, ":")
 		default:
 			if _, e := netip.ParseAddr(text); e != nil {
-				return "", "", rejection(CodeBadName, "the entry is neither an IPv6 address nor host:port", "write [address]:port for IPv6 with a port")
+				return "", "", rejection(CodeBadName, "the entry is neither an IPv6 address nor host:port",
+					"write [address]:port for IPv6 with a port")
 			}
 			return text, "", nil
 		}
@@ -210,7 +221,8 @@ func parseHost(host, port string) (parsed, *finding.Finding) {
 		addr = addr.Unmap()
 		p.kind, p.values = kindAddr, []string{addr.String()}
 		if addr.Is6() && port == "" {
-			p.warn(CodeIPv6Bare, "Go and curl match an IPv6 address only without brackets; urllib, Ruby and undici 7 do not match this form", "")
+			p.warn(CodeIPv6Bare,
+				"Go and curl match an IPv6 address only without brackets; urllib, Ruby and undici 7 do not match this form", "")
 		}
 		if addr.Is6() && port != "" {
 			p.values[0], p.strict = "["+addr.String()+"]", false
@@ -220,9 +232,11 @@ func parseHost(host, port string) (parsed, *finding.Finding) {
 	if strings.Contains(host, "*") {
 		rest, ok := strings.CutPrefix(host, "*.")
 		if !ok || strings.Contains(rest, "*") {
-			return p, rejection(CodeUnsupportedWildcard, "clients do not expand a star inside an entry", "write .name for all names below name, or a network for addresses")
+			return p, rejection(CodeUnsupportedWildcard, "clients do not expand a star inside an entry",
+				"write .name for all names below name, or a network for addresses")
 		}
-		p.warn(CodeStarDotRewritten, "fewer than half of the clients understand *.name; written as .name", "write .name")
+		p.warn(CodeStarDotRewritten, "fewer than half of the clients understand *.name; written as .name",
+			"write .name")
 		host = "." + rest
 	}
 	name, dotted := strings.CutPrefix(host, ".")
@@ -271,13 +285,15 @@ func (p *parsed) name(name string, dotted bool) *finding.Finding {
 		p.warn(CodeSingleLabel, "a name of one label also covers every name that ends in it", "write the full name")
 	}
 	if publicSuffix(bare) && (dotted || len(bare) > 2) {
-		p.warn(CodeOverBroad, "every name under a public suffix bypasses the proxy", "write the domains that need no proxy")
+		p.warn(CodeOverBroad, "every name under a public suffix bypasses the proxy",
+			"write the domains that need no proxy")
 	}
 	if !dotted && multi {
 		p.also = append(p.also, "."+bare)
 	}
 	if absolute {
-		p.warn(CodeTrailingDot, "most clients compare the trailing dot literally; both forms are written", "write the name without the dot")
+		p.warn(CodeTrailingDot, "most clients compare the trailing dot literally; both forms are written",
+			"write the name without the dot")
 		p.values = append(p.values, prefix+bare+".")
 	}
 	return nil
@@ -288,14 +304,17 @@ func (p *parsed) partial(prefix, text string) *finding.Finding {
 	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
 	for _, l := range labels {
 		if n, err := strconv.ParseUint(l, 10, 32); err != nil || len(labels) > 1 && n > 255 {
-			return rejection(CodeBadName, "the entry is neither an address nor a name", "write the address in four decimal parts, or a network")
+			return rejection(CodeBadName, "the entry is neither an address nor a name",
+				"write the address in four decimal parts, or a network")
 		}
 	}
 	if len(labels) > 3 {
-		return rejection(CodeBadName, "the entry is neither an address nor a name", "write the address in four decimal parts, without leading zeros")
+		return rejection(CodeBadName, "the entry is neither an address nor a name",
+			"write the address in four decimal parts, without leading zeros")
 	}
 	p.values = []string{prefix + text}
-	p.warn(CodePartialIP, "no client reads part of an address as a network; some compare it with the end of the host name", "write address/length")
+	p.warn(CodePartialIP,
+		"no client reads part of an address as a network; some compare it with the end of the host name", "write address/length")
 	return nil
 }
 
@@ -320,7 +339,8 @@ func asciiName(name string) (string, *finding.Finding) {
 	return out, nil
 }
 
-// checkName applies RFC 1123, section 2.1, and the lengths of RFC 1035. Underscores are let through, because hosts with them exist.
+// checkName applies RFC 1123, section 2.1, and the lengths of RFC 1035. Underscores are let through, because hosts with
+// them exist.
 func checkName(name string) *finding.Finding {
 	bad := func(why string) *finding.Finding {
 		return rejection(CodeBadName, why, "write a host name such as registry.example.net")
@@ -343,7 +363,8 @@ func checkName(name string) *finding.Finding {
 	return nil
 }
 
-// publicSuffix reports well-known suffixes under which anybody can register a name. It is a hint, not the Public Suffix List.
+// publicSuffix reports well-known suffixes under which anybody can register a name. It is a hint, not the Public Suffix
+// List.
 func publicSuffix(name string) bool {
 	first, rest, two := strings.Cut(name, ".")
 	if !two {

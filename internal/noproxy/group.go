@@ -42,19 +42,21 @@ func Groups() []Group {
 	}
 }
 
-// ParseOmittedGroups reads a list such as "-metadata,-infrastructure" and returns the groups in composition order, each once.
-// Commas and blanks separate; an empty value leaves nothing out. Every item starts with a hyphen, so that the value reads as what it
-// does. An error names the position of the item, counted from 1, and the known groups.
+// ParseOmittedGroups reads a list such as "-metadata,-infrastructure" and returns the groups in composition order, each
+// once. Commas and blanks separate; an empty value leaves nothing out. Every item starts with a hyphen, so that the
+// value says what it does. An error names the position of the item, counted from 1, and the known groups.
 func ParseOmittedGroups(value string) ([]Group, error) {
 	known := Groups()
 	named := map[Group]bool{}
 	for i, item := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
 		name, ok := strings.CutPrefix(item, "-")
 		if !ok {
-			return nil, fmt.Errorf("parsing omitted groups item %d: it does not start with a hyphen; write -%s", i+1, GroupMetadata)
+			return nil, fmt.Errorf("parsing omitted groups item %d: it does not start with a hyphen; write -%s", i+1,
+				GroupMetadata)
 		}
 		if !slices.Contains(known, Group(name)) {
-			return nil, fmt.Errorf("parsing omitted groups item %d: unknown group; known are %s", i+1, joinGroups(known))
+			return nil, fmt.Errorf("parsing omitted groups item %d: unknown group; known are %s", i+1,
+				joinGroups(known))
 		}
 		named[Group(name)] = true
 	}

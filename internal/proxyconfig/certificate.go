@@ -54,24 +54,29 @@ func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
 		block, after := pem.Decode(rest)
 		if block == nil {
 			if bytes.Contains(before, []byte("-----BEGIN")) {
-				return bad(fmt.Sprintf("block %d is cut or damaged PEM", number+1), "paste the whole block, from -----BEGIN to -----END")
+				return bad(fmt.Sprintf("block %d is cut or damaged PEM", number+1),
+					"paste the whole block, from -----BEGIN to -----END")
 			}
 			break
 		}
 		if skipped := before[:len(before)-len(after)]; bytes.Count(skipped, []byte("-----BEGIN ")) > 1 {
-			return bad(fmt.Sprintf("block %d is cut or damaged PEM", number+1), "paste the whole block, from -----BEGIN to -----END")
+			return bad(fmt.Sprintf("block %d is cut or damaged PEM", number+1),
+				"paste the whole block, from -----BEGIN to -----END")
 		}
 		rest = after
 		number++
 		switch {
 		case strings.Contains(block.Type, "PRIVATE KEY"):
-			return bad(fmt.Sprintf("block %d is a private key", number), "remove it and consider the key published; nodes need only certificates")
+			return bad(fmt.Sprintf("block %d is a private key", number),
+				"remove it and consider the key published; nodes need only certificates")
 		case block.Type != "CERTIFICATE":
-			return bad(fmt.Sprintf("block %d is not a certificate", number), "keep only blocks that begin with -----BEGIN CERTIFICATE-----")
+			return bad(fmt.Sprintf("block %d is not a certificate", number),
+				"keep only blocks that begin with -----BEGIN CERTIFICATE-----")
 		}
 		parsed, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return bad(fmt.Sprintf("block %d does not hold a certificate that can be parsed", number), "export the certificate again as PEM")
+			return bad(fmt.Sprintf("block %d does not hold a certificate that can be parsed", number),
+				"export the certificate again as PEM")
 		}
 		if sum := sha256.Sum256(parsed.Raw); !seen[sum] {
 			seen[sum] = true
@@ -101,14 +106,17 @@ func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
 		case now.After(c.NotAfter):
 			warn(CodeCAExpired, "the certificate expired on "+c.NotAfter.UTC().Format(time.DateOnly), "replace it")
 		case now.Add(expiryNotice).After(c.NotAfter):
-			warn(CodeCAExpiring, "the certificate expires on "+c.NotAfter.UTC().Format(time.DateOnly), "replace it before then")
+			warn(CodeCAExpiring, "the certificate expires on "+c.NotAfter.UTC().Format(time.DateOnly),
+				"replace it before then")
 		}
 		if c.IsCA {
 			continue
 		}
-		warn(CodeCANotCA, "the certificate is not a certificate authority, so it is trusted only for itself", "use the certificate of the authority that signed it")
+		warn(CodeCANotCA, "the certificate is not a certificate authority, so it is trusted only for itself",
+			"use the certificate of the authority that signed it")
 		if len(c.DNSNames)+len(c.IPAddresses)+len(c.URIs)+len(c.EmailAddresses) == 0 {
-			warn(CodeCANoSAN, "the certificate has no subject alternative name, which Go programs refuse", "reissue it with one")
+			warn(CodeCANoSAN, "the certificate has no subject alternative name, which Go programs refuse",
+				"reissue it with one")
 		}
 	}
 	return warnings

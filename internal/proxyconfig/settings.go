@@ -60,7 +60,8 @@ func (s Settings) Vars(noProxy string) []envfile.Var {
 	var vars []envfile.Var
 	add := func(name, value string) {
 		if value != "" {
-			vars = append(vars, envfile.Var{Name: name, Value: value}, envfile.Var{Name: strings.ToLower(name), Value: value})
+			vars = append(vars, envfile.Var{Name: name, Value: value},
+				envfile.Var{Name: strings.ToLower(name), Value: value})
 		}
 	}
 	add("HTTP_PROXY", s.HTTPProxy.Reveal())
@@ -89,10 +90,10 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 
 // Parse validates the decoded data of a proxy Secret. Blanks and line ends around a value are dropped.
 //
-// Its error is finding.Errors, each of which names the key and says what to do, in a fixed order:
-// unknown keys, URLs, credentials, trustedCA. No finding quotes a value, since any of them may hold a password.
-// A Secret that is not a proxy Secret is one finding, which names none of its keys: whoever may write a Cluster could read
-// those of any Secret in its namespace. The entries of noProxy are not looked at here; noproxy.Compose does that.
+// Its error is finding.Errors, each of which names the key and says what to do, in a fixed order: unknown keys, URLs,
+// credentials, trustedCA. No finding quotes a value, since any of them may hold a password. A Secret that is not a
+// proxy Secret is one finding, which names none of its keys: whoever may write a Cluster could read those of any Secret
+// in its namespace. The entries of noProxy are not looked at here; noproxy.Compose does that.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings
@@ -121,8 +122,9 @@ func Parse(data map[string][]byte) (Settings, error) {
 	settings.HTTPProxy = parse(contract.KeyHTTPProxy)
 	settings.HTTPSProxy = parse(contract.KeyHTTPSProxy)
 	if trim(data[contract.KeyHTTPProxy]) == "" && trim(data[contract.KeyHTTPSProxy]) == "" {
-		found = append(found, finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy), "no proxy URL",
-			"set httpProxy, for example to http://proxy.example.com:3128"))
+		found = append(found,
+			finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy),
+				"no proxy URL", "set httpProxy, for example to http://proxy.example.com:3128"))
 	}
 
 	if user, bad := credentials(data); bad != nil {
@@ -133,7 +135,8 @@ func Parse(data map[string][]byte) (Settings, error) {
 			url *URL
 		}{{contract.KeyHTTPProxy, &settings.HTTPProxy}, {contract.KeyHTTPSProxy, &settings.HTTPSProxy}} {
 			if target.url.HasCredentials() {
-				reject(rejection(CodeBadCredentials, target.key, "the URL has userinfo and the key username is given too",
+				reject(rejection(CodeBadCredentials, target.key,
+					"the URL has userinfo and the key username is given too",
 					"take the userinfo out of the URL or remove the keys username and password"))
 			} else if target.url.IsSet() {
 				target.url.userinfo = user
@@ -210,8 +213,8 @@ func percentEncode(text string) string {
 	return b.String()
 }
 
-// isProxySecret reports whether a Secret has a key that only a proxy Secret has, however it is spelt. Other Secrets have a
-// username and a password too.
+// isProxySecret reports whether a Secret has a key that only a proxy Secret has, however it is spelt. Other Secrets
+// have a username and a password too.
 func isProxySecret(data map[string][]byte) bool {
 	for key := range data {
 		for _, own := range []string{contract.KeyHTTPProxy, contract.KeyHTTPSProxy, contract.KeyNoProxy, contract.KeyTrustedCA} {

@@ -13,9 +13,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// URL is a validated proxy URL: scheme, optional userinfo, host and optional port, nothing else.
-// It formats itself with the userinfo replaced by xxxxx, as a token often stands where a user should; Reveal is the only
-// way to the whole text.
+// URL is a validated proxy URL: scheme, optional userinfo, host and optional port, nothing else. It formats itself with
+// the userinfo replaced by xxxxx, as a token often stands where a user should; Reveal is the only way to the whole
+// text.
 type URL struct {
 	scheme   string
 	userinfo string // percent-encoded, as it stands in the URL

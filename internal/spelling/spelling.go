@@ -10,8 +10,8 @@ func normalize(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
 }
 
-// Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count, and farther
-// than three edits is no suggestion. Of names that are equally near it is the first.
+// Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count, and
+// farther than three edits is no suggestion. Of names that are equally near it is the first.
 func Nearest(word string, names []string) string {
 	word = normalize(word)
 	best, distance := "", 4

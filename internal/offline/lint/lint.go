@@ -1,8 +1,9 @@
-// Package lint checks proxy Secrets and labelled Clusters in manifests: everything that the product would reject, and everything that works
-// differently from what it looks like. Findings have the file and the line, name the key and the entry, and never hold a value of a Secret.
+// Package lint checks proxy Secrets and labelled Clusters in manifests: everything that the product would reject, and
+// everything that works differently than it looks. Findings name file, line, key and entry, and never hold a value of
+// a Secret.
 //
-// The decisions are those of packages source, proxyconfig and noproxy; docs/no-proxy.md lists the codes. This package finds what to look at
-// and where it stands.
+// The decisions are those of packages source, proxyconfig and noproxy; docs/no-proxy.md lists the codes. This package
+// finds what to look at and where it stands.
 package lint
 
 import (
@@ -33,8 +34,9 @@ type Options struct {
 	Now time.Time
 }
 
-// Run looks at the proxy Secrets that labelled Clusters use, at Secrets that look like one (render.IsProxySecret), and at the annotations,
-// network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be read.
+// Run looks at the proxy Secrets that labelled Clusters use, at Secrets that look like one (render.IsProxySecret), and
+// at the annotations, network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be
+// read.
 func Run(ctx context.Context, o Options) (Report, error) {
 	manifests, err := render.ReadManifests(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
@@ -75,8 +77,8 @@ func newLinter(manifests *render.Manifests, now time.Time) *linter {
 	return l
 }
 
-// add adds findings about o, or about the objects that their places name. What is known already is not added again: a Secret
-// is looked at by itself and for each Cluster that uses it.
+// add adds findings about o, or about the objects that their places name. What is known already is not added again: a
+// Secret is looked at by itself and for each Cluster that uses it.
 func (l *linter) add(o *manifest.Object, level Level, found ...finding.Finding) {
 	for _, f := range found {
 		o, at := o, f.Place
@@ -212,7 +214,8 @@ func ofCluster(cluster *manifest.Object, found []finding.Finding) []finding.Find
 
 // resolved leaves out warnings about fields whose value is a variable of clusterctl still.
 func resolved(warnings []finding.Finding, unresolved []finding.Place) []finding.Finding {
-	return slices.DeleteFunc(slices.Clone(warnings), func(w finding.Finding) bool { return render.IsUnresolved(w.Place, unresolved) })
+	return slices.DeleteFunc(slices.Clone(warnings),
+		func(w finding.Finding) bool { return render.IsUnresolved(w.Place, unresolved) })
 }
 
 // secret looks at a proxy Secret by itself.
@@ -235,7 +238,8 @@ func (l *linter) secret(o *manifest.Object) error {
 		return err
 	}
 	// The rest is about the network of a Cluster that is not there.
-	l.addWarnings(o, slices.DeleteFunc(composed.Warnings, func(w finding.Finding) bool { return w.Place.Object != render.Place(o) }))
+	l.addWarnings(o,
+		slices.DeleteFunc(composed.Warnings, func(w finding.Finding) bool { return w.Place.Object != render.Place(o) }))
 	return nil
 }
 

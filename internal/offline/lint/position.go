@@ -8,8 +8,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// line returns the line of the input that a finding in o is about, counted from 1: of the entry of a list, of its key or
-// field, or else the one at which the object begins.
+// line returns the line of the input that a finding in o is about, counted from 1: of the entry of a list, of its key
+// or field, or else the one at which the object begins.
 func (l *linter) line(o *manifest.Object, at finding.Place) int {
 	for _, path := range paths(at) {
 		if place, ok := o.Find(path); ok {

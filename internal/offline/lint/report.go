@@ -72,7 +72,8 @@ func (r Report) Text() string {
 		}
 	}
 	s := r.Summary
-	_, _ = fmt.Fprintf(&b, "%s, %s, %s in %s and %s\n", plural(s.Rejections, "rejection"), plural(s.Warnings, "warning"), plural(s.Notes, "note"),
+	_, _ = fmt.Fprintf(&b, "%s, %s, %s in %s and %s\n", plural(s.Rejections, "rejection"),
+		plural(s.Warnings, "warning"), plural(s.Notes, "note"),
 		plural(s.Clusters, "labelled Cluster"), plural(s.Secrets, "proxy Secret"))
 	return b.String()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// The part of SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format) that lint has something to say in. Numbers in comments are
-// sections of the standard.
+// The part of SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format) that lint has something to say in.
+// Numbers in comments are sections of the standard.
 type (
 	sarifLog struct { // 3.13
 		Schema  string     `json:"$schema"`
@@ -71,8 +71,9 @@ const (
 	rulesURL   = projectURL + "/blob/main/docs/no-proxy.md#codes"
 )
 
-// SARIF returns the findings as a SARIF 2.1.0 log for code review tools, ended by a line end. version is that of the program. A rejection is
-// an error there, a warning a warning and a note a note; files are relative URIs if their names are.
+// SARIF returns the findings as a SARIF 2.1.0 log for code review tools, ended by a line end. version is that of the
+// program. A rejection is an error there, a warning a warning and a note a note; files are relative URIs if their names
+// are.
 func (r Report) SARIF(version string) ([]byte, error) {
 	text, err := json.MarshalIndent(newSARIF(r.Findings, version), "", "  ")
 	if err != nil {
