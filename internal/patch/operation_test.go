@@ -20,11 +20,12 @@ type operationsTest struct {
 	operations int
 }
 
-func addOurs(list patch.List, index int) patch.Edit {
+// addOurs adds an entry of ours to the front of a list.
+func addOurs(list patch.List) patch.Edit {
 	if list == patch.ListFiles {
-		return patch.Edit{List: list, Op: patch.OpAdd, Index: index, File: patch.File{Path: "/ours"}}
+		return patch.Edit{List: list, Op: patch.OpAdd, File: patch.File{Path: "/ours"}}
 	}
-	return patch.Edit{List: list, Op: patch.OpAdd, Index: index, Command: "ours"}
+	return patch.Edit{List: list, Op: patch.OpAdd, Command: "ours"}
 }
 
 func remove(list patch.List, index int) patch.Edit {
@@ -37,16 +38,16 @@ func TestOperations_EditLists(t *testing.T) {
 		"a list that is created is written at once": {
 			`{"spec":{"x":1}}`, `{}`,
 			patch.Location{},
-			[]patch.Edit{addOurs(patch.ListPre, 0), addOurs(patch.ListPre, 0), addOurs(patch.ListFiles, 0)},
+			[]patch.Edit{addOurs(patch.ListPre), addOurs(patch.ListPre), addOurs(patch.ListFiles)},
 			`{"spec":{"x":1,"files":[{"path":"/ours","owner":"","permissions":""}],"preKubeadmCommands":["ours","ours"]}}`, 2,
 		},
 		"a list that is created and emptied again leaves nothing": {
-			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{addOurs(patch.ListPost, 0), remove(patch.ListPost, 0)}, `{"spec":{"x":1}}`, 0,
+			`{"spec":{"x":1}}`, `{}`, patch.Location{}, []patch.Edit{addOurs(patch.ListPost), remove(patch.ListPost, 0)}, `{"spec":{"x":1}}`, 0,
 		},
 		"a list that is emptied and filled again stays": {
 			`{"spec":{"preKubeadmCommands":["a"]}}`, `{"preKubeadmCommands":["a"]}`,
 			patch.Location{Alone: 1},
-			[]patch.Edit{remove(patch.ListPre, 0), addOurs(patch.ListPre, 0)},
+			[]patch.Edit{remove(patch.ListPre, 0), addOurs(patch.ListPre)},
 			`{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
 		},
 		"a list that is emptied is removed": {
@@ -58,7 +59,7 @@ func TestOperations_EditLists(t *testing.T) {
 		"an entry of the user's is never written": {
 			`{"spec":{"files":[{"path":"/a","future":12345678901234567890}]}}`, `{"files":[{"path":"/a"}]}`,
 			patch.Location{},
-			[]patch.Edit{addOurs(patch.ListFiles, 0)},
+			[]patch.Edit{addOurs(patch.ListFiles)},
 			`{"spec":{"files":[{"path":"/ours","owner":"","permissions":""},{"path":"/a","future":12345678901234567890}]}}`, 1,
 		},
 	})
@@ -83,10 +84,10 @@ func TestOperations_AddAndRemoveParents(t *testing.T) {
 			"", 3,
 		},
 		"parents that are missing are created": {
-			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre, 0)}, `{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
+			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre)}, `{"spec":{"preKubeadmCommands":["ours"]}}`, 2,
 		},
 		"parents are not created for nothing": {
-			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre, 0), remove(patch.ListPre, 0)}, `{}`, 0,
+			`{}`, `{}`, patch.Location{Missing: 1}, []patch.Edit{addOurs(patch.ListPre), remove(patch.ListPre, 0)}, `{}`, 0,
 		},
 	})
 }

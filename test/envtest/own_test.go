@@ -25,7 +25,7 @@ func (c classic) begin() {
 	}})
 }
 
-func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
+func TestForeignEntries_AreKept(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, contract.DefaultSecretName, map[string]string{"httpProxy": proxyURL})
 	prod, eu := newCluster(t, ns, "prod"), newCluster(t, ns, "prod-eu")
@@ -58,9 +58,9 @@ func TestSecret_OfTheUserIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// TestAdmission_RefersToNoSecretOfSomebodyElse is about a Secret that comes when everything is configured, and about one that is
+// TestForeignSecret_IsNotReferredTo is about a Secret that comes when everything is configured, and about one that is
 // there before the endpoint is known.
-func TestAdmission_RefersToNoSecretOfSomebodyElse(t *testing.T) {
+func TestForeignSecret_IsNotReferredTo(t *testing.T) {
 	t.Parallel()
 	const generated = "one-proxy-files"
 	for name, endpoint := range map[string]string{"before the endpoint is known": "", "afterwards": "one.example.com"} {

@@ -308,7 +308,7 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 	}
 }
 
-func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
+func TestRender_KeepsEntriesOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	const objects = `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
