@@ -79,13 +79,14 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 
 // Remove returns the edits that take every managed entry out of spec.
 func Remove(spec Spec) []Edit {
-	edits := ensureFiles(spec.Files, nil)
-	edits = append(edits, ensureCommands(ListPre, spec.PreKubeadmCommands, nil, nil)...)
-	return append(edits, ensureCommands(ListPost, spec.PostKubeadmCommands, nil, nil)...)
+	return slices.Concat(removeManaged(ListFiles, spec.Files), removeManaged(ListPre, spec.PreKubeadmCommands), removeManaged(ListPost, spec.PostKubeadmCommands))
 }
 
 // IsPatched reports whether spec has a managed entry.
-func IsPatched(spec Spec) bool { return len(Remove(spec)) > 0 }
+func IsPatched(spec Spec) bool {
+	return slices.ContainsFunc(spec.Files, IsManagedFile) || slices.ContainsFunc(spec.PreKubeadmCommands, isManagedCommand) ||
+		slices.ContainsFunc(spec.PostKubeadmCommands, isManagedCommand)
+}
 
 // isDropIn reports whether p is a drop-in of a configured unit by the name that the product uses. systemd merges
 // drop-ins by file name over all its folders, so one in another folder is replaced, not added to.
@@ -145,18 +146,12 @@ func standsInTheWay(f, want File) bool {
 
 // targetsOf returns the targets that need a managed file.
 func targetsOf(managed string) []contract.Target {
-	switch managed {
-	case contract.PathProxyEnv:
-		return []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm}
-	case systemd.DropInPath(string(contract.TargetContainerd)):
-		return []contract.Target{contract.TargetContainerd}
-	case systemd.DropInPath(string(contract.TargetKubelet)):
-		return []contract.Target{contract.TargetKubelet}
-	case contract.PathTrustedCA:
-		return []contract.Target{contract.TargetTrust}
-	default: // the script
-		return []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust}
+	for _, f := range managedFiles() {
+		if f.path == managed {
+			return f.targets
+		}
 	}
+	return nil
 }
 
 // overrides tells of commands by which the user sets a proxy variable after the managed commands have.
@@ -175,14 +170,54 @@ func overrides(spec Spec) []string {
 	return warnings
 }
 
-func countManaged(commands []string) int {
+// entry is an entry of a list: a file or a command.
+type entry interface{ File | string }
+
+// isManaged reports whether an entry is one that this product writes, in any of its versions.
+func isManaged[T entry](e T) bool {
+	switch e := any(e).(type) {
+	case File:
+		return IsManagedFile(e)
+	case string:
+		return isManagedCommand(e)
+	}
+	return false
+}
+
+func countManaged[T entry](list []T) int {
 	count := 0
-	for _, command := range commands {
-		if isManagedCommand(command) {
+	for _, e := range list {
+		if isManaged(e) {
 			count++
 		}
 	}
 	return count
+}
+
+// editOf returns the edit that puts an entry into a list.
+func editOf[T entry](list List, op Op, index int, e T) Edit {
+	edit := Edit{List: list, Op: op, Index: index}
+	switch e := any(e).(type) {
+	case File:
+		edit.File = e
+	case string:
+		edit.Command = e
+	}
+	return edit
+}
+
+// removeManaged returns the edits that take every managed entry out of a list.
+func removeManaged[T entry](name List, list []T) []Edit {
+	var edits []Edit
+	own := 0
+	for _, e := range list {
+		if isManaged(e) {
+			edits = append(edits, Edit{List: name, Op: OpRemove, Index: own})
+		} else {
+			own++
+		}
+	}
+	return edits
 }
 
 func ensureFiles(files, want []File) []Edit {
@@ -253,16 +288,10 @@ func replaceCommands(list List, have, want []string, start int) []Edit {
 	return edits
 }
 
+// rebuildCommands takes all managed commands out and puts first and last around those of the user.
 func rebuildCommands(list List, commands, first, last []string) []Edit {
-	var edits []Edit
-	own := 0
-	for _, command := range commands {
-		if isManagedCommand(command) {
-			edits = append(edits, Edit{List: list, Op: OpRemove, Index: own})
-		} else {
-			own++
-		}
-	}
+	edits := removeManaged(list, commands)
+	own := len(commands) - len(edits)
 	edits = append(edits, replaceCommands(list, nil, first, 0)...)
 	return append(edits, replaceCommands(list, nil, last, len(first)+own)...)
 }

@@ -18,10 +18,13 @@ func Keep(stored, asked Spec) []Edit {
 			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(f.Path)
 		})
 	})
-	if countFiles(files) == countFiles(asked.Files) && !moved(files, asked.Files) {
-		edits = append(edits, restoreFiles(files, asked.Files)...)
+	ensured := func() []Edit {
+		return ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }))
+	}
+	if moved(files, asked.Files) {
+		edits = ensured()
 	} else {
-		edits = append(edits, ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !IsManagedFile(f) }))...)
+		edits = keep(ListFiles, files, asked.Files, ensured)
 	}
 	for _, list := range []struct {
 		name          List
@@ -30,79 +33,45 @@ func Keep(stored, asked Spec) []Edit {
 		{ListPre, stored.PreKubeadmCommands, asked.PreKubeadmCommands},
 		{ListPost, stored.PostKubeadmCommands, asked.PostKubeadmCommands},
 	} {
-		own := len(list.stored) - countManaged(list.stored)
-		if own == len(list.asked)-countManaged(list.asked) {
-			edits = append(edits, restoreCommands(list.name, list.stored, list.asked)...)
-			continue
-		}
-		first, last := split(list.stored)
-		edits = append(edits, ensureCommands(list.name, list.asked, first, last)...)
+		edits = append(edits, keep(list.name, list.stored, list.asked, func() []Edit {
+			first, last := split(list.stored)
+			return ensureCommands(list.name, list.asked, first, last)
+		})...)
 	}
 	return edits
 }
 
-// countFiles counts the files of the user.
-func countFiles(files []File) int {
-	count := 0
-	for _, f := range files {
-		if !IsManagedFile(f) {
-			count++
+// keep puts the managed entries of stored at their places in asked if that has as many entries of the user; if not, it does
+// otherwise.
+func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit {
+	if len(stored)-countManaged(stored) != len(asked)-countManaged(asked) {
+		return otherwise()
+	}
+	if slices.EqualFunc(stored, asked, func(s, a T) bool { return isManaged(s) == isManaged(a) && (!isManaged(s) || s == a) }) {
+		return nil
+	}
+	edits := removeManaged(name, asked)
+	for i, e := range stored {
+		if isManaged(e) {
+			edits = append(edits, editOf(name, OpAdd, i, e))
 		}
 	}
-	return count
+	return edits
 }
 
 // moved reports whether a managed file stands between other files of the user's in asked than in stored. Its place is that of
 // a file of the user's which it has replaced.
 func moved(stored, asked []File) bool {
 	for i, f := range asked {
-		if !IsManagedFile(f) {
+		if !isManaged(f) {
 			continue
 		}
-		at := slices.IndexFunc(stored, func(s File) bool { return IsManagedFile(s) && path.Clean(s.Path) == path.Clean(f.Path) })
-		if at >= 0 && countFiles(stored[:at]) != countFiles(asked[:i]) {
+		at := slices.IndexFunc(stored, func(s File) bool { return isManaged(s) && path.Clean(s.Path) == path.Clean(f.Path) })
+		if at >= 0 && at-countManaged(stored[:at]) != i-countManaged(asked[:i]) {
 			return true
 		}
 	}
 	return false
-}
-
-// restoreFiles puts the managed files of stored at their places in asked, which has as many files of the user.
-func restoreFiles(stored, asked []File) []Edit {
-	same := len(stored) == len(asked)
-	for i := 0; same && i < len(stored); i++ {
-		managed := IsManagedFile(stored[i])
-		same = managed == IsManagedFile(asked[i]) && (!managed || stored[i] == asked[i])
-	}
-	if same {
-		return nil
-	}
-	edits := ensureFiles(asked, nil)
-	for i, f := range stored {
-		if IsManagedFile(f) {
-			edits = append(edits, Edit{List: ListFiles, Op: OpAdd, Index: i, File: f})
-		}
-	}
-	return edits
-}
-
-// restoreCommands is restoreFiles for commands.
-func restoreCommands(list List, stored, asked []string) []Edit {
-	same := len(stored) == len(asked)
-	for i := 0; same && i < len(stored); i++ {
-		managed := isManagedCommand(stored[i])
-		same = managed == isManagedCommand(asked[i]) && (!managed || stored[i] == asked[i])
-	}
-	if same {
-		return nil
-	}
-	edits := ensureCommands(list, asked, nil, nil)
-	for i, command := range stored {
-		if isManagedCommand(command) {
-			edits = append(edits, Edit{List: list, Op: OpAdd, Index: i, Command: command})
-		}
-	}
-	return edits
 }
 
 // split tells the managed commands that stand before those of the user from the one that stands after them.

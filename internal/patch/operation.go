@@ -109,54 +109,61 @@ type Field struct {
 // Fields returns f as it stands in a manifest.
 func (f File) Fields() []Field {
 	fields := []Field{{"path", f.Path}, {"owner", f.Owner}, {"permissions", f.Permissions}}
-	if f.ContentFrom != (SecretKey{}) {
+	switch {
+	case f.ContentFrom != (SecretKey{}):
 		return append(fields, Field{"contentFrom", []Field{{"secret", []Field{{"name", f.ContentFrom.Name}, {"key", f.ContentFrom.Key}}}}})
+	case f.Content != "":
+		return append(fields, Field{"content", f.Content})
 	}
-	return append(fields, Field{"content", f.Content})
+	return fields
 }
 
 // Map returns f as it is decoded from JSON.
-func (f File) Map() map[string]any { return mapOfFields(f.Fields()) }
+func (f File) Map() map[string]any {
+	var object map[string]any
+	if text, err := f.MarshalJSON(); err == nil {
+		_ = json.Unmarshal(text, &object) // it has just been written
+	}
+	return object
+}
 
-func mapOfFields(fields []Field) map[string]any {
-	object := make(map[string]any, len(fields))
-	for _, field := range fields {
-		if inner, nested := field.Value.([]Field); nested {
-			object[field.Name] = mapOfFields(inner)
+// MarshalJSON returns f as it stands in an object: an original as it is, any other by its Fields.
+func (f File) MarshalJSON() ([]byte, error) {
+	if f.Original != "" {
+		return []byte(f.Original), nil
+	}
+	return appendFields(nil, f.Fields())
+}
+
+// appendFields appends fields to text as an object in JSON.
+func appendFields(text []byte, fields []Field) ([]byte, error) {
+	for i, field := range fields {
+		text = append(append(append(text, "{,"[min(i, 1)]), '"'), field.Name...)
+		text = append(text, '"', ':')
+		nested, isNested := field.Value.([]Field)
+		if isNested {
+			var err error
+			if text, err = appendFields(text, nested); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		object[field.Name] = field.Value
+		plain, _ := field.Value.(string)
+		var err error
+		if text, err = AppendString(text, plain); err != nil {
+			return nil, err
+		}
 	}
-	return object
+	return append(text, '}'), nil
 }
 
-type fileSource struct {
-	Secret struct {
-		Name string `json:"name"`
-		Key  string `json:"key"`
-	} `json:"secret"`
-}
-
-type fileObject struct {
-	Path        string      `json:"path"`
-	Owner       string      `json:"owner"`
-	Permissions string      `json:"permissions"`
-	Content     string      `json:"content,omitempty"`
-	ContentFrom *fileSource `json:"contentFrom,omitempty"`
-}
-
-// MarshalJSON returns f as it stands in an object.
-func (f File) MarshalJSON() ([]byte, error) { return json.Marshal(f.object()) }
-
-// object returns f in the form of the API.
-func (f File) object() any {
-	if f.Original != "" {
-		return json.RawMessage(f.Original)
+// AppendString appends s to text as encoding/json writes it.
+func AppendString(text []byte, s string) ([]byte, error) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(s)
+			return append(text, quoted...), err
+		}
 	}
-	object := fileObject{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content}
-	if f.ContentFrom != (SecretKey{}) {
-		object.ContentFrom = &fileSource{}
-		object.ContentFrom.Secret.Name, object.ContentFrom.Secret.Key = f.ContentFrom.Name, f.ContentFrom.Key
-	}
-	return object
+	return append(append(append(text, '"'), s...), '"'), nil
 }

@@ -97,68 +97,102 @@ func (b builder) targets(some ...contract.Target) bool {
 	return slices.ContainsFunc(some, func(t contract.Target) bool { return slices.Contains(b.Targets, t) })
 }
 
+// managedFile is a file that the product writes.
+type managedFile struct {
+	path, mode string
+	// key is that of the generated Secret which it comes from with Reference delivery, "" if it is in the spec.
+	key string
+	// targets are those that need it.
+	targets []contract.Target
+}
+
+// managedFiles returns the files of output version 1, in order.
+func managedFiles() []managedFile {
+	const containerd, kubelet, kubeadm, trust = contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm, contract.TargetTrust
+	return []managedFile{
+		{contract.PathProxyEnv, "0600", contract.KeyProxyEnv, []contract.Target{containerd, kubelet, kubeadm}},
+		{systemd.DropInPath(string(containerd)), "0644", "", []contract.Target{containerd}},
+		{systemd.DropInPath(string(kubelet)), "0644", "", []contract.Target{kubelet}},
+		{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{trust}},
+		{contract.PathSetup, "0755", contract.KeySetup, []contract.Target{containerd, kubelet, trust}},
+	}
+}
+
 func (b builder) recipe() (Recipe, error) {
 	recipe := Recipe{
 		Version: b.Version, Targets: b.Targets,
 		TargetsIn: cmp.Or(b.TargetsIn, "annotation "+contract.AnnotationTargets+" of the Cluster"),
 	}
+	exports, dropIn, err := b.values()
+	if err != nil {
+		return Recipe{}, err
+	}
+	content := map[string]string{} // of what is in the spec beside drop-ins
 	inline := b.Delivery == contract.DeliveryInline
-	if inline && b.Settings.HasCredentials() {
-		return Recipe{}, fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without credentials",
+	if inline {
+		content[contract.PathSetup] = nodescript.Setup()
+		if content[contract.PathTrustedCA] = TrustedCABundle(b.Settings); len(b.Settings.TrustedCA) == 0 {
+			b.Targets = slices.DeleteFunc(slices.Clone(b.Targets), func(t contract.Target) bool { return t == contract.TargetTrust })
+		}
+	}
+	for _, f := range managedFiles() {
+		file := File{Path: f.path, Owner: "root:root", Permissions: f.mode}
+		switch {
+		case !b.targets(f.targets...) || inline && f.path == contract.PathProxyEnv:
+			continue
+		case f.key == "":
+			file.Content = dropIn
+		case inline:
+			file.Content = content[f.path]
+		default:
+			file.ContentFrom = SecretKey{Name: b.SecretName, Key: f.key}
+		}
+		recipe.Files = append(recipe.Files, file)
+	}
+	if b.targets(contract.TargetKubeadm) {
+		recipe.First, recipe.Last, recipe.Post = slices.Clone(exports), []string{commandUnset}, exports
+	}
+	for _, c := range []struct {
+		command string
+		targets []contract.Target
+	}{
+		{commandInstallCA, []contract.Target{contract.TargetTrust}},
+		{commandDaemonReload, []contract.Target{contract.TargetContainerd, contract.TargetKubelet}},
+		{commandRestartContainerd, []contract.Target{contract.TargetContainerd, contract.TargetTrust}},
+	} {
+		if b.targets(c.targets...) {
+			recipe.First = append(recipe.First, c.command)
+		}
+	}
+	return recipe, nil
+}
+
+// values returns the commands that export the variables, and the content of drop-ins.
+func (b builder) values() (exports []string, dropIn string, err error) {
+	if b.Delivery != contract.DeliveryInline {
+		content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv)
+		if err != nil {
+			return nil, "", fmt.Errorf("rendering drop-in: %w", err)
+		}
+		return []string{commandExport}, string(content), nil
+	}
+	if b.Settings.HasCredentials() {
+		return nil, "", fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without credentials",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	vars := b.Settings.Vars(b.NoProxy)
-	trust := b.targets(contract.TargetTrust) && (!inline || len(b.Settings.TrustedCA) > 0)
-	units := b.targets(contract.TargetContainerd, contract.TargetKubelet)
-
-	if !inline && b.targets(contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm) {
-		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathProxyEnv, "0600", contract.KeyProxyEnv))
+	content, err := systemd.EnvironmentDropIn(vars)
+	if err != nil {
+		return nil, "", fmt.Errorf("rendering drop-in: %w", err)
 	}
-	for _, unit := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
-		if !b.targets(unit) {
-			continue
-		}
-		content, err := dropIn(inline, vars)
+	for _, v := range vars {
+		command, err := shellquote.Export(v.Name, v.Value)
 		if err != nil {
-			return Recipe{}, err
+			return nil, "", fmt.Errorf("rendering export of %s: %w", v.Name, err)
 		}
-		recipe.Files = append(recipe.Files, inlineFile(systemd.DropInPath(string(unit)), "0644", content))
+		exports = append(exports, command+mark)
 	}
-	if trust && inline {
-		recipe.Files = append(recipe.Files, inlineFile(contract.PathTrustedCA, "0644", TrustedCABundle(b.Settings)))
-	} else if trust {
-		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle))
-	}
-	switch {
-	case !units && !trust: // no command calls the script
-	case inline:
-		recipe.Files = append(recipe.Files, inlineFile(contract.PathSetup, "0755", nodescript.Setup()))
-	default:
-		recipe.Files = append(recipe.Files, b.fromSecret(contract.PathSetup, "0755", contract.KeySetup))
-	}
-
-	if b.targets(contract.TargetKubeadm) {
-		exports := []string{commandExport}
-		if inline {
-			var err error
-			if exports, err = exportCommands(vars); err != nil {
-				return Recipe{}, err
-			}
-		}
-		recipe.First = slices.Clone(exports)
-		recipe.Last = []string{commandUnset}
-		recipe.Post = exports
-	}
-	if trust {
-		recipe.First = append(recipe.First, commandInstallCA)
-	}
-	if units {
-		recipe.First = append(recipe.First, commandDaemonReload)
-	}
-	if trust || b.targets(contract.TargetContainerd) {
-		recipe.First = append(recipe.First, commandRestartContainerd)
-	}
-	return recipe, nil
+	return exports, string(content), nil
 }
 
 // Managed commands of output version 1. Each runs in cloud-init's sh without set -e and in Ignition's bash with it.
@@ -201,41 +235,6 @@ func isProxyVariable(name string) bool {
 		return true
 	}
 	return false
-}
-
-func (b builder) fromSecret(path, permissions, key string) File {
-	return File{
-		Path: path, Owner: "root:root", Permissions: permissions,
-		ContentFrom: SecretKey{Name: b.SecretName, Key: key},
-	}
-}
-
-func inlineFile(path, permissions, content string) File {
-	return File{Path: path, Owner: "root:root", Permissions: permissions, Content: content}
-}
-
-func dropIn(inline bool, vars []envfile.Var) (string, error) {
-	render := func() ([]byte, error) { return systemd.EnvironmentFileDropIn(contract.PathProxyEnv) }
-	if inline {
-		render = func() ([]byte, error) { return systemd.EnvironmentDropIn(vars) }
-	}
-	content, err := render()
-	if err != nil {
-		return "", fmt.Errorf("rendering drop-in: %w", err)
-	}
-	return string(content), nil
-}
-
-func exportCommands(vars []envfile.Var) ([]string, error) {
-	commands := make([]string, 0, len(vars))
-	for _, v := range vars {
-		command, err := shellquote.Export(v.Name, v.Value)
-		if err != nil {
-			return nil, fmt.Errorf("rendering export of %s: %w", v.Name, err)
-		}
-		commands = append(commands, command+mark)
-	}
-	return commands, nil
 }
 
 // TrustedCABundle returns the content of contract.PathTrustedCA: the certificates of the Secret, or a comment that

@@ -30,13 +30,13 @@ const (
 // nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one, and
 // whose setup script is another one.
 func nextProduct(recipe string) (string, error) {
-	const setup, script = "b.fromSecret(contract.PathSetup, \"0755\", contract.KeySetup)", "contract.KeySetup:           []byte(nodescript.Setup()"
+	const mode, script = "Permissions: f.mode", "contract.KeySetup:           []byte(nodescript.Setup()"
 	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
 	next := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion+1)
 	for _, change := range []struct{ from, to string }{
 		{this, next},
 		{"o.Version != 1 ", "o.Version < 1 || o.Version > OutputVersion "},
-		{setup, strings.Replace(setup, `"0755"`, fmt.Sprintf(`map[bool]string{false: "0755", true: %q}[b.Version == OutputVersion]`, nextSetupMode), 1)},
+		{mode, fmt.Sprintf("Permissions: map[bool]string{false: f.mode, true: %q}[f.path == contract.PathSetup && b.Version == OutputVersion]", nextSetupMode)},
 		{script, script + fmt.Sprintf(" + %q", nextScript)},
 	} {
 		if strings.Count(recipe, change.from) != 1 {
