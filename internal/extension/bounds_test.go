@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -53,5 +55,29 @@ func TestRespond_StopsWhenNobodyWaits(t *testing.T) {
 	body := encoded(t, hookrequests.Validate(generated(t, o)))
 	if err := h.respondValidate(ctx, body, &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() || len(asked) > 0 {
 		t.Errorf("%v, and Secrets %v were read", err, asked)
+	}
+}
+
+func TestRespond_DecodesNoTemplateOfMillionsOfValues(t *testing.T) {
+	t.Parallel()
+	list := func(values int) string { return "[" + strings.TrimSuffix(strings.Repeat("{},", values/2), ",") + "]" }
+	const bootstrap = `{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","spec":{"template":{"spec":{"files":`
+	for name, test := range map[string]struct {
+		item   int
+		object string
+		want   string
+	}{
+		"a bootstrap template":             {3, bootstrap + list(maxValues) + `}}}}`, "reading the spec.template.spec.bootstrap.configRef of MachineDeployment: it has more than 50000 values"},
+		"a machine template":               {4, `{"spec":{"os":` + list(maxValues) + `}}`, "reading the spec.template.spec.infrastructureRef of MachineDeployment: it has more than 50000 values"},
+		"as many as the API server takes":  {3, bootstrap + list(maxValues-100) + `}}}}`, ""},
+		"a machine template that is usual": {4, `{"spec":{"os":` + list(maxValues-100) + `}}`, ""},
+		"what is not decoded":              {0, list(2 * maxValues), ""},
+	} {
+		q := generated(t, hookrequests.Options{Pools: 1})
+		q.Items[test.item].Object.Raw = []byte(test.object)
+		response := respond(t, &Handlers{}, q)
+		if response.Message != test.want || (response.Status == runtimehooksv1.ResponseStatusSuccess) != (test.want == "") {
+			t.Errorf("%s: %s %q", name, response.Status, response.Message)
+		}
 	}
 }

@@ -64,14 +64,13 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 			if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != again.Message || len(response.Items) > 0 {
 				t.Errorf("GeneratePatches: %s %q, then %q, %d items", response.Status, response.Message, again.Message, len(response.Items))
 			}
-			validated := &runtimehooksv1.ValidateTopologyResponse{}
-			if h.ValidateTopology(t.Context(), hookrequests.Validate(q), validated); validated.Status != runtimehooksv1.ResponseStatusSuccess {
+			validated := validate(t, h, q)
+			if validated.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("ValidateTopology: %q", validated.Message)
 			}
 			cluster := storedCluster(test.request, "")
 			cluster.CreationTimestamp.Time = now
-			created := &runtimehooksv1.BeforeClusterCreateResponse{}
-			h.BeforeClusterCreate(t.Context(), &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, created)
+			created := beforeCreate(t, h, &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster})
 			for _, message := range []string{response.Message, validated.Message, created.Message} {
 				if strings.Contains(message, "s3cret") {
 					t.Errorf("the answer tells of the Secret: %q", message)
@@ -89,8 +88,7 @@ func TestValidateTopology_LooksAtTheSecretsThatTheStoredClusterNames(t *testing.
 	var asked []string
 	stored := hookrequests.Options{Pools: 2, Variable: `{"secretName":"one"}`, Overrides: map[int]string{1: `{"secretName":"two"}`}}
 	h := &Handlers{State: stateOf(spy{&asked}, storedCluster(stored, ""))}
-	validated := &runtimehooksv1.ValidateTopologyResponse{}
-	h.ValidateTopology(t.Context(), hookrequests.Validate(generated(t, hookrequests.Options{})), validated)
+	validated := validate(t, h, generated(t, hookrequests.Options{}))
 	if diff := cmp.Diff([]string{"team-a/one", "team-a/two"}, asked); diff != "" || validated.Status != runtimehooksv1.ResponseStatusSuccess {
 		t.Errorf("%q (-want +got):\n%s", validated.Message, diff)
 	}

@@ -3,6 +3,8 @@ package extension
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,37 +13,23 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
-// responder takes the patches of a request, one by one.
-type responder interface {
-	// add takes the JSON patch (RFC 6902) of the item with a UID in JSON. The patch may be changed after the call, unless it
-	// is kept; then one that is at the same place in memory is the same.
-	// An error ends the answer.
-	add(uid, patch []byte, kept bool) error
-}
-
 // generator makes the patches of one request.
 type generator struct {
+	asked
+
 	handlers *Handlers
-	ctx      context.Context //nolint:containedctx // lives as long as the call it is made for
-	state    State
+	ctx      context.Context        //nolint:containedctx // lives as long as the call it is made for
 	stored   *Stored                // once it has been asked for
 	pools    map[topology.Pool]bool // those of stored, and the control plane
-	cluster  cluster
-	settings topology.Settings
 	recipes  map[topology.Pool]*preparedRecipe
-	base     *patch.Recipe // one that has been made, nil if there is none
-	views    []template    // whose view has been decoded
-	made     []madePatch
-	files    []encodedFile
-	scratch  []byte // the patch that is being written
+	made     map[madeOf]string     // in base64
+	files    map[patch.File][]byte // managed files in JSON
 }
-
-// maxSeen is how much of one kind is kept for the rest of a request. To look through more costs more than it saves.
-const maxSeen = 16
 
 // preparedRecipe is a recipe that some templates of the request share.
 type preparedRecipe struct {
@@ -49,81 +37,98 @@ type preparedRecipe struct {
 	waiting bool          // for the control-plane endpoint
 }
 
-// madePatch is a patch and all that it depends on. Pools of one class mostly have the same lists.
-type madePatch struct {
-	recipe           *preparedRecipe
-	parents          int
-	missing          int
-	files, pre, post []byte
-	patch            []byte
+// madeOf is all that a patch depends on. Pools of one class mostly have the same template.
+type madeOf struct {
+	template     string
+	controlPlane bool
+	recipe       topology.Pool // the key of recipes
 }
 
-// generateBody is generate for the body of a request.
-func (h *Handlers) generateBody(ctx context.Context, body []byte, to responder) error {
+// respond answers GeneratePatches as encoding/json writes a GeneratePatchesResponse. The answer is a function of the request
+// alone, unless delivery is Inline. Its error is for the user and the same for the same request.
+func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
 	q, err := decodeRequest(body)
 	if err != nil {
 		return err
 	}
-	return h.generate(ctx, q, to)
+	a, enabled, err := h.ask(q)
+	if err != nil {
+		return err
+	}
+	response.WriteString(`{"status":"Success"`)
+	if enabled {
+		g := &generator{asked: a, handlers: h, ctx: ctx, recipes: map[topology.Pool]*preparedRecipe{}, made: map[madeOf]string{}, files: map[patch.File][]byte{}}
+		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
+			return err
+		}
+	}
+	response.WriteByte('}')
+	return nil
 }
 
-// generate makes the patches for a request. It is a function of the request alone, unless delivery is Inline.
-// Its error is for the user and the same for the same request; what has been added is void then.
-func (h *Handlers) generate(ctx context.Context, q request, to responder) error {
-	c, _ := decodeBuiltin(q.variables.builtin)
-	if err := topology.CheckLabel(c.labels, c.annotations); err != nil {
-		return err
+// items writes the items of an answer.
+type items struct {
+	response *bytes.Buffer
+	limit    int // of the response in bytes
+	count    int
+}
+
+// add writes the item with a UID in JSON and a patch in base64.
+func (i *items) add(uid []byte, patch string) error {
+	if i.response.Len()+len(patch) > i.limit {
+		return fmt.Errorf("the answer would have more than %d bytes; divide the pools of the Cluster among several Clusters", i.limit)
 	}
-	if !mayBeEnabled(c) {
-		return nil
+	start := `,"items":[{"uid":`
+	if i.count++; i.count > 1 {
+		start = `,{"uid":`
 	}
-	if err := h.outside(c); err != nil {
-		return err
+	for _, part := range []string{start, string(uid), `,"patchType":"JSONPatch","patch":"`, patch, `"}`} {
+		i.response.WriteString(part)
 	}
-	s := sourceOf(c, q)
-	settings, err := topology.Of(s)
+	return nil
+}
+
+func (i *items) end() {
+	if i.count > 0 {
+		i.response.WriteByte(']')
+	}
+}
+
+// generate makes the patches for a request.
+func (g *generator) generate(q request, to *items) error {
+	windows, err := windowsMachines(q)
 	if err != nil {
-		_, err = topology.Of(inOrder(s))
 		return err
 	}
-	g := &generator{handlers: h, ctx: ctx, state: h.State, cluster: c, settings: settings}
-	windows := windowsMachines(q)
-	var (
-		problems []string
-		pool     int
-	)
+	var problems []string
+	pools := g.settings.Pools
 	for i := range q.items {
-		if ctx.Err() != nil {
+		if g.ctx.Err() != nil {
 			return errTooLong
 		}
 		it := &q.items[i]
-		var (
-			made []byte
-			kept bool
-			err  error
-		)
+		var pool topology.Pool // the zero pool is the control plane
 		switch {
 		case it.isControlPlane():
-			made, kept, err = g.template(it, "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group, controlPlaneParents(), topology.Pool{})
 		case it.isPool():
-			holder := settings.Pools[pool]
-			pool++
-			if len(windows) > 0 && windows[it.key()] {
+			pool, pools = pools[0], pools[1:]
+			if windows[it.key()] {
 				continue
 			}
-			made, kept, err = g.template(it, "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents(), holder)
 		default:
 			continue
 		}
+		made, err := g.template(it, pool)
 		if err != nil {
 			problems = append(problems, err.Error())
 		}
-		if made != nil && it.uid != nil {
-			if err := to.add(it.uid, made, kept); err != nil {
+		if made != "" && it.uid != nil {
+			if err := to.add(it.uid, made); err != nil {
 				return err
 			}
 		}
 	}
+	to.end()
 	if len(problems) > 0 {
 		slices.Sort(problems) // the order of pools in a request changes
 		return errors.New(strings.Join(slices.Compact(problems), "; "))
@@ -135,121 +140,141 @@ func (h *Handlers) generate(ctx context.Context, q request, to responder) error 
 var errTooLong = errors.New("the answer takes longer than Cluster API waits for it; it asks again")
 
 // windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
-func windowsMachines(q request) map[poolKey]bool {
-	var found map[poolKey]bool
+func windowsMachines(q request) (map[poolKey]bool, error) {
+	found := map[poolKey]bool{}
 	for i := range q.items {
-		if it := &q.items[i]; it.windowsField() != "" {
-			if found == nil {
-				found = map[poolKey]bool{}
-			}
+		it := &q.items[i]
+		// The fields are called os and osType; letters may be written as escape sequences.
+		if it.fieldPath != fieldInfrastructure || !bytes.Contains(it.object, []byte(`"os`)) && !bytes.Contains(it.object, []byte(`\u00`)) {
+			continue
+		}
+		if err := checkSize(it.object); err != nil {
+			return nil, fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
+		}
+		object, _ := jsonread.New(it.object).Value().(map[string]any)
+		if patch.WindowsField(object["spec"]) != "" {
 			found[it.key()] = true
 		}
 	}
-	return found
+	return found, nil
 }
 
-// mayBeEnabled reports whether any template of the Cluster can need a patch.
-func mayBeEnabled(c cluster) bool {
-	if hold, held := topology.HoldOf(c.annotations); held && hold.Enabled {
-		return true
-	}
-	return topology.Asks(c.labels, c.annotations)
-}
-
-// sourceOf returns what a request says of the topology, and keeps the holder of each item on the way. Pools come in the
-// order of the items that are pools.
-func sourceOf(c cluster, q request) topology.Source {
-	s := topology.Source{Annotations: c.annotations, Variable: q.variables.own}
-	for i := range q.items {
-		it := &q.items[i]
-		switch {
-		case it.isControlPlane():
-			_, it.holder = decodeBuiltin(it.variables.builtin)
-			s.ControlPlane = it.variables.own
-		case it.isPool():
-			_, it.holder = decodeBuiltin(it.variables.builtin)
-			s.Pools = append(s.Pools, topology.PoolSource{
-				Kind: it.holderKind, Name: it.holder.topologyName, Annotations: it.holder.annotations, Variable: it.variables.own,
-			})
-		}
-	}
-	return s
-}
-
-// template returns the patch of one template, nil if there is nothing to change, and whether it is kept.
-func (g *generator) template(it *item, kind, group string, parents []string, pool topology.Pool) (made []byte, kept bool, err error) {
+// template returns the patch of one template in base64, "" if there is nothing to change.
+func (g *generator) template(it *item, pool topology.Pool) (string, error) {
 	if !topology.Enabled(g.cluster.labels, g.cluster.annotations, it.holder.version) {
-		return nil, false, nil
+		return "", nil
+	}
+	recipe := g.recipeKey(pool)
+	if made, found := g.made[madeOf{string(it.object), it.isControlPlane(), recipe}]; found {
+		return made, nil
+	}
+	made, err := g.make(it, pool)
+	if err == nil {
+		g.made[madeOf{string(it.object), it.isControlPlane(), recipe}] = made
+	}
+	return made, err
+}
+
+// make is template for one that is unlike those before.
+func (g *generator) make(it *item, pool topology.Pool) (string, error) {
+	kind, group, parents := "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents()
+	if it.isControlPlane() {
+		kind, group, parents = "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group, controlPlaneParents()
 	}
 	t, err := decodeTemplate(it.object, kind, group, parents)
 	if err != nil {
-		return nil, false, fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
+		return "", fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
 	}
-	if !t.supported || patch.Unsupported(patch.Spec{Format: t.format, CRISockets: t.sockets, KubeletArgs: t.kubeletArgs}) != "" {
-		return nil, false, nil
+	if !t.supported || patch.Unsupported(t.spec) != "" {
+		return "", nil
 	}
-	recipe, err := g.recipe(pool)
+	prepared, err := g.recipe(pool)
 	if err != nil {
-		return nil, false, err
+		return "", err
 	}
-	if recipe.waiting {
-		if patch.Unsupported(g.view(&t)) != "" {
-			return nil, false, nil
-		}
-		made, err = holdBack(&t)
-		return made, false, err
+	operations, err := g.operations(&t, prepared)
+	if err != nil || len(operations) == 0 {
+		return "", err
 	}
-	if recipe.recipe == nil {
-		return nil, false, nil
+	text, err := g.encode(operations)
+	if err != nil {
+		return "", fmt.Errorf("writing a patch: %w", err)
 	}
-	for i := range g.made {
-		if m := &g.made[i]; m.recipe == recipe && m.parents == len(parents) && m.missing == t.at.Missing &&
-			bytes.Equal(m.files, t.files) && bytes.Equal(m.pre, t.pre) && bytes.Equal(m.post, t.post) {
-			return m.patch, true, nil
-		}
-	}
-	if made, err = g.operations(&t, recipe.recipe); err != nil || len(g.made) == maxSeen {
-		return made, false, err
-	}
-	made = slices.Clone(made)
-	g.made = append(g.made, madePatch{
-		recipe: recipe, parents: len(parents), missing: t.at.Missing,
-		files: t.files, pre: t.pre, post: t.post, patch: made,
-	})
-	return made, true, nil
+	return base64.StdEncoding.EncodeToString(text), nil
 }
 
 // operations is what package patch says about a template. A conflict with a file of the user leaves the template alone;
 // the controller reports it.
-func (g *generator) operations(t *template, recipe *patch.Recipe) ([]byte, error) {
-	spec := g.view(t)
-	if patch.Unsupported(spec) != "" {
+func (g *generator) operations(t *template, prepared *preparedRecipe) ([]patch.Operation, error) {
+	switch {
+	case prepared.waiting:
+		return holdBack(t)
+	case prepared.recipe == nil:
 		return nil, nil
 	}
 	// The original stays in the template of the ClusterClass, which every request begins with.
-	edits, err := patch.EnsureOrAdopt(spec, *recipe, g.settings.Options.Adopt)
+	edits, err := patch.EnsureOrAdopt(t.spec, *prepared.recipe, g.settings.Options.Adopt)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a conflict, which leaves the template alone
 	}
-	operations := patch.Operations(t.at, spec, edits)
-	if len(operations) == 0 {
-		return nil, nil
-	}
-	return g.encode(operations)
+	return patch.Operations(t.at, t.spec, edits), nil
 }
 
-// view returns the lists of t, decoded once for all templates that have the same.
-func (g *generator) view(t *template) patch.Spec {
-	for i := range g.views {
-		if v := &g.views[i]; bytes.Equal(v.files, t.files) && bytes.Equal(v.pre, t.pre) && bytes.Equal(v.post, t.post) {
-			spec := v.lists
-			spec.Format, spec.CRISockets, spec.KubeletArgs = t.format, t.sockets, t.kubeletArgs
-			return spec
+// encode writes operations as encoding/json does, in less time.
+func (g *generator) encode(operations []patch.Operation) ([]byte, error) {
+	text := append(make([]byte, 0, 4<<10), '[')
+	for i, operation := range operations {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(text, `{"op":"`...), operation.Op...)
+		text = append(append(append(text, `","path":"`...), operation.Path...), '"')
+		if operation.Value != nil {
+			var err error
+			if text, err = g.appendValue(append(text, `,"value":`...), operation.Value); err != nil {
+				return nil, err
+			}
+		}
+		text = append(text, '}')
+	}
+	return append(text, ']'), nil
+}
+
+// appendValue appends the value of an operation.
+func (g *generator) appendValue(text []byte, value any) ([]byte, error) {
+	switch v := value.(type) {
+	case struct{}:
+		return append(text, "{}"...), nil
+	case string:
+		return patch.AppendString(text, v)
+	case patch.File:
+		file, known := g.files[v]
+		var err error
+		if !known {
+			file, err = v.MarshalJSON()
+			g.files[v] = file
+		}
+		return append(text, file...), err
+	case []patch.File:
+		return appendList(g, text, v)
+	case []string:
+		return appendList(g, text, v)
+	}
+	encoded, err := json.Marshal(value)
+	return append(text, encoded...), err
+}
+
+// appendList appends a list of such values.
+func appendList[T any](g *generator, text []byte, list []T) ([]byte, error) {
+	text = append(text, '[')
+	for i, entry := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		var err error
+		if text, err = g.appendValue(text, entry); err != nil {
+			return nil, err
 		}
 	}
-	t.lists = t.view()
-	if len(g.views) < maxSeen {
-		g.views = append(g.views, *t)
-	}
-	return t.lists
+	return append(text, ']'), nil
 }

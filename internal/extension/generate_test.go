@@ -39,26 +39,39 @@ func encoded(t *testing.T, value any) []byte {
 	return text
 }
 
-// respond answers a request from its body and from its types, and holds both to be the same.
+// respond answers a request for GeneratePatches.
 func respond(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) *runtimehooksv1.GeneratePatchesResponse {
 	t.Helper()
-	text := answer(t, h, encoded(t, q))
-	var got, typed runtimehooksv1.GeneratePatchesResponse
-	if err := json.Unmarshal(text, &got); err != nil {
+	return decoded[runtimehooksv1.GeneratePatchesResponse](t, answer(t, h.respond, encoded(t, q)))
+}
+
+// validate answers the request for ValidateTopology that belongs to one for GeneratePatches.
+func validate(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) *runtimehooksv1.ValidateTopologyResponse {
+	t.Helper()
+	return decoded[runtimehooksv1.ValidateTopologyResponse](t, answer(t, h.respondValidate, encoded(t, hookrequests.Validate(q))))
+}
+
+// beforeCreate answers a request for BeforeClusterCreate.
+func beforeCreate(t *testing.T, h *Handlers, q *runtimehooksv1.BeforeClusterCreateRequest) *runtimehooksv1.BeforeClusterCreateResponse {
+	t.Helper()
+	return decoded[runtimehooksv1.BeforeClusterCreateResponse](t, answer(t, h.respondBeforeClusterCreate, encoded(t, q)))
+}
+
+// decoded is a response of Cluster API's types.
+func decoded[T any](t *testing.T, text []byte) *T {
+	t.Helper()
+	var response T
+	if err := json.Unmarshal(text, &response); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	h.GeneratePatches(t.Context(), q, &typed)
-	if diff := cmp.Diff(string(encoded(t, typed)), string(text)); diff != "" {
-		t.Fatalf("the answer from the body is not the one from the types (-types +body):\n%s", diff)
-	}
-	return &got
+	return &response
 }
 
 // answer returns the answer to a body.
-func answer(tb testing.TB, h *Handlers, body []byte) []byte {
+func answer(tb testing.TB, handler directHandler, body []byte) []byte {
 	tb.Helper()
 	var response bytes.Buffer
-	if err := h.respond(tb.Context(), body, &response); err != nil {
+	if err := handler(tb.Context(), body, &response); err != nil {
 		encodeFailure(err, &response)
 	}
 	return response.Bytes()
@@ -260,8 +273,7 @@ func TestALabelThatMeansNothing_FailsWhereNobodyKnowsWhatItSaidBefore(t *testing
 		if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 			t.Errorf("GeneratePatches: %s: %s", response.Status, response.Message)
 		}
-		validated := &runtimehooksv1.ValidateTopologyResponse{}
-		(&Handlers{}).ValidateTopology(t.Context(), hookrequests.Validate(q), validated)
+		validated := validate(t, &Handlers{}, q)
 		if validated.Status != runtimehooksv1.ResponseStatusFailure || validated.Message != want {
 			t.Errorf("ValidateTopology: %s: %s", validated.Status, validated.Message)
 		}
@@ -371,9 +383,9 @@ func TestGenerate_AnswersTheSameRequestWithTheSameBytes(t *testing.T) {
 	q := generated(t, hookrequests.Options{Pools: 30, Distinct: true, EverySecond: `{"secretName":"x"}`})
 	body := encoded(t, q)
 	h := &Handlers{}
-	first := answer(t, h, body)
+	first := answer(t, h.respond, body)
 	for range 20 {
-		if !bytes.Equal(first, answer(t, h, body)) {
+		if !bytes.Equal(first, answer(t, h.respond, body)) {
 			t.Fatal("another answer")
 		}
 	}
@@ -401,15 +413,13 @@ func TestGenerate_MessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 		q := generated(t, o)
 		h := &Handlers{State: stateOf(proxies{}, nil)}
 		first := respond(t, h, q)
-		validated := &runtimehooksv1.ValidateTopologyResponse{}
-		h.ValidateTopology(t.Context(), hookrequests.Validate(q), validated)
+		validated := validate(t, h, q)
 		slices.Reverse(q.Items)
 		second := respond(t, h, q)
 		if first.Message == "" || first.Message != second.Message || first.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(first.Message, "\n") {
 			t.Errorf("%s: %q and %q", name, first.Message, second.Message)
 		}
-		again := &runtimehooksv1.ValidateTopologyResponse{}
-		h.ValidateTopology(t.Context(), hookrequests.Validate(q), again)
+		again := validate(t, h, q)
 		if validated.Message != again.Message {
 			t.Errorf("%s: %q and %q", name, validated.Message, again.Message)
 		}
@@ -444,33 +454,14 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		`{"items":[]`:  "reading the request: reading JSON: the text ends too early",
 		`{"a":"s3cret`: "reading the request: reading JSON: the text ends too early",
 	} {
-		if got := string(answer(t, &Handlers{}, []byte(body))); got != `{"status":"Failure","message":"`+want+`"}` {
+		if got := string(answer(t, (&Handlers{}).respond, []byte(body))); got != `{"status":"Failure","message":"`+want+`"}` {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
 	for _, body := range []string{`null`, `[]`, `{}`, `{"items":null,"variables":{}}`, `{"items":[null,1,{"object":1,"holderReference":[]}]}`} {
-		if got := string(answer(t, &Handlers{}, []byte(body))); got != `{"status":"Success"}` {
+		if got := string(answer(t, (&Handlers{}).respond, []byte(body))); got != `{"status":"Success"}` {
 			t.Errorf("%s: %s", body, got)
 		}
-	}
-}
-
-// TestWithSecret_IsTheRecipeOfThatSecret holds the shortcut to what it stands for.
-func TestWithSecret_IsTheRecipeOfThatSecret(t *testing.T) {
-	t.Parallel()
-	of := func(secret string) patch.Recipe {
-		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return recipe
-	}
-	base := of("one")
-	if diff := cmp.Diff(of("two"), *withSecret(&base, "two")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(of("one"), base); diff != "" {
-		t.Errorf("the argument was changed:\n%s", diff)
 	}
 }
 
@@ -479,18 +470,24 @@ func TestEncode_WritesWhatEncodingJSONWrites(t *testing.T) {
 	operations := []patch.Operation{
 		{Op: "add", Path: "/spec", Value: struct{}{}},
 		{Op: "add", Path: "/spec/files", Value: []any{}},
-		{Op: "add", Path: "/spec/files/0", Value: patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é"}},
+		{Op: "add", Path: "/spec/files/0", Value: patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
+		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
 		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
 		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: "echo '<&>'"},
+		{Op: "add", Path: "/spec/preKubeadmCommands", Value: []string{"a", "\x7f\xff"}},
 		{Op: "remove", Path: "/spec/postKubeadmCommands"},
 	}
-	got, err := (&generator{handlers: &Handlers{}}).encode(operations)
+	got, err := (&generator{files: map[patch.File][]byte{}}).encode(operations)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(encoded(t, operations)), string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func TestEncodeFailure_WritesOneLine(t *testing.T) {
+	t.Parallel()
 	var failure bytes.Buffer
 	encodeFailure(errors.New("one\ntwo"), &failure)
 	if want := `{"status":"Failure","message":"one\ntwo"}`; failure.String() != want {

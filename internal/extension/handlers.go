@@ -10,18 +10,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
@@ -59,8 +58,7 @@ type State interface {
 	Check(ctx context.Context, cluster *Stored, override string) error
 }
 
-// Handlers are the handlers of all hooks. They can be called concurrently, and keep nothing between requests but buffers
-// and constants. They must not be copied.
+// Handlers are the handlers of all hooks. They can be called concurrently, and keep nothing between requests.
 type Handlers struct {
 	// State is nil where hooks run by themselves.
 	State State
@@ -70,84 +68,91 @@ type Handlers struct {
 	Namespace string
 	// Now is the clock. Used with Hold.
 	Now func() time.Time
-
-	setups sync.Map // setup scripts in JSON, by their patch.File
 }
 
-// GeneratePatches answers the hook of the same name. The server answers it from the body itself, which costs less.
-func (h *Handlers) GeneratePatches(ctx context.Context, q *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) {
-	var items typedResponder
-	if err := h.generate(ctx, typedRequest(q), &items); err != nil {
-		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
-		response.SetMessage(err.Error())
-		return
+// asked is what a request asks for.
+type asked struct {
+	cluster  cluster
+	settings topology.Settings // with the pools in the order of the request
+}
+
+// ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the user and
+// the same for the same request.
+func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
+	a.cluster, _ = decodeBuiltin(q.variables.builtin)
+	if err := topology.CheckLabel(a.cluster.labels, a.cluster.annotations); err != nil {
+		return a, false, err
 	}
-	response.Items = items
-	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	if !mayBeEnabled(a.cluster) {
+		return a, false, nil
+	}
+	if h.Namespace != "" && a.cluster.namespace != h.Namespace {
+		// Templates without patches would take the proxy out of a Cluster that another manager is responsible for.
+		return a, false, fmt.Errorf("this manager serves --namespace %[3]s only, and not Cluster %[1]s/%[2]s; "+
+			"leave its namespace out of the namespaceSelector of the ExtensionConfig", a.cluster.namespace, a.cluster.name, h.Namespace)
+	}
+	s := sourceOf(a.cluster, q)
+	if a.settings, err = topology.Of(s); err != nil {
+		_, err = topology.Of(inOrder(s))
+	}
+	return a, true, err
 }
 
-// typedResponder collects patches for somebody else to encode.
-type typedResponder []runtimehooksv1.GeneratePatchesResponseItem
-
-func (r *typedResponder) add(uid, patch []byte, _ bool) error {
-	text, _ := jsonread.New(uid).Text()
-	*r = append(*r, runtimehooksv1.GeneratePatchesResponseItem{
-		UID: types.UID(text), PatchType: runtimehooksv1.JSONPatchType, Patch: bytes.Clone(patch),
-	})
+// respondValidate answers ValidateTopology: all findings about variables and annotations at once and, with State, about
+// Secrets that they name and that do not exist or cannot be used.
+func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *bytes.Buffer) error {
+	q, err := decodeRequest(body)
+	if err != nil {
+		return err
+	}
+	a, enabled, err := h.ask(q)
+	if err != nil {
+		return err
+	}
+	if enabled && h.State != nil {
+		stored, err := h.State.Stored(ctx, a.cluster.namespace, a.cluster.name)
+		if err != nil {
+			return err
+		}
+		// Of a Cluster that is not stored, or not labelled, there is nothing to say about Secrets.
+		if stored != nil && mayBeEnabled(stored.cluster()) {
+			if findings := h.secrets(ctx, stored, false); len(findings) > 0 {
+				return errors.New(strings.Join(findings, "; "))
+			}
+		}
+	}
+	response.WriteString(`{"status":"Success"}`)
 	return nil
 }
 
-// ValidateTopology answers the hook of the same name: all findings about variables and annotations at once and, with
-// State, about Secrets that they name and that do not exist or cannot be used.
-func (h *Handlers) ValidateTopology(ctx context.Context, q *runtimehooksv1.ValidateTopologyRequest, response *runtimehooksv1.ValidateTopologyResponse) {
-	if message := h.validate(ctx, typedValidation(q)); message != "" {
-		response.SetStatus(runtimehooksv1.ResponseStatusFailure)
-		response.SetMessage(message)
-		return
-	}
-	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+// mayBeEnabled reports whether any template of the Cluster can need a patch.
+func mayBeEnabled(c cluster) bool {
+	hold, held := topology.HoldOf(c.annotations)
+	return held && hold.Enabled || topology.Asks(c.labels, c.annotations)
 }
 
-// validate returns what is wrong with a topology, or "".
-func (h *Handlers) validate(ctx context.Context, q request) string {
-	c, _ := decodeBuiltin(q.variables.builtin)
-	if err := topology.CheckLabel(c.labels, c.annotations); err != nil {
-		return err.Error()
+// sourceOf returns what a request says of the topology, and keeps the holder of each item on the way. Pools come in the
+// order of the items that are pools.
+func sourceOf(c cluster, q request) topology.Source {
+	s := topology.Source{Annotations: c.annotations, Variable: q.variables.own}
+	for i := range q.items {
+		it := &q.items[i]
+		switch {
+		case it.isControlPlane():
+			_, it.holder = decodeBuiltin(it.variables.builtin)
+			s.ControlPlane = it.variables.own
+		case it.isPool():
+			_, it.holder = decodeBuiltin(it.variables.builtin)
+			s.Pools = append(s.Pools, topology.PoolSource{
+				Kind: it.holderKind, Name: it.holder.topologyName, Annotations: it.holder.annotations, Variable: it.variables.own,
+			})
+		}
 	}
-	if !mayBeEnabled(c) {
-		return ""
-	}
-	if err := h.outside(c); err != nil {
-		return err.Error()
-	}
-	if _, err := topology.Of(inOrder(sourceOf(c, q))); err != nil {
-		return err.Error()
-	}
-	if h.State == nil {
-		return ""
-	}
-	stored, err := h.State.Stored(ctx, c.namespace, c.name)
-	switch {
-	case err != nil:
-		return err.Error()
-	case stored == nil || !mayBeEnabled(stored.cluster()):
-		return "" // there is nothing to say about Secrets
-	}
-	return strings.Join(h.secrets(ctx, stored, false), "; ")
+	return s
 }
 
 // cluster returns what counts for the question whether s is enabled.
 func (s *Stored) cluster() cluster { return cluster{labels: s.Labels, annotations: s.Annotations} }
-
-// outside returns an error for a Cluster of another namespace than Namespace. Templates without patches would take the
-// proxy out of a Cluster that another manager is responsible for.
-func (h *Handlers) outside(c cluster) error {
-	if h.Namespace == "" || c.namespace == h.Namespace {
-		return nil
-	}
-	return fmt.Errorf("this manager serves --namespace %[3]s only, and not Cluster %[1]s/%[2]s; "+
-		"leave its namespace out of the namespaceSelector of the ExtensionConfig", c.namespace, c.name, h.Namespace)
-}
 
 // inOrder puts pools into an order that does not change: the topology controller sends them in the order of a map, and
 // calls again at once whenever a message is not the one before.
@@ -190,20 +195,26 @@ const (
 	unknownAfterSeconds = 1
 )
 
-// BeforeClusterCreate answers the hook of the same name. It holds a labelled Cluster back while its proxy Secret is
-// missing or cannot be used, because the first Machine would wait for it, or come up without it. After Hold it lets go:
-// the condition on the Cluster says then what is missing.
-func (h *Handlers) BeforeClusterCreate(ctx context.Context, q *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) {
-	h.holdBack(ctx, newCluster{q.Cluster.Namespace, q.Cluster.Name, q.Cluster.CreationTimestamp.Time}, response)
-}
-
 // newCluster is what matters of a request for BeforeClusterCreate.
 type newCluster struct {
 	namespace, name string
 	created         time.Time
 }
 
-// holdBack writes the answer for a Cluster. What it says of itself is taken from where it is stored.
+// respondBeforeClusterCreate answers BeforeClusterCreate. It holds a labelled Cluster back while its proxy Secret is missing
+// or cannot be used, because the first Machine would wait for it, or come up without it. After Hold it lets go: the condition
+// on the Cluster says then what is missing. What the request says of the Cluster is taken from where it is stored.
+func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, response *bytes.Buffer) error {
+	q, err := decodeNewCluster(body)
+	if err != nil {
+		return err
+	}
+	answer := &runtimehooksv1.BeforeClusterCreateResponse{}
+	h.holdBack(ctx, q, answer)
+	return json.NewEncoder(response).Encode(answer)
+}
+
+// holdBack writes the answer for a Cluster.
 func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtimehooksv1.BeforeClusterCreateResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.Hold <= 0 || h.Now().Sub(q.created) >= h.Hold {

@@ -1,40 +1,40 @@
 package extension
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
-// recipe returns what templates of the control plane (the zero pool) or of a pool get, the same pointer for the same content.
-func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
+// recipeKey is what the recipe of the control plane (the zero pool) or of a pool depends on.
+func (g *generator) recipeKey(pool topology.Pool) topology.Pool {
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
-	key := pool
 	if inline || !pool.Source().HasOwnSecret() {
-		key = topology.Pool{Override: pool.Override} // shared by all pools that have it
+		return topology.Pool{Override: pool.Override} // shared by all pools that have it
 	}
+	return pool
+}
+
+// recipe returns what templates of the control plane (the zero pool) or of a pool get.
+func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
+	key := g.recipeKey(pool)
 	if prepared, found := g.recipes[key]; found {
 		return prepared, nil
 	}
-	secret := pool.Source().GeneratedSecret(g.cluster.name)
-	if g.state != nil && pool.Source().UsesProxy() {
-		if err := g.allowed(pool, secret); err != nil {
-			return nil, err
-		}
-	}
 	prepared := &preparedRecipe{}
-	switch {
-	case !pool.Source().UsesProxy():
-	case g.base != nil && !inline:
-		prepared.recipe = withSecret(g.base, secret)
-	default:
+	if pool.Source().UsesProxy() {
+		secret := pool.Source().GeneratedSecret(g.cluster.name)
+		if g.handlers.State != nil {
+			if err := g.allowed(pool, secret); err != nil {
+				return nil, err
+			}
+		}
 		options, waiting, err := g.options(secret, pool.Override)
 		if err != nil {
 			return nil, err
@@ -47,27 +47,8 @@ func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
 			prepared.recipe = &recipe
 		}
 	}
-	if g.base == nil {
-		g.base = prepared.recipe
-	}
-	if g.recipes == nil {
-		g.recipes = map[topology.Pool]*preparedRecipe{}
-	}
 	g.recipes[key] = prepared
 	return prepared, nil
-}
-
-// withSecret returns a recipe of Reference delivery with another generated Secret, which is all that recipes of one Cluster
-// differ in.
-func withSecret(recipe *patch.Recipe, secret string) *patch.Recipe {
-	other := *recipe
-	other.Files = slices.Clone(recipe.Files)
-	for i := range other.Files {
-		if other.Files[i].ContentFrom.Name != "" {
-			other.Files[i].ContentFrom.Name = secret
-		}
-	}
-	return &other
 }
 
 // options returns the options of a recipe, and whether it has to wait for the control-plane endpoint.
@@ -80,11 +61,11 @@ func (g *generator) options(secret, override string) (patch.Options, bool, error
 	if options.Delivery != contract.DeliveryInline {
 		return options, false, nil
 	}
-	if g.state == nil {
+	if g.handlers.State == nil {
 		return options, false, fmt.Errorf("delivery %s needs the hooks of the manager, which sees Secrets; use delivery %s, or let the ExtensionConfig call the manager",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
-	values, err := g.state.Values(g.ctx, g.stored, override)
+	values, err := g.handlers.State.Values(g.ctx, g.stored, override)
 	if err != nil {
 		return options, false, err
 	}
@@ -97,7 +78,7 @@ func (g *generator) options(secret, override string) (patch.Options, bool, error
 // answer tells whether a Secret exists.
 func (g *generator) allowed(pool topology.Pool, secret string) error {
 	if g.stored == nil {
-		stored, err := g.state.Stored(g.ctx, g.cluster.namespace, g.cluster.name)
+		stored, err := g.handlers.State.Stored(g.ctx, g.cluster.namespace, g.cluster.name)
 		if err != nil {
 			return err
 		}
@@ -118,42 +99,30 @@ func (g *generator) allowed(pool topology.Pool, secret string) error {
 	if inline {
 		return nil
 	}
-	return g.state.Taken(g.ctx, g.stored, secret)
+	return g.handlers.State.Taken(g.ctx, g.stored, secret)
 }
 
 // holdBack keeps a control plane from making Machines, and those of a pool from getting bootstrap data, while Inline delivery
 // cannot write the whole NO_PROXY: annotations of spec.template.metadata become those of the control plane, and of the
 // KubeadmConfigs that are made from a KubeadmConfigTemplate.
-func holdBack(t *template) ([]byte, error) {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	const metadata = "/spec/template/metadata"
-	annotation := map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-	var operations []operation
-	switch {
-	case t.at.Missing > len(t.at.Parents)-2:
+func holdBack(t *template) ([]patch.Operation, error) {
+	if t.at.Missing > len(t.at.Parents)-2 {
 		return nil, fmt.Errorf("delivery %s cannot hold back what is made from a template that has no spec.template; use delivery %s",
 			contract.DeliveryInline, contract.DeliveryReference)
-	case !t.metadata:
-		operations = append(operations, operation{"add", metadata, map[string]any{"annotations": annotation}})
-	case t.annotations == nil:
-		operations = append(operations, operation{"add", metadata + "/annotations", annotation})
+	}
+	at := "/spec/template/metadata"
+	var value any = contract.PausedForEndpoint
+	metadata, _ := jsonread.New(t.metadata).Value().(map[string]any)
+	annotations, annotated := metadata["annotations"].(map[string]any)
+	switch _, paused := annotations[clusterv1.PausedAnnotation]; {
+	case paused:
+		return nil, nil
+	case annotated:
+		at += "/annotations/cluster.x-k8s.io~1paused"
+	case metadata != nil:
+		at, value = at+"/annotations", map[string]any{clusterv1.PausedAnnotation: value}
 	default:
-		var current map[string]any
-		if err := json.Unmarshal(t.annotations, &current); err != nil {
-			return nil, fmt.Errorf("reading annotations of the control plane's template: %w", err)
-		}
-		if _, paused := current[clusterv1.PausedAnnotation]; paused {
-			return nil, nil
-		}
-		operations = append(operations, operation{"add", metadata + "/annotations/cluster.x-k8s.io~1paused", contract.PausedForEndpoint})
+		value = map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: value}}
 	}
-	text, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("writing a patch: %w", err)
-	}
-	return text, nil
+	return []patch.Operation{{Op: "add", Path: at, Value: value}}, nil
 }

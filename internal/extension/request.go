@@ -1,8 +1,6 @@
 package extension
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,7 +8,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
@@ -162,44 +159,6 @@ func decodeNewCluster(body []byte) (newCluster, error) {
 	return q, nil
 }
 
-// typedRequest is decodeRequest for a request that somebody else has decoded.
-func typedRequest(q *runtimehooksv1.GeneratePatchesRequest) request {
-	converted := request{variables: typedVariables(q.Variables), items: make([]item, 0, len(q.Items))}
-	for i := range q.Items {
-		from := &q.Items[i]
-		uid, _ := json.Marshal(from.UID)                   //nolint:errchkjson // a string
-		name, _ := json.Marshal(from.HolderReference.Name) //nolint:errchkjson // a string
-		converted.items = append(converted.items, item{
-			uid: uid, holderName: name, holderKind: from.HolderReference.Kind, fieldPath: from.HolderReference.FieldPath,
-			object: from.Object.Raw, variables: typedVariables(from.Variables),
-		})
-	}
-	return converted
-}
-
-// typedValidation is typedRequest for the other hook.
-func typedValidation(q *runtimehooksv1.ValidateTopologyRequest) request {
-	converted := request{variables: typedVariables(q.Variables), items: make([]item, 0, len(q.Items))}
-	for _, from := range q.Items {
-		if from == nil {
-			continue
-		}
-		converted.items = append(converted.items, item{
-			holderKind: from.HolderReference.Kind, fieldPath: from.HolderReference.FieldPath,
-			object: from.Object.Raw, variables: typedVariables(from.Variables),
-		})
-	}
-	return converted
-}
-
-func typedVariables(list []runtimehooksv1.Variable) variables {
-	var v variables
-	for i := range list {
-		v.set([]byte(list[i].Name), list[i].Value.Raw)
-	}
-	return v
-}
-
 // Holders whose templates matter.
 const (
 	kindCluster       = "Cluster"
@@ -217,19 +176,6 @@ func (i *item) isControlPlane() bool {
 // isPool reports whether i is the bootstrap template of a pool.
 func (i *item) isPool() bool {
 	return i.fieldPath == fieldBootstrap && (i.holderKind == topology.KindMachineDeployment || i.holderKind == topology.KindMachinePool)
-}
-
-// windowsField returns the field by which i, the machine template of a pool, asks for Windows, or "".
-func (i *item) windowsField() string {
-	// The fields are called os and osType; letters may be written as escape sequences.
-	if i.fieldPath != fieldInfrastructure || !bytes.Contains(i.object, []byte(`"os`)) && !bytes.Contains(i.object, []byte(`\u00`)) {
-		return ""
-	}
-	var template struct{ Spec any }
-	if err := json.Unmarshal(i.object, &template); err != nil {
-		return ""
-	}
-	return patch.WindowsField(template.Spec)
 }
 
 // poolKey identifies a pool in a request.

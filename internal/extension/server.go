@@ -3,9 +3,7 @@ package extension
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -73,9 +71,18 @@ func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
 		direct  directHandler // nil where Cluster API's server decodes the request
 	}{
 		{runtimehooksv1.DiscoverVariables, contract.HandlerDiscoverVariables, h.DiscoverVariables, nil},
-		{runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, h.GeneratePatches, h.respond},
-		{runtimehooksv1.ValidateTopology, contract.HandlerValidateTopology, h.ValidateTopology, h.respondValidate},
-		{runtimehooksv1.BeforeClusterCreate, contract.HandlerBeforeClusterCreate, h.BeforeClusterCreate, h.respondBeforeClusterCreate},
+		{
+			runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
+			signature[runtimehooksv1.GeneratePatchesRequest, runtimehooksv1.GeneratePatchesResponse], h.respond,
+		},
+		{
+			runtimehooksv1.ValidateTopology, contract.HandlerValidateTopology,
+			signature[runtimehooksv1.ValidateTopologyRequest, runtimehooksv1.ValidateTopologyResponse], h.respondValidate,
+		},
+		{
+			runtimehooksv1.BeforeClusterCreate, contract.HandlerBeforeClusterCreate,
+			signature[runtimehooksv1.BeforeClusterCreateRequest, runtimehooksv1.BeforeClusterCreateResponse], h.respondBeforeClusterCreate,
+		},
 	}
 	if h.State == nil || h.Hold <= 0 {
 		handlers = handlers[:len(handlers)-1]
@@ -102,6 +109,9 @@ func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
 	runtime.Server = bounded
 	return runtime, nil
 }
+
+// signature tells Cluster API's server of which hook a handler is. It is not called: Register puts a directHandler in its place.
+func signature[Request, Response any](context.Context, *Request, *Response) {}
 
 // directHandler writes the answer to the body of a request. Its error is answered as a failure.
 type directHandler func(ctx context.Context, body []byte, response *bytes.Buffer) error
@@ -143,99 +153,6 @@ func (s small) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.Handler.ServeHTTP(w, r)
-}
-
-// respond answers GeneratePatches as encoding/json writes a GeneratePatchesResponse.
-func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	response.WriteString(`{"status":"Success"`)
-	to := bodyResponder{response: response, limit: maxAnswer(len(body))}
-	if err := h.generateBody(ctx, body, &to); err != nil {
-		return err
-	}
-	if to.started {
-		response.WriteByte(']')
-	}
-	response.WriteByte('}')
-	return nil
-}
-
-// respondValidate answers ValidateTopology.
-func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := decodeRequest(body)
-	if err != nil {
-		return err
-	}
-	if message := h.validate(ctx, q); message != "" {
-		return errors.New(message)
-	}
-	response.WriteString(`{"status":"Success"}`)
-	return nil
-}
-
-// respondBeforeClusterCreate answers BeforeClusterCreate.
-func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := decodeNewCluster(body)
-	if err != nil {
-		return err
-	}
-	answer := &runtimehooksv1.BeforeClusterCreateResponse{}
-	h.holdBack(ctx, q, answer)
-	return json.NewEncoder(response).Encode(answer)
-}
-
-// bodyResponder writes patches into a body.
-type bodyResponder struct {
-	response *bytes.Buffer
-	limit    int // of the response in bytes
-	started  bool
-	written  []writtenPatch
-}
-
-// writtenPatch is where a patch that was kept is in the response.
-type writtenPatch struct {
-	patch      []byte
-	start, end int
-}
-
-func (b *bodyResponder) add(uid, patch []byte, kept bool) error {
-	separator := `,`
-	if !b.started {
-		separator = `,"items":[`
-		b.started = true
-	}
-	r := b.response
-	if r.Len()+base64.StdEncoding.EncodedLen(len(patch)) > b.limit {
-		return fmt.Errorf("the answer would have more than %d bytes; divide the pools of the Cluster among several Clusters", b.limit)
-	}
-	r.WriteString(separator)
-	r.WriteString(`{"uid":`)
-	r.Write(uid)
-	r.WriteString(`,"patchType":"JSONPatch","patch":"`)
-	b.write(patch, kept)
-	r.WriteString(`"}`)
-	return nil
-}
-
-// write writes a patch in base64 (RFC 4648), by a copy if it has been written before.
-func (b *bodyResponder) write(patch []byte, kept bool) {
-	r := b.response
-	if kept {
-		for _, w := range b.written {
-			if len(w.patch) == len(patch) && &w.patch[0] == &patch[0] {
-				r.Grow(w.end - w.start)
-				r.Write(r.Bytes()[w.start:w.end])
-				return
-			}
-		}
-	}
-	start, size := r.Len(), base64.StdEncoding.EncodedLen(len(patch))
-	r.Grow(size)
-	text := r.AvailableBuffer()[:size]
-	base64.StdEncoding.Encode(text, patch)
-	r.Write(text)
-	if kept {
-		b.written = append(b.written, writtenPatch{patch, start, r.Len()})
-	}
 }
 
 // encodeFailure writes an error as the answer.

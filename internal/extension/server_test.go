@@ -137,10 +137,9 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want runtimehooksv1.GeneratePatchesResponse
-	(&Handlers{}).GeneratePatches(t.Context(), q, &want)
-	if diff := cmp.Diff(string(encoded(t, want)), string(text)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want := respond(t, &Handlers{}, q)
+	if diff := cmp.Diff(string(encoded(t, want)), string(text)); diff != "" || len(want.Items) != 3 {
+		t.Errorf("%d items (-want +got):\n%s", len(want.Items), diff)
 	}
 	// Cluster API's server would refuse this before it calls a handler: the body is read directly.
 	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, []byte(`{"items":"x"}`)); err != nil || string(text) != `{"status":"Success"}` {

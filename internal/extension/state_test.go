@@ -206,22 +206,19 @@ func TestValidateTopology(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			response := &runtimehooksv1.ValidateTopologyResponse{}
 			h := &Handlers{}
 			if test.state != nil {
 				h.State = stateOf(test.state, storedCluster(test.options, ""))
 			}
-			h.ValidateTopology(t.Context(), hookrequests.Validate(generated(t, test.options)), response)
+			response := validate(t, h, generated(t, test.options))
 			failed := response.Status == runtimehooksv1.ResponseStatusFailure
 			if failed != (test.want != "") || !strings.HasPrefix(response.Message, test.want) || !failed && response.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
 			}
 		})
 	}
-	response := &runtimehooksv1.ValidateTopologyResponse{}
-	(&Handlers{}).ValidateTopology(t.Context(), &runtimehooksv1.ValidateTopologyRequest{Items: []*runtimehooksv1.ValidateTopologyRequestItem{nil}}, response)
-	if response.Status != runtimehooksv1.ResponseStatusSuccess {
-		t.Errorf("an empty request: %s", response.Status)
+	if response := string(answer(t, (&Handlers{}).respondValidate, []byte(`{"items":[null]}`))); response != `{"status":"Success"}` {
+		t.Errorf("an empty request: %s", response)
 	}
 }
 
@@ -233,15 +230,15 @@ func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 		t.Errorf("GeneratePatches: %s %q", response.Status, response.Message)
 	}
-	validated := &runtimehooksv1.ValidateTopologyResponse{}
-	if h.ValidateTopology(t.Context(), hookrequests.Validate(q), validated); validated.Message != want {
+	validated := validate(t, h, q)
+	if validated.Message != want {
 		t.Errorf("ValidateTopology: %s %q", validated.Status, validated.Message)
 	}
 	create := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team-a", Name: "one", Labels: map[string]string{contract.LabelEnabled: "true"}, CreationTimestamp: metav1.Now(),
 	}}}
-	created := &runtimehooksv1.BeforeClusterCreateResponse{}
-	if h.BeforeClusterCreate(t.Context(), create, created); created.RetryAfterSeconds != 0 || created.Message != "" {
+	created := beforeCreate(t, h, create)
+	if created.RetryAfterSeconds != 0 || created.Message != "" {
 		t.Errorf("BeforeClusterCreate: %q", created.Message)
 	}
 	for name, answered := range map[string]*runtimehooksv1.GeneratePatchesResponse{
@@ -288,8 +285,7 @@ func TestBeforeClusterCreate(t *testing.T) {
 				q.Cluster.Spec.Topology.Variables = append(q.Cluster.Spec.Topology.Variables, variable)
 			}
 			h := &Handlers{State: stateOf(test.state, &q.Cluster), Hold: test.hold, Now: func() time.Time { return now }}
-			response := &runtimehooksv1.BeforeClusterCreateResponse{}
-			h.BeforeClusterCreate(t.Context(), q, response)
+			response := beforeCreate(t, h, q)
 			held := response.RetryAfterSeconds > 0
 			if response.Status != runtimehooksv1.ResponseStatusSuccess || held != (test.want != "") || !strings.Contains(response.Message, test.want) || held == (response.Message == "") {
 				t.Errorf("%s %q, again in %d s; want %q", response.Status, response.Message, response.RetryAfterSeconds, test.want)

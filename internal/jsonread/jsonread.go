@@ -200,6 +200,35 @@ func (r *Reader) Bytes() ([]byte, bool) {
 	return []byte(text), r.err == nil
 }
 
+// Value decodes a value as encoding/json does, but numbers as json.Number. What it takes is bounded by Count.
+func (r *Reader) Value() any {
+	switch r.Kind() {
+	case '{':
+		object := map[string]any{}
+		for name := range r.Members {
+			key := string(name)
+			object[key] = r.Value()
+		}
+		return object
+	case '[':
+		array := []any{}
+		for range r.Elements {
+			array = append(array, r.Value())
+		}
+		return array
+	case '"':
+		text, _ := r.Text()
+		return text
+	case 't', 'f':
+		return len(r.Raw()) == len("true")
+	case 'n':
+		r.Skip()
+		return nil
+	default:
+		return json.Number(r.Raw())
+	}
+}
+
 // Skip goes over a value and checks it.
 func (r *Reader) Skip() {
 	switch r.Kind() {

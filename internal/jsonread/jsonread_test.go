@@ -11,42 +11,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 )
 
-// tree decodes everything of a text through a Reader, numbers as their text.
-func tree(r *jsonread.Reader) any {
-	switch r.Kind() {
-	case '{':
-		object := map[string]any{}
-		for name := range r.Members {
-			key := string(name)
-			object[key] = tree(r)
-		}
-		return object
-	case '[':
-		array := []any{}
-		for i := range r.Elements {
-			if i != len(array) {
-				panic("index")
-			}
-			array = append(array, tree(r))
-		}
-		return array
-	case '"':
-		text, _ := r.Text()
-		return text
-	case 't':
-		r.Skip()
-		return true
-	case 'f':
-		r.Skip()
-		return false
-	case 'n':
-		r.Skip()
-		return nil
-	default:
-		return json.Number(r.Raw())
-	}
-}
-
 // agree compares a Reader with encoding/json, in what it accepts and in what it reads.
 func agree(t *testing.T, text []byte) {
 	t.Helper()
@@ -57,7 +21,7 @@ func agree(t *testing.T, text []byte) {
 		t.Fatalf("%q: accepted %v, encoding/json says %v", text, accepted, !accepted)
 	}
 	reader := jsonread.New(text)
-	got := tree(reader)
+	got := reader.Value()
 	if err := reader.End(); (err == nil) != accepted {
 		t.Fatalf("%q: reading ends with %v, skipping with %v", text, err, skipping.End())
 	}
