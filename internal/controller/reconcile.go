@@ -82,8 +82,6 @@ type reconciliation struct {
 	// taken says why nothing may refer to a generated Secret of a name, for those that this pass has checked; "" is that the
 	// name is free.
 	taken map[string]string
-	// missing are the proxy Secrets that do not exist, by the override that names them.
-	missing map[string]bool
 	// adopted is the Cluster's generated Secret if this pass has written originals into it, else nil.
 	adopted *corev1.Secret
 	// listed are the KubeadmConfigs of the Cluster, nil until they are asked for.
@@ -178,12 +176,6 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 		return nil, err
 	}
 	r.found = append(r.found, found...)
-	if found.Has(contract.ReasonSettingsNotFound) {
-		if r.missing == nil {
-			r.missing = map[string]bool{}
-		}
-		r.missing[override] = true
-	}
 	return nil, nil //nolint:nilnil // the finding says why
 }
 
@@ -304,7 +296,7 @@ func (r *reconciliation) answer(
 		if override != "" {
 			resolution, err = r.resolve(ctx, options, override, view.Overrider())
 		}
-		facts.Values = &plan.Values{Resolution: resolution, Missing: r.missing[override]}
+		facts.Values = &plan.Values{Resolution: resolution}
 	case plan.FactTaken:
 		facts.Taken[asks.Name], err = r.whyTaken(ctx, asks.Name)
 	case plan.FactInfrastructure:

@@ -133,11 +133,8 @@ func (d decider) enable() Decision {
 		return Decision{Ask: FactValues}
 	}
 	values, secret := *d.Facts.Values, d.source().GeneratedSecret(d.want.Cluster)
-	usable := values.Resolution != nil || values.Missing && d.isReference() // its entries are constants
-	if !usable && !values.Withheld && !(d.isReference() && refersTo(d.stored, secret)) {
-		return d.unusable(values)
-	}
-	if d.isReference() {
+	if d.isReference() { // whose entries are constants: without settings the nodes wait for the Secret
+
 		why, known := d.Facts.Taken[secret]
 		switch {
 		case !known:
@@ -146,10 +143,10 @@ func (d decider) enable() Decision {
 			return d.takeBack(secret, why)
 		}
 	}
-	if values.Withheld {
+	switch {
+	case values.Withheld:
 		return d.withhold()
-	}
-	if !usable {
+	case values.Resolution == nil && !d.isReference():
 		return d.unusable(values)
 	}
 	return d.bring(values, secret)

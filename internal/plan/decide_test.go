@@ -155,7 +155,6 @@ var (
 
 	begun      is = func(s *scene) { s.answers.Begun = new(true) }
 	taken      is = func(s *scene) { s.taken = "it is somebody else's" }
-	missing    is = func(s *scene) { s.answers.Values = &plan.Values{Missing: true} }
 	rejected   is = func(s *scene) { s.answers.Values = &plan.Values{} }
 	withheld   is = func(s *scene) { s.answers.Values = &plan.Values{Withheld: true} }
 	onWindows  is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Windows: "os"} }
@@ -254,7 +253,7 @@ func TestDecide_AtRest(t *testing.T) {
 		{"one that waits for Cluster API to notice the pause", controlPlane, []is{busy, paused(contract.PausedForPatch)}, "leaves, Configuring / values" + secret},
 		{"one that Cluster API has paused", controlPlane, []is{paused(contract.PausedForPatch)}, "brings, resumes / values" + secret + " begun"},
 		{"one that was paused and has Machines by now", controlPlane, []is{running, paused(contract.PausedForPatch)}, "leaves, resumes, waits, WaitingForRollout / values" + secret},
-		{"one that was paused and cannot be patched", controlPlane, []is{rejected, paused(contract.PausedForPatch)}, "leaves, resumes / values"},
+		{"one that was paused and cannot be patched", controlPlane, []is{rejected, inline, paused(contract.PausedForPatch)}, "leaves, resumes / values"},
 		{"a template", template, nil, "brings / values" + secret + " infrastructure"},
 		{"a patched template costs no request", template, []is{patched}, "leaves / values" + secret},
 		{"a template for Windows by its files", template, []is{windows}, "leaves, note"},
@@ -272,10 +271,9 @@ func TestDecide_AtRest(t *testing.T) {
 		{"that of a Machine whose machine template is gone", config, []is{ofMachine, noMachines}, "brings / values" + secret + " infrastructure"},
 		{"a KubeadmConfig with bootstrap data", config, []is{running}, "leaves, waits, WaitingForRollout / values" + secret + " infrastructure"},
 		{"a KubeadmConfig with bootstrap data, rollout Immediate", config, []is{running, immediate}, "leaves, waits, WaitingForRollout / values" + secret + " infrastructure"},
-		{"a proxy Secret that cannot be used", template, []is{rejected}, "leaves / values"},
+		{"a proxy Secret that cannot be used", template, []is{rejected}, "brings / values" + secret + " infrastructure"},
 		{"a patched template and such a Secret", template, []is{patched, rejected}, "leaves / values" + secret},
-		{"a proxy Secret that does not exist", template, []is{missing}, "brings / values" + secret + " infrastructure"},
-		{"a proxy Secret that does not exist, Inline", template, []is{missing, inline}, "leaves / values"},
+		{"a proxy Secret that cannot be used, Inline", template, []is{rejected, inline}, "leaves / values"},
 		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
 		{"it is taken and the template refers to it", template, []is{patched, taken}, "takes, NameTaken / values" + secret + " originals"},
 		{"it is taken and a running control plane refers to it", controlPlane, []is{patched, running, taken}, "leaves, NameTaken / values" + secret},
@@ -440,8 +438,6 @@ func TestDecide_AdoptsAFileWhereTheUserHasIt(t *testing.T) {
 		})
 	}
 }
-
-
 
 // patchedSpec is spec with the entries of Cluster prod.
 func patchedSpec(t *testing.T, spec patch.Spec) patch.Spec {

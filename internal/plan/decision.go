@@ -113,8 +113,6 @@ type Facts struct {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
 	Resolution *source.Resolution
-	// Missing reports that the proxy Secret does not exist.
-	Missing bool
 	// Withheld reports that the settings must not be in the answer to the write.
 	Withheld bool
 	// Why is what to tell whoever writes, or nil.

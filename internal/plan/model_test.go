@@ -72,8 +72,6 @@ func newStored(kind string) *stored {
 func settingsOf(what string) plan.Values {
 	data := map[string][]byte{"httpProxy": []byte("http://proxy:3128")}
 	switch what {
-	case "missing":
-		return plan.Values{Missing: true}
 	case "unusable":
 		return plan.Values{}
 	case "with a password":
@@ -365,7 +363,7 @@ func modelOperations() []sequence.Operation[*stored] {
 		}),
 		set("adopt", []string{"true", "false"}, func(s *stored, value string) { s.want.Options.Adopt = value == contract.AdoptValue }),
 		set("Cluster is paused", []string{"true", "false"}, func(s *stored, value string) { s.want.Frozen = value == "true" }),
-		set("settings are", []string{"complete", "incomplete", "missing", "unusable", "with a password"}, func(s *stored, v string) { s.values = settingsOf(v) }),
+		set("settings are", []string{"complete", "incomplete", "unusable", "with a password"}, func(s *stored, v string) { s.values = settingsOf(v) }),
 		set("name of the Secret is", []string{"free", "taken"}, func(s *stored, value string) {
 			if s.taken = ""; value == "taken" {
 				s.taken = value

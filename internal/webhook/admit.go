@@ -148,7 +148,7 @@ func (a *admission) values(ctx context.Context, object plan.Object, options sour
 	resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
 	resolution, err := resolver.Resolve(ctx, a.view, options, object.Override())
 	if found := finding.Of(err); len(found) > 0 {
-		return &plan.Values{Missing: found.Has(contract.ReasonSettingsNotFound), Why: new(found.One())}, nil
+		return &plan.Values{Why: new(found.One())}, nil
 	}
 	return &plan.Values{Resolution: &resolution}, err
 }

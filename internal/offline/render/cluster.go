@@ -230,11 +230,12 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *s
 			if override := object.Override(); override != "" {
 				resolution = c.resolve(ctx, override, m.workers[0].String())
 			}
-			if resolution != nil {
-				if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
-					resolution = new(*resolution)
-					resolution.Complete = false
-				}
+			if resolution == nil {
+				return // a problem has been recorded
+			}
+			if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
+				resolution = new(*resolution)
+				resolution.Complete = false
 			}
 			object.Facts.Values = &plan.Values{Resolution: resolution}
 		default: // of names of generated Secrets, which manifests have for themselves
