@@ -56,10 +56,10 @@ type linter struct {
 	manifests *render.Manifests
 	objects   []*manifest.Object
 	now       time.Time
-	findings  []Finding
+	findings  []Row
 	clusters  int
 	places    map[string]bool  // of the Secrets that were looked at
-	known     map[Finding]bool // without their lines
+	known     map[Row]bool // without their lines
 	order     map[*manifest.Object]int
 	byPlace   map[string]*manifest.Object
 	entries   map[block][]int // lines of the entries of a list, counted from its own
@@ -68,7 +68,7 @@ type linter struct {
 func newLinter(manifests *render.Manifests, now time.Time) *linter {
 	l := &linter{
 		manifests: manifests, objects: manifests.Objects(), now: now,
-		known: map[Finding]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{}, entries: map[block][]int{}, places: map[string]bool{},
+		known: map[Row]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{}, entries: map[block][]int{}, places: map[string]bool{},
 	}
 	for i, o := range l.objects {
 		l.order[o] = i
@@ -99,8 +99,8 @@ func (l *linter) add(o *manifest.Object, level Level, found ...finding.Finding) 
 }
 
 // row is a finding at a place in o, without its line.
-func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at finding.Place) Finding {
-	return Finding{
+func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at finding.Place) Row {
+	return Row{
 		Level: level, Code: f.Code, File: o.File(), Document: o.Document(), Object: o.String(),
 		Where: at.String(), Message: f.Message, Fix: f.Advice, order: l.order[o],
 	}
@@ -154,7 +154,7 @@ func (l *linter) run(ctx context.Context) error {
 			}
 		}
 	}
-	slices.SortStableFunc(l.findings, func(a, b Finding) int { return a.order - b.order })
+	slices.SortStableFunc(l.findings, func(a, b Row) int { return a.order - b.order })
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (l *linter) looked(place string) {
 
 // report counts.
 func (l *linter) report() Report {
-	r := Report{Findings: []Finding{}, Summary: Summary{Clusters: l.clusters, Secrets: len(l.places)}}
+	r := Report{Findings: []Row{}, Summary: Summary{Clusters: l.clusters, Secrets: len(l.places)}}
 	for _, f := range l.findings {
 		r.Findings = append(r.Findings, f)
 		switch f.Level {

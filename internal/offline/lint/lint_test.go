@@ -122,7 +122,7 @@ func FuzzRun(f *testing.F) {
 		if (err == nil) != (errAgain == nil) || err != nil && err.Error() != errAgain.Error() {
 			t.Fatalf("errors %v and %v", err, errAgain)
 		}
-		if diff := cmp.Diff(report, again, cmpopts.IgnoreUnexported(lint.Finding{})); diff != "" {
+		if diff := cmp.Diff(report, again, cmpopts.IgnoreUnexported(lint.Row{})); diff != "" {
 			t.Errorf("two outcomes (-first +second):\n%s", diff)
 		}
 		lines := strings.Count(text, "\n") + strings.Count(text, "\r") + 1

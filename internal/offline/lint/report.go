@@ -19,8 +19,8 @@ const (
 	Note Level = "note"
 )
 
-// Finding is a finding.Finding with where it stands in the input. Its JSON is an interface: field names do not change.
-type Finding struct {
+// Row is a finding and where it stands in the input. Its JSON is an interface: field names do not change.
+type Row struct {
 	Level Level `json:"level"`
 	// Code is one of noproxy.Codes, or a further one of packages proxyconfig and source.
 	Code finding.Code `json:"code"`
@@ -43,7 +43,7 @@ type Finding struct {
 // Report is the outcome. Its JSON is an interface: field names do not change.
 type Report struct {
 	// Findings are in the order of the objects in the input.
-	Findings []Finding `json:"findings"`
+	Findings []Row `json:"findings"`
 	Summary  Summary   `json:"summary"`
 	// Unread are lines about what was not looked at, because it makes no object.
 	Unread []string `json:"-"`

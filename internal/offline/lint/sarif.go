@@ -83,7 +83,7 @@ func (r Report) SARIF(version string) ([]byte, error) {
 }
 
 // newSARIF returns findings in the form that code review tools read. A rule is a code, in order of appearance.
-func newSARIF(findings []Finding, version string) sarifLog {
+func newSARIF(findings []Row, version string) sarifLog {
 	run := sarifRun{
 		Tool: sarifTool{Driver: sarifDriver{
 			Name: contract.Name, Version: version, InformationURI: projectURL, Rules: []sarifRule{},
