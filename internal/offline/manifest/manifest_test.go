@@ -338,48 +338,59 @@ func TestApply_RefusesWhatCountsElsewhere(t *testing.T) {
 		want     string
 	}{
 		{
-			"an alias", "a: &a\n- b\nspec:\n  l: *a\n", []Edit{insert("spec", "l"), insert("spec", "l")},
+			"an alias", "a: &a\n- b\nspec:\n  l: *a\n",
+			[]Edit{insert("spec", "l"), insert("spec", "l")},
 			"document 1, line 4: spec.l is an alias (*a); write the list out",
 		},
 		{
-			"an alias on the way", "a: &a {l: []}\nb: c\nspec: *a\n", []Edit{insert("spec", "l")},
+			"an alias on the way", "a: &a {l: []}\nb: c\nspec: *a\n",
+			[]Edit{insert("spec", "l")},
 			"document 1, line 3: spec is an alias (*a); write the mapping out",
 		},
 		{
-			"an alias of a scalar", "a: &a b\nc: *a\n", []Edit{{Op: SetScalar, Path: []string{"c"}, Value: "x"}},
+			"an alias of a scalar", "a: &a b\nc: *a\n",
+			[]Edit{{Op: SetScalar, Path: []string{"c"}, Value: "x"}},
 			"document 1, line 2: c is an alias (*a); write the value out",
 		},
 		{
-			"a merge key", "a: &a\n  l: [b]\nspec:\n  m: n\n  <<: *a\n", []Edit{insert("spec", "l"), insert("spec", "p", "l")},
+			"a merge key", "a: &a\n  l: [b]\nspec:\n  m: n\n  <<: *a\n",
+			[]Edit{insert("spec", "l"), insert("spec", "p", "l")},
 			"document 1, line 5: spec has a merge key (<<); write out what it adds",
 		},
 		{
-			"a merged key that is to go", "a: &a {b: [c]}\nd:\n  <<: *a\n", []Edit{{Op: Remove, Path: []string{"d", "b"}, Keep: 1}},
+			"a merged key that is to go", "a: &a {b: [c]}\nd:\n  <<: *a\n",
+			[]Edit{{Op: Remove, Path: []string{"d", "b"}, Keep: 1}},
 			"document 1, line 3: d has a merge key (<<); write out what it adds",
 		},
 		{
-			"a list that is used twice", "a: &a [b]\nc: *a\n", []Edit{insert("a")},
+			"a list that is used twice", "a: &a [b]\nc: *a\n",
+			[]Edit{insert("a")},
 			"document 1, line 1: a has an anchor (&a); remove it, and write the value out where its aliases are",
 		},
 		{
-			"a mapping that is used twice", "a: &a\n  b: c\nd: *a\n", []Edit{{Op: SetScalar, Path: []string{"a", "b"}, Value: "x"}},
+			"a mapping that is used twice", "a: &a\n  b: c\nd: *a\n",
+			[]Edit{{Op: SetScalar, Path: []string{"a", "b"}, Value: "x"}},
 			"document 1, line 1: a has an anchor (&a); remove it, and write the value out where its aliases are",
 		},
 		{
-			"a tag", "kind: A\nmetadata: !!map\n  name: b\nspec:\n  l: !!seq\n  - a\n", []Edit{insert("spec", "l"), insert("metadata", "l")},
+			"a tag", "kind: A\nmetadata: !!map\n  name: b\nspec:\n  l: !!seq\n  - a\n",
+			[]Edit{insert("spec", "l"), insert("metadata", "l")},
 			"document 1, line 5: A b: spec.l has a tag (!!seq); remove it\n" +
 				"editing in.yaml: document 1, line 2: A b: metadata has a tag (!!map); remove it",
 		},
 		{
-			"an item of a list", "kind: List\nitems:\n- &i\n  kind: A\n  metadata: {name: b, namespace: c}\n- *i\n", []Edit{insert("spec", "l")},
+			"an item of a list", "kind: List\nitems:\n- &i\n  kind: A\n  metadata: {name: b, namespace: c}\n- *i\n",
+			[]Edit{insert("spec", "l")},
 			"document 1, line 3: A c/b: the object has an anchor (&i); remove it, and write the value out where its aliases are",
 		},
 		{
-			"a list of aliases", "x: &x\n- kind: A\nkind: List\nitems: *x\n", []Edit{insert("spec", "l")},
+			"a list of aliases", "x: &x\n- kind: A\nkind: List\nitems: *x\n",
+			[]Edit{insert("spec", "l")},
 			"document 1, line 4: A: the list is an alias (*x); write the list out",
 		},
 		{
-			"a key with a question mark", "? spec\n: l: [a]\n", []Edit{{Op: RemoveKey, Path: []string{"spec"}}},
+			"a key with a question mark", "? spec\n: l: [a]\n",
+			[]Edit{{Op: RemoveKey, Path: []string{"spec"}}},
 			"document 1, line 1: spec: " + text,
 		},
 		{"edits through each other", "x: y\n", []Edit{
