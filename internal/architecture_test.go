@@ -32,7 +32,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"topology":         reads,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "expiring", "finding", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
+		"contract", "envfile", "expiring", "finding", "host", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
 		"offline/match", "patch", "plan", "proxyconfig", "shellquote", "spelling", "systemd", "topology",
 	} {
 		t.Run(name, func(t *testing.T) {

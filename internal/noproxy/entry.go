@@ -7,9 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/net/idna"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // kind says what an entry stands for once it is parsed.
@@ -203,11 +202,11 @@ func splitPort(text string) (host, port string, err *finding.Finding) {
 	if !hasPort {
 		return host, "", nil
 	}
-	n, e := strconv.ParseUint(port, 10, 16)
-	if e != nil || n == 0 || len(port) > 5 {
+	port, ok := hosts.Port(port)
+	if !ok {
 		return "", "", bad
 	}
-	return host, strconv.FormatUint(n, 10), nil
+	return host, port, nil
 }
 
 // parseHost reads an address or a name; port is empty or canonical.
@@ -265,7 +264,7 @@ func (p *parsed) name(name string, dotted bool) *finding.Finding {
 	if err != nil {
 		return err
 	}
-	if ascii != name && !isASCII(name) {
+	if ascii != name {
 		p.warn(CodeIDNConverted, "the international name is written in its ASCII form", "")
 	}
 	prefix := ""
@@ -321,20 +320,11 @@ func (p *parsed) partial(prefix, text string) *finding.Finding {
 // numeric reports text of only digits and dots.
 func numeric(s string) bool { return s != "" && strings.Trim(s, "0123456789.") == "" }
 
-func isASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
-}
-
-// asciiName converts an international name as lookups do (RFC 5891, UTS 46 without transitional mapping).
+// asciiName converts an international name.
 func asciiName(name string) (string, *finding.Finding) {
-	if isASCII(name) {
-		return name, nil
-	}
-	bad := rejection(CodeBadName, "IDNA does not allow the international name", "write its ASCII form (xn--...)")
-	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
-	out, err := profile.ToASCII(name)
-	if err != nil || !isASCII(out) || numeric(out) {
-		return "", bad
+	out, ok := hosts.ASCII(name)
+	if !ok || out != name && numeric(out) {
+		return "", rejection(CodeBadName, "IDNA does not allow the international name", "write its ASCII form (xn--...)")
 	}
 	return out, nil
 }

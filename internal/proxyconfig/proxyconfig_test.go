@@ -131,6 +131,7 @@ func TestParse_RefusesHostsAndPorts(t *testing.T) {
 		"text after the bracket":    {data("httpProxy", "http://[fd00::1]x:3128"), []string{"text between the IPv6 address and the port"}},
 		"port zero":                 {data("httpProxy", "http://proxy:0"), []string{"a port that is not a number from 1 to 65535"}},
 		"a port too large":          {data("httpProxy", "http://proxy:65536"), []string{"a port that is not a number"}},
+		"a port of six digits":      {data("httpProxy", "http://proxy:000080"), []string{"a port that is not a number"}},
 		"a port of letters":         {data("httpProxy", "http://proxy:http"), []string{"a port that is not a number"}},
 		"an empty port":             {data("httpProxy", "http://proxy:"), []string{"a port that is not a number"}},
 		"a label too long":          {data("httpProxy", "http://"+strings.Repeat("a", 64)+".example:1"), []string{"a host that is not a DNS name"}},

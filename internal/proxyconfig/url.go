@@ -3,13 +3,13 @@ package proxyconfig
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
@@ -171,11 +171,11 @@ func splitHostPort(hostport string) (host, port, why string) {
 	if port == "" {
 		return host, "", ""
 	}
-	number, err := strconv.ParseUint(port[1:], 10, 16)
-	if err != nil || number == 0 || strings.HasPrefix(port[1:], "+") {
+	port, ok := hosts.Port(port[1:])
+	if !ok {
 		return "", "", "a port that is not a number from 1 to 65535"
 	}
-	return host, strconv.FormatUint(number, 10), ""
+	return host, port, ""
 }
 
 // canonicalHost lower-cases a host, converts an internationalized name to its A-label form (RFC 5891) and writes

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // matchAxios follows lib/helpers/shouldBypassProxy.js: prefixes of both families, exact names, suffixes after a leading dot or star,
@@ -67,7 +69,7 @@ func axiosHost(host string) string {
 			return addr.String()
 		}
 	}
-	if name, ok := aLabel(host); ok {
+	if name, ok := hosts.ASCII(host); ok {
 		return name
 	}
 	return host

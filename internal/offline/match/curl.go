@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // curlRules are the differences between the versions of lib/noproxy.c.
@@ -78,7 +80,7 @@ func (c curlRules) host(d destination) (string, netip.Addr, bool) {
 	if addr, ok := inetAton(d.host); ok {
 		return "", addr, true
 	}
-	name, ok := aLabel(d.host)
+	name, ok := hosts.ASCII(d.host)
 	return strings.TrimSuffix(name, "."), netip.Addr{}, ok
 }
 

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // destination is the part of a request URL that proxies are chosen by, as written.
@@ -106,26 +108,12 @@ func (d destination) netloc() string {
 	return host
 }
 
-// aLabel converts a name with non-ASCII letters to its ASCII form and leaves other names alone. It reports false if IDNA refuses the name.
-func aLabel(name string) (string, bool) {
-	if isASCII(name) {
-		return name, true
-	}
-	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false))
-	out, err := p.ToASCII(name)
-	return out, err == nil && isASCII(out)
-}
-
 // uLabel converts an ASCII form back to letters. A name that does not convert stays as it is.
 func uLabel(name string) string {
 	if out, err := idna.ToUnicode(name); err == nil {
 		return out
 	}
 	return name
-}
-
-func isASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // whatwg returns the host as the URL Standard serializes it: lower case, ASCII, IPv4 numbers in four decimal parts,
@@ -143,7 +131,7 @@ func (d destination) whatwg() (string, bool) {
 	if dec, err := url.PathUnescape(host); err == nil {
 		host = dec
 	}
-	host, ok := aLabel(host)
+	host, ok := hosts.ASCII(host)
 	if !ok || strings.ContainsFunc(host, badHostRune) || strings.ContainsAny(host, "%/?#@") {
 		return "", false
 	}

@@ -3,6 +3,8 @@ package match
 import (
 	"strconv"
 	"strings"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // httpxPattern is a URLPattern of httpx: entries become URL patterns that mount "no proxy".
@@ -132,11 +134,11 @@ func modernHost(host string) (string, bool) {
 	case looksV4(host):
 		_, ok := pton(host)
 		return host, ok
-	case !isASCII(host):
+	case !hosts.IsASCII(host):
 		if strings.Contains(host, "*") {
 			return "", false
 		}
-		ascii, ok := aLabel(strings.ToLower(host))
+		ascii, ok := hosts.ASCII(strings.ToLower(host))
 		if !ok {
 			return "", false
 		}
@@ -178,10 +180,10 @@ func legacyPattern(authority string) (httpxPattern, bool) {
 	}
 	labels := strings.Split(host, ".")
 	for i, label := range labels {
-		if isASCII(label) {
+		if hosts.IsASCII(label) {
 			continue
 		}
-		ascii, ok := aLabel(strings.ToLower(label))
+		ascii, ok := hosts.ASCII(strings.ToLower(label))
 		if !ok || strings.ContainsAny(label, "*_") {
 			return p, false
 		}
@@ -212,7 +214,7 @@ func (h httpxRules) host(d destination) (string, bool) {
 	case !h.legacy:
 		return modernHost(d.host)
 	}
-	ascii, ok := aLabel(d.host)
+	ascii, ok := hosts.ASCII(d.host)
 	ascii = strings.ToLower(ascii)
 	if strings.HasPrefix(ascii, "xn--") {
 		ascii = uLabel(ascii)

@@ -1,6 +1,10 @@
 package match
 
-import "strings"
+import (
+	"strings"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+)
 
 // lwpSplit follows split(/\s*,\s*/): blanks around commas go, blanks at both ends stay, empty items at the end are dropped.
 func lwpSplit(list string) []token {
@@ -21,7 +25,7 @@ func lwpSplit(list string) []token {
 
 // matchLWP follows _need_proxy of LWP::UserAgent: a plain suffix, letter case counts, and an empty item matches everything.
 func matchLWP(list string, d destination, _ Resolver) Answer {
-	host, ok := aLabel(d.host)
+	host, ok := hosts.ASCII(d.host)
 	if !ok {
 		return refuses("not an international host name")
 	}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // commaTrimSplit splits on commas, removes blanks around items and skips empty items.
@@ -37,7 +39,7 @@ func matchURLLib(list string, d destination, _ Resolver) Answer {
 		host = dec
 	}
 	a := bypassEnvironment(list, host)
-	if a.Verdict == Proxied && !isASCII(host) {
+	if a.Verdict == Proxied && !hosts.IsASCII(host) {
 		return refuses("the request line cannot hold the name")
 	}
 	return a
@@ -53,7 +55,7 @@ func matchAIOHTTP(list string, d destination, _ Resolver) Answer {
 		}
 		host = hexV6(addr)
 	} else {
-		ascii, ok := aLabel(host)
+		ascii, ok := hosts.ASCII(host)
 		if !ok {
 			return refuses("not an international host name")
 		}
@@ -81,7 +83,7 @@ type requestsRules struct {
 // match follows requests.utils.should_bypass_proxies: IPv4 prefixes for IPv4 hosts, a suffix for other hosts, and then the rules of
 // urllib.
 func (r requestsRules) match(list string, d destination, _ Resolver) Answer {
-	host, ok := aLabel(d.host)
+	host, ok := hosts.ASCII(d.host)
 	if !ok {
 		return refuses("not an international host name")
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // rubyRules are the two generations of the ipaddr library behind URI::Generic#find_proxy.
@@ -38,7 +40,7 @@ func rubySplit(list string) []token {
 
 // match follows find_proxy and use_proxy?. It is the only matcher that needs the address of a name.
 func (ru rubyRules) match(list string, d destination, resolve Resolver) Answer {
-	if !isASCII(d.host) {
+	if !hosts.IsASCII(d.host) {
 		return refuses("URI does not parse the name")
 	}
 	addr, known, open := ru.resolve(d, resolve)

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
 // wgetSplit follows sepstring of GNU Wget: commas separate, blanks after a comma are skipped, all other blanks and empty items stay.
@@ -20,7 +22,7 @@ func wgetSplit(list string) []token {
 
 // matchWget follows sufmatch of GNU Wget: the apex and subdomains of a name, only subdomains of a name with a leading dot.
 func matchWget(list string, d destination, _ Resolver) Answer {
-	host, ok := aLabel(d.host)
+	host, ok := hosts.ASCII(d.host)
 	if !ok {
 		host = d.host
 	}
@@ -35,7 +37,7 @@ func matchWget(list string, d destination, _ Resolver) Answer {
 
 // matchWget2 follows px_manager_is_ignore of libproxy, which Wget2 is built with: no blanks are removed and letter case counts.
 func matchWget2(list string, d destination, _ Resolver) Answer {
-	host, ok := aLabel(d.host)
+	host, ok := hosts.ASCII(d.host)
 	if !ok {
 		host = d.host
 	}

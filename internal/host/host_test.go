@@ -1,0 +1,42 @@
+package host_test
+
+import (
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
+)
+
+func TestASCII_ConvertsAsLookupsDo(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"Proxy_1.Example.": "Proxy_1.Example.", "": "", "%\"'$`": "%\"'$`", "xn--a": "xn--a",
+		"Bücher.example": "xn--bcher-kva.example", "straße.example": "xn--strae-oqa.example", "例え。テスト": "xn--r8jz45g.xn--zckzah",
+		"a_ü.example": "xn--a_-yka.example", "１.example": "1.example",
+	} {
+		if got, ok := host.ASCII(name); got != want || !ok {
+			t.Errorf("%q: %q, %t, want %q", name, got, ok, want)
+		}
+	}
+	for _, name := range []string{"\u00ad", "ü\u200d", "xn--ü", "אa1.ü", "\xff"} {
+		if got, ok := host.ASCII(name); ok && !host.IsASCII(got) {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+	if got, ok := host.ASCII("xn--zz-ü.xn--0"); ok {
+		t.Errorf("an A-label that is none: %q", got)
+	}
+}
+
+func TestPort_IsANumberOfFiveDigits(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"1": "1", "0080": "80", "65535": "65535", "00001": "1"} {
+		if got, ok := host.Port(text); got != want || !ok {
+			t.Errorf("%q: %q, %t, want %q", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "0", "65536", "000080", "+80", "-1", "8_0", "0x50", " 80", "80\n", "٨٠", "99999999999999999999"} {
+		if got, ok := host.Port(text); ok {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
