@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
@@ -23,25 +24,19 @@ type generator struct {
 	asked
 
 	handlers *Handlers
-	ctx      context.Context        //nolint:containedctx // lives as long as the call it is made for
-	stored   *Stored                // once it has been asked for
-	pools    map[topology.Pool]bool // those of stored, and the control plane
-	recipes  map[topology.Pool]*preparedRecipe
-	made     map[madeOf]string     // in base64
-	files    map[patch.File][]byte // managed files in JSON
-}
-
-// preparedRecipe is a recipe that some templates of the request share.
-type preparedRecipe struct {
-	recipe  *patch.Recipe // nil: nothing is to be there
-	waiting bool          // for the control-plane endpoint
+	ctx      context.Context                //nolint:containedctx // lives as long as the call it is made for
+	stored   *Stored                        // once it has been asked for
+	pools    map[topology.Pool]bool         // those of stored, and the control plane
+	values   map[topology.Pool]*plan.Values // by recipeKey
+	made     map[madeOf]string              // in base64
+	files    map[patch.File][]byte          // managed files in JSON
 }
 
 // madeOf is all that a patch depends on. Pools of one class mostly have the same template.
 type madeOf struct {
 	template     string
 	controlPlane bool
-	recipe       topology.Pool // the key of recipes
+	recipe       topology.Pool // see recipeKey
 }
 
 // respond answers GeneratePatches as encoding/json writes a GeneratePatchesResponse. The answer is a function of the request
@@ -57,7 +52,7 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	}
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
-		g := &generator{asked: a, handlers: h, ctx: ctx, recipes: map[topology.Pool]*preparedRecipe{}, made: map[madeOf]string{}, files: map[patch.File][]byte{}}
+		g := &generator{asked: a, handlers: h, ctx: ctx, values: map[topology.Pool]*plan.Values{}, made: map[madeOf]string{}, files: map[patch.File][]byte{}}
 		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
 			return err
 		}
@@ -185,14 +180,17 @@ func (g *generator) make(it *item, pool topology.Pool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
 	}
-	if !t.supported || patch.Unsupported(t.spec) != "" {
+	if !t.supported {
 		return "", nil
 	}
-	prepared, err := g.recipe(pool)
+	decision, err := g.decide(t.spec, it, pool)
 	if err != nil {
 		return "", err
 	}
-	operations, err := g.operations(&t, prepared)
+	operations := patch.Operations(t.at, t.spec, decision.Edits)
+	if decision.Incomplete {
+		operations, err = holdBack(&t)
+	}
 	if err != nil || len(operations) == 0 {
 		return "", err
 	}
@@ -201,23 +199,6 @@ func (g *generator) make(it *item, pool topology.Pool) (string, error) {
 		return "", fmt.Errorf("writing a patch: %w", err)
 	}
 	return base64.StdEncoding.EncodeToString(text), nil
-}
-
-// operations is what package patch says about a template. A conflict with a file of the user leaves the template alone;
-// the controller reports it.
-func (g *generator) operations(t *template, prepared *preparedRecipe) ([]patch.Operation, error) {
-	switch {
-	case prepared.waiting:
-		return holdBack(t)
-	case prepared.recipe == nil:
-		return nil, nil
-	}
-	// The original stays in the template of the ClusterClass, which every request begins with.
-	edits, err := patch.EnsureOrAdopt(t.spec, *prepared.recipe, g.settings.Options.Adopt)
-	if err != nil {
-		return nil, nil //nolint:nilerr // a conflict, which leaves the template alone
-	}
-	return patch.Operations(t.at, t.spec, edits), nil
 }
 
 // encode writes operations as encoding/json does, in less time.

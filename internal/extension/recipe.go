@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -8,7 +9,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
@@ -21,62 +25,88 @@ func (g *generator) recipeKey(pool topology.Pool) topology.Pool {
 	return pool
 }
 
-// recipe returns what templates of the control plane (the zero pool) or of a pool get.
-func (g *generator) recipe(pool topology.Pool) (*preparedRecipe, error) {
-	key := g.recipeKey(pool)
-	if prepared, found := g.recipes[key]; found {
-		return prepared, nil
-	}
-	prepared := &preparedRecipe{}
-	if pool.Source().UsesProxy() {
-		secret := pool.Source().GeneratedSecret(g.cluster.name)
-		if g.handlers.State != nil {
-			if err := g.allowed(pool, secret); err != nil {
-				return nil, err
-			}
-		}
-		options, waiting, err := g.options(secret, pool.Override)
-		if err != nil {
-			return nil, err
-		}
-		if prepared.waiting = waiting; !waiting {
-			recipe, err := patch.NewRecipe(options)
-			if err != nil {
-				return nil, err
-			}
-			prepared.recipe = &recipe
-		}
-	}
-	g.recipes[key] = prepared
-	return prepared, nil
-}
-
-// options returns the options of a recipe, and whether it has to wait for the control-plane endpoint.
-func (g *generator) options(secret, override string) (patch.Options, bool, error) {
+// decide says what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a file of the
+// user leaves the template alone; the controller reports it.
+func (g *generator) decide(spec patch.Spec, it *item, pool topology.Pool) (plan.Decision, error) {
 	version, err := topology.OutputVersion(g.cluster.annotations)
 	if err != nil {
-		return patch.Options{}, false, err
+		return plan.Decision{}, err
 	}
-	options := patch.Options{Version: version, Delivery: g.settings.Options.Delivery, Targets: g.settings.Options.Targets, SecretName: secret}
-	if options.Delivery != contract.DeliveryInline {
-		return options, false, nil
+	want := plan.Want{Cluster: g.cluster.name, Enabled: true, Options: g.settings.Options, Version: version}
+	object := plan.Object{
+		Kind: plan.KindControlPlane, Spec: spec, Hooked: true,
+		// Pools for Windows are passed over before. Originals stay in the templates of the ClusterClass, which every request
+		// begins with.
+		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
+	}
+	if it.isPool() {
+		object.Kind = plan.KindTemplate
+		object.Pools = []plan.Pool{{Kind: pool.Kind, Name: pool.TopologyName, TopologyName: pool.TopologyName, Override: pool.Override}}
+	}
+	for {
+		decision := plan.Decide(object, want)
+		switch decision.Ask {
+		case plan.FactValues:
+			object.Facts.Values, err = g.settingsOf(pool)
+		case plan.FactTaken:
+			object.Facts.Taken[decision.Name], err = "", g.allowed(pool, decision.Name)
+		default:
+			if decision.Recipe != nil && object.Facts.Values != nil {
+				object.Facts.Values.Recipe = decision.Recipe
+			}
+			if _, conflict := errors.AsType[*patch.ConflictError](decision.Refused); !conflict {
+				err = decision.Refused
+			}
+			return decision, err
+		}
+		if err != nil {
+			return plan.Decision{}, err
+		}
+	}
+}
+
+// settingsOf are the settings of the control plane (the zero pool) or of a pool, found once for all that share them.
+func (g *generator) settingsOf(pool topology.Pool) (*plan.Values, error) {
+	key := g.recipeKey(pool)
+	if known := g.values[key]; known != nil {
+		return known, nil
+	}
+	found, err := g.resolve(pool)
+	if err != nil {
+		return nil, err
+	}
+	g.values[key] = found
+	return found, nil
+}
+
+// resolve finds the settings of the control plane (the zero pool) or of a pool. Reference delivery needs none.
+func (g *generator) resolve(pool topology.Pool) (*plan.Values, error) {
+	if g.settings.Options.Delivery != contract.DeliveryInline {
+		return &plan.Values{}, nil
 	}
 	if g.handlers.State == nil {
-		return options, false, fmt.Errorf("delivery %s needs the hooks of the manager, which sees Secrets; use delivery %s, or let the ExtensionConfig call the manager",
+		return nil, fmt.Errorf("delivery %s needs the hooks of the manager, which sees Secrets; use delivery %s, or let the ExtensionConfig call the manager",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
-	values, err := g.handlers.State.Values(g.ctx, g.stored, override)
-	if err != nil {
-		return options, false, err
+	if err := g.allowed(pool, ""); err != nil {
+		return nil, err
 	}
-	options.Settings, options.NoProxy = values.Settings, values.NoProxy
-	return options, !values.Complete, nil
+	values, err := g.handlers.State.Values(g.ctx, g.stored, pool.Override)
+	if err != nil {
+		return nil, err
+	}
+	return &plan.Values{Resolution: &source.Resolution{
+		Settings: values.Settings, NoProxy: noproxy.Result{Value: values.NoProxy}, Complete: values.Complete,
+	}}, nil
 }
 
 // allowed returns why the control plane (the zero pool) or a pool may not have what the request asks for, or nil. The
 // Cluster must be stored, carry the label and ask for the same, because values of its Secrets go into the answer, and the
 // answer tells whether a Secret exists.
 func (g *generator) allowed(pool topology.Pool, secret string) error {
+	if g.handlers.State == nil {
+		return nil // hooks that see no Secret tell nothing of any
+	}
 	if g.stored == nil {
 		stored, err := g.handlers.State.Stored(g.ctx, g.cluster.namespace, g.cluster.name)
 		if err != nil {

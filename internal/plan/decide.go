@@ -265,9 +265,16 @@ func (d decider) bring(values Values, secret string) Decision {
 	if d.Rolls {
 		made = patch.Spec{} // nothing to keep the version of
 	}
-	recipe, err := RecipeOf(annotations, made, d.want.Options, resolution, secret)
-	if d.want.Version != 0 {
-		recipe, err = Recipe(d.want.Options, d.want.Version, resolution, secret)
+	version := d.want.Version
+	by := func(version int) (patch.Recipe, error) { return Recipe(d.want.Options, version, resolution, secret) }
+	if version == 0 {
+		version = Version(annotations, made, patch.OutputVersion, by)
+	}
+	recipe, err := patch.Recipe{}, error(nil)
+	if values.Recipe != nil {
+		recipe = *values.Recipe
+	} else {
+		recipe, err = by(version)
 	}
 	out := Decision{Proxied: values.Resolution != nil}
 	if err != nil {
@@ -323,7 +330,11 @@ func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch
 			return patch.Plan{}, nil, Decision{}, errWithheld
 		}
 	}
-	brought, err = Bring(d.stored, d.Spec, recipe, originals)
+	if d.Write == nil {
+		brought, err = patch.Bring(d.Spec, recipe, originals)
+	} else {
+		brought, err = Bring(d.stored, d.Spec, recipe, originals)
+	}
 	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict || !d.want.Options.Adopt {
 		return brought, nil, Decision{}, err
 	}
@@ -372,10 +383,10 @@ func (d decider) refuse(out Decision, err error) Decision {
 // infrastructure returns the decision about an object that is not patched yet and cannot be now: for Windows nodes by its
 // machine template, or before the template exists, without which there are no Machines either. It is nil for any other.
 func (d decider) infrastructure() *Decision {
-	if patch.IsPatched(d.stored) || len(d.Pools) == 0 {
+	tells := d.Facts.Infrastructure
+	if len(d.Pools) == 0 || tells != nil && *tells == (Infrastructure{}) || patch.IsPatched(d.stored) {
 		return nil
 	}
-	tells := d.Facts.Infrastructure
 	switch {
 	case tells == nil:
 		return &Decision{Ask: FactInfrastructure}

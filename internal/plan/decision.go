@@ -113,6 +113,8 @@ type Facts struct {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
 	Resolution *source.Resolution
+	// Recipe is what a decision has made of the same settings before, nil if none has.
+	Recipe *patch.Recipe
 	// Withheld reports that the settings must not be in the answer to the write.
 	Withheld bool
 	// Why is what to tell whoever writes, or nil.

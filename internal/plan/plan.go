@@ -1,5 +1,5 @@
 // Package plan decides what happens to one bootstrap object: whether it may be changed, which recipe it gets, by which output
-// version, and when. Controller, webhooks and render find the facts and carry the decision out.
+// version, and when. Controller, webhooks, hook and render find the facts and carry the decision out.
 package plan
 
 import (
@@ -146,12 +146,6 @@ func Version(annotations map[string]string, spec patch.Spec, newest int, recipe 
 		}
 	}
 	return newest
-}
-
-// RecipeOf returns the recipe by which spec is to be made, and keeps the output version that it has, see Version.
-func RecipeOf(annotations map[string]string, spec patch.Spec, options source.Options, resolution source.Resolution, secretName string) (patch.Recipe, error) {
-	recipe := func(version int) (patch.Recipe, error) { return Recipe(options, version, resolution, secretName) }
-	return recipe(Version(annotations, spec, patch.OutputVersion, recipe))
 }
 
 // Recipe returns the recipe by an output version. resolution is used by Inline delivery only, secretName by Reference
