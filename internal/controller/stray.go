@@ -49,6 +49,9 @@ func patchedFor(object client.Object) []string {
 	}
 	for _, name := range patch.References(spec) {
 		values = append(values, patchedForSecret+name)
+		if cluster := proxysource.GeneratedFor(name); cluster != "" { // the Secret may be gone, or never have been written
+			values = append(values, patchedForCluster+cluster)
+		}
 	}
 	slices.Sort(values)
 	return slices.Compact(values)

@@ -134,7 +134,6 @@ func (d decider) enable() Decision {
 	}
 	values, secret := *d.Facts.Values, d.source().GeneratedSecret(d.want.Cluster)
 	if d.isReference() { // whose entries are constants: without settings the nodes wait for the Secret
-
 		why, known := d.Facts.Taken[secret]
 		switch {
 		case !known:
@@ -416,7 +415,7 @@ func (d decider) carryOut(out Decision, forced bool) Decision {
 		return d.stop(out) // Cluster API has not noticed yet
 	}
 	running := d.Running
-	if controlPlane && !running && !(d.Write != nil && d.Rolls) {
+	if controlPlane && !running && (d.Write == nil || !d.Rolls) {
 		if d.Facts.Begun == nil {
 			return Decision{Ask: FactBegun}
 		}

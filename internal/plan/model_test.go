@@ -403,9 +403,12 @@ func modelOperations() []sequence.Operation[*stored] {
 			return nil
 		}},
 		{Name: "another Cluster had the template", Do: func(s *stored, _ string) error {
-			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, source.Resolution{}, otherSecret)
-			if err != nil || s.kind != plan.KindTemplate || patch.IsPatched(s.spec) || s.want.Options.Delivery != contract.DeliveryReference {
+			if s.kind != plan.KindTemplate || patch.IsPatched(s.spec) || s.want.Options.Delivery != contract.DeliveryReference {
 				return nil
+			}
+			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, source.Resolution{}, otherSecret)
+			if err != nil {
+				return err
 			}
 			if entries, err := patch.Ensure(s.spec, recipe); err == nil {
 				s.spec = patch.Apply(s.spec, entries.Edits)

@@ -56,7 +56,7 @@ func (s Test[W]) Run(t *testing.T) {
 		count = *steps
 	}
 	for i := range max(1, count/s.Length) {
-		first := *seed + uint64(i) //nolint:gosec // not negative
+		first := *seed + uint64(i)
 		calls := s.generate(first)
 		if _, err := s.failure(calls); err == nil {
 			continue
@@ -71,7 +71,7 @@ func (s Test[W]) Run(t *testing.T) {
 // generate returns the sequence of a seed.
 func (s Test[W]) generate(seed uint64) []Call {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
-	var urn []int
+	urn := make([]int, 0, len(s.Operations))
 	for i, operation := range s.Operations {
 		urn = append(urn, slices.Repeat([]int{i}, max(1, operation.Weight))...)
 	}

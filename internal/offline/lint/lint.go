@@ -58,8 +58,8 @@ type linter struct {
 	now       time.Time
 	findings  []Row
 	clusters  int
-	places    map[string]bool  // of the Secrets that were looked at
-	known     map[Row]bool // without their lines
+	places    map[string]bool // of the Secrets that were looked at
+	known     map[Row]bool    // without their lines
 	order     map[*manifest.Object]int
 	byPlace   map[string]*manifest.Object
 	entries   map[block][]int // lines of the entries of a list, counted from its own

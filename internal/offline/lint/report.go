@@ -43,8 +43,8 @@ type Row struct {
 // Report is the outcome. Its JSON is an interface: field names do not change.
 type Report struct {
 	// Findings are in the order of the objects in the input.
-	Findings []Row `json:"findings"`
-	Summary  Summary   `json:"summary"`
+	Findings []Row   `json:"findings"`
+	Summary  Summary `json:"summary"`
 	// Unread are lines about what was not looked at, because it makes no object.
 	Unread []string `json:"-"`
 }
