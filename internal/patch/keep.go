@@ -12,20 +12,14 @@ import (
 // that a write which changes nothing else changes nothing at all. Where they are not, the managed ones are put where
 // Ensure puts them. A file of the user at the path of a managed one takes its place.
 func Keep(stored, asked Spec) []Edit {
-	var edits []Edit
 	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
 		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
 			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(f.Path)
 		})
 	})
-	ensured := func() []Edit {
+	edits := keep(ListFiles, files, asked.Files, func() []Edit {
 		return ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }))
-	}
-	if moved(files, asked.Files) {
-		edits = ensured()
-	} else {
-		edits = keep(ListFiles, files, asked.Files, ensured)
-	}
+	})
 	for _, list := range []struct {
 		name          List
 		stored, asked []string
@@ -57,21 +51,6 @@ func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit
 		}
 	}
 	return edits
-}
-
-// moved reports whether a managed file stands between other files of the user's in asked than in stored. Its place is that of
-// a file of the user's which it has replaced.
-func moved(stored, asked []File) bool {
-	for i, f := range asked {
-		if !isManaged(f) {
-			continue
-		}
-		at := slices.IndexFunc(stored, func(s File) bool { return isManaged(s) && path.Clean(s.Path) == path.Clean(f.Path) })
-		if at >= 0 && at-countManaged(stored[:at]) != i-countManaged(asked[:i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // split tells the managed commands that stand before those of the user from the one that stands after them.

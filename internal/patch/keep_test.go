@@ -137,14 +137,3 @@ func FuzzKeep(f *testing.F) {
 		}
 	})
 }
-
-func TestKeep_LeavesAManagedFileBetweenTheFilesThatTheWriteHasItBetween(t *testing.T) {
-	t.Parallel()
-	managed := patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "# Managed by capi-proxy-patcher\n"}
-	a, b := patch.File{Path: "/a"}, patch.File{Path: "/b"}
-	stored := patch.Spec{Files: []patch.File{a, b, managed}}
-	asked := patch.Spec{Files: []patch.File{a, managed, b}}
-	if got := patch.Apply(asked, patch.Keep(stored, asked)).Files; !slices.Equal(got, asked.Files) {
-		t.Errorf("files are %+v", got)
-	}
-}
