@@ -27,6 +27,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 const (
@@ -73,20 +74,13 @@ func show(ctx context.Context, dir string, out io.Writer) error {
 		}
 	}
 	step("waiting for condition " + contract.ConditionProxyConfigured)
-	condition, err := waitConfigured(ctx, user)
+	controlPlane := &controlplanev1.KubeadmControlPlane{}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
+	condition, err := waitConfigured(ctx, user, controlPlane, template)
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(out, "\n    %s: %s (%s)\n    %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
-
-	controlPlane := &controlplanev1.KubeadmControlPlane{}
-	template := &bootstrapv1.KubeadmConfigTemplate{}
-	if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: demoCluster + "-control-plane"}, controlPlane); err != nil {
-		return err
-	}
-	if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: demoCluster + "-md-0"}, template); err != nil {
-		return err
-	}
 	title(out, "What changed in the specs")
 	if err := printChange(out, "KubeadmControlPlane spec.kubeadmConfigSpec", "KubeadmControlPlane", controlPlane.Spec.KubeadmConfigSpec, "spec", "kubeadmConfigSpec"); err != nil {
 		return err
@@ -132,16 +126,24 @@ func process(file string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-func waitConfigured(ctx context.Context, user client.Client) (*metav1.Condition, error) {
+// waitConfigured waits until the Cluster is configured with both of its bootstrap objects, which it reads.
+func waitConfigured(
+	ctx context.Context, user client.Client, controlPlane *controlplanev1.KubeadmControlPlane, template *bootstrapv1.KubeadmConfigTemplate,
+) (*metav1.Condition, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	cluster := &clusterv1.Cluster{}
 	for {
-		if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: demoCluster}, cluster); err != nil {
-			return nil, err
+		for name, object := range map[string]client.Object{
+			demoCluster: cluster, demoCluster + "-control-plane": controlPlane, demoCluster + "-md-0": template,
+		} {
+			if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: name}, object); err != nil {
+				return nil, err
+			}
 		}
+		both := patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) && patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec))
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
-		if condition != nil && condition.Status == metav1.ConditionTrue && strings.Contains(condition.Message, "2 bootstrap objects") {
+		if condition != nil && condition.Status == metav1.ConditionTrue && both {
 			return condition, nil
 		}
 		select {
