@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
@@ -67,8 +68,10 @@ type Controller struct {
 	Concurrency int
 
 	contests contests
-	news     news
-	made     madeTimes
+	// written are the versions of bootstrap objects that this process has written last, by UID.
+	written expiring.Map[types.UID, string]
+	news    news
+	made    madeTimes
 }
 
 // SetupWithManager registers the controller, its watches and its indexes.

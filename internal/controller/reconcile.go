@@ -221,6 +221,9 @@ func (r *reconciliation) want(options proxysource.Options) plan.Want {
 // settle makes one bootstrap object what want asks for. main are the settings of the Cluster, nil if they are not
 // usable or not needed.
 func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, want plan.Want, main *proxysource.Resolution) error {
+	if r.isBehind(o.object) {
+		return stale(o.kind, o.object)
+	}
 	decide := plan.Decide
 	if plan.IsTopologyOwned(o.object.GetLabels()) && (r.view.Topology || !r.view.Enabled) {
 		switch {

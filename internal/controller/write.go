@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -63,12 +65,32 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, decision
 	return nil
 }
 
+// writtenMemory is how long a version is remembered that this process has written. A cache that is further behind stops
+// Cluster API, too.
+const writtenMemory = time.Hour
+
+// isBehind reports whether object comes from a cache that does not show yet what this process has written into it. A removal
+// that goes by such a cache finds nothing to take out, and forgets the Cluster.
+func (c *Controller) isBehind(object client.Object) bool {
+	written, found := c.written.Get(object.GetUID(), c.Now())
+	if !found {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), written)
+	return err == nil && order < 0
+}
+
 // patchJSON sends a JSON patch that was computed for a version of object. The API server carries a patch out before it
 // looks at the version: one for a version of the past, which a cache that is behind shows, can be impossible on the present
 // one. That is a conflict like any other.
 func (c *Controller) patchJSON(ctx context.Context, object client.Object, data []byte) error {
 	version := object.GetResourceVersion()
 	err := c.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name))
+	if err == nil {
+		now := c.Now()
+		c.written.Put(object.GetUID(), object.GetResourceVersion(), now, now.Add(writtenMemory))
+		return nil
+	}
 	if !apierrors.IsInvalid(err) {
 		return err
 	}
