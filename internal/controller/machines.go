@@ -99,11 +99,17 @@ func (r *reconciliation) behind(ctx context.Context, objects []bootstrapObject) 
 		if err != nil {
 			return nil, err
 		}
+		begin := len(groups)
 		if o.kind == plan.KindControlPlane {
 			groups = append(groups, lagging(&r.made, machines[""], o, o.kind, o.object.GetName(), changed))
 		}
 		for _, pool := range o.pools {
 			groups = append(groups, lagging(&r.made, machines[pool.Name], o, pool.Kind, pool.Name, changed))
+		}
+		if o.proxy == "" && len(o.recipe.Files) > 0 { // new Machines would wait for settings that cannot be used
+			for i := range groups[begin:] {
+				groups[begin+i].replaceable = time.Time{}
+			}
 		}
 	}
 	return slices.DeleteFunc(groups, func(b behind) bool { return len(b.machines) == 0 }), nil

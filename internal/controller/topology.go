@@ -138,7 +138,7 @@ func (r *reconciliation) ofTopology(o bootstrapObject, options proxysource.Optio
 		if pool, known = r.topology.pool(o.pools[0]); !known {
 			return plan.Decision{}, false
 		}
-		object.Pools = []plan.Pool{{Kind: pool.Kind, Name: pool.TopologyName, TopologyName: pool.TopologyName, Override: pool.Override}}
+		object.Pools = []plan.Pool{plan.TopologyPool(pool.Kind, pool.TopologyName, pool.Override)}
 	}
 	object.Facts.Values = &plan.Values{Resolution: r.topology.resolutions[pool.Override]}
 	secret := pool.Source().GeneratedSecret(r.view.Name)

@@ -41,7 +41,7 @@ func (g *generator) decide(spec patch.Spec, it *item, pool topology.Pool) (plan.
 	}
 	if it.isPool() {
 		object.Kind = plan.KindTemplate
-		object.Pools = []plan.Pool{{Kind: pool.Kind, Name: pool.TopologyName, TopologyName: pool.TopologyName, Override: pool.Override}}
+		object.Pools = []plan.Pool{plan.TopologyPool(pool.Kind, pool.TopologyName, pool.Override)}
 	}
 	for {
 		decision := plan.Decide(object, want)

@@ -154,6 +154,9 @@ func (d decider) enable() Decision {
 // isReference reports whether the settings come from a generated Secret.
 func (d decider) isReference() bool { return d.want.Options.Delivery == contract.DeliveryReference }
 
+// isWithoutSettings reports whether nodes would wait for settings that cannot be used: no rollout is begun for them.
+func (d decider) isWithoutSettings() bool { return d.Facts.Values != nil && d.Facts.Values.Resolution == nil }
+
 // isUnused reports whether no pool shows whose a template is, and which proxy Secret it gets.
 func (d decider) isUnused() bool { return d.Kind == KindTemplate && len(d.Pools) == 0 }
 
@@ -394,7 +397,7 @@ func (d decider) infrastructure() *Decision {
 		out.pause = pauseClear
 		return &out
 	case tells.Missing != "" && !d.OfMachine: // what a Machine is made of existed, if only for a moment
-		out := d.leave(d.find(contract.ReasonWaitingForObjects, "%s does not exist yet; it tells whether nodes run Windows", tells.Missing))
+		out := d.leave(d.find(contract.ReasonWaitingForObjects, "%s does not exist yet; it shows whether nodes run Windows", tells.Missing))
 		return &out
 	}
 	return nil
@@ -421,7 +424,8 @@ func (d decider) carryOut(out Decision, forced bool) Decision {
 		}
 		running = *d.Facts.Begun
 	}
-	switch free := d.Rolls || controlPlane && !forced && d.want.Options.Rollout == contract.RolloutImmediate; {
+	immediate := d.want.Options.Rollout == contract.RolloutImmediate && !d.isWithoutSettings()
+	switch free := d.Rolls || controlPlane && !forced && immediate; {
 	case running && !free && forced:
 		return d.leaveAs(out, pauseClear)
 	case running && !free:

@@ -67,8 +67,8 @@ type Write struct {
 	Stored patch.Spec
 	// Annotations are those of the stored object.
 	Annotations map[string]string
-	// Sent is the spec of the write. Recognized are edits that have put managed files into the places of files of the user's that were adopted before.
-	// The spec of the object is the one after them.
+	// Sent is the spec of the write. Recognized are edits that have put managed files into the places of files of the
+	// user's that were adopted before. The spec of the object is the one after them.
 	Sent       patch.Spec
 	Recognized []patch.Edit
 	// Creates reports whether the write creates the object.

@@ -61,6 +61,11 @@ type Pool struct {
 
 func (p Pool) String() string { return p.Kind + " " + p.Name }
 
+// TopologyPool returns a pool as spec.topology has it.
+func TopologyPool(kind, name, override string) Pool {
+	return Pool{Kind: kind, Name: name, TopologyName: name, Override: override}
+}
+
 // Source returns what decides about the proxy of p.
 func (p Pool) Source() source.Pool {
 	if p.TopologyName != "" {

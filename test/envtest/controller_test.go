@@ -578,7 +578,7 @@ func TestPool_WaitsForItsMachineTemplate(t *testing.T) {
 	objects := c.objects()
 	template := objects[2]
 	create(t, slices.Delete(objects, 2, 3)...)
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+"/one of MachineDeployment one-md does not exist yet; it tells whether nodes run Windows")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+"/one of MachineDeployment one-md does not exist yet; it shows whether nodes run Windows")
 	c.wantPatched(t, "control plane")
 	asked := func() int {
 		return len(slices.DeleteFunc(shared.requests.in(ns), func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
