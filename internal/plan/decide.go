@@ -155,7 +155,9 @@ func (d decider) enable() Decision {
 func (d decider) isReference() bool { return d.want.Options.Delivery == contract.DeliveryReference }
 
 // isWithoutSettings reports whether nodes would wait for settings that cannot be used: no rollout is begun for them.
-func (d decider) isWithoutSettings() bool { return d.Facts.Values != nil && d.Facts.Values.Resolution == nil }
+func (d decider) isWithoutSettings() bool {
+	return d.Facts.Values != nil && d.Facts.Values.Resolution == nil
+}
 
 // isUnused reports whether no pool shows whose a template is, and which proxy Secret it gets.
 func (d decider) isUnused() bool { return d.Kind == KindTemplate && len(d.Pools) == 0 }
