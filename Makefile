@@ -135,6 +135,12 @@ test-envtest: ## Run the tests that need an API server.
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl || true; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY)
 
+MODEL_STEPS ?= 10000000
+MODEL_SEED ?= 1
+.PHONY: test-model
+test-model: ## Run MODEL_STEPS random operations against the product and a model of it, from MODEL_SEED on.
+	$(WITHOUT_PROXY) go test -count=1 -timeout 24h -run '^TestModel_' ./internal/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
+
 .PHONY: test-node
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.
 	@mkdir -p out; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"

@@ -155,7 +155,8 @@ func slimFiles(files []bootstrapv1.File) {
 	}
 }
 
-func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+// SetupIndexes gives a cache the indexes that the controller and the webhooks look things up by.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range []struct {
 		object client.Object
 		field  string

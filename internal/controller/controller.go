@@ -82,7 +82,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if c.Concurrency == 0 {
 		c.Concurrency = 10
 	}
-	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	// A resync brings every Cluster back once, not once more for each object that belongs to it.

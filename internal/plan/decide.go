@@ -100,8 +100,8 @@ func (d decider) disable() Decision {
 	if IsTopologyOwned(d.Labels) || d.Write != nil && (d.isUnused() || d.isLate()) {
 		return d.leave()
 	}
-	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) && !IsHeld(d.Annotations) {
-		out := d.leave()
+	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) && !IsPausedByUser(d.Annotations) {
+		out := d.resume()
 		out.Recipe = &patch.Recipe{}
 		return out
 	}
@@ -409,9 +409,7 @@ func (d decider) infrastructure() *Decision {
 // must go even though no rollout was asked for; they never replace running Machines.
 func (d decider) carryOut(out Decision, forced bool) Decision {
 	held := IsHeld(d.Annotations)
-	if held {
-		out.pause = pauseClear
-	}
+	out.pause = pauseClear // also for a write that takes it off, as a webhook is asked again about its own answer
 	if d.Hooked || !d.changes(out) && (d.Write == nil || !held) {
 		return out
 	}

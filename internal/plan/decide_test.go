@@ -206,6 +206,12 @@ func applied(s *scene) {
 	s.object.Write.Sent = s.object.Spec
 }
 
+// answered is that the webhook is asked again about the object as it has answered.
+func answered(s *scene) {
+	patched(s)
+	s.object.Annotations, s.object.Write.Sent = nil, s.object.Spec
+}
+
 func originals(s *scene) {
 	s.answers.Originals = &plan.Originals{Files: map[string]json.RawMessage{
 		contract.PathSetup: json.RawMessage(`{"path":"/etc/capi-proxy-patcher/setup.sh","content":"mine"}`),
@@ -319,6 +325,7 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 		{"with an original", template, []is{patched, originals}, "takes / owners originals"},
 		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
 		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / owners originals"},
+		{"a write that takes our pause off", controlPlane, []is{paused(contract.PausedForPatch), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves"},
 		{"a write that takes our entries along", template, []is{patched, updated}, "takes / owners originals"},
 		{"a write to a template that no pool uses", template, []is{patched, unused, updated}, "leaves"},
 		{"a write to a running control plane", controlPlane, []is{patched, running, updated}, "leaves"},
@@ -331,6 +338,7 @@ func TestDecide_InAWrite(t *testing.T) {
 	check(t, []row{
 		{"a control plane is created", controlPlane, []is{created}, "brings / values" + secret + " begun"},
 		{"one is created for a Cluster that has Machines", controlPlane, []is{created, begun}, "leaves, waits, WaitingForRollout / values" + secret + " begun"},
+		{"the webhook is called again on its own answer", controlPlane, []is{paused(contract.PausedForPatch), updated, answered}, "brings / values" + secret + " begun"},
 		{"a manifest is applied again", controlPlane, []is{patched, applied}, "leaves / values" + secret},
 		{"a manifest is applied again, with Machines", controlPlane, []is{patched, running, applied}, "leaves"},
 		{"a write to a control plane with Machines", controlPlane, []is{running, updated}, "leaves"},

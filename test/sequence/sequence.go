@@ -36,6 +36,8 @@ type Test[W any] struct {
 	Operations []Operation[W]
 	// Check returns what is wrong with the system after an operation, or nil.
 	Check func(w W) error
+	// Finish, if not nil, is called after the last operation.
+	Finish func(w W) error
 	// Steps is how many operations are carried out, Length how many of them make up one sequence.
 	Steps, Length int
 }
@@ -102,6 +104,9 @@ func (s Test[W]) failure(calls []Call) (at int, err error) {
 		if err := s.Check(w); err != nil {
 			return at, err
 		}
+	}
+	if s.Finish != nil {
+		return len(calls) - 1, s.Finish(w)
 	}
 	return 0, nil
 }
