@@ -102,7 +102,7 @@ func checkAddress(flag, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	number, _ := strconv.Atoi(port)
 	if err != nil || !isHost(host) || checkPort(flag, number, false) != nil {
-		return usagef("%s %q: use an address and a port such as :8081 or 127.0.0.1:8081, or 0 to switch it off", flag, address)
+		return usagef("%s %q: use an address and a port such as :8081 or 127.0.0.1:8081, or 0 to disable it", flag, address)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func checkAddress(flag, address string) error {
 // checkHost holds the address of a server whose port has a flag of its own to what isHost accepts.
 func checkHost(flag, host string) error {
 	if !isHost(host) {
-		return usagef("%s %q: use an IP address without a port, or nothing for all addresses", flag, host)
+		return usagef("%s %q: use an IP address without a port, or leave it empty for all addresses", flag, host)
 	}
 	return nil
 }

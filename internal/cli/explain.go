@@ -84,7 +84,7 @@ func (o explainOptions) check(args []string) error {
 	case len(o.files) > 0 && live:
 		return errors.New("explain: -f reads manifests, --context and --kubeconfig a management cluster; use one of them")
 	case len(o.files) == 0 && !o.live() && !o.hasNoProxy:
-		return errors.New("explain: no list; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE")
+		return errors.New("explain: no NO_PROXY to explain; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE")
 	case len(o.files) == 0 && len(o.secrets) > 0:
 		return errors.New("explain: --secret needs -f; a management cluster has the Secret")
 	case len(o.files) == 0 && !o.live() && len(args) == 0:

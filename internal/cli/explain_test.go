@@ -152,8 +152,8 @@ func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 		status int
 		stderr string
 	}{
-		"nothing":               {nil, 2, "no list; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE"},
-		"only a destination":    {[]string{"example.com"}, 2, "no list"},
+		"nothing":               {nil, 2, "no NO_PROXY to explain; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE"},
+		"only a destination":    {[]string{"example.com"}, 2, "no NO_PROXY to explain"},
 		"no destination":        {[]string{"--no-proxy", "a"}, 2, "no destination; give a URL, a host, host:port or an address, or a Cluster"},
 		"a bad destination":     {[]string{"--no-proxy", "a", "b", "ftp://user:s3cr@b"}, 2, "destination 2: the scheme is neither http nor https"},
 		"an unknown client":     {[]string{"--no-proxy", "a", "--client", "curl,powersh", "b"}, 2, `looking up client "powersh": unknown, know axios, busybox-wget, curl`},

@@ -66,7 +66,7 @@ func newHooks(streams Streams) *cobra.Command {
 	var o hooksOptions
 	cmd := &cobra.Command{
 		Use:   "hooks",
-		Short: "Serve Cluster API's runtime hooks by themselves",
+		Short: "Serve only Cluster API's runtime hooks",
 		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without access to an API\n" +
 			"server. Delivery Inline and BeforeClusterCreate need the hooks of the manager (manager --hook-cert-dir).",
 		Args: noArgs,
@@ -74,10 +74,10 @@ func newHooks(streams Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
-	f.StringVar(&o.BindAddress, "bind-address", "", "address at which the hooks listen; default is all")
+	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
-	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in the folder with the authorities whose clients may call; default: no client check")
-	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 is off")
+	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in that folder with the CA certificates that client certificates must be signed by; by default none is required")
+	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
 	f.IntVarP(&o.verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd
 }

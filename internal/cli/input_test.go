@@ -90,8 +90,8 @@ func TestInput_PassesWhatIsNotRead(t *testing.T) {
 	want := []string{
 		"standard input: document 3, line 15: the document is a list, not an object; left as it is\n",
 		"standard input: document 4, line 23: key \"a\" occurs twice in one mapping; left as it is\n",
-		"standard input: document 5, line 29: a template stands on a line of its own; fill it in first",
-		"standard input: document 6, line 32: a template stands on a line of its own; fill it in first",
+		"standard input: document 5, line 29: a line contains only a template; resolve it first",
+		"standard input: document 6, line 32: a line contains only a template; resolve it first",
 	}
 	for _, command := range []string{"render", "lint", "explain"} {
 		status, stdout, stderr := run(t, command, inputCluster+others)
@@ -114,23 +114,23 @@ func TestInput_RefusesWhatIsUncertain(t *testing.T) {
 	for name, tc := range map[string]struct{ more, want string }{
 		"a Cluster twice": {
 			"---\n" + cluster,
-			"standard input: document 3: Cluster team/prod: line 15: it is there already, in standard input: document 1, line 1; remove one of them\n",
+			"standard input: document 3: Cluster team/prod: line 15: it already occurs in standard input: document 1, line 1; remove one of them\n",
 		},
 		"in another version": {
 			"---\n" + strings.Replace(cluster, "v1beta2", "v1beta1", 1),
-			"standard input: document 3: Cluster team/prod: line 15: it is there already, in standard input: document 1, line 1; remove one of them\n",
+			"standard input: document 3: Cluster team/prod: line 15: it already occurs in standard input: document 1, line 1; remove one of them\n",
 		},
 		"a Secret twice in a list": {
 			"---\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: s}}\n- {apiVersion: v1, kind: Secret, metadata: {name: s}}\n",
-			"standard input: document 3: Secret s: line 18: it is there already, in standard input: document 3, line 17; remove one of them\n",
+			"standard input: document 3: Secret s: line 18: it already occurs in standard input: document 3, line 17; remove one of them\n",
 		},
 		"an infrastructure object twice": {
 			strings.Repeat("---\napiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: D\nmetadata: {name: s}\n", 2),
-			"standard input: document 4: D s: line 19: it is there already, in standard input: document 3, line 15; remove one of them\n",
+			"standard input: document 4: D s: line 19: it already occurs in standard input: document 3, line 15; remove one of them\n",
 		},
 		"a template with a variable twice": {
 			strings.Replace(template, "%s", "${A}", 1) + strings.Replace(template, "%s", "${A:=x}", 1),
-			"standard input: document 4: KubeadmConfigTemplate ${A:=x}: line 19: it is there already, in standard input: document 3, line 15; remove one of them\n",
+			"standard input: document 4: KubeadmConfigTemplate ${A:=x}: line 19: it already occurs in standard input: document 3, line 15; remove one of them\n",
 		},
 		"a key twice": {
 			strings.Replace(template, "%s", "a", 1) + "spec: {}\nspec: {}\n",
@@ -138,7 +138,7 @@ func TestInput_RefusesWhatIsUncertain(t *testing.T) {
 		},
 		"a line of a template": {
 			strings.Replace(template, "%s", "a", 1) + "spec:\n  {{- if .Values.x }}\n  template: {}\n",
-			"parsing standard input: document 3, line 19: a template stands on a line of its own; fill it in first, with clusterctl generate cluster or the program it is for\n",
+			"parsing standard input: document 3, line 19: a line contains only a template; resolve it first, with clusterctl generate cluster or the template's own tool\n",
 		},
 	} {
 		for _, command := range []string{"render", "lint", "explain"} {

@@ -45,7 +45,7 @@ func TestLabelThatMeansNothing_LeavesManifestsAsTheyAre(t *testing.T) {
 		if status != 0 || stdout != input || !strings.Contains(stderr, "document 1: Cluster a/one: warning: "+want+`; use "true" or "false"`) {
 			t.Errorf("render: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 		}
-		if strings.Contains(stderr, "no Cluster of the input uses it") {
+		if strings.Contains(stderr, "no Cluster in the input uses it") {
 			t.Errorf("render takes the objects of the Cluster for nobody's:\n%s", stderr)
 		}
 		if status, _, _ := run(t, input, "render", "-f", "-", "--strict"); status != 1 {
@@ -62,7 +62,7 @@ func TestLabelThatMeansNothing_LeavesManifestsAsTheyAre(t *testing.T) {
 	}
 	input := labelled("${PROXY:=true}", "", "")
 	status, stdout, stderr := run(t, input, "render", "-f", "-", "--strict")
-	if status != 0 || stdout != input || !strings.Contains(stderr, "label capi-proxy-patcher.io/enabled has an unresolved variable; nothing is changed") {
+	if status != 0 || stdout != input || !strings.Contains(stderr, "label capi-proxy-patcher.io/enabled has an unresolved variable; nothing changes until clusterctl generate cluster") {
 		t.Errorf("render of a variable: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 	}
 	if status, stdout, _ := run(t, input, "lint", "-f", "-", "--strict"); status != 0 || !strings.Contains(stdout, "note: Cluster a/one label ") {
@@ -75,14 +75,14 @@ func TestLabelFalse_TakesTheProxyOut(t *testing.T) {
 	for _, value := range []string{"false", ""} {
 		status, stdout, stderr := run(t, labelled(value, "", ""), "render", "-f", "-")
 		if status != 0 || strings.Contains(stdout, "one-proxy-files") || !strings.Contains(stderr, "removed the proxy") ||
-			!strings.Contains(stderr, `no Cluster of the input has label capi-proxy-patcher.io/enabled: "true"; nothing is patched`) {
+			!strings.Contains(stderr, `no Cluster in the input has label capi-proxy-patcher.io/enabled: "true"; nothing is patched`) {
 			t.Errorf("%q: status %d, standard error\n%s\noutput\n%s", value, status, stderr, stdout)
 		}
 	}
-	if _, _, stderr := run(t, labelled("true", "", ""), "render", "-f", "-"); strings.Contains(stderr, "no Cluster of the input") {
+	if _, _, stderr := run(t, labelled("true", "", ""), "render", "-f", "-"); strings.Contains(stderr, "no Cluster in the input") {
 		t.Errorf("a labelled Cluster is not seen:\n%s", stderr)
 	}
-	if _, _, stderr := run(t, labelled("", "", ""), "render", "-f", "-", "--all"); strings.Contains(stderr, "no Cluster of the input") {
+	if _, _, stderr := run(t, labelled("", "", ""), "render", "-f", "-", "--all"); strings.Contains(stderr, "no Cluster in the input") {
 		t.Errorf("--all asks for a label:\n%s", stderr)
 	}
 }

@@ -15,7 +15,7 @@ const maxVerbosity = 5
 // checkVerbosity refuses a level that is not one.
 func checkVerbosity(level int) error {
 	if level < 0 || level > maxVerbosity {
-		return usageError{fmt.Errorf("-v %d: use a level from 0 to %d; logs of higher ones would hold the data of Secrets", level, maxVerbosity)}
+		return usageError{fmt.Errorf("-v %d: use a level from 0 to %d; higher levels would log the data of Secrets", level, maxVerbosity)}
 	}
 	return nil
 }

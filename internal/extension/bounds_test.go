@@ -15,7 +15,7 @@ func TestRespond_RefusesMoreTemplatesThanAClusterCanHave(t *testing.T) {
 	t.Parallel()
 	for count, want := range map[int]string{
 		maxItems:     "",
-		maxItems + 1: "reading the request: it has more than 20000 templates; divide the pools of the Cluster among several Clusters",
+		maxItems + 1: "reading the request: it has more than 20000 templates; split the pools of the Cluster among several Clusters",
 	} {
 		body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat("{},", count), ",") + `]}`)
 		for name, respond := range map[string]directHandler{"GeneratePatches": (&Handlers{}).respond, "ValidateTopology": (&Handlers{}).respondValidate} {
@@ -37,7 +37,7 @@ func TestRespond_BoundsItsAnswer(t *testing.T) {
 		strings.Repeat(item+",", 5000) + item + `]}`)
 	var response bytes.Buffer
 	err := (&Handlers{}).respond(t.Context(), body, &response)
-	if err == nil || !strings.HasPrefix(err.Error(), "the answer would have more than ") || response.Len() > maxAnswer(len(body)) {
+	if err == nil || !strings.HasPrefix(err.Error(), "the response would have more than ") || response.Len() > maxAnswer(len(body)) {
 		t.Errorf("%d bytes for %d, %v", response.Len(), len(body), err)
 	}
 }

@@ -71,7 +71,7 @@ type items struct {
 // add writes the item with a UID in JSON and a patch in base64.
 func (i *items) add(uid []byte, patch string) error {
 	if i.response.Len()+len(patch) > i.limit {
-		return fmt.Errorf("the answer would have more than %d bytes; divide the pools of the Cluster among several Clusters", i.limit)
+		return fmt.Errorf("the response would have more than %d bytes; split the pools of the Cluster among several Clusters", i.limit)
 	}
 	start := `,"items":[{"uid":`
 	if i.count++; i.count > 1 {
@@ -132,7 +132,7 @@ func (g *generator) generate(q request, to *items) error {
 }
 
 // errTooLong says that nobody waits for the answer any more.
-var errTooLong = errors.New("the answer takes longer than Cluster API waits for it; it asks again")
+var errTooLong = errors.New("the response takes longer than the timeout of Cluster API, which retries")
 
 // windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
 func windowsMachines(q request) (map[poolKey]bool, error) {

@@ -88,8 +88,8 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 	}
 	if h.Namespace != "" && a.cluster.namespace != h.Namespace {
 		// Templates without patches would take the proxy out of a Cluster that another manager is responsible for.
-		return a, false, fmt.Errorf("this manager serves --namespace %[3]s only, and not Cluster %[1]s/%[2]s; "+
-			"leave its namespace out of the namespaceSelector of the ExtensionConfig", a.cluster.namespace, a.cluster.name, h.Namespace)
+		return a, false, fmt.Errorf("this manager serves only --namespace %[3]s, not Cluster %[1]s/%[2]s; "+
+			"exclude its namespace in the namespaceSelector of the ExtensionConfig", a.cluster.namespace, a.cluster.name, h.Namespace)
 	}
 	s := sourceOf(a.cluster, q)
 	if a.settings, err = topology.Of(s); err != nil {
@@ -189,7 +189,7 @@ func (h *Handlers) secrets(ctx context.Context, cluster *Stored, all bool) []str
 }
 
 const (
-	// retryAfterSeconds is when Cluster API asks again about a Cluster that is held back.
+	// retryAfterSeconds is when Cluster API asks again about a Cluster whose creation waits.
 	retryAfterSeconds = 20
 	// unknownAfterSeconds is when it asks again about a Cluster that has not come to the cache.
 	unknownAfterSeconds = 1

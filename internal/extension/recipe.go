@@ -85,7 +85,7 @@ func (g *generator) resolve(pool topology.Pool) (*plan.Values, error) {
 		return &plan.Values{}, nil
 	}
 	if g.handlers.State == nil {
-		return nil, fmt.Errorf("delivery %s needs the hooks of the manager, which sees Secrets; use delivery %s, or let the ExtensionConfig call the manager",
+		return nil, fmt.Errorf("delivery %s needs the hooks of the manager, which reads Secrets; use delivery %s, or point the ExtensionConfig to the manager",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	if err := g.allowed(pool, ""); err != nil {
@@ -113,7 +113,7 @@ func (g *generator) allowed(pool topology.Pool, secret string) error {
 			return err
 		}
 		if stored == nil || !mayBeEnabled(stored.cluster()) {
-			return fmt.Errorf("no Cluster %s/%s with label %s is known to the manager; Cluster API asks again",
+			return fmt.Errorf("the manager does not know a Cluster %s/%s with label %s yet; Cluster API retries",
 				g.cluster.namespace, g.cluster.name, contract.LabelEnabled)
 		}
 		g.stored, g.pools = stored, map[topology.Pool]bool{{}: true}
@@ -124,7 +124,7 @@ func (g *generator) allowed(pool topology.Pool, secret string) error {
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
 	asks := g.stored.Settings
 	if !g.pools[pool] || inline && (asks.SecretName != g.settings.SecretName || !reflect.DeepEqual(asks.Options, g.settings.Options)) {
-		return fmt.Errorf("the request asks for something else than Cluster %s/%s; Cluster API asks again", g.cluster.namespace, g.cluster.name)
+		return fmt.Errorf("the request differs from the stored Cluster %s/%s; Cluster API retries", g.cluster.namespace, g.cluster.name)
 	}
 	if inline {
 		return nil
@@ -137,7 +137,7 @@ func (g *generator) allowed(pool topology.Pool, secret string) error {
 // KubeadmConfigs that are made from a KubeadmConfigTemplate.
 func holdBack(t *template) ([]patch.Operation, error) {
 	if t.at.Missing > len(t.at.Parents)-2 {
-		return nil, fmt.Errorf("delivery %s cannot hold back what is made from a template that has no spec.template; use delivery %s",
+		return nil, fmt.Errorf("delivery %s cannot pause objects that are created from a template without spec.template; use delivery %s",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	at := "/spec/template/metadata"

@@ -63,7 +63,7 @@ func decodeRequest(body []byte) (request, error) {
 		}
 	}
 	if many {
-		return request{}, fmt.Errorf("reading the request: it has more than %d templates; divide the pools of the Cluster among several Clusters", maxItems)
+		return request{}, fmt.Errorf("reading the request: it has more than %d templates; split the pools of the Cluster among several Clusters", maxItems)
 	}
 	if err := r.End(); err != nil {
 		return request{}, fmt.Errorf("reading the request: %w", err)

@@ -200,8 +200,8 @@ func TestValidateTopology(t *testing.T) {
 		"overrides that contradict, all at once": {
 			nil,
 			hookrequests.Options{Pools: 1, MachinePools: 1, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`}},
-			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].delivery: differs from what the Cluster says; a Cluster has one; remove the field from the override; " +
-				"spec.topology.workers.machinePools[pool-001].variables.overrides[capiProxyPatcher].noProxy: differs from what the Cluster says; a Cluster has one; remove the field from the override",
+			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].delivery: differs from the Cluster's value; a Cluster has one; remove the field from the override; " +
+				"spec.topology.workers.machinePools[pool-001].variables.overrides[capiProxyPatcher].noProxy: differs from the Cluster's value; a Cluster has one; remove the field from the override",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestValidateTopology(t *testing.T) {
 
 func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
-	const want = "this manager serves --namespace team-b only, and not Cluster team-a/cluster-0000; leave its namespace out of the namespaceSelector of the ExtensionConfig"
+	const want = "this manager serves only --namespace team-b, not Cluster team-a/cluster-0000; exclude its namespace in the namespaceSelector of the ExtensionConfig"
 	h := &Handlers{State: stateOf(proxies{}, nil), Namespace: "team-b"}
 	q := generated(t, hookrequests.Options{Pools: 1})
 	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {

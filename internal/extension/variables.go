@@ -29,7 +29,7 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 		Schema: clusterv1.VariableSchema{OpenAPIV3Schema: clusterv1.JSONSchemaProps{
 			Type: "object",
 			Description: "The proxy of the nodes, for a Cluster with label " + contract.LabelEnabled + ": \"" + contract.LabelEnabledValue + "\". " +
-				"Every field is optional. An override of a pool may set " + contract.VariableSecretName + " and must agree with the Cluster in all others.",
+				"Every field is optional. A pool's override may set " + contract.VariableSecretName + " and must agree with the Cluster in all others.",
 			Example: example(map[string]any{
 				contract.VariableSecretName: "corp-proxy", contract.VariableDelivery: contract.DeliveryReference,
 				contract.VariableTargets: contract.Targets(), contract.VariableNoProxy: []string{".corp.example.com", "10.20.0.0/16"},
@@ -39,13 +39,13 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 					Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(253)),
 					Pattern: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
 					Description: "Name of the proxy Secret in the Cluster's namespace. Default: <cluster>" + contract.ClusterSecretSuffix +
-						" if it exists, else " + contract.DefaultSecretName + ", else the manager's --default-proxy-secret. In an override of a pool, " +
+						" if it exists, else " + contract.DefaultSecretName + ", else the manager's --default-proxy-secret. In a pool's override, " +
 						contract.SecretNone + " means that the pool uses no proxy.",
 					Example: example("corp-proxy"),
 				},
 				contract.VariableDelivery: {
 					Type: "string", Enum: []apiextensionsv1.JSON{literal(contract.DeliveryReference), literal(contract.DeliveryInline)},
-					Description: "How values reach a node. " + contract.DeliveryReference + ": in a generated Secret, templates hold only constants. " +
+					Description: "How nodes get the values. " + contract.DeliveryReference + ": in a generated Secret, templates hold only constants. " +
 						contract.DeliveryInline + ": in the templates; refused for a proxy with credentials. Default: " + contract.DeliveryReference + ".",
 					Example: example(contract.DeliveryReference),
 				},
@@ -57,7 +57,7 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 				},
 				contract.VariableNoProxy: {
 					Type: "array", MaxItems: new(int64(topology.MaxNoProxy)),
-					Description: "Further entries of NO_PROXY, after those that follow from the Cluster and those of the proxy Secret: names, " +
+					Description: "Additional entries of NO_PROXY, after those of the Cluster and of the proxy Secret: names, " +
 						"suffixes with a leading dot, addresses or networks. Default: none.",
 					Items:   &clusterv1.JSONSchemaProps{Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(300))},
 					Example: example([]string{".corp.example.com", "10.20.0.0/16"}),

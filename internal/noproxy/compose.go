@@ -141,7 +141,7 @@ func Compose(in Input) (Result, error) {
 			place = finding.Field(c.overflow.Origin())
 		}
 		c.reject(CodeTooLong, place,
-			fmt.Sprintf("NO_PROXY with its value is longer than %d bytes from here on", maxEnvironmentString),
+			fmt.Sprintf("NO_PROXY exceeds %d bytes at this entry", maxEnvironmentString),
 			"write networks or suffixes instead of single hosts")
 	}
 	if err := c.rejected.Err(); err != nil {
@@ -386,7 +386,7 @@ func (c *composer) serviceAddresses(services []network) {
 		}
 		done[is4] = true
 		if a := n.prefix.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
-			c.warn(CodeBadServiceCIDR, n.place, "Services cannot have addresses from this network",
+			c.warn(CodeBadServiceCIDR, n.place, "Services cannot have addresses in this network",
 				"use a private network")
 		}
 		if a, ok := nth(n.prefix, 1); ok {

@@ -151,7 +151,7 @@ func (p *parsed) addCIDR(network netip.Prefix) {
 			"write the networks that need no proxy")
 	}
 	if network.Addr().Is6() && !hasCode(p.warnings, CodeIPv6CIDR) {
-		p.warn(CodeIPv6CIDR, "httpx 0.28 and later refuses to start with an IPv6 network in the list",
+		p.warn(CodeIPv6CIDR, "httpx 0.28 and later refuse to start with an IPv6 network in the list",
 			"use profile shell for values that Python programs read")
 	}
 }
@@ -181,7 +181,7 @@ func splitPort(text string) (host, port string, err *finding.Finding) {
 		}
 		host, text = text[1:end], text[end+1:]
 		if text != "" && text[0] != ':' {
-			return "", "", rejection(CodeBadName, "there is text behind the bracket",
+			return "", "", rejection(CodeBadName, "there is text after the bracket",
 				"write the IPv6 address without brackets")
 		}
 		hasPort, port = text != "", strings.TrimPrefix(text, ":")

@@ -129,7 +129,7 @@ func conflicts(spec Spec, recipe Recipe) []string {
 	}{{ListPre, spec.PreKubeadmCommands}, {ListPost, spec.PostKubeadmCommands}} {
 		for i, command := range list.commands {
 			if strings.HasSuffix(command, mark) && !isManagedCommand(command) {
-				found = append(found, fmt.Sprintf("%s[%d] ends with the mark %q of managed commands but is not one; take the mark off the command",
+				found = append(found, fmt.Sprintf("%s[%d] ends with the marker %q of managed commands but is not one; remove the marker",
 					list.name, i, strings.TrimSpace(mark)))
 			}
 		}
@@ -314,7 +314,7 @@ func CheckSize(spec Spec, edits []Edit) error {
 		size int
 	}{{ListFiles, maxFiles}, {ListPre, maxCommands}, {ListPost, maxCommands}} {
 		if sizes[limit.list] > limit.size {
-			return &ConflictError{Conflicts: []string{fmt.Sprintf("%s would have %d entries and can have %d; shorten it", limit.list, sizes[limit.list], limit.size)}}
+			return &ConflictError{Conflicts: []string{fmt.Sprintf("%s would have %d entries, but at most %d are allowed; shorten it", limit.list, sizes[limit.list], limit.size)}}
 		}
 	}
 	return nil

@@ -367,7 +367,7 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 		},
 		"a command that carries our mark": {
 			spec: "preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']",
-			want: `preKubeadmCommands[1] ends with the mark "# capi-proxy-patcher" of managed commands but is not one; take the mark off the command`,
+			want: `preKubeadmCommands[1] ends with the marker "# capi-proxy-patcher" of managed commands but is not one; remove the marker`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -427,11 +427,11 @@ func TestNewRecipe_Refuses(t *testing.T) {
 		},
 		"a list that no inline file holds": {
 			patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long},
-			"file /etc/systemd/system/containerd.service.d/http-proxy.conf would have more than the 10240 characters that a KubeadmConfig holds; use delivery Reference",
+			"file /etc/systemd/system/containerd.service.d/http-proxy.conf would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
 		},
 		"a list that no command holds": {
 			patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long, Targets: []contract.Target{"kubeadm"}},
-			"an export command would have more than the 10240 characters that a KubeadmConfig holds; use delivery Reference",
+			"an export command would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
 		},
 		"an output version of the future": {
 			patch.Options{Version: 99},
@@ -455,7 +455,7 @@ func TestEnsure_KeepsToTheLimitsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	spec := patch.Spec{Files: make([]patch.File, 197)}
 	_, err := patch.Ensure(spec, recipe(t, patch.Options{}))
-	if err == nil || err.Error() != "files would have 202 entries and can have 200; shorten it" {
+	if err == nil || err.Error() != "files would have 202 entries, but at most 200 are allowed; shorten it" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func NewRecipe(o Options) (Recipe, error) {
 }
 
 func tooLong(what string) error {
-	return fmt.Errorf("%s would have more than the %d characters that a KubeadmConfig holds; use delivery %s",
+	return fmt.Errorf("%s would exceed the limit of %d characters in a KubeadmConfig; use delivery %s",
 		what, maxCharacters, contract.DeliveryReference)
 }
 

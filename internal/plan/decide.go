@@ -106,7 +106,7 @@ func (d decider) disable() Decision {
 		return out
 	}
 	if IsPausedByUser(d.Annotations) {
-		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is not", d.Name))
+		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is unpaused", d.Name))
 	}
 	if d.Facts.Owners == nil && len(patch.References(d.stored)) > 0 {
 		return Decision{Ask: FactOwners}
@@ -173,20 +173,20 @@ func (d decider) leftAlone() *finding.Finding {
 	other := d.disagreeing()
 	switch what := patch.Unsupported(d.Spec); {
 	case IsTopologyOwned(d.Labels) && !d.Hooked:
-		found = d.find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not written", d.Name)
+		found = d.find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not patched", d.Name)
 	case IsPausedByUser(d.Annotations):
 		found = d.find(contract.ReasonPaused, "%s is paused and left alone", d.Name)
 	case what != "":
 		found = NotSupported(d.Name, what)
 	case other != nil:
-		found = d.find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each a template of its own",
+		found = d.find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each its own template",
 			d.Pools[0], other, d.Name)
 	case d.Foreign != nil:
 		user := "Cluster " + d.Foreign.Cluster
 		if d.Foreign.Name != "" {
 			user = d.Foreign.String() + " of " + user
 		}
-		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s; give each Cluster a template of its own", d.Name, user)
+		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s; give each Cluster its own template", d.Name, user)
 	default:
 		return nil
 	}
@@ -480,7 +480,7 @@ func (d decider) waiting(removing bool) finding.Finding {
 		reason, verb = contract.ReasonRemovalWaiting, "loses"
 	}
 	if d.Kind == KindConfig {
-		return d.find(reason, "%s has its bootstrap data already, which stays as it is; a new KubeadmConfig %s the current proxy", d.Name, verb)
+		return d.find(reason, "%s already has its bootstrap data, which does not change; a new KubeadmConfig %s the current proxy", d.Name, verb)
 	}
 	when := "when"
 	if d.want.Admission {

@@ -89,7 +89,7 @@ type refusal struct {
 
 func TestParse_RefusesURLs(t *testing.T) {
 	t.Parallel()
-	const encode = "; percent-encode it in the URL, or put the user and the password as they are into the keys username and password"
+	const encode = "; percent-encode it in the URL, or put the unencoded user and password into the keys username and password"
 	refuses(t, map[string]refusal{
 		"nothing":                      {data(), []string{"parsing keys httpProxy and httpsProxy: no proxy URL (no-proxy-url); set httpProxy, for example to http://proxy.example.com:3128"}},
 		"only blanks":                  {data("httpProxy", " \n"), []string{"no proxy URL"}},

@@ -137,7 +137,7 @@ func Parse(data map[string][]byte) (Settings, error) {
 			if target.url.HasCredentials() {
 				reject(rejection(CodeBadCredentials, target.key,
 					"the URL has userinfo and the key username is given too",
-					"take the userinfo out of the URL or remove the keys username and password"))
+					"remove the userinfo from the URL, or remove the keys username and password"))
 			} else if target.url.IsSet() {
 				target.url.userinfo = user
 			}

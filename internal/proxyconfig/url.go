@@ -95,7 +95,7 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 		return bad("the scheme is unknown", "use http:// or https://, which is how the proxy itself is reached")
 	}
 
-	const encode = "percent-encode it in the URL, or put the user and the password as they are into the keys username and password"
+	const encode = "percent-encode it in the URL, or put the unencoded user and password into the keys username and password"
 	authority := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		tail := rest[end:]
@@ -238,7 +238,7 @@ func urlWarnings(key string, data map[string][]byte, u URL) []finding.Finding {
 	if u.host == "localhost" || strings.HasSuffix(u.host, ".localhost") || err == nil && address.Unmap().IsLoopback() {
 		warnings = append(warnings, finding.Finding{
 			Code: noproxy.CodeLoopbackProxy, Place: finding.Key(key),
-			Message: "the proxy is on the loopback interface, so every node must run one of its own",
+			Message: "the proxy is on the loopback interface, so every node must run its own",
 			Advice:  "write the host by which nodes reach the proxy",
 		})
 	}

@@ -31,7 +31,7 @@ type client struct {
 }
 
 // errGivenUp says that there is no room for bytes of a client.
-var errGivenUp = errors.New("there is too much to do; try again")
+var errGivenUp = errors.New("too many requests at once; try again")
 
 // listener hands out clients.
 type listener struct {

@@ -173,11 +173,11 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 func (o Options) authorities() (*x509.CertPool, error) {
 	text, err := os.ReadFile(filepath.Join(o.CertDir, o.ClientCAName))
 	if err != nil {
-		return nil, fmt.Errorf("reading authorities of clients: %w", err)
+		return nil, fmt.Errorf("reading client CA certificates: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("reading authorities of clients: %s holds no certificate in PEM", o.ClientCAName)
+		return nil, fmt.Errorf("reading client CA certificates: %s contains no PEM certificate", o.ClientCAName)
 	}
 	return pool, nil
 }

@@ -280,10 +280,10 @@ func TestServer_SaysAtTheStartWhatIsWrong(t *testing.T) {
 		t.Errorf("no certificate: %v", err)
 	}
 	servingcert.Write(t, folder)
-	if err := New(Options{CertDir: folder, ClientCAName: "absent", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading authorities of clients: ") {
+	if err := New(Options{CertDir: folder, ClientCAName: "absent", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading client CA certificates: ") {
 		t.Errorf("no authorities: %v", err)
 	}
-	if err := New(Options{CertDir: folder, ClientCAName: "tls.key", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "tls.key holds no certificate in PEM") {
+	if err := New(Options{CertDir: folder, ClientCAName: "tls.key", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "tls.key contains no PEM certificate") {
 		t.Errorf("authorities that are none: %v", err)
 	}
 }

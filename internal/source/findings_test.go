@@ -87,7 +87,7 @@ func TestResolve_NamesThePoolWhoseSecretIsMissing(t *testing.T) {
 	t.Parallel()
 	for override, want := range map[string]string{
 		"edge": "Secret team/edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md",
-		"../x": `annotation capi-proxy-patcher.io/secret of MachineDeployment md: "../x" cannot be the name of a Secret; use the name of one in the namespace of the Cluster, without the namespace`,
+		"../x": `annotation capi-proxy-patcher.io/secret of MachineDeployment md: "../x" cannot be the name of a Secret; name a Secret in the Cluster's namespace, without the namespace`,
 	} {
 		_, err := source.Resolver{Secrets: &secrets{}, Object: "MachineDeployment md"}.Resolve(t.Context(), source.Cluster{Namespace: "team", Name: "one"}, source.Options{}, override)
 		if err == nil || err.Error() != want {

@@ -127,7 +127,7 @@ func (r Resolver) Resolve(ctx context.Context, cluster Cluster, options Options,
 	named := len(candidates) == 1
 	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
 		return Resolution{}, badAnnotation(finding.Annotation(contract.AnnotationSecret).Of(r.Object), fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
-			"use the name of one in the namespace of the Cluster, without the namespace")
+			"name a Secret in the Cluster's namespace, without the namespace")
 	}
 	var (
 		found        *Secret

@@ -257,7 +257,7 @@ func (r *reader) differs(variable finding.Place, field string) {
 	if field == contract.VariableSecretName {
 		advice = "the control plane uses the Secret of the Cluster; remove the field from the override"
 	}
-	r.find(CodeContradiction, variable.Child(field), "differs from what the Cluster says", advice)
+	r.find(CodeContradiction, variable.Child(field), "differs from the Cluster's value", advice)
 }
 
 // isContradiction reports whether a variable and an annotation both say something, and not the same.

@@ -52,7 +52,7 @@ func parse(at finding.Place, raw []byte) (Variable, finding.Errors) {
 		return v, nil
 	}
 	if len(raw) > maxVariable {
-		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, fmt.Sprintf("has %d bytes and can have %d", len(raw), maxVariable),
+		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, fmt.Sprintf("has %d bytes, but at most %d are allowed", len(raw), maxVariable),
 			"write networks or suffixes instead of single hosts")}
 	}
 	var fields map[string]json.RawMessage
@@ -167,7 +167,7 @@ func (p *parser) noProxy(raw []byte) []string {
 		return nil
 	}
 	if len(entries) > MaxNoProxy {
-		p.reject(p.at.Child(contract.VariableNoProxy), fmt.Sprintf("has %d entries and can have %d", len(entries), MaxNoProxy),
+		p.reject(p.at.Child(contract.VariableNoProxy), fmt.Sprintf("has %d entries, but at most %d are allowed", len(entries), MaxNoProxy),
 			"write networks or suffixes instead of single hosts")
 		return nil
 	}

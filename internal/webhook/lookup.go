@@ -235,7 +235,7 @@ func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*cluster
 func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
 	err := w.Cached.Get(ctx, key, object)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).V(4).Info("Reading live what the cache does not have", "object", key)
+		ctrl.LoggerFrom(ctx).V(4).Info("Reading object that the cache does not have", "object", key)
 		err = w.Live.Get(ctx, key, object)
 	}
 	if apierrors.IsNotFound(err) {

@@ -60,13 +60,13 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	result, err := h.webhook.admit(ctrl.LoggerInto(ctx, log), h.kind, review.Request)
 	if err != nil {
 		log.Error(err, "Answering admission request")
-		http.Error(w, "please check the logs of the manager for errors", http.StatusInternalServerError)
+		http.Error(w, "please check the manager's logs for errors", http.StatusInternalServerError)
 		return
 	}
 	text, err := encode(review.Request, result)
 	if err != nil {
 		log.Error(err, "Encoding admission response")
-		http.Error(w, "please check the logs of the manager for errors", http.StatusInternalServerError)
+		http.Error(w, "please check the manager's logs for errors", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

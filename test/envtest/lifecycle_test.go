@@ -171,7 +171,7 @@ func TestCommand_ThatLooksLikeOursIsTheUsers(t *testing.T) {
 			template.Spec.Template.Spec.PreKubeadmCommands = []string{"rm -rf /var/cache/apt # capi-proxy-patcher"}
 		}
 	})
-	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmConfigTemplate "+ns+"/one-md: preKubeadmCommands[0] ends with the mark")
+	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmConfigTemplate "+ns+"/one-md: preKubeadmCommands[0] ends with the marker")
 	if got := c.template().Generation; got != 1 {
 		t.Errorf("generation %d, want 1", got)
 	}

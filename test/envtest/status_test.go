@@ -88,7 +88,7 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 				cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 			})
 			return c
-		}, contract.ReasonWaitingForRollout, "/one-mp has its bootstrap data already, which stays as it is; a new KubeadmConfig gets the current proxy"},
+		}, contract.ReasonWaitingForRollout, "/one-mp already has its bootstrap data, which does not change; a new KubeadmConfig gets the current proxy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespace(t)

@@ -39,7 +39,7 @@ func (d Destination) host() string {
 func ParseDestination(text string) (Destination, error) {
 	text = strings.TrimSpace(text)
 	if _, err := netip.ParsePrefix(text); err == nil {
-		return Destination{}, errors.New("it is a network; give one address of it")
+		return Destination{}, errors.New("it is a network; give one of its addresses")
 	}
 	scheme, rest, hasScheme := strings.Cut(text, "://")
 	if !hasScheme {
@@ -62,7 +62,7 @@ func ParseDestination(text string) (Destination, error) {
 	}
 	switch scheme = strings.ToLower(scheme); {
 	case hasScheme && scheme != "http" && scheme != "https":
-		return Destination{}, errors.New("the scheme is neither http nor https; give a URL, a host, host:port or an address")
+		return Destination{}, errors.New("the scheme is neither http nor https; use a URL, a host, host:port or an address")
 	case hasScheme:
 		name = scheme + "://" + rest
 	case strings.HasSuffix(rest, ":80") && !strings.HasPrefix(rest, "["), strings.HasSuffix(rest, "]:80"):

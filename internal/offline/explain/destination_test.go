@@ -54,8 +54,8 @@ func TestParseDestination_RefusesWhatIsNone(t *testing.T) {
 		"only userinfo":                 {"https://user:s3cret@", "host is empty"},
 		"a path":                        {"/etc/hosts", "host is empty"},
 		"another scheme":                {"ftp://s3cret.example.com", "the scheme is neither http nor https"},
-		"a network":                     {"10.0.0.0/8", "it is a network; give one address of it"},
-		"an IPv6 network":               {"fd00::/8", "it is a network; give one address of it"},
+		"a network":                     {"10.0.0.0/8", "it is a network; give one of its addresses"},
+		"an IPv6 network":               {"fd00::/8", "it is a network; give one of its addresses"},
 		"a zone":                        {"fe80::1%eth0", "it has a zone"},
 		"a zone in brackets":            {"https://[fe80::1%25eth0]/", "it has a zone"},
 		"a port that is too high":       {"example.com:70000", "port is not a number up to 65535"},
@@ -206,7 +206,7 @@ func TestNewCluster_RefusesABrokenNetwork(t *testing.T) {
 func TestChoose_NamesThePositionOfABadDestination(t *testing.T) {
 	t.Parallel()
 	_, err := cluster(t, network(), 0).Choose([]string{"example.com", "ftp://s3cret"})
-	if want := "destination 2: the scheme is neither http nor https; give a URL, a host, host:port or an address"; err == nil || err.Error() != want {
+	if want := "destination 2: the scheme is neither http nor https; use a URL, a host, host:port or an address"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestDefects_LetDocumentsPass(t *testing.T) {
 	t.Parallel()
 	const twice = "key %q occurs twice in one mapping"
-	const filled = "a template stands on a line of its own; fill it in first, with clusterctl generate cluster or the program it is for"
+	const filled = "a line contains only a template; resolve it first, with clusterctl generate cluster or the template's own tool"
 	for _, tc := range []struct {
 		name, in string
 		want     []string // place, cause and kinds of objects

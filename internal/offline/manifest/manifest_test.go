@@ -330,7 +330,7 @@ func TestJoin_LetsNoBlockScalarGrow(t *testing.T) {
 func TestApply_RefusesWhatCountsElsewhere(t *testing.T) {
 	t.Parallel()
 	insert := func(path ...string) Edit { return Edit{Op: Insert, Path: path, Value: "x"} }
-	const text = "the text around it does not allow to edit it; write it in block style or as indented JSON, without anchors, " +
+	const text = "the surrounding text does not allow editing it; write it in block style or as indented JSON, without anchors, " +
 		"aliases and tags"
 	for _, tc := range []struct {
 		name, in string

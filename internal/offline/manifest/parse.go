@@ -111,8 +111,8 @@ func parse(src string) (*tree, error) {
 	if line == 0 || other.understand(hidden) != nil {
 		return nil, err
 	}
-	other.defect = &syntaxError{line, "a template stands on a line of its own; fill it in first, " +
-		"with clusterctl generate cluster or the program it is for"}
+	other.defect = &syntaxError{line, "a line contains only a template; resolve it first, " +
+		"with clusterctl generate cluster or the template's own tool"}
 	return other, nil
 }
 

@@ -27,7 +27,7 @@ func (t *tree) refuse(changes []Change) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return changes[0].Object.failed(changes[0].Edits[0], errors.New("the text around it does not allow to edit it; "+
+	return changes[0].Object.failed(changes[0].Edits[0], errors.New("the surrounding text does not allow editing it; "+
 		"write it in block style or as indented JSON, without anchors, aliases and tags"))
 }
 

@@ -172,7 +172,7 @@ func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.
 	case kind != want:
 		r.warn(worker, "%s.kind: %s cannot be patched, only %s", strings.Join(path, "."), cmp.Or(kind, "an empty kind"), want)
 	case controlPlane:
-		r.warn(worker, "is of the control plane; %s %s is not patched, only a %s is", kind, refName, plan.KindControlPlane)
+		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, refName, plan.KindControlPlane)
 	default:
 		r.warn(worker, "%s %s is not in the input and is not patched", kind, refName)
 	}

@@ -42,7 +42,7 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 		"a MachineSet of a MachineDeployment": {holder("MachineSet", owner, template), false, ""},
 		"a control-plane Machine": {
 			holder("Machine", control, config), false,
-			"Machine m: warning: is of the control plane; KubeadmConfig m is not patched, only a KubeadmControlPlane is",
+			"Machine m: warning: belongs to the control plane; KubeadmConfig m is not patched, only a KubeadmControlPlane is",
 		},
 		"a Machine with an annotation of pools": {holder("Machine", ", annotations: {capi-proxy-patcher.io/secret: none}", config), true, ""},
 		"a Machine of another provider":         {holder("Machine", "", "{kind: RKE2Config, name: m}"), false, "Machine m: warning: spec.bootstrap.configRef.kind: RKE2Config cannot be patched, only KubeadmConfig"},

@@ -41,14 +41,14 @@ func (r *renderer) checkNames() {
 	}
 	enabled := func(o *manifest.Object) bool { return source.IsEnabled(o.Labels()) }
 	if !r.All && !slices.ContainsFunc(r.find("Cluster"), enabled) {
-		r.notes = append(r.notes, "no Cluster of the input has label "+contract.LabelEnabled+": \""+contract.LabelEnabledValue+"\"; nothing is patched")
+		r.notes = append(r.notes, "no Cluster in the input has label "+contract.LabelEnabled+": \""+contract.LabelEnabledValue+"\"; nothing is patched")
 	}
 }
 
 // leave leaves everything of a Cluster as it is whose label has a value that means nothing.
 func (r *renderer) leave(cluster *manifest.Object, members []member, unclear error) {
 	if IsVariableLabel(cluster) {
-		r.note(cluster, "label %s has an unresolved variable; nothing is changed before clusterctl generate cluster", contract.LabelEnabled)
+		r.note(cluster, "label %s has an unresolved variable; nothing changes until clusterctl generate cluster resolves it", contract.LabelEnabled)
 	} else {
 		r.warn(cluster, "%s", unclear)
 	}

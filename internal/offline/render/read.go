@@ -64,7 +64,7 @@ func twice(objects []*manifest.Object) []error {
 		}
 		k := key{group, o.Kind(), manifest.SameName(o.Namespace()), manifest.SameName(o.Name())}
 		if first := seen[k]; first != nil {
-			problems = append(problems, fmt.Errorf("%s: line %d: it is there already, in %s: document %d, line %d; "+
+			problems = append(problems, fmt.Errorf("%s: line %d: it already occurs in %s: document %d, line %d; "+
 				"remove one of them", place(o), o.Line(), first.File(), first.Document(), first.Line()))
 			continue
 		}

@@ -276,12 +276,12 @@ func (r *renderer) checkWorkers() {
 	}
 }
 
-// checkStrays notes patched objects that belong to no Cluster of the input.
+// checkStrays notes patched objects that belong to no Cluster in the input.
 func (r *renderer) checkStrays() {
 	for _, o := range r.objects {
 		location, known := locate(o)
 		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
-			r.note(o, "carries the proxy but no Cluster of the input uses it; left as it is")
+			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}
 }

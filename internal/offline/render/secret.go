@@ -172,7 +172,7 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 		r.warn(g.cluster, "Secret %s stays as it is, because %s", g.name, missing)
 	default:
 		r.warn(g.cluster, "Secret %s is left out, because %s; new nodes wait until the controller generates it, or until you set "+
-			"that and render again; --incomplete-secrets prints it nevertheless", g.name, missing)
+			"that and render again; --incomplete-secrets prints it anyway", g.name, missing)
 	}
 	return false
 }

@@ -148,7 +148,7 @@ func (r *renderer) declare(class *manifest.Object) {
 		return
 	}
 	if i := slices.IndexFunc(patches, func(p map[string]any) bool { return p["name"] == contract.Name }); i >= 0 {
-		r.reject(class, "spec.patches[%d]: its name is %s but it is not the patch of that product; rename it", i, contract.Name)
+		r.reject(class, "spec.patches[%d]: its name is %s but it is not that product's patch; rename it", i, contract.Name)
 		return
 	}
 	r.edits[class] = []manifest.Edit{{
@@ -180,7 +180,7 @@ func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string
 	}
 	for i, later := range patches[at+1:] {
 		if changesBootstrap(later) {
-			r.warn(class, "spec.patches[%d] comes after that of %s and can undo it; move the latter to the end", at+1+i, contract.Name)
+			r.warn(class, "spec.patches[%d] comes after the patch of %s and can undo it; move the latter to the end", at+1+i, contract.Name)
 		}
 	}
 }
@@ -237,12 +237,12 @@ func (r *renderer) infrastructureOf(cluster *manifest.Object, view *source.Clust
 	}
 }
 
-// checkClasses notes ClusterClasses that declare the patch although no Cluster of the input needs it. They are left as they
+// checkClasses notes ClusterClasses that declare the patch although no Cluster in the input needs it. They are left as they
 // are: other Clusters may, and without the label the patch does nothing.
 func (r *renderer) checkClasses() {
 	for _, class := range r.find("ClusterClass") {
 		if !r.declared[class] && slices.ContainsFunc(items(class.Value(), "spec", "patches"), isDeclaration) {
-			r.note(class, "declares the patch of %s but no Cluster of the input needs it; left as it is", contract.Name)
+			r.note(class, "declares the patch of %s but no Cluster in the input needs it; left unchanged", contract.Name)
 		}
 	}
 }
