@@ -46,5 +46,5 @@ func (c *Controller) eventReported(cluster runtime.Object, condition finding.Con
 
 // eventGone tells that the condition is gone.
 func (c *Controller) eventGone(cluster runtime.Object) {
-	c.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s", "Nothing of the proxy is left")
+	c.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s", "Removed everything that this product added")
 }

@@ -183,7 +183,7 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 	if !resolution.Complete {
 		r.found.add(contract.ReasonWaitingForEndpoint,
-			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must hold it",
+			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must contain it",
 			r.view.Namespace, r.view.Name)
 	}
 	r.warnings = append(r.warnings, resolution.Warnings...)

@@ -129,7 +129,7 @@ func (r *reconciliation) replaceSecret(ctx context.Context, current, desired *co
 	}
 	if current.Data[contract.KeyAdoptedFiles] != nil && desired.Data[contract.KeyAdoptedFiles] != nil {
 		return invalid("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
-			"save it, delete it and create it again without the field immutable", klog.KObj(current))
+			"save it, delete it and recreate it without the field immutable", klog.KObj(current))
 	}
 	if err := r.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)

@@ -82,7 +82,7 @@ func (c *Controller) removeCondition(ctx context.Context, cluster *clusterv1.Clu
 	}
 	err := c.applyConditions(ctx, cluster, []any{})
 	if err == nil && c.news.isNew(cluster.UID, "", true) {
-		ctrl.LoggerFrom(ctx).Info("Reporting that nothing of the proxy is left")
+		ctrl.LoggerFrom(ctx).Info("Reporting that the proxy is removed")
 		c.eventGone(cluster)
 	}
 	return err

@@ -236,7 +236,7 @@ func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
 func (r *reconciliation) reportCopies(objects []bootstrapObject) {
 	for _, o := range objects {
 		if r.view.Topology && isOfMachine(o.object) && plan.IsTopologyOwned(o.object.GetLabels()) && plan.IsHeld(o.object.GetAnnotations()) {
-			r.found.add(contract.ReasonRemovalWaiting, "%s is held back until the topology controller gives its pool another template", o)
+			r.found.add(contract.ReasonRemovalWaiting, "%s is paused until the topology controller gives its pool another template", o)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (r *reconciliation) restoreOwned(o bootstrapObject) {
 		r.reportHold(o, contract.ReasonRemovalWaiting, "loses")
 		return
 	}
-	r.found.add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller takes it out", o)
+	r.found.add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller removes it", o)
 }
 
 // settleTopology does what is left to do for a Cluster with a ClusterClass once its objects were seen to. missing are the
@@ -325,7 +325,7 @@ func (r *reconciliation) settingsHash() string {
 // ClusterClass is to blame.
 func (r *reconciliation) reportTopology() {
 	if len(r.topology.stale) > 0 {
-		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not brought the current settings to %s yet", atMost(r.topology.stale))
+		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet", atMost(r.topology.stale))
 	}
 	if len(r.topology.lacking) == 0 {
 		return
@@ -333,7 +333,7 @@ func (r *reconciliation) reportTopology() {
 	objects := atMost(r.topology.lacking)
 	conditions := r.cluster.Status.Conditions
 	if reconciled := meta.FindStatusCondition(conditions, clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
-		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not brought the proxy to %s yet; its condition %s has reason %s",
+		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet; its condition %s has reason %s",
 			objects, reconciled.Type, reconciled.Reason)
 		return
 	}
@@ -347,13 +347,13 @@ func (r *reconciliation) reportTopology() {
 		left -= r.Now().Sub(reported.LastTransitionTime.Time)
 	}
 	if left > 0 {
-		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not brought the proxy to %s yet", objects)
+		r.found.add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet", objects)
 		r.lookAgain(left)
 		return
 	}
 	class := r.cluster.GetClassKey()
 	r.found.add(contract.ReasonTemplateNotSupported,
-		"the topology controller did not bring the proxy to %s; let the last of spec.patches of ClusterClass %s be {name: %s, external: {%s}}",
+		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, external: {%s}}",
 		objects, class, contract.Name, topology.PatchLines())
 }
 

@@ -255,7 +255,7 @@ func TestReport_OneEventAndOneLineForWhatIsNew(t *testing.T) {
 	tells(contract.EventConfigured, "port-entry: ")
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
-	tells(contract.EventNotConfigured, "Nothing of the proxy is left")
+	tells(contract.EventNotConfigured, "Removed everything that this product added")
 	staysQuiet(t, ns)
 	if all := reasons(eventsOf(t, ns)); len(all) != told || lines() != told {
 		t.Errorf("events %q and %d lines after two resyncs, want %d", all, lines(), told)

@@ -211,8 +211,8 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 	before := c.snapshot()
 	const lines = "{name: capi-proxy-patcher, external: {generatePatchesExtension: generate-patches.capi-proxy-patcher, " +
 		"validateTopologyExtension: validate-topology.capi-proxy-patcher, discoverVariablesExtension: discover-variables.capi-proxy-patcher}}"
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not brought the proxy to KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md yet")
-	c.eventuallyReports(contract.ReasonTemplateNotSupported, "KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md; let the last of spec.patches of ClusterClass "+ns+"/quick-start be "+lines)
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not patched KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md yet")
+	c.eventuallyReports(contract.ReasonTemplateNotSupported, "KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md; the last item of spec.patches of ClusterClass "+ns+"/quick-start must be "+lines)
 	c.staysAsIs(before)
 
 	c.eventuallyHas(`HTTP_PROXY="http://user:p%2540ss@proxy.example.com:3128"`)
@@ -233,7 +233,7 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 
 	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
 	topologyWrites(t, c.template(), reference("one-proxy-files"))
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not brought the current settings to KubeadmConfigTemplate "+ns+"/one-md yet")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not updated KubeadmConfigTemplate "+ns+"/one-md to the current settings yet")
 	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
 	c.eventuallyReports(contract.ReasonConfigured, fmt.Sprintf("Bootstrap objects by proxy Secret: 1 uses %s/corp, 1 uses %s/other, 1 has none", ns, ns))
 
@@ -264,7 +264,7 @@ func TestTopology_KeepsAPoolsSecretWhileATemplateRefersToIt(t *testing.T) {
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = nil
 	})
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not brought the current settings to KubeadmConfigTemplate "+ns+"/one-md yet")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmConfigTemplate "+ns+"/one-md to the current settings yet")
 
 	// The topology controller rotates the template; a MachineSet still uses the old one.
 	rotated := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("one-md-2"), Spec: c.template().Spec}
@@ -429,7 +429,7 @@ func TestTopology_PoolsBesideItArePatched(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.wantPatched(t, everyObject...)
 	c.edit(withoutLabel)
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has the proxy until the topology controller takes it out")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has the proxy until the topology controller removes it")
 	c.wantPatched(t, "control plane", "KubeadmConfig")
 	topologyWrites(t, c.config())
 	c.eventuallyReports(contract.ReasonRemovalWaiting)
@@ -567,7 +567,7 @@ func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 	c.eventuallyHolds("enabled@" + oldVersion)
 	c.upgradedWorkers()
 	topologyWrites(t, c.config())
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md has the proxy until the topology controller takes it out")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md has the proxy until the topology controller removes it")
 	if c.generated() == nil {
 		t.Error("the Secret that a template refers to is gone")
 	}
@@ -679,7 +679,7 @@ func TestTopology_InlineValuesAreComparedWithTheSettings(t *testing.T) {
 	}
 	c.eventuallyReports(contract.ReasonConfigured)
 	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not brought the current settings to KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp yet")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp to the current settings yet")
 }
 
 func TestTopology_DeletionIsNotBlocked(t *testing.T) {
@@ -908,7 +908,7 @@ func TestCopyOfHeldTemplate_IsReleasedAsItIs(t *testing.T) {
 	t.Run("as it is, when the label goes", func(t *testing.T) {
 		c := newCopied(t, namespace(t))
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+"/waiting is held back until the topology controller gives its pool another template")
+		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+"/waiting is paused until the topology controller gives its pool another template")
 		c.copyStays()
 		c.rotates()
 		c.eventuallyReleased("waiting", false)
