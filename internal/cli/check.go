@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // off is the value of an address flag that switches its server off.
@@ -126,19 +127,19 @@ func (o ManagerOptions) checkInstallation() error {
 }
 
 // installation returns the installation-wide Secret. Namespaces are read from cached.
-func (o ManagerOptions) installation(cached client.Reader) (source.Installation, error) {
+func (o ManagerOptions) installation(cached client.Reader) (resolve.Installation, error) {
 	secret, err := parseSecretName(o.DefaultProxySecret)
 	if err != nil {
-		return source.Installation{}, err
+		return resolve.Installation{}, err
 	}
 	selector, err := labels.Parse(o.DefaultProxyNamespaces)
 	if o.DefaultProxyNamespaces == "" {
 		selector = labels.Nothing()
 	}
 	if err != nil {
-		return source.Installation{}, fmt.Errorf("--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE", o.DefaultProxyNamespaces, err)
+		return resolve.Installation{}, fmt.Errorf("--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE", o.DefaultProxyNamespaces, err)
 	}
-	return source.Installation{Secret: secret, Namespaces: source.LabelledNamespaces{Cached: cached, Selector: selector}}, nil
+	return resolve.Installation{Secret: secret, Namespaces: lookup.LabelledNamespaces{Cached: cached, Selector: selector}}, nil
 }
 
 func parseSecretName(text string) (types.NamespacedName, error) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
 // fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy Secret by name, and
@@ -45,12 +45,12 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 	if err != nil {
 		return target{}, err
 	}
-	t := target{cluster: source.ClusterOf(cluster), secrets: source.ClusterSecrets{Watched: api, Live: api}}
+	t := target{cluster: intent.ClusterOf(cluster), secrets: lookup.Secrets{Watched: api, Live: api}}
 	if t.cluster.Topology {
-		t.settings, t.invalid = topology.OfCluster(cluster)
-		t.cluster = t.settings.View(t.cluster)
+		t.settings, t.invalid = intent.TopologyOf(cluster)
+		t.cluster = t.settings.ApplyTo(t.cluster)
 	} else {
-		t.settings.Options, t.invalid = source.ParseOptions(t.cluster.Annotations)
+		t.settings.Options, t.invalid = intent.ParseOptions(t.cluster.Annotations)
 	}
 	if o.pool != "" {
 		var found bool

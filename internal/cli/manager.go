@@ -21,8 +21,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -200,8 +201,8 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 	if err := mgr.Add(proxySecrets); err != nil {
 		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
 	}
-	infrastructure := &source.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
-	absences := &source.Absences{Now: time.Now}                                                                    //nolint:forbidigo // as above
+	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
+	absences := &lookup.Absences{Now: time.Now}                                                                    //nolint:forbidigo // as above
 	c := &controller.Controller{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
@@ -229,7 +230,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 	hooks := &webhook.Webhook{
 		Cached:         mgr.GetCache(),
 		Live:           mgr.GetAPIReader(),
-		Secrets:        source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
+		Secrets:        lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
 		Infrastructure: infrastructure,
 		Absences:       absences,
 		Installation:   installation,
@@ -246,17 +247,17 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, the leader or not.
-func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, installation source.Installation, absences *source.Absences) error {
+func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation, absences *lookup.Absences) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
 			Cached:   mgr.GetCache(),
 			Live:     mgr.GetAPIReader(),
 			Absences: absences,
-			Resolver: source.Resolver{
-				Secrets: source.ClusterSecrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
+			Resolver: resolve.Resolver{
+				Secrets: lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
 			},
 		},
-		Hold:      o.HoldClusterCreate,
+		MaxWait:   o.HoldClusterCreate,
 		Namespace: o.Namespace,
 		Now:       time.Now, //nolint:forbidigo // the clock enters here
 	}

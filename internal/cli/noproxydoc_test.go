@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // page returns docs/no-proxy.md.
@@ -48,8 +49,8 @@ func rows(text string, header ...string) [][]string {
 
 func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
-	codes := append(noproxy.Codes(), source.CodeBadAnnotation, source.CodeBadEncoding, source.CodeBadLabel, source.CodeBadMetadata,
-		source.CodeSecretNotFound, source.CodeSecretTooLarge, source.CodeUnknownName)
+	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel, intent.CodeBadMetadata,
+		resolve.CodeSecretNotFound, resolve.CodeSecretTooLarge, intent.CodeUnknownName)
 	lastRejection := slices.Index(codes, noproxy.CodeBadName)
 	var listed []string
 	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {

@@ -10,20 +10,20 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // target is the Cluster that is explained, from whatever place.
 type target struct {
-	cluster source.Cluster
+	cluster intent.Cluster
 	// settings are what the Cluster asks for, its topology included; invalid is why some of it cannot be used.
-	settings topology.Settings
+	settings intent.Topology
 	invalid  error
-	secrets  source.SecretReader
+	secrets  resolve.SecretReader
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
 	override   string
 	unresolved []finding.Place
@@ -49,7 +49,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if t.invalid != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, t.invalid)
 	}
-	network, err := explain.NewCluster(source.NoProxyInput(t.cluster, source.Options{}), t.cluster.EndpointPort)
+	network, err := explain.NewCluster(resolve.NoProxyInput(t.cluster, intent.Options{}), t.cluster.EndpointPort)
 	if err != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -74,7 +74,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return network, usageError{err}
 	}
-	resolver := source.Resolver{Secrets: withoutFiles{t.secrets}, Default: source.Installation{Secret: defaultSecret, Namespaces: source.EveryNamespace{}}, Profile: noproxy.Profile(o.profile)}
+	resolver := resolve.Resolver{Secrets: withoutFiles{t.secrets}, Default: resolve.Installation{Secret: defaultSecret, Namespaces: resolve.EveryNamespace{}}, Profile: noproxy.Profile(o.profile)}
 	if t.override != "" {
 		resolver.Object = "pool " + o.pool
 	}
@@ -92,10 +92,10 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 }
 
 // withoutFiles names Secrets as a management cluster does, without the files of manifests.
-type withoutFiles struct{ source.SecretReader }
+type withoutFiles struct{ resolve.SecretReader }
 
-// ReadSecret implements source.SecretReader.
-func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName) (*source.Secret, error) {
+// ReadSecret implements resolve.SecretReader.
+func (w withoutFiles) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	secret, err := w.SecretReader.ReadSecret(ctx, name)
 	if secret != nil {
 		secret.Where = ""
@@ -149,15 +149,15 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 		return t, nil
 	}
 	for _, pool := range t.settings.Pools {
-		pools = append(pools, pool.TopologyName)
+		pools = append(pools, pool.Name)
 	}
 	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input, %s", names[i], o.pool, listed(pools))
 }
 
 // topologyPool returns the Secret that a pool of a topology names. The pool is called by its name in spec.topology.
-func topologyPool(settings topology.Settings, name string) (override string, found bool) {
+func topologyPool(settings intent.Topology, name string) (override string, found bool) {
 	for _, pool := range settings.Pools {
-		if pool.TopologyName == name {
+		if pool.Name == name {
 			return pool.Override, true
 		}
 	}

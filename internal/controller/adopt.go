@@ -23,16 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // keepOriginals writes the files that edits replace into the Cluster's generated Secret. The cache has no contents of
 // files, so they are read live. An object that waits for a rollout is read only once: the webhook that adopts its files
 // in the request which rolls it compares them with the originals again.
 func (r *reconciliation) keepOriginals(ctx context.Context, o bootstrapObject, edits []patch.Edit, waits bool) error {
-	r.needed[proxysource.GeneratedSecretName(r.view.Name)] = true
+	r.needed[intent.GeneratedSecretName(r.view.Name)] = true
 	secret, originals, err := r.originals(ctx)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (r *reconciliation) writeOriginals(ctx context.Context, secret *corev1.Secr
 	if secret == nil {
 		secret = &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: r.view.Namespace, Name: proxysource.GeneratedSecretName(r.view.Name),
-				Labels: proxysource.SecretLabels(r.view), OwnerReferences: r.ownerReferences(),
+				Namespace: r.view.Namespace, Name: intent.GeneratedSecretName(r.view.Name),
+				Labels: intent.SecretLabels(r.view), OwnerReferences: r.ownerReferences(),
 			},
 			Type: corev1.SecretTypeOpaque,
 			Data: map[string][]byte{contract.KeyAdoptedFiles: text},
@@ -149,7 +149,7 @@ func (r *reconciliation) originals(ctx context.Context) (*corev1.Secret, patch.O
 	secret := r.adopted
 	if secret == nil {
 		secret = &corev1.Secret{}
-		exists, err := r.get(ctx, r.view.Namespace, proxysource.GeneratedSecretName(r.view.Name), secret)
+		exists, err := r.get(ctx, r.view.Namespace, intent.GeneratedSecretName(r.view.Name), secret)
 		if err != nil || !exists || secret.Labels[contract.LabelGenerated] != r.view.Name {
 			return nil, nil, err
 		}
@@ -235,7 +235,7 @@ func (r *reconciliation) outstanding(ctx context.Context, key string, originals 
 			}
 			r.found.add(reason, "%s: your file that %s replaced is missing; "+
 				"the original is in key %s of Secret %s; put it back, or delete the key",
-				o, path, contract.KeyAdoptedFiles, proxysource.GeneratedSecretName(r.view.Name))
+				o, path, contract.KeyAdoptedFiles, intent.GeneratedSecretName(r.view.Name))
 		}
 		kept[path] = originals[path]
 	}
@@ -281,7 +281,7 @@ func objectOf(kind string) client.Object {
 }
 
 // reportAdopted says which files have been taken over, and which have not because of the Cluster's targets or delivery.
-func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapObject, options proxysource.Options) error {
+func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapObject, options intent.Options) error {
 	_, originals, err := r.originals(ctx)
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 		paths = slices.DeleteFunc(paths, func(path string) bool { return patch.PlaceOf(o.spec, path) != patch.Replaced })
 		if len(paths) > 0 {
 			r.found.note("%s: %s replaced files of yours; the originals are in Secret %s and are restored when label %s is removed",
-				o, strings.Join(paths, ", "), proxysource.GeneratedSecretName(r.view.Name), contract.LabelEnabled)
+				o, strings.Join(paths, ", "), intent.GeneratedSecretName(r.view.Name), contract.LabelEnabled)
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -162,7 +163,7 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		field  string
 		values client.IndexerFunc
 	}{
-		{&clusterv1.Cluster{}, plan.IndexControlPlane, func(object client.Object) []string {
+		{&clusterv1.Cluster{}, lookup.IndexControlPlane, func(object client.Object) []string {
 			cluster, ok := object.(*clusterv1.Cluster)
 			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
 				return nil
@@ -173,14 +174,14 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&bootstrapv1.KubeadmConfigTemplate{}, indexTopology, topologyOf},
 		{&clusterv1.MachineDeployment{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{&clusterv1.MachinePool{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{&clusterv1.MachineDeployment{}, plan.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
-		{&clusterv1.MachinePool{}, plan.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachineDeployment{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
 		{&clusterv1.MachineDeployment{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&clusterv1.MachinePool{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&bootstrapv1.KubeadmConfigTemplate{}, indexPatchedFor, patchedFor},
-		{&bootstrapv1.KubeadmConfig{}, plan.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
-		{&corev1.Secret{}, plan.IndexLabel, labelIndex(contract.LabelGenerated)},
-		{machineMetadata(), plan.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&bootstrapv1.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&corev1.Secret{}, lookup.IndexLabel, labelIndex(contract.LabelGenerated)},
+		{machineMetadata(), lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)

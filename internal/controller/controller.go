@@ -26,8 +26,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Name is the name of the controller in logs, metrics and events.
@@ -52,18 +54,18 @@ type Controller struct {
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
 	// Infrastructure tells Windows pools by their machine templates.
-	Infrastructure *proxysource.Infrastructure
+	Infrastructure *lookup.Infrastructure
 	// Admission reports that webhooks run as well. A running control plane is then brought up to date in the request
 	// that rolls it.
 	Admission bool
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Absences remembers Secrets that did not exist a moment ago.
-	Absences *proxysource.Absences
+	Absences *lookup.Absences
 	// Now is the clock.
 	Now func() time.Time
 	// Installation is the installation-wide proxy Secret, or the zero value.
-	Installation proxysource.Installation
+	Installation resolve.Installation
 	// Concurrency is how many Clusters are reconciled at once. Zero means 10: more gains nothing on a small API server.
 	Concurrency int
 
@@ -101,7 +103,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			handler.TypedEnqueueRequestsFromMapFunc(c.clustersOfProxySecret), predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
-		b = b.Watches(proxysource.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(c.clustersOfNamespace),
+		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(c.clustersOfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
@@ -137,7 +139,7 @@ func clusterOfPool(_ context.Context, object client.Object) []reconcile.Request 
 func (c *Controller) clustersOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
 	var clusters clusterv1.ClusterList
 	if err := c.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{plan.IndexControlPlane: object.GetName()}); err != nil {
+		client.MatchingFields{lookup.IndexControlPlane: object.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of KubeadmControlPlane")
 		return nil
 	}
@@ -153,7 +155,7 @@ func (c *Controller) clustersOfControlPlane(ctx context.Context, object client.O
 func (c *Controller) clustersOfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
 	var pools clusterv1.MachineDeploymentList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{plan.IndexBootstrap: object.GetName()}); err != nil {
+		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
 		return nil
 	}
@@ -173,7 +175,7 @@ func (c *Controller) clustersOfConfig(ctx context.Context, object client.Object)
 	requests := clusterOfLabel(ctx, object)
 	var pools clusterv1.MachinePoolList
 	if err := c.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{plan.IndexBootstrap: object.GetName()}); err != nil {
+		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
 		return requests
 	}
@@ -211,7 +213,7 @@ func (c *Controller) clustersOfProxySecret(ctx context.Context, secret *corev1.S
 	}
 	var requests []reconcile.Request
 	for i := range clusters.Items {
-		if proxysource.IsEnabled(clusters.Items[i].Labels) {
+		if intent.IsEnabled(clusters.Items[i].Labels) {
 			requests = append(requests, requestFor(clusters.Items[i].Namespace, clusters.Items[i].Name)...)
 		}
 	}

@@ -23,9 +23,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // maxMachines is how many Machines of a control plane or pool a message names; the others are counted.
@@ -51,7 +51,7 @@ func (b behind) String() string {
 }
 
 // followUp reports the Machines that are behind objects and, if the user wants that immediately, has them replaced.
-func (r *reconciliation) followUp(ctx context.Context, objects []bootstrapObject, options proxysource.Options, report bool) error {
+func (r *reconciliation) followUp(ctx context.Context, objects []bootstrapObject, options intent.Options, report bool) error {
 	groups, err := r.behind(ctx, objects)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (r *reconciliation) behind(ctx context.Context, objects []bootstrapObject) 
 			groups = append(groups, lagging(&r.made, machines[""], o, o.kind, o.object.GetName(), changed))
 		}
 		for _, pool := range o.pools {
-			groups = append(groups, lagging(&r.made, machines[pool.Name], o, pool.Kind, pool.Name, changed))
+			groups = append(groups, lagging(&r.made, machines[pool.Object], o, pool.Kind, pool.Object, changed))
 		}
 		if o.proxy == "" && len(o.recipe.Files) > 0 { // new Machines would wait for settings that cannot be used
 			for i := range groups[begin:] {
@@ -193,7 +193,7 @@ func (r *reconciliation) rollOut(ctx context.Context, group behind) error {
 	case plan.KindControlPlane:
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		object, after = controlPlane, &controlPlane.Spec.Rollout.After
-	case plan.KindDeployment:
+	case intent.KindMachineDeployment:
 		deployment := &clusterv1.MachineDeployment{}
 		object, after = deployment, &deployment.Spec.Rollout.After
 	default:
@@ -234,7 +234,7 @@ func (r *reconciliation) topologyRollout(group behind, object client.Object) any
 	spec := r.cluster.Spec.Topology
 	after, parents, values := spec.ControlPlane.Rollout.After, []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
 		[]any{spec.ControlPlane, spec.ControlPlane.Rollout}
-	if group.kind == plan.KindDeployment {
+	if group.kind == intent.KindMachineDeployment {
 		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		i := slices.IndexFunc(spec.Workers.MachineDeployments, func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
 		if i < 0 {

@@ -18,9 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // bootstrapObject is an object with a bootstrap spec that belongs to a Cluster.
@@ -52,7 +53,7 @@ func (o bootstrapObject) key() string { return plan.OriginalsKey(o.kind, o.objec
 
 // collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
 // What is missing or cannot be patched is a finding.
-func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) ([]bootstrapObject, findings, error) {
+func (c *Controller) collect(ctx context.Context, cluster intent.Cluster) ([]bootstrapObject, findings, error) {
 	var (
 		objects []bootstrapObject
 		found   findings
@@ -93,7 +94,7 @@ func (c *Controller) collect(ctx context.Context, cluster proxysource.Cluster) (
 		case p.Bootstrap.Name == "":
 			found.note("%s brings its own bootstrap data and is not patched", p)
 			continue
-		case p.Kind == plan.KindDeployment && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == plan.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
+		case p.Kind == intent.KindMachineDeployment && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == intent.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
 			found.add(contract.ReasonTemplateNotSupported, "%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
 				p, p.Bootstrap.Kind, p.Bootstrap.Name)
 			continue
@@ -171,9 +172,9 @@ func (r *reconciliation) configs(ctx context.Context) ([]bootstrapv1.KubeadmConf
 }
 
 // configsOf lists the KubeadmConfigs of a Cluster in the cache.
-func (c *Controller) configsOf(ctx context.Context, cluster proxysource.Cluster) (*bootstrapv1.KubeadmConfigList, error) {
+func (c *Controller) configsOf(ctx context.Context, cluster intent.Cluster) (*bootstrapv1.KubeadmConfigList, error) {
 	list := &bootstrapv1.KubeadmConfigList{}
-	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name},
+	if err := c.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{lookup.IndexLabel: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
 	}
@@ -223,7 +224,7 @@ func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSp
 }
 
 // pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
-func (c *Controller) pools(ctx context.Context, cluster proxysource.Cluster) ([]plan.Pool, error) {
+func (c *Controller) pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{indexCluster: cluster.Name}}
 	var (
 		deployments  clusterv1.MachineDeploymentList
@@ -246,17 +247,17 @@ func (c *Controller) pools(ctx context.Context, cluster proxysource.Cluster) ([]
 		if a.Kind != b.Kind {
 			return cmp.Compare(a.Kind, b.Kind)
 		}
-		return cmp.Compare(a.Name, b.Name)
+		return cmp.Compare(a.Object, b.Object)
 	})
 	return pools, nil
 }
 
 // controlPlaneMachines returns when the Machines of the control plane were created.
-func (c *Controller) controlPlaneMachines(ctx context.Context, cluster proxysource.Cluster) ([]time.Time, error) {
+func (c *Controller) controlPlaneMachines(ctx context.Context, cluster intent.Cluster) ([]time.Time, error) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	err := c.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{plan.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	if err != nil {
 		return nil, fmt.Errorf("listing control-plane Machines: %w", err)
 	}
@@ -277,12 +278,12 @@ func rolloutOf(after metav1.Time, created []time.Time) time.Time {
 }
 
 // foreignUser returns a pool of another Cluster that uses the template too, or nil.
-func (c *Controller) foreignUser(ctx context.Context, cluster proxysource.Cluster, o bootstrapObject) (*plan.Pool, error) {
+func (c *Controller) foreignUser(ctx context.Context, cluster intent.Cluster, o bootstrapObject) (*plan.Pool, error) {
 	if o.kind != plan.KindTemplate {
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
 	var deployments clusterv1.MachineDeploymentList
-	if err := c.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexBootstrap: o.object.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingFields{lookup.IndexBootstrap: o.object.GetName()}); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
 	}
 	var others []plan.Pool
@@ -294,7 +295,7 @@ func (c *Controller) foreignUser(ctx context.Context, cluster proxysource.Cluste
 	if len(others) == 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.Object, b.Object) })
 	return &first, nil
 }
 

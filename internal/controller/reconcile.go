@@ -17,17 +17,18 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Reconcile brings one Cluster to what its label, annotations and proxy Secret ask for.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
-	view := proxysource.ClusterOf(cluster)
+	view := intent.ClusterOf(cluster)
 	reported := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
-	_, held := topology.HoldOf(cluster.Annotations)
+	_, held := intent.FreezeOf(cluster.Annotations)
 	if view.Deleted {
 		c.news.forget(cluster.UID)
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
@@ -71,7 +72,7 @@ type reconciliation struct {
 	*Controller
 
 	cluster *clusterv1.Cluster
-	view    proxysource.Cluster
+	view    intent.Cluster
 	found   findings
 	// warnings are about the settings that the pass has resolved.
 	warnings []finding.Finding
@@ -148,7 +149,7 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 	if err := r.cleanSecrets(ctx, objects); err != nil {
 		return "", err
 	}
-	r.reportHeld(objects)
+	r.reportPaused(objects)
 	if err := r.reportAdopted(ctx, objects, options); err != nil {
 		return "", err
 	}
@@ -159,9 +160,9 @@ func (r *reconciliation) configure(ctx context.Context) (string, error) {
 
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
 // finding explains why there are none.
-func (r *reconciliation) resolve(ctx context.Context, options proxysource.Options, override, pool string) (*proxysource.Resolution, error) {
-	resolver := proxysource.Resolver{
-		Secrets: proxysource.ClusterSecrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.Absences},
+func (r *reconciliation) resolve(ctx context.Context, options intent.Options, override, pool string) (*resolve.Resolution, error) {
+	resolver := resolve.Resolver{
+		Secrets: lookup.Secrets{Watched: r.ProxySecrets, Live: r.Live, Absences: r.Absences},
 		Default: r.Installation,
 		Now:     r.Now,
 		Object:  pool,
@@ -180,7 +181,7 @@ func (r *reconciliation) resolve(ctx context.Context, options proxysource.Option
 }
 
 // reportSecret tells what an operator should know about the settings in use.
-func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
+func (r *reconciliation) reportSecret(resolution resolve.Resolution) {
 	if !resolution.Complete {
 		r.found.add(contract.ReasonWaitingForEndpoint,
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must contain it",
@@ -194,18 +195,18 @@ func (r *reconciliation) reportSecret(resolution proxysource.Resolution) {
 
 // reportWarnings tells what works differently from what it looks like in the settings in use.
 func (r *reconciliation) reportWarnings() {
-	r.found = append(r.found, finding.Notes(proxysource.Mendable(r.warnings))...)
+	r.found = append(r.found, finding.Notes(resolve.Mendable(r.warnings))...)
 }
 
 // reportNames tells of labels and annotations that nothing reads.
 func (r *reconciliation) reportNames(objects []bootstrapObject) {
-	r.found = append(r.found, topology.CheckNames(r.cluster.Labels, topology.SourceOf(r.cluster))...)
+	r.found = append(r.found, intent.CheckNames(r.cluster.Labels, intent.TopologySourceOf(r.cluster))...)
 	for _, o := range objects {
 		for _, pool := range o.pools {
-			if pool.TopologyName != "" {
+			if pool.Topology {
 				continue // it has those that the Cluster has for it
 			}
-			for _, warning := range proxysource.CheckPool(pool.Annotations) {
+			for _, warning := range intent.CheckPool(pool.Annotations) {
 				warning.Place = warning.Place.Of(pool.String())
 				r.found = append(r.found, warning)
 			}
@@ -214,13 +215,13 @@ func (r *reconciliation) reportNames(objects []bootstrapObject) {
 }
 
 // want is what the Cluster asks for.
-func (r *reconciliation) want(options proxysource.Options) plan.Want {
+func (r *reconciliation) want(options intent.Options) plan.Want {
 	return plan.Want{Cluster: r.view.Name, Enabled: r.view.Enabled, Options: options, Admission: r.Admission}
 }
 
 // settle makes one bootstrap object what want asks for. main are the settings of the Cluster, nil if they are not
 // usable or not needed.
-func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, want plan.Want, main *proxysource.Resolution) error {
+func (r *reconciliation) settle(ctx context.Context, o *bootstrapObject, want plan.Want, main *resolve.Resolution) error {
 	if r.isBehind(o.object) {
 		return stale(o.kind, o.object)
 	}
@@ -289,7 +290,7 @@ func (r *reconciliation) planned(ctx context.Context, o bootstrapObject, enabled
 
 // answer finds a fact that a decision about o asks for.
 func (r *reconciliation) answer(
-	ctx context.Context, o bootstrapObject, view *plan.Object, asks plan.Decision, options proxysource.Options, main *proxysource.Resolution,
+	ctx context.Context, o bootstrapObject, view *plan.Object, asks plan.Decision, options intent.Options, main *resolve.Resolution,
 ) error {
 	var err error
 	facts := &view.Facts
@@ -306,7 +307,7 @@ func (r *reconciliation) answer(
 		facts.Infrastructure, err = r.infrastructure(ctx, o)
 	case plan.FactBegun:
 		var begun bool
-		begun, err = proxysource.ControlPlanes{Cached: r.Client, Live: r.Live}.Begun(ctx, r.view.Namespace, r.view.Name)
+		begun, err = lookup.ControlPlanes{Cached: r.Client, Live: r.Live}.Begun(ctx, r.view.Namespace, r.view.Name)
 		facts.Begun = &begun
 	case plan.FactOriginals:
 		var files map[string]json.RawMessage
@@ -347,7 +348,7 @@ func (r *reconciliation) carryOut(ctx context.Context, o *bootstrapObject, decis
 			return "", err
 		}
 	}
-	resolution := proxysource.Resolution{}
+	resolution := resolve.Resolution{}
 	if values != nil && values.Resolution != nil {
 		resolution = *values.Resolution
 	}
@@ -378,7 +379,7 @@ func (r *reconciliation) lookAgain(after time.Duration) {
 }
 
 // configureLate patches what missed admission. What is to be said about it has been said about its template.
-func (r *reconciliation) configureLate(ctx context.Context, options proxysource.Options, main *proxysource.Resolution) error {
+func (r *reconciliation) configureLate(ctx context.Context, options intent.Options, main *resolve.Resolution) error {
 	objects, err := r.late(ctx)
 	if err != nil {
 		return err
@@ -415,9 +416,9 @@ func (r *reconciliation) summary(objects []bootstrapObject, unsupported bool) st
 // disable takes everything out again. The condition goes last.
 func (r *reconciliation) disable(ctx context.Context) error {
 	r.needed = map[string]bool{}
-	options, err := proxysource.ParseOptions(r.view.Annotations)
+	options, err := intent.ParseOptions(r.view.Annotations)
 	if err != nil {
-		options = proxysource.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+		options = intent.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
 	}
 	objects, found, err := r.collect(ctx, r.view)
 	if err != nil {

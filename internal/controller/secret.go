@@ -21,14 +21,16 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // ensureSecret writes the generated Secret if its content differs. It is not created before the settings are
 // complete, so that no bootstrap data is made of incomplete ones.
-func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
+func (r *reconciliation) ensureSecret(ctx context.Context, name string, resolution resolve.Resolution) error {
 	err := r.writeSecret(ctx, name, resolution)
 	if found := finding.Of(err); len(found) > 0 {
 		r.found = append(r.found, found...)
@@ -37,7 +39,7 @@ func (r *reconciliation) ensureSecret(ctx context.Context, name string, resoluti
 	return err
 }
 
-func (r *reconciliation) writeSecret(ctx context.Context, name string, resolution proxysource.Resolution) error {
+func (r *reconciliation) writeSecret(ctx context.Context, name string, resolution resolve.Resolution) error {
 	r.needed[name] = true
 	if r.ensured[name] {
 		return nil // for another object of this pass; the cache may not show it yet
@@ -101,7 +103,7 @@ func (r *reconciliation) writeSecret(ctx context.Context, name string, resolutio
 }
 
 // followReferences keeps the Secrets up to date that an object still refers to by a name of an earlier program.
-func (r *reconciliation) followReferences(ctx context.Context, o bootstrapObject, resolution proxysource.Resolution) error {
+func (r *reconciliation) followReferences(ctx context.Context, o bootstrapObject, resolution resolve.Resolution) error {
 	owners, err := r.generatedFor(ctx, o.spec)
 	if err != nil {
 		return err
@@ -143,8 +145,8 @@ func (r *reconciliation) replaceSecret(ctx context.Context, current, desired *co
 
 // generatedSecret renders the Secret that files of bootstrap objects refer to. originals are what is kept in it of adopted
 // files.
-func (r *reconciliation) generatedSecret(name string, resolution proxysource.Resolution, originals []byte) (*corev1.Secret, error) {
-	data, err := proxysource.SecretData(resolution, len(originals))
+func (r *reconciliation) generatedSecret(name string, resolution resolve.Resolution, originals []byte) (*corev1.Secret, error) {
+	data, err := resolve.SecretData(resolution, len(originals))
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +157,8 @@ func (r *reconciliation) generatedSecret(name string, resolution proxysource.Res
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.view.Namespace, Name: name,
-			Labels:          proxysource.SecretLabels(r.view),
-			Annotations:     proxysource.SecretAnnotations(resolution),
+			Labels:          intent.SecretLabels(r.view),
+			Annotations:     resolve.SecretAnnotations(resolution),
 			OwnerReferences: r.ownerReferences(),
 		},
 		Type: corev1.SecretTypeOpaque,
@@ -277,9 +279,9 @@ func (r *reconciliation) keepReferences(o bootstrapObject) {
 // leftOver reports whether a Cluster that is done with has a Secret of this controller, or an object that is held back: one
 // that the cache did not show yet when the Cluster was disabled, that a process made with its last breath, or that a webhook
 // did which had not heard. What render has made belongs to its user.
-func (c *Controller) leftOver(ctx context.Context, cluster proxysource.Cluster) (bool, error) {
+func (c *Controller) leftOver(ctx context.Context, cluster intent.Cluster) (bool, error) {
 	var secrets corev1.SecretList
-	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace), client.MatchingFields{plan.IndexLabel: cluster.Name},
+	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace), client.MatchingFields{lookup.IndexLabel: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing generated Secrets: %w", err)
 	}
@@ -290,7 +292,7 @@ func (c *Controller) leftOver(ctx context.Context, cluster proxysource.Cluster) 
 	}) {
 		return true, nil
 	}
-	return c.holdsBack(ctx, cluster)
+	return c.hasPaused(ctx, cluster)
 }
 
 // cleanSecrets deletes the generated Secrets of the Cluster that no bootstrap object refers to.

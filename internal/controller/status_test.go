@@ -12,7 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
 func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
@@ -60,7 +60,7 @@ func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
 		"beside other data": {with, text},
 		"alone":             {nil, append(text, "12345678901"...)},
 	} {
-		r := &reconciliation{Controller: &Controller{}, cluster: &clusterv1.Cluster{}, view: proxysource.Cluster{Namespace: "a", Name: "one"}}
+		r := &reconciliation{Controller: &Controller{}, cluster: &clusterv1.Cluster{}, view: intent.Cluster{Namespace: "a", Name: "one"}}
 		err := r.writeOriginals(t.Context(), test.secret, test.text)
 		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
 			t.Errorf("%s: error %v", name, err)

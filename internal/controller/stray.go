@@ -14,9 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // A KubeadmConfigTemplate can outlive its use: a pool got a new one, or it now serves a pool of another Cluster. It
@@ -49,7 +50,7 @@ func patchedFor(object client.Object) []string {
 	}
 	for _, name := range patch.References(spec) {
 		values = append(values, patchedForSecret+name)
-		if cluster := proxysource.GeneratedFor(name); cluster != "" { // the Secret may be gone, or never have been written
+		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be gone, or never have been written
 			values = append(values, patchedForCluster+cluster)
 		}
 	}
@@ -99,7 +100,7 @@ func (c *Controller) clustersOfPool(ctx context.Context, object client.Object) [
 // strays returns the templates that were patched for the Cluster and that no pool of it uses. secrets are its generated
 // Secrets.
 func (r *reconciliation) strays(ctx context.Context, objects []bootstrapObject, secrets []corev1.Secret) ([]bootstrapObject, error) {
-	values := []string{patchedForCluster + r.view.Name, patchedForSecret + proxysource.GeneratedSecretName(r.view.Name)}
+	values := []string{patchedForCluster + r.view.Name, patchedForSecret + intent.GeneratedSecretName(r.view.Name)}
 	for i := range secrets {
 		if value := patchedForSecret + secrets[i].Name; !slices.Contains(values, value) {
 			values = append(values, value)
@@ -127,7 +128,7 @@ func (r *reconciliation) strays(ctx context.Context, objects []bootstrapObject, 
 
 // tidy takes our entries out of templates that have strayed to an unlabelled Cluster, and out of unused ones when the
 // Cluster is not enabled any more. One that nobody uses may still serve an old MachineSet.
-func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, options proxysource.Options) error {
+func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, options intent.Options) error {
 	secrets, err := r.generated(ctx)
 	if err != nil {
 		return err
@@ -151,7 +152,7 @@ func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, op
 			if err != nil {
 				return err
 			}
-			theirs = exists && proxysource.StateOf(cluster.Labels) != proxysource.Disabled
+			theirs = exists && intent.StateOf(cluster.Labels) != intent.Disabled
 		}
 		if theirs || user == nil && r.view.Enabled {
 			r.keepReferences(*stray)
@@ -167,7 +168,7 @@ func (r *reconciliation) tidy(ctx context.Context, objects []bootstrapObject, op
 // generated returns the generated Secrets of the Cluster.
 func (r *reconciliation) generated(ctx context.Context) ([]corev1.Secret, error) {
 	var secrets corev1.SecretList
-	if err := r.Client.List(ctx, &secrets, client.InNamespace(r.view.Namespace), client.MatchingFields{plan.IndexLabel: r.view.Name},
+	if err := r.Client.List(ctx, &secrets, client.InNamespace(r.view.Namespace), client.MatchingFields{lookup.IndexLabel: r.view.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing generated Secrets: %w", err)
 	}

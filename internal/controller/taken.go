@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
 // takenDelay is when to look again for a Secret in the way of a generated one, which nobody watches.
 const takenDelay = time.Minute
 
-func (r *reconciliation) names() proxysource.GeneratedSecrets {
-	return proxysource.GeneratedSecrets{Cached: r.Client, Live: r.Live, Absences: r.Absences}
+func (r *reconciliation) names() lookup.GeneratedSecrets {
+	return lookup.GeneratedSecrets{Cached: r.Client, Live: r.Live, Absences: r.Absences}
 }
 
 // whyTaken returns why nothing may refer to a generated Secret of a name, or "". It has the Cluster looked at again then.

@@ -20,10 +20,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	proxysource "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // The templates of a Cluster with a ClusterClass are patched by the topology hook, and a write of anybody else to what
@@ -38,20 +38,20 @@ const topologyDelay = 10 * time.Second
 
 // topologyPass is what a pass knows about the topology of an enabled Cluster.
 type topologyPass struct {
-	settings topology.Settings
+	settings intent.Topology
 	// version is the output version of the templates.
 	version int
 	// resolutions are what the Cluster, under "", and pools that name another Secret get. One that cannot be used is nil.
-	resolutions map[string]*proxysource.Resolution
+	resolutions map[string]*resolve.Resolution
 	// lacking are objects without the proxy, stale those with another one than they should have.
 	lacking, stale []string
 }
 
 // pool returns what the topology says about a pool. One that is on its way out is in the topology no more.
-func (t *topologyPass) pool(p plan.Pool) (topology.Pool, bool) {
-	i := slices.IndexFunc(t.settings.Pools, func(s topology.Pool) bool { return s.Kind == p.Kind && s.TopologyName == p.TopologyName })
+func (t *topologyPass) pool(p plan.Pool) (intent.Pool, bool) {
+	i := slices.IndexFunc(t.settings.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 	if i < 0 {
-		return topology.Pool{}, false
+		return intent.Pool{}, false
 	}
 	return t.settings.Pools[i], true
 }
@@ -61,7 +61,7 @@ func (t *topologyPass) pool(p plan.Pool) (topology.Pool, bool) {
 func (t *topologyPass) complete(objects []bootstrapObject) {
 	for _, o := range objects {
 		for _, p := range o.pools {
-			i := slices.IndexFunc(t.settings.Pools, func(s topology.Pool) bool { return s.Kind == p.Kind && s.TopologyName == p.TopologyName })
+			i := slices.IndexFunc(t.settings.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 			if i >= 0 && t.settings.Pools[i].Override == "" {
 				t.settings.Pools[i].Override = p.Override
 			}
@@ -70,33 +70,33 @@ func (t *topologyPass) complete(objects []bootstrapObject) {
 }
 
 // options reads what annotations and, with a ClusterClass, the variable ask for. Its errors are for the user.
-func (r *reconciliation) options() (proxysource.Options, error) {
+func (r *reconciliation) options() (intent.Options, error) {
 	if !r.view.Topology {
-		return proxysource.ParseOptions(r.view.Annotations)
+		return intent.ParseOptions(r.view.Annotations)
 	}
-	settings, err := topology.OfCluster(r.cluster)
+	settings, err := intent.TopologyOf(r.cluster)
 	if err != nil {
-		return proxysource.Options{}, err
+		return intent.Options{}, err
 	}
-	version, err := topology.OutputVersion(r.cluster.Annotations)
+	version, err := intent.OutputVersion(r.cluster.Annotations)
 	if err != nil {
-		return proxysource.Options{}, err
+		return intent.Options{}, err
 	}
 	r.topology = &topologyPass{settings: settings, version: version}
-	r.view = settings.View(r.view)
+	r.view = settings.ApplyTo(r.view)
 	return settings.Options, nil
 }
 
 // topologySecrets resolves what the templates of the topology get and, in Reference delivery, keeps the Secrets that they
 // will refer to. They are there before the templates are, which nobody else tells.
-func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstrapObject, options proxysource.Options, main *proxysource.Resolution) error {
+func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstrapObject, options intent.Options, main *resolve.Resolution) error {
 	if r.topology == nil {
 		return nil
 	}
 	r.topology.complete(objects)
-	r.topology.resolutions = map[string]*proxysource.Resolution{"": main}
-	for _, pool := range append([]topology.Pool{{}}, r.topology.settings.Pools...) {
-		if !pool.Source().UsesProxy() {
+	r.topology.resolutions = map[string]*resolve.Resolution{"": main}
+	for _, pool := range append([]intent.Pool{{}}, r.topology.settings.Pools...) {
+		if !pool.UsesProxy() {
 			continue
 		}
 		resolution, known := r.topology.resolutions[pool.Override]
@@ -110,7 +110,7 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 		if options.Delivery != contract.DeliveryReference {
 			continue
 		}
-		name := pool.Source().GeneratedSecret(r.view.Name)
+		name := pool.GeneratedSecret(r.view.Name)
 		why, err := r.whyTaken(ctx, name)
 		if err != nil {
 			return err
@@ -128,8 +128,8 @@ func (r *reconciliation) topologySecrets(ctx context.Context, objects []bootstra
 
 // ofTopology is what the hook decides about the template of an object of the topology. known is false for an object whose pool
 // is on its way out.
-func (r *reconciliation) ofTopology(o bootstrapObject, options proxysource.Options) (decision plan.Decision, known bool) {
-	var pool topology.Pool
+func (r *reconciliation) ofTopology(o bootstrapObject, options intent.Options) (decision plan.Decision, known bool) {
+	var pool intent.Pool
 	object := plan.Object{
 		Kind: o.kind, Name: o.String(), Spec: o.spec, Hooked: true,
 		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
@@ -138,10 +138,10 @@ func (r *reconciliation) ofTopology(o bootstrapObject, options proxysource.Optio
 		if pool, known = r.topology.pool(o.pools[0]); !known {
 			return plan.Decision{}, false
 		}
-		object.Pools = []plan.Pool{plan.TopologyPool(pool.Kind, pool.TopologyName, pool.Override)}
+		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
 	}
 	object.Facts.Values = &plan.Values{Resolution: r.topology.resolutions[pool.Override]}
-	secret := pool.Source().GeneratedSecret(r.view.Name)
+	secret := pool.GeneratedSecret(r.view.Name)
 	object.Facts.Taken[secret] = r.taken[secret]
 	want := r.want(options)
 	want.Version = r.topology.version
@@ -150,11 +150,11 @@ func (r *reconciliation) ofTopology(o bootstrapObject, options proxysource.Optio
 
 // isFrozen reports whether the topology hold keeps an object as it is.
 func (r *reconciliation) isFrozen(o bootstrapObject) bool {
-	return !topology.Enabled(r.cluster.Labels, r.cluster.Annotations, versionOf(o))
+	return !intent.IsEnabledAt(r.cluster.Labels, r.cluster.Annotations, versionOf(o))
 }
 
 // inspect compares an object of the topology with what the hook makes of its template.
-func (r *reconciliation) inspect(o *bootstrapObject, options proxysource.Options) {
+func (r *reconciliation) inspect(o *bootstrapObject, options intent.Options) {
 	r.keepReferences(*o)
 	decision, known := r.ofTopology(*o, options)
 	patched := patch.IsPatched(o.spec)
@@ -191,7 +191,7 @@ func (r *reconciliation) overrideOf(o bootstrapObject) string {
 }
 
 // copiedFrom is the template of the pool that a KubeadmConfig is of, nil if it is not known.
-func (r *reconciliation) copiedFrom(ctx context.Context, o bootstrapObject, options proxysource.Options) (*plan.Copied, error) {
+func (r *reconciliation) copiedFrom(ctx context.Context, o bootstrapObject, options intent.Options) (*plan.Copied, error) {
 	if len(o.pools) == 0 {
 		return nil, nil //nolint:nilnil // not known is an answer
 	}
@@ -201,7 +201,7 @@ func (r *reconciliation) copiedFrom(ctx context.Context, o bootstrapObject, opti
 		return nil, err
 	}
 	from := &plan.Copied{
-		Held:    plan.IsHeld(template.Spec.Template.ObjectMeta.Annotations),
+		Paused:  plan.IsPausedByUs(template.Spec.Template.ObjectMeta.Annotations),
 		Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)),
 	}
 	if r.view.Enabled && !r.isFrozen(o) {
@@ -227,7 +227,7 @@ func versionOf(o bootstrapObject) string {
 
 // reportHold says what an object waits for that keeps the templates it has.
 func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
-	hold, _ := topology.HoldOf(r.cluster.Annotations)
+	hold, _ := intent.FreezeOf(r.cluster.Annotations)
 	r.found.add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
 		o, verb, hold.Version, contract.AnnotationRollout, contract.RolloutImmediate)
 }
@@ -235,7 +235,7 @@ func (r *reconciliation) reportHold(o bootstrapObject, reason, verb string) {
 // reportCopies says which KubeadmConfigs of a topology that is not enabled any more are still held back.
 func (r *reconciliation) reportCopies(objects []bootstrapObject) {
 	for _, o := range objects {
-		if r.view.Topology && isOfMachine(o.object) && plan.IsTopologyOwned(o.object.GetLabels()) && plan.IsHeld(o.object.GetAnnotations()) {
+		if r.view.Topology && isOfMachine(o.object) && plan.IsTopologyOwned(o.object.GetLabels()) && plan.IsPausedByUs(o.object.GetAnnotations()) {
 			r.found.add(contract.ReasonRemovalWaiting, "%s is paused until the topology controller gives its pool another template", o)
 		}
 	}
@@ -247,7 +247,7 @@ func (r *reconciliation) restoreOwned(o bootstrapObject) {
 	if !patch.IsPatched(o.spec) {
 		return
 	}
-	if topology.Enabled(nil, r.cluster.Annotations, versionOf(o)) {
+	if intent.IsEnabledAt(nil, r.cluster.Annotations, versionOf(o)) {
 		r.reportHold(o, contract.ReasonRemovalWaiting, "loses")
 		return
 	}
@@ -273,7 +273,7 @@ func (r *reconciliation) settleTopology(ctx context.Context, objects []bootstrap
 	}
 	want := map[string]string{contract.AnnotationSettingsHash: r.settingsHash(), contract.AnnotationEnabledBefore: ""}
 	complete := !slices.ContainsFunc(missing, func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
-	if hold, held := topology.HoldOf(r.cluster.Annotations); held && (r.releases(hold) || complete && !holds(hold, objects)) {
+	if hold, held := intent.FreezeOf(r.cluster.Annotations); held && (r.releases(hold) || complete && !holds(hold, objects)) {
 		want[contract.AnnotationTopologyHold] = ""
 	}
 	if r.topology != nil {
@@ -289,12 +289,12 @@ func (r *reconciliation) settleTopology(ctx context.Context, objects []bootstrap
 }
 
 // releases reports whether the Cluster asks for an end of a hold, which the webhook was not there to see.
-func (r *reconciliation) releases(hold topology.Hold) bool {
+func (r *reconciliation) releases(hold intent.Freeze) bool {
 	return hold.Enabled == r.view.Enabled || r.view.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate
 }
 
 // holds reports whether a hold keeps any of objects as it is.
-func holds(hold topology.Hold, objects []bootstrapObject) bool {
+func holds(hold intent.Freeze, objects []bootstrapObject) bool {
 	return slices.ContainsFunc(objects, func(o bootstrapObject) bool {
 		return plan.IsTopologyOwned(o.object.GetLabels()) && hold.Covers(versionOf(o)) && patch.IsPatched(o.spec) == hold.Enabled
 	})
@@ -354,7 +354,7 @@ func (r *reconciliation) reportTopology() {
 	class := r.cluster.GetClassKey()
 	r.found.add(contract.ReasonTemplateNotSupported,
 		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, external: {%s}}",
-		objects, class, contract.Name, topology.PatchLines())
+		objects, class, contract.Name, intent.PatchLines())
 }
 
 // atMost joins names, the first few.
@@ -380,19 +380,19 @@ func secretNames(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	view, overrides := proxysource.ClusterOf(cluster), []string{""}
+	view, overrides := intent.ClusterOf(cluster), []string{""}
 	if view.Topology {
-		settings, _ := topology.OfCluster(cluster) // what can be read of it
-		view = settings.View(view)
+		settings, _ := intent.TopologyOf(cluster) // what can be read of it
+		view = settings.ApplyTo(view)
 		for _, pool := range settings.Pools {
-			if pool.Source().HasOwnSecret() {
+			if pool.HasOwnSecret() {
 				overrides = append(overrides, pool.Override)
 			}
 		}
 	}
 	var names []string
 	for _, override := range overrides {
-		for _, candidate := range proxysource.Candidates(view, override) {
+		for _, candidate := range resolve.Candidates(view, override) {
 			names = append(names, candidate.Name)
 		}
 	}

@@ -29,7 +29,7 @@ func (r *reconciliation) write(ctx context.Context, o *bootstrapObject, decision
 	contest, sum := contestKey{uid: o.object.GetUID()}, digestOf(edits)
 	if r.contested(o.String(), contest, sum) {
 		edits, annotations = nil, map[string]string{}
-		if plan.IsHeld(o.object.GetAnnotations()) {
+		if plan.IsPausedByUs(o.object.GetAnnotations()) {
 			annotations[clusterv1.PausedAnnotation] = ""
 		}
 	}

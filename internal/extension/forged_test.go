@@ -13,16 +13,16 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 // spy has every Secret that it is asked for, and remembers which those are.
 type spy struct{ asked *[]string }
 
-func (s spy) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+func (s spy) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	*s.asked = append(*s.asked, name.String())
-	return &source.Secret{Name: name, Data: map[string][]byte{"httpProxy": []byte("http://s3cret:1")}}, nil
+	return &resolve.Secret{Name: name, Data: map[string][]byte{"httpProxy": []byte("http://s3cret:1")}}, nil
 }
 
 // forgeries are requests for a Cluster that is stored as something else, or not at all. Each names Secret s3cret, or asks
@@ -57,7 +57,7 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked []string
-			h := &Handlers{State: stateOf(spy{&asked}, test.stored), Hold: time.Hour, Now: func() time.Time { return now }}
+			h := &Handlers{State: stateOf(spy{&asked}, test.stored), MaxWait: time.Hour, Now: func() time.Time { return now }}
 			q := generated(t, test.request)
 			response := respond(t, h, q)
 			again := respond(t, h, q)
@@ -98,7 +98,7 @@ func TestBeforeClusterCreate_AsksAgainAboutAnUnknownCluster(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	h := &Handlers{State: stateOf(spy{&asked}, nil), Hold: time.Hour, Now: func() time.Time { return now }}
+	h := &Handlers{State: stateOf(spy{&asked}, nil), MaxWait: time.Hour, Now: func() time.Time { return now }}
 	for created, want := range map[string]int32{"2026-06-01T11:59:59Z": 1, "2026-06-01T11:00:00Z": 0} {
 		body := []byte(`{"cluster":{"metadata":{"namespace":"team-a","name":"new","creationTimestamp":"` + created + `","labels":{"capi-proxy-patcher.io/enabled":"true"}}}}`)
 		q, err := decodeNewCluster(body)

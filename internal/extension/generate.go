@@ -13,10 +13,10 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // generator makes the patches of one request.
@@ -24,19 +24,19 @@ type generator struct {
 	asked
 
 	handlers *Handlers
-	ctx      context.Context                //nolint:containedctx // lives as long as the call it is made for
-	stored   *Stored                        // once it has been asked for
-	pools    map[topology.Pool]bool         // those of stored, and the control plane
-	values   map[topology.Pool]*plan.Values // by recipeKey
-	made     map[madeOf]string              // in base64
-	files    map[patch.File][]byte          // managed files in JSON
+	ctx      context.Context              //nolint:containedctx // lives as long as the call it is made for
+	stored   *Stored                      // once it has been asked for
+	pools    map[intent.Pool]bool         // those of stored, and the control plane
+	values   map[intent.Pool]*plan.Values // by recipeKey
+	made     map[madeOf]string            // in base64
+	files    map[patch.File][]byte        // managed files in JSON
 }
 
 // madeOf is all that a patch depends on. Pools of one class mostly have the same template.
 type madeOf struct {
 	template     string
 	controlPlane bool
-	recipe       topology.Pool // see recipeKey
+	recipe       intent.Pool // see recipeKey
 }
 
 // respond answers GeneratePatches as encoding/json writes a GeneratePatchesResponse. The answer is a function of the request
@@ -52,7 +52,7 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	}
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
-		g := &generator{asked: a, handlers: h, ctx: ctx, values: map[topology.Pool]*plan.Values{}, made: map[madeOf]string{}, files: map[patch.File][]byte{}}
+		g := &generator{asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]string{}, files: map[patch.File][]byte{}}
 		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (g *generator) generate(q request, to *items) error {
 			return errTooLong
 		}
 		it := &q.items[i]
-		var pool topology.Pool // the zero pool is the control plane
+		var pool intent.Pool // the zero pool is the control plane
 		switch {
 		case it.isControlPlane():
 		case it.isPool():
@@ -155,8 +155,8 @@ func windowsMachines(q request) (map[poolKey]bool, error) {
 }
 
 // template returns the patch of one template in base64, "" if there is nothing to change.
-func (g *generator) template(it *item, pool topology.Pool) (string, error) {
-	if !topology.Enabled(g.cluster.labels, g.cluster.annotations, it.holder.version) {
+func (g *generator) template(it *item, pool intent.Pool) (string, error) {
+	if !intent.IsEnabledAt(g.cluster.labels, g.cluster.annotations, it.holder.version) {
 		return "", nil
 	}
 	recipe := g.recipeKey(pool)
@@ -171,7 +171,7 @@ func (g *generator) template(it *item, pool topology.Pool) (string, error) {
 }
 
 // make is template for one that is unlike those before.
-func (g *generator) make(it *item, pool topology.Pool) (string, error) {
+func (g *generator) make(it *item, pool intent.Pool) (string, error) {
 	kind, group, parents := "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents()
 	if it.isControlPlane() {
 		kind, group, parents = "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group, controlPlaneParents()

@@ -21,9 +21,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // Values are what Inline delivery writes into templates.
@@ -37,12 +36,12 @@ type Values struct {
 // Stored is a Cluster as it is stored. Whoever sends a request may write into it what he likes, so Secrets are read only for
 // a Cluster that is stored, and only those that it names itself.
 type Stored struct {
-	source.Cluster
+	intent.Cluster
 
 	// Labels are those of the Cluster.
 	Labels map[string]string
 	// Settings are what its topology asks for.
-	Settings topology.Settings
+	Settings intent.Topology
 }
 
 // State is what hooks know beside the request. The errors of its methods are answered as they are: their text holds no
@@ -62,25 +61,25 @@ type State interface {
 type Handlers struct {
 	// State is nil where hooks run by themselves.
 	State State
-	// Hold is how long after its creation a Cluster may be held back for its proxy Secret; 0 is never. Used with State.
-	Hold time.Duration
+	// MaxWait is how long after its creation a Cluster may wait for its proxy Secret; 0 is not at all. Used with State.
+	MaxWait time.Duration
 	// Namespace is the only namespace whose Clusters are answered for; empty means all.
 	Namespace string
-	// Now is the clock. Used with Hold.
+	// Now is the clock. Used with MaxWait.
 	Now func() time.Time
 }
 
 // asked is what a request asks for.
 type asked struct {
 	cluster  cluster
-	settings topology.Settings // with the pools in the order of the request
+	settings intent.Topology // with the pools in the order of the request
 }
 
 // ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the user and
 // the same for the same request.
 func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 	a.cluster, _ = decodeBuiltin(q.variables.builtin)
-	if err := topology.CheckLabel(a.cluster.labels, a.cluster.annotations); err != nil {
+	if err := intent.CheckTopologyLabel(a.cluster.labels, a.cluster.annotations); err != nil {
 		return a, false, err
 	}
 	if !mayBeEnabled(a.cluster) {
@@ -92,8 +91,8 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 			"exclude its namespace in the namespaceSelector of the ExtensionConfig", a.cluster.namespace, a.cluster.name, h.Namespace)
 	}
 	s := sourceOf(a.cluster, q)
-	if a.settings, err = topology.Of(s); err != nil {
-		_, err = topology.Of(inOrder(s))
+	if a.settings, err = intent.ReadTopology(s); err != nil {
+		_, err = intent.ReadTopology(inOrder(s))
 	}
 	return a, true, err
 }
@@ -127,14 +126,14 @@ func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *b
 
 // mayBeEnabled reports whether any template of the Cluster can need a patch.
 func mayBeEnabled(c cluster) bool {
-	hold, held := topology.HoldOf(c.annotations)
-	return held && hold.Enabled || topology.Asks(c.labels, c.annotations)
+	hold, held := intent.FreezeOf(c.annotations)
+	return held && hold.Enabled || intent.AsksForProxy(c.labels, c.annotations)
 }
 
 // sourceOf returns what a request says of the topology, and keeps the holder of each item on the way. Pools come in the
 // order of the items that are pools.
-func sourceOf(c cluster, q request) topology.Source {
-	s := topology.Source{Annotations: c.annotations, Variable: q.variables.own}
+func sourceOf(c cluster, q request) intent.TopologySource {
+	s := intent.TopologySource{Annotations: c.annotations, Variable: q.variables.own}
 	for i := range q.items {
 		it := &q.items[i]
 		switch {
@@ -143,7 +142,7 @@ func sourceOf(c cluster, q request) topology.Source {
 			s.ControlPlane = it.variables.own
 		case it.isPool():
 			_, it.holder = decodeBuiltin(it.variables.builtin)
-			s.Pools = append(s.Pools, topology.PoolSource{
+			s.Pools = append(s.Pools, intent.PoolSource{
 				Kind: it.holderKind, Name: it.holder.topologyName, Annotations: it.holder.annotations, Variable: it.variables.own,
 			})
 		}
@@ -156,8 +155,8 @@ func (s *Stored) cluster() cluster { return cluster{labels: s.Labels, annotation
 
 // inOrder puts pools into an order that does not change: the topology controller sends them in the order of a map, and
 // calls again at once whenever a message is not the one before.
-func inOrder(s topology.Source) topology.Source {
-	slices.SortFunc(s.Pools, func(a, b topology.PoolSource) int {
+func inOrder(s intent.TopologySource) intent.TopologySource {
+	slices.SortFunc(s.Pools, func(a, b intent.PoolSource) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return s
@@ -182,7 +181,7 @@ func (h *Handlers) secrets(ctx context.Context, cluster *Stored, all bool) []str
 		}
 		seen[pool.Override] = true
 		if err := h.State.Check(ctx, cluster, pool.Override); err != nil {
-			findings = append(findings, fmt.Sprintf("%s %s: %v", pool.Kind, pool.TopologyName, err))
+			findings = append(findings, fmt.Sprintf("%s %s: %v", pool.Kind, pool.Name, err))
 		}
 	}
 	return findings
@@ -217,7 +216,7 @@ func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, 
 // holdBack writes the answer for a Cluster.
 func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtimehooksv1.BeforeClusterCreateResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.Hold <= 0 || h.Now().Sub(q.created) >= h.Hold {
+	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.MaxWait <= 0 || h.Now().Sub(q.created) >= h.MaxWait {
 		return
 	}
 	stored, err := h.State.Stored(ctx, q.namespace, q.name)
@@ -239,6 +238,6 @@ func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtime
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Holding back Cluster", "Cluster", q.namespace+"/"+q.name)
 	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; creation continues anyway after %s",
-		q.namespace, q.name, strings.Join(findings, "; "), h.Hold))
+		q.namespace, q.name, strings.Join(findings, "; "), h.MaxWait))
 	response.SetRetryAfterSeconds(retryAfterSeconds)
 }

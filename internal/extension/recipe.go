@@ -8,27 +8,27 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // recipeKey is what the recipe of the control plane (the zero pool) or of a pool depends on.
-func (g *generator) recipeKey(pool topology.Pool) topology.Pool {
+func (g *generator) recipeKey(pool intent.Pool) intent.Pool {
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
-	if inline || !pool.Source().HasOwnSecret() {
-		return topology.Pool{Override: pool.Override} // shared by all pools that have it
+	if inline || !pool.HasOwnSecret() {
+		return intent.Pool{Override: pool.Override} // shared by all pools that have it
 	}
 	return pool
 }
 
 // decide says what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a file of the
 // user leaves the template alone; the controller reports it.
-func (g *generator) decide(spec patch.Spec, it *item, pool topology.Pool) (plan.Decision, error) {
-	version, err := topology.OutputVersion(g.cluster.annotations)
+func (g *generator) decide(spec patch.Spec, it *item, pool intent.Pool) (plan.Decision, error) {
+	version, err := intent.OutputVersion(g.cluster.annotations)
 	if err != nil {
 		return plan.Decision{}, err
 	}
@@ -41,7 +41,7 @@ func (g *generator) decide(spec patch.Spec, it *item, pool topology.Pool) (plan.
 	}
 	if it.isPool() {
 		object.Kind = plan.KindTemplate
-		object.Pools = []plan.Pool{plan.TopologyPool(pool.Kind, pool.TopologyName, pool.Override)}
+		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
 	}
 	for {
 		decision := plan.Decide(object, want)
@@ -66,7 +66,7 @@ func (g *generator) decide(spec patch.Spec, it *item, pool topology.Pool) (plan.
 }
 
 // settingsOf are the settings of the control plane (the zero pool) or of a pool, found once for all that share them.
-func (g *generator) settingsOf(pool topology.Pool) (*plan.Values, error) {
+func (g *generator) settingsOf(pool intent.Pool) (*plan.Values, error) {
 	key := g.recipeKey(pool)
 	if known := g.values[key]; known != nil {
 		return known, nil
@@ -80,7 +80,7 @@ func (g *generator) settingsOf(pool topology.Pool) (*plan.Values, error) {
 }
 
 // resolve finds the settings of the control plane (the zero pool) or of a pool. Reference delivery needs none.
-func (g *generator) resolve(pool topology.Pool) (*plan.Values, error) {
+func (g *generator) resolve(pool intent.Pool) (*plan.Values, error) {
 	if g.settings.Options.Delivery != contract.DeliveryInline {
 		return &plan.Values{}, nil
 	}
@@ -95,7 +95,7 @@ func (g *generator) resolve(pool topology.Pool) (*plan.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plan.Values{Resolution: &source.Resolution{
+	return &plan.Values{Resolution: &resolve.Resolution{
 		Settings: values.Settings, NoProxy: noproxy.Result{Value: values.NoProxy}, Complete: values.Complete,
 	}}, nil
 }
@@ -103,7 +103,7 @@ func (g *generator) resolve(pool topology.Pool) (*plan.Values, error) {
 // allowed returns why the control plane (the zero pool) or a pool may not have what the request asks for, or nil. The
 // Cluster must be stored, carry the label and ask for the same, because values of its Secrets go into the answer, and the
 // answer tells whether a Secret exists.
-func (g *generator) allowed(pool topology.Pool, secret string) error {
+func (g *generator) allowed(pool intent.Pool, secret string) error {
 	if g.handlers.State == nil {
 		return nil // hooks that see no Secret tell nothing of any
 	}
@@ -116,7 +116,7 @@ func (g *generator) allowed(pool topology.Pool, secret string) error {
 			return fmt.Errorf("the manager does not know a Cluster %s/%s with label %s yet; Cluster API retries",
 				g.cluster.namespace, g.cluster.name, contract.LabelEnabled)
 		}
-		g.stored, g.pools = stored, map[topology.Pool]bool{{}: true}
+		g.stored, g.pools = stored, map[intent.Pool]bool{{}: true}
 		for _, pool := range stored.Settings.Pools {
 			g.pools[pool] = true
 		}

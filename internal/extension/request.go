@@ -7,8 +7,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // request is what the handlers read of a GeneratePatchesRequest and of a ValidateTopologyRequest. Values stay in JSON
@@ -84,7 +84,7 @@ func decodeItem(r *jsonread.Reader) item {
 				switch string(name) {
 				case "kind":
 					kind, _ := r.Bytes()
-					i.holderKind = known(kind, kindCluster, topology.KindMachineDeployment, topology.KindMachinePool)
+					i.holderKind = known(kind, kindCluster, intent.KindMachineDeployment, intent.KindMachinePool)
 				case "fieldPath":
 					field, _ := r.Bytes()
 					i.fieldPath = known(field, fieldControlPlane, fieldBootstrap, fieldInfrastructure)
@@ -175,7 +175,7 @@ func (i *item) isControlPlane() bool {
 
 // isPool reports whether i is the bootstrap template of a pool.
 func (i *item) isPool() bool {
-	return i.fieldPath == fieldBootstrap && (i.holderKind == topology.KindMachineDeployment || i.holderKind == topology.KindMachinePool)
+	return i.fieldPath == fieldBootstrap && (i.holderKind == intent.KindMachineDeployment || i.holderKind == intent.KindMachinePool)
 }
 
 // poolKey identifies a pool in a request.

@@ -84,7 +84,7 @@ func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
 			signature[runtimehooksv1.BeforeClusterCreateRequest, runtimehooksv1.BeforeClusterCreateResponse], h.respondBeforeClusterCreate,
 		},
 	}
-	if h.State == nil || h.Hold <= 0 {
+	if h.State == nil || h.MaxWait <= 0 {
 		handlers = handlers[:len(handlers)-1]
 	}
 	bounded := bounded{

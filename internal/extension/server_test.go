@@ -123,11 +123,11 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	stateless := serve(t, &Handlers{Hold: time.Hour}, "")
+	stateless := serve(t, &Handlers{MaxWait: time.Hour}, "")
 	if diff := cmp.Diff([]string{"discover-variables", "generate-patches", "validate-topology"}, discover(stateless)); diff != "" {
 		t.Errorf("without state (-want +got):\n%s", diff)
 	}
-	manager := serve(t, &Handlers{State: stateOf(proxies{}, nil), Hold: time.Hour, Now: func() time.Time { return time.Time{} }}, "ca.crt")
+	manager := serve(t, &Handlers{State: stateOf(proxies{}, nil), MaxWait: time.Hour, Now: func() time.Time { return time.Time{} }}, "ca.crt")
 	if diff := cmp.Diff([]string{"before-cluster-create", "discover-variables", "generate-patches", "validate-topology"}, discover(manager)); diff != "" {
 		t.Errorf("in the manager (-want +got):\n%s", diff)
 	}

@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // ManagementCluster is the State of a management cluster.
@@ -21,9 +22,9 @@ type ManagementCluster struct {
 	// Cached reads Clusters from a cache, Live from the API server.
 	Cached, Live client.Reader
 	// Absences remembers Secrets that did not exist a moment ago.
-	Absences *source.Absences
+	Absences *lookup.Absences
 	// Resolver resolves proxy Secrets.
-	Resolver source.Resolver
+	Resolver resolve.Resolver
 }
 
 // Stored implements State. It asks the cache and nobody else: requests may name Clusters without end.
@@ -40,9 +41,9 @@ func (m ManagementCluster) stored(ctx context.Context, reader client.Reader, key
 	case err != nil:
 		return nil, retry(ctx, err, "reading Cluster "+key.String())
 	}
-	stored := &Stored{Cluster: source.ClusterOf(cluster), Labels: cluster.Labels}
+	stored := &Stored{Cluster: intent.ClusterOf(cluster), Labels: cluster.Labels}
 	if mayBeEnabled(stored.cluster()) {
-		stored.Settings, err = topology.OfCluster(cluster)
+		stored.Settings, err = intent.TopologyOf(cluster)
 	}
 	return stored, err
 }
@@ -69,7 +70,7 @@ func (m ManagementCluster) Values(ctx context.Context, cluster *Stored, override
 
 // Taken implements State.
 func (m ManagementCluster) Taken(ctx context.Context, cluster *Stored, secret string) error {
-	names := source.GeneratedSecrets{Cached: m.Cached, Live: m.Live, Absences: m.Absences}
+	names := lookup.GeneratedSecrets{Cached: m.Cached, Live: m.Live, Absences: m.Absences}
 	why, err := names.Taken(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: secret}, cluster.Name)
 	switch {
 	case err != nil:
@@ -86,8 +87,8 @@ func (m ManagementCluster) Check(ctx context.Context, cluster *Stored, override 
 	return err
 }
 
-func (m ManagementCluster) resolve(ctx context.Context, cluster source.Cluster, settings topology.Settings, override string) (source.Resolution, error) {
-	resolution, err := m.Resolver.Resolve(ctx, settings.View(cluster), settings.Options, override)
+func (m ManagementCluster) resolve(ctx context.Context, cluster intent.Cluster, settings intent.Topology, override string) (resolve.Resolution, error) {
+	resolution, err := m.Resolver.Resolve(ctx, settings.ApplyTo(cluster), settings.Options, override)
 	if err == nil {
 		return resolution, nil
 	}

@@ -22,17 +22,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
 // proxies are URLs by the name of their Secret; "" is the Cluster's own.
 type proxies map[string]string
 
-func (p proxies) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+func (p proxies) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	key := name.Name
 	if key == contract.DefaultSecretName {
 		key = ""
@@ -41,13 +41,13 @@ func (p proxies) ReadSecret(_ context.Context, name types.NamespacedName) (*sour
 	if !found {
 		return nil, nil //nolint:nilnil // the interface says so
 	}
-	return &source.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte(url)}}, nil
+	return &resolve.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte(url)}}, nil
 }
 
 // stateOf is a management cluster with some Secrets and at most one Cluster.
-func stateOf(secrets source.SecretReader, cluster *clusterv1.Cluster) ManagementCluster {
+func stateOf(secrets resolve.SecretReader, cluster *clusterv1.Cluster) ManagementCluster {
 	reader := clusters{cluster: cluster, reads: new(int)}
-	return ManagementCluster{Cached: reader, Live: reader, Resolver: source.Resolver{Secrets: secrets}}
+	return ManagementCluster{Cached: reader, Live: reader, Resolver: resolve.Resolver{Secrets: secrets}}
 }
 
 // storedCluster is the Cluster that a request for a topology tells of.
@@ -180,7 +180,7 @@ func TestValidateTopology(t *testing.T) {
 	t.Parallel()
 	state := proxies{"corp": "http://p:1", "broken": "p:1"}
 	for name, test := range map[string]struct {
-		state   source.SecretReader
+		state   resolve.SecretReader
 		options hookrequests.Options
 		want    string // beginning of the message
 	}{
@@ -284,7 +284,7 @@ func TestBeforeClusterCreate(t *testing.T) {
 				variable := clusterv1.ClusterVariable{Name: contract.VariableName, Value: literal(map[string]string{"secretName": test.named})}
 				q.Cluster.Spec.Topology.Variables = append(q.Cluster.Spec.Topology.Variables, variable)
 			}
-			h := &Handlers{State: stateOf(test.state, &q.Cluster), Hold: test.hold, Now: func() time.Time { return now }}
+			h := &Handlers{State: stateOf(test.state, &q.Cluster), MaxWait: test.hold, Now: func() time.Time { return now }}
 			response := beforeCreate(t, h, q)
 			held := response.RetryAfterSeconds > 0
 			if response.Status != runtimehooksv1.ResponseStatusSuccess || held != (test.want != "") || !strings.Contains(response.Message, test.want) || held == (response.Message == "") {
@@ -306,7 +306,7 @@ func TestDiscoverVariables(t *testing.T) {
 		t.Errorf("variable %s, required %v; the ClusterClass needs an explicit false", variable.Name, variable.Required)
 	}
 	schema := variable.Schema.OpenAPIV3Schema
-	if v, err := topology.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Delivery == "" || v.Targets == nil || v.NoProxy == nil {
+	if v, err := intent.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Delivery == "" || v.Targets == nil || v.NoProxy == nil {
 		t.Errorf("the example %s: %+v %v", schema.Example.Raw, v, err)
 	}
 	var names []string
@@ -316,7 +316,7 @@ func TestDiscoverVariables(t *testing.T) {
 			t.Errorf("%s: %+v", name, property)
 		}
 		text := encoded(t, map[string]json.RawMessage{name: property.Example.Raw})
-		if _, err := topology.ParseVariable(text); err != nil {
+		if _, err := intent.ParseVariable(text); err != nil {
 			t.Errorf("the example of %s: %v", name, err)
 		}
 	}
@@ -335,15 +335,15 @@ func TestDiscoverVariables(t *testing.T) {
 // brokenReader fails as an API server does, with another text every time.
 type brokenReader struct{ calls *int }
 
-func (b brokenReader) ReadSecret(context.Context, types.NamespacedName) (*source.Secret, error) {
+func (b brokenReader) ReadSecret(context.Context, types.NamespacedName) (*resolve.Secret, error) {
 	*b.calls++
 	return nil, fmt.Errorf("dial tcp: attempt %d: password=s3cret", *b.calls)
 }
 
 func TestState_ReportsAnAbsentAPIServerInTheSameWords(t *testing.T) {
 	t.Parallel()
-	m := ManagementCluster{Resolver: source.Resolver{Secrets: brokenReader{new(int)}}}
-	cluster := &Stored{Cluster: source.Cluster{Namespace: "team-a", Name: "one"}}
+	m := ManagementCluster{Resolver: resolve.Resolver{Secrets: brokenReader{new(int)}}}
+	cluster := &Stored{Cluster: intent.Cluster{Namespace: "team-a", Name: "one"}}
 	first := m.Check(t.Context(), cluster, "")
 	second := m.Check(t.Context(), cluster, "")
 	want := errors.New("reading the proxy Secret of Cluster team-a/one: the API server returned an error; see the manager's log")
@@ -387,7 +387,7 @@ func TestState_ReadsAnEndpointLiveThatTheCacheLacks(t *testing.T) {
 		reads := 0
 		m := ManagementCluster{
 			Cached: clusters{cluster: test.cached, reads: new(int)}, Live: clusters{cluster: test.live, reads: &reads},
-			Resolver: source.Resolver{Secrets: proxies{"": "http://p:1"}},
+			Resolver: resolve.Resolver{Secrets: proxies{"": "http://p:1"}},
 		}
 		stored, err := m.Stored(t.Context(), "team-a", "one")
 		if err != nil {

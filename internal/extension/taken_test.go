@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -48,7 +48,7 @@ func TestTaken_SaysWhoseASecretIs(t *testing.T) {
 		"ours":    "",
 		"absent":  "",
 	} {
-		err := m.Taken(t.Context(), &Stored{Cluster: source.Cluster{Namespace: "team-a", Name: "on"}}, secret)
+		err := m.Taken(t.Context(), &Stored{Cluster: intent.Cluster{Namespace: "team-a", Name: "on"}}, secret)
 		if got := fmt.Sprint(err); got != cmp.Or(want, "<nil>") {
 			t.Errorf("%s: %s, want %q", secret, got, want)
 		}

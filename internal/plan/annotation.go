@@ -11,9 +11,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// IsHeld reports whether annotations are of an object that this product holds back: Cluster API does not reconcile it
+// IsPausedByUs reports whether annotations are of an object that this product has paused: Cluster API does not reconcile it
 // as long as it carries the annotation, whatever the value.
-func IsHeld(annotations map[string]string) bool {
+func IsPausedByUs(annotations map[string]string) bool {
 	switch annotations[clusterv1.PausedAnnotation] {
 	case contract.PausedForEndpoint, contract.PausedForPatch:
 		return true
@@ -24,7 +24,7 @@ func IsHeld(annotations map[string]string) bool {
 // IsPausedByUser reports whether annotations are of an object that somebody else has paused.
 func IsPausedByUser(annotations map[string]string) bool {
 	_, paused := annotations[clusterv1.PausedAnnotation]
-	return paused && !IsHeld(annotations)
+	return paused && !IsPausedByUs(annotations)
 }
 
 // AnnotationOperations returns the JSON patch that gives the keys of want their values in an object that has the

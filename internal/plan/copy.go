@@ -4,8 +4,8 @@ import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 
 // Copied is the template that a KubeadmConfig of a topology was copied from: the one that its pool has now.
 type Copied struct {
-	// Held reports that its copies are held back until delivery Inline knows the control-plane endpoint.
-	Held bool
+	// Paused reports that its copies are paused until delivery Inline knows the control-plane endpoint.
+	Paused bool
 	// Patched reports whether it carries the proxy.
 	Patched bool
 	// Recipe is what its copies should have, nil if that is not known or nothing.
@@ -32,7 +32,7 @@ func (d decider) decideCopy(from *Copied) Decision {
 		}
 	}
 	switch {
-	case IsPausedByUser(d.Annotations), from == nil, from.Held, patch.IsPatched(d.Spec) && !IsHeld(d.Annotations):
+	case IsPausedByUser(d.Annotations), from == nil, from.Paused, patch.IsPatched(d.Spec) && !IsPausedByUs(d.Annotations):
 		return d.leave()
 	case !d.want.Enabled, !from.Patched, from.Conflict: // what the topology controller has not brought to the pool is not brought to its Machines
 		return d.resume()

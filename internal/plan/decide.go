@@ -11,8 +11,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Decide says what happens to an object so that it becomes what its Cluster asks for. It is a function of its arguments
@@ -82,14 +83,14 @@ func (d decider) annotations(out Decision) map[string]string {
 			want[contract.AnnotationOutputVersion] = record
 		}
 	}
-	switch held := IsHeld(d.Annotations); {
+	switch held := IsPausedByUs(d.Annotations); {
 	case out.pause == pauseForEndpoint:
 		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
 	case out.pause == pauseForPatch:
 		want[clusterv1.PausedAnnotation] = contract.PausedForPatch
 	case out.pause == pauseClear && held:
 		want[clusterv1.PausedAnnotation] = ""
-	case out.pause == pauseKeep && d.Write != nil && IsHeld(d.Write.Annotations) && !IsPausedByUser(d.Annotations):
+	case out.pause == pauseKeep && d.Write != nil && IsPausedByUs(d.Write.Annotations) && !IsPausedByUser(d.Annotations):
 		want[clusterv1.PausedAnnotation] = d.Write.Annotations[clusterv1.PausedAnnotation]
 	}
 	return want
@@ -123,16 +124,16 @@ func (d decider) enable() Decision {
 		return d.leave(*left)
 	}
 	switch {
-	case d.Deleted && IsHeld(d.Annotations):
+	case d.Deleted && IsPausedByUs(d.Annotations):
 		return d.resume()
 	case d.Write != nil && (d.isUnused() || d.isLate()):
 		return d.leave()
-	case !d.source().UsesProxy():
+	case !d.pool().UsesProxy():
 		return d.take(false)
 	case d.Facts.Values == nil:
 		return Decision{Ask: FactValues}
 	}
-	values, secret := *d.Facts.Values, d.source().GeneratedSecret(d.want.Cluster)
+	values, secret := *d.Facts.Values, d.pool().GeneratedSecret(d.want.Cluster)
 	if d.isReference() { // whose entries are constants: without settings the nodes wait for the Secret
 		why, known := d.Facts.Taken[secret]
 		switch {
@@ -183,7 +184,7 @@ func (d decider) leftAlone() *finding.Finding {
 			d.Pools[0], other, d.Name)
 	case d.Foreign != nil:
 		user := "Cluster " + d.Foreign.Cluster
-		if d.Foreign.Name != "" {
+		if d.Foreign.Object != "" {
 			user = d.Foreign.String() + " of " + user
 		}
 		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s; give each Cluster its own template", d.Name, user)
@@ -258,7 +259,7 @@ func (d decider) unusable(values Values) Decision {
 
 // bring brings the object to the recipe of its settings.
 func (d decider) bring(values Values, secret string) Decision {
-	resolution := source.Resolution{}
+	resolution := resolve.Resolution{}
 	if values.Resolution != nil {
 		resolution = *values.Resolution
 	}
@@ -314,7 +315,7 @@ func (d decider) holdBack(out Decision) Decision {
 	case d.Hooked:
 		held.pause = pauseForEndpoint
 	case d.Kind == KindTemplate, d.Running, d.Deleted:
-	case controlPlane && d.Facts.Begun == nil && !IsHeld(d.Annotations):
+	case controlPlane && d.Facts.Begun == nil && !IsPausedByUs(d.Annotations):
 		return Decision{Ask: FactBegun}
 	case controlPlane && d.Facts.Begun != nil && *d.Facts.Begun:
 	default:
@@ -343,7 +344,7 @@ func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch
 		return brought, nil, Decision{}, err
 	}
 	may := func(int) bool { return true }
-	switch main := source.GeneratedSecretName(d.want.Cluster); {
+	switch main := intent.GeneratedSecretName(d.want.Cluster); {
 	case d.Write != nil && d.Facts.Adoptable == nil:
 		return patch.Plan{}, nil, Decision{Ask: FactAdoptable, Recipe: &recipe}, nil
 	case d.Write != nil:
@@ -408,7 +409,7 @@ func (d decider) infrastructure() *Decision {
 // carryOut returns what becomes of a decision that has edits: whether now is the time for them. forced is for entries that
 // must go even though no rollout was asked for; they never replace running Machines.
 func (d decider) carryOut(out Decision, forced bool) Decision {
-	held := IsHeld(d.Annotations)
+	held := IsPausedByUs(d.Annotations)
 	out.pause = pauseClear // also for a write that takes it off, as a webhook is asked again about its own answer
 	if d.Hooked || !d.changes(out) && (d.Write == nil || !held) {
 		return out

@@ -10,11 +10,12 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // scene is an object of Cluster prod, what the Cluster asks for, and the answers to what a decision may ask.
@@ -36,11 +37,11 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolution := &source.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
+	resolution := &resolve.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
 	s := scene{
 		decider: plan.Decide,
 		object:  plan.Object{Kind: kind, Name: kind + " team/one", Spec: own(), Facts: plan.Facts{Taken: map[string]string{}}},
-		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: source.Options{
+		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: intent.Options{
 			Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 		}},
 		answers: plan.Facts{
@@ -49,7 +50,7 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 		},
 	}
 	if kind != plan.KindControlPlane {
-		s.object.Pools = []plan.Pool{{Kind: plan.KindDeployment, Name: "md", Cluster: "prod"}}
+		s.object.Pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md", Cluster: "prod"}}
 	}
 	for _, change := range changes {
 		change(&s)
@@ -147,9 +148,13 @@ var (
 	unused    is = func(s *scene) { s.object.Pools = nil }
 	owned     is = func(s *scene) { s.object.Labels = map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""} }
 	windows   is = func(s *scene) { s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: `c:\a`}) }
-	shared    is = func(s *scene) { s.object.Foreign = &plan.Pool{Kind: plan.KindDeployment, Name: "x", Cluster: "other"} }
-	divided   is = func(s *scene) { s.object.Pools = append(s.object.Pools, plan.Pool{Name: "b", Override: "other"}) }
-	inTheWay  is = func(s *scene) {
+	shared    is = func(s *scene) {
+		s.object.Foreign = &plan.Pool{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "x", Cluster: "other"}
+	}
+	divided is = func(s *scene) {
+		s.object.Pools = append(s.object.Pools, plan.Pool{Pool: intent.Pool{Override: "other"}, Object: "b"})
+	}
+	inTheWay is = func(s *scene) {
 		s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf"})
 	}
 
@@ -393,7 +398,7 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 		want string
 	}{
 		{"patched", []is{patched}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
-		{"held back, and so is the template", []is{held}, &plan.Copied{Held: true}, "leaves"},
+		{"held back, and so is the template", []is{held}, &plan.Copied{Paused: true}, "leaves"},
 		{"held back, and the template has the proxy", []is{held}, &plan.Copied{Patched: true, Recipe: &recipe}, "brings, resumes"},
 		{"held back, and the template has no proxy", []is{held}, &plan.Copied{Recipe: &recipe}, "leaves, resumes"},
 		{"held back, and the recipe is not known", []is{held}, &plan.Copied{Patched: true}, "leaves"},
@@ -401,7 +406,7 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 		{"held back, with a file in the way", []is{held, inTheWay}, &plan.Copied{Patched: true, Conflict: true}, "leaves, resumes"},
 		{"held back, with a file in the way of this copy alone", []is{held, inTheWay}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, resumes"},
 		{"held back, for Windows", []is{held, onWindows}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, resumes, note"},
-		{"held back, and the label is gone", []is{held, disabled}, &plan.Copied{Held: false, Patched: true}, "leaves, resumes"},
+		{"held back, and the label is gone", []is{held, disabled}, &plan.Copied{Paused: false, Patched: true}, "leaves, resumes"},
 		{"paused by the user", []is{paused("true")}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
 		{"it refers to a Secret of somebody else", []is{patched, func(s *scene) {
 			s.object.Facts.Taken["prod-proxy-files"] = "it is somebody else's"

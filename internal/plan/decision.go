@@ -7,8 +7,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Want is what a Cluster asks for.
@@ -21,7 +22,7 @@ type Want struct {
 	Frozen bool
 	// Unusable is why nothing changes, because a label or an annotation of the Cluster cannot be understood, or nil.
 	Unusable *finding.Finding
-	Options  source.Options
+	Options  intent.Options
 	// Version is the output version of all templates of a topology, 0 for objects that record their own.
 	Version int
 	// Admission reports whether webhooks patch an object together with a change of the user's.
@@ -112,7 +113,7 @@ type Facts struct {
 // Values are the settings of an object's proxy Secret.
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
-	Resolution *source.Resolution
+	Resolution *resolve.Resolution
 	// Recipe is what a decision has made of the same settings before, nil if none has.
 	Recipe *patch.Recipe
 	// Withheld reports that the settings must not be in the answer to the write.

@@ -13,11 +13,12 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 )
 
@@ -59,11 +60,11 @@ func manifests() map[string]patch.Spec {
 
 func newStored(kind string) *stored {
 	s := &stored{kind: kind, annotations: map[string]string{}, originals: map[string]json.RawMessage{}, own: own(), spec: own(), busy: true}
-	s.want = plan.Want{Cluster: "prod", Admission: true, Options: source.Options{
+	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
 		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 	}}
 	if kind != plan.KindControlPlane {
-		s.pools = []plan.Pool{{Kind: plan.KindDeployment, Name: "md", Cluster: "prod"}}
+		s.pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md", Cluster: "prod"}}
 	}
 	s.values = settingsOf("complete")
 	return s
@@ -81,7 +82,7 @@ func settingsOf(what string) plan.Values {
 	if err != nil {
 		panic(err)
 	}
-	return plan.Values{Resolution: &source.Resolution{
+	return plan.Values{Resolution: &resolve.Resolution{
 		Settings: settings, Complete: what != "incomplete", NoProxy: noproxy.Result{Value: "localhost"},
 	}}
 }
@@ -109,7 +110,7 @@ func (s *stored) decide(o plan.Object) plan.Decision {
 		case plan.FactOwners:
 			facts.Owners = map[string]string{}
 			for _, name := range patch.References(s.spec) {
-				facts.Owners[name] = source.GeneratedFor(name)
+				facts.Owners[name] = intent.GeneratedFor(name)
 			}
 		case plan.FactAdoptable:
 			facts.Adoptable = map[int]bool{}
@@ -394,7 +395,7 @@ func modelOperations() []sequence.Operation[*stored] {
 			return s.write(asked, maps.Clone(s.annotations), false)
 		}},
 		{Name: "pause the object", Args: []string{"true", ""}, Do: func(s *stored, value string) error {
-			if !plan.IsHeld(s.annotations) {
+			if !plan.IsPausedByUs(s.annotations) {
 				delete(s.annotations, clusterv1.PausedAnnotation)
 				if value != "" {
 					s.annotations[clusterv1.PausedAnnotation] = value
@@ -406,7 +407,7 @@ func modelOperations() []sequence.Operation[*stored] {
 			if s.kind != plan.KindTemplate || patch.IsPatched(s.spec) || s.want.Options.Delivery != contract.DeliveryReference {
 				return nil
 			}
-			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, source.Resolution{}, otherSecret)
+			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, resolve.Resolution{}, otherSecret)
 			if err != nil {
 				return err
 			}

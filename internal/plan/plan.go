@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Kinds of bootstrap objects.
@@ -21,22 +22,6 @@ const (
 	KindConfig       = "KubeadmConfig"
 )
 
-// Kinds of pools.
-const (
-	KindDeployment  = "MachineDeployment"
-	KindMachinePool = "MachinePool"
-)
-
-// The indexes of the cache that lookups of the controller and of the webhooks use.
-const (
-	// IndexControlPlane finds Clusters by the name of their KubeadmControlPlane.
-	IndexControlPlane = "spec.controlPlaneRef.name"
-	// IndexBootstrap finds MachineDeployments and MachinePools by the name of their bootstrap object.
-	IndexBootstrap = "spec.template.spec.bootstrap.configRef.name"
-	// IndexLabel finds KubeadmConfigs, Machines and generated Secrets by the Cluster that a label names.
-	IndexLabel = source.IndexLabel
-)
-
 // refersTo reports whether managed files of spec refer to a Secret.
 func refersTo(spec patch.Spec, secret string) bool {
 	return slices.Contains(patch.References(spec), secret)
@@ -44,48 +29,44 @@ func refersTo(spec patch.Spec, secret string) bool {
 
 // Pool is what matters of a MachineDeployment or MachinePool.
 type Pool struct {
-	Kind, Name, Cluster string
+	intent.Pool
+	// Object is the name of the object, which for a pool of a topology is not its Name.
+	Object string
+	// Cluster is the name of its Cluster.
+	Cluster string
 	// Bootstrap is its bootstrap object: a KubeadmConfigTemplate or, for a MachinePool, a KubeadmConfig.
 	Bootstrap clusterv1.ContractVersionedObjectReference
 	// Infrastructure is what its machines are made of: a machine template or, for a MachinePool, a pool of the provider.
 	Infrastructure clusterv1.ContractVersionedObjectReference
 	// Annotations are those of the pool. They are not a copy.
 	Annotations map[string]string
-	// Override is the value of contract.AnnotationSecret.
-	Override string
-	// TopologyName is the name of the pool in the topology of its Cluster, or "" for a pool outside of one.
-	TopologyName string
 	// Version is the Kubernetes version of its Machines.
 	Version string
 }
 
-func (p Pool) String() string { return p.Kind + " " + p.Name }
+func (p Pool) String() string { return p.Kind + " " + p.Object }
 
-// TopologyPool returns a pool as spec.topology has it.
-func TopologyPool(kind, name, override string) Pool {
-	return Pool{Kind: kind, Name: name, TopologyName: name, Override: override}
-}
-
-// Source returns what decides about the proxy of p.
-func (p Pool) Source() source.Pool {
-	if p.TopologyName != "" {
-		return source.Pool{Kind: p.Kind, Name: p.TopologyName, Topology: true, Override: p.Override}
-	}
-	return source.Pool{Kind: p.Kind, Name: p.Name, Override: p.Override}
-}
+// TopologyPool returns a pool that is known from spec.topology only.
+func TopologyPool(pool intent.Pool) Pool { return Pool{Pool: pool, Object: pool.Name} }
 
 // PoolOf returns what matters of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
-func PoolOf(object client.Object) Pool {
-	p := Pool{Name: object.GetName(), Annotations: object.GetAnnotations(), Override: object.GetAnnotations()[contract.AnnotationSecret]}
+func PoolOf(object metav1.Object) Pool {
+	var p Pool
+	read := func(kind, topologyName, cluster string, machine clusterv1.MachineSpec) {
+		p = Pool{
+			Pool:   intent.Pool{Kind: kind, Name: object.GetName(), Override: object.GetAnnotations()[contract.AnnotationSecret]},
+			Object: object.GetName(), Annotations: object.GetAnnotations(), Cluster: cluster, Version: machine.Version,
+			Bootstrap: machine.Bootstrap.ConfigRef, Infrastructure: machine.InfrastructureRef,
+		}
+		if topologyName != "" {
+			p.Name, p.Topology = topologyName, true
+		}
+	}
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
-		p.Kind, p.Cluster, p.Bootstrap = KindDeployment, o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
-		p.Infrastructure = o.Spec.Template.Spec.InfrastructureRef
-		p.TopologyName, p.Version = o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.Template.Spec.Version
+		read(intent.KindMachineDeployment, o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.ClusterName, o.Spec.Template.Spec)
 	case *clusterv1.MachinePool:
-		p.Kind, p.Cluster, p.Bootstrap = KindMachinePool, o.Spec.ClusterName, o.Spec.Template.Spec.Bootstrap.ConfigRef
-		p.Infrastructure = o.Spec.Template.Spec.InfrastructureRef
-		p.TopologyName, p.Version = o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.Template.Spec.Version
+		read(intent.KindMachinePool, o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.ClusterName, o.Spec.Template.Spec)
 	}
 	return p
 }
@@ -106,12 +87,12 @@ func (o Object) Overrider() string {
 	return o.Pools[0].String()
 }
 
-// source returns what decides about the proxy of o: its pools, which agree, or the Cluster.
-func (o Object) source() source.Pool {
+// pool returns what decides about the proxy of o: its pools, which agree, or the Cluster.
+func (o Object) pool() intent.Pool {
 	if len(o.Pools) == 0 {
-		return source.Pool{}
+		return intent.Pool{}
 	}
-	return o.Pools[0].Source()
+	return o.Pools[0].Pool
 }
 
 // IsOthers reports whether managed files of spec refer to a Secret that was generated neither for the Cluster of that name
@@ -120,7 +101,7 @@ func (o Object) source() source.Pool {
 // their names alone do not identify the Cluster.
 func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
 	return slices.ContainsFunc(patch.References(spec), func(name string) bool {
-		return source.GeneratedFor(name) != cluster && labels[name] != cluster
+		return intent.GeneratedFor(name) != cluster && labels[name] != cluster
 	})
 }
 
@@ -155,7 +136,7 @@ func Version(annotations map[string]string, spec patch.Spec, newest int, recipe 
 
 // Recipe returns the recipe by an output version. resolution is used by Inline delivery only, secretName by Reference
 // delivery only. Its errors are for the user, as those of patch.NewRecipe are.
-func Recipe(options source.Options, version int, resolution source.Resolution, secretName string) (patch.Recipe, error) {
+func Recipe(options intent.Options, version int, resolution resolve.Resolution, secretName string) (patch.Recipe, error) {
 	return patch.NewRecipe(patch.Options{
 		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secretName,
 		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,

@@ -14,14 +14,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 func reference(t *testing.T) patch.Recipe {
 	t.Helper()
-	recipe, err := plan.Recipe(source.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets()}, patch.OutputVersion, source.Resolution{}, "one-proxy-files")
+	recipe, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets()}, patch.OutputVersion, resolve.Resolution{}, "one-proxy-files")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 	if got := plan.Version(nil, patched(1), newest, failing); got != newest {
 		t.Errorf("without recipes: %d, want %d", got, newest)
 	}
-	_, err := plan.Recipe(source.Options{Delivery: contract.DeliveryReference}, 7, source.Resolution{}, "x")
+	_, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference}, 7, resolve.Resolution{}, "x")
 	if err == nil || err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {
 		t.Errorf("got %v, want to be asked for version 7", err)
 	}
@@ -231,11 +232,11 @@ func TestIsHeld_IsNeverAPauseOfTheUser(t *testing.T) {
 	t.Parallel()
 	for value, held := range map[string]bool{contract.PausedForEndpoint: true, "": false, "true": false} {
 		annotations := map[string]string{clusterv1.PausedAnnotation: value}
-		if plan.IsHeld(annotations) != held || plan.IsPausedByUser(annotations) == held {
-			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsHeld(annotations), plan.IsPausedByUser(annotations))
+		if plan.IsPausedByUs(annotations) != held || plan.IsPausedByUser(annotations) == held {
+			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsPausedByUs(annotations), plan.IsPausedByUser(annotations))
 		}
 	}
-	if plan.IsHeld(nil) || plan.IsPausedByUser(nil) {
+	if plan.IsPausedByUs(nil) || plan.IsPausedByUser(nil) {
 		t.Error("an object without annotations is not paused")
 	}
 }

@@ -11,9 +11,11 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // admit answers a request.
@@ -45,7 +47,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if err != nil || found.cluster == nil {
 		return answer{}, err
 	}
-	a := &admission{Webhook: w, write: object, found: found, view: source.ClusterOf(found.cluster)}
+	a := &admission{Webhook: w, write: object, found: found, view: intent.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	if a.view.Topology || !a.view.Enabled && a.view.Unclear == nil && !reported {
 		return answer{}, nil // never ours, or not any more
@@ -66,13 +68,13 @@ type admission struct {
 	write
 
 	found owner
-	view  source.Cluster
+	view  intent.Cluster
 }
 
 // decide says what becomes of the object.
 func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	want := plan.Want{Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted, Admission: true}
-	options, err := source.ParseOptions(a.view.Annotations)
+	options, err := intent.ParseOptions(a.view.Annotations)
 	switch {
 	case a.view.Unclear != nil:
 		want.Unusable = invalid("Cluster " + a.view.Namespace + "/" + a.view.Name + ": " + a.view.Unclear.Error())
@@ -81,7 +83,7 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	case a.view.Enabled:
 		want.Unusable = new(finding.Of(err).One())
 	default:
-		want.Options = source.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+		want.Options = intent.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
 	}
 	object := plan.Object{
 		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
@@ -110,7 +112,7 @@ func invalid(message string) *finding.Finding {
 }
 
 // answerTo finds a fact that a decision asks for.
-func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision, options source.Options) error {
+func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision, options intent.Options) error {
 	var err error
 	facts := &object.Facts
 	switch asks.Ask {
@@ -118,12 +120,12 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 		facts.Values, err = a.values(ctx, *object, options)
 	case plan.FactTaken:
 		key := types.NamespacedName{Namespace: a.view.Namespace, Name: asks.Name}
-		facts.Taken[asks.Name], err = source.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx, key, a.view.Name)
+		facts.Taken[asks.Name], err = lookup.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx, key, a.view.Name)
 	case plan.FactInfrastructure:
 		facts.Infrastructure, err = a.infrastructure(ctx, object.Pools)
 	case plan.FactBegun:
 		var begun bool
-		begun, err = source.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
+		begun, err = lookup.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
 		facts.Begun = &begun
 	case plan.FactOriginals:
 		facts.Originals, err = a.answerable(ctx)
@@ -138,14 +140,14 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 }
 
 // values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants.
-func (a *admission) values(ctx context.Context, object plan.Object, options source.Options) (*plan.Values, error) {
+func (a *admission) values(ctx context.Context, object plan.Object, options intent.Options) (*plan.Values, error) {
 	if options.Delivery == contract.DeliveryReference {
-		return &plan.Values{Resolution: &source.Resolution{}}, nil
+		return &plan.Values{Resolution: &resolve.Resolution{}}, nil
 	}
 	if allowed, err := a.mayHaveValues(ctx, object.Pools); err != nil || !allowed {
 		return &plan.Values{Withheld: true}, err
 	}
-	resolver := source.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
+	resolver := resolve.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
 	resolution, err := resolver.Resolve(ctx, a.view, options, object.Override())
 	if found := finding.Of(err); len(found) > 0 {
 		return &plan.Values{Why: new(found.One())}, nil

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // recognize returns the write with the managed files of the stored object in the places of files that were adopted,
@@ -112,7 +112,7 @@ func (a *admission) answerable(ctx context.Context) (*plan.Originals, error) {
 // controller keeps them.
 func (a *admission) originals(ctx context.Context) (map[string]json.RawMessage, error) {
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: a.view.Namespace, Name: source.GeneratedSecretName(a.view.Name)}
+	key := client.ObjectKey{Namespace: a.view.Namespace, Name: intent.GeneratedSecretName(a.view.Name)}
 	exists, err := a.get(ctx, key, secret)
 	if err != nil || !exists || secret.Labels[contract.LabelGenerated] != a.view.Name {
 		return nil, err

@@ -11,9 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // This webhook refuses a write that it cannot answer: a label that is set on a running Cluster while it is away would
@@ -34,7 +33,7 @@ func admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) an
 	}
 	after := decideCluster(&stored, &asked)
 	a := answer{operations: plan.AnnotationOperations(asked.Annotations, after.annotations)}
-	if hold, held := topology.HoldOf(after.annotations); held && after.turns {
+	if hold, held := intent.FreezeOf(after.annotations); held && after.turns {
 		verb := "get"
 		if hold.Enabled {
 			verb = "lose"
@@ -63,9 +62,9 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 		return decision{}
 	}
 	d := decision{annotations: map[string]string{contract.AnnotationEnabledBefore: ""}}
-	was, is := source.IsEnabled(stored.Labels), source.IsEnabled(asked.Labels)
+	was, is := intent.IsEnabled(stored.Labels), intent.IsEnabled(asked.Labels)
 	before := stored.Annotations[contract.AnnotationEnabledBefore]
-	wasUnclear, isUnclear := source.StateOf(stored.Labels) == source.Unclear, source.StateOf(asked.Labels) == source.Unclear
+	wasUnclear, isUnclear := intent.StateOf(stored.Labels) == intent.Unclear, intent.StateOf(asked.Labels) == intent.Unclear
 	switch {
 	case wasUnclear && before != "":
 		was = before == contract.LabelEnabledValue
@@ -95,14 +94,14 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 // The controller ends a hold when nothing runs the version any more.
 func holdAfter(stored *clusterv1.Cluster, was, is, immediate bool) (value string, decided bool) {
 	version := stored.Spec.Topology.Version
-	hold, held := topology.HoldOf(stored.Annotations)
+	hold, held := intent.FreezeOf(stored.Annotations)
 	initialized := stored.Status.Initialization.ControlPlaneInitialized
 	running := initialized != nil && *initialized
 	switch {
 	case immediate:
 		return "", held
 	case was != is && running && (!held || hold.Version != version || hold.Enabled != is):
-		return topology.Hold{Enabled: was, Version: version}.String(), true
+		return intent.Freeze{Enabled: was, Version: version}.String(), true
 	case held && hold.Enabled != is:
 		return hold.String(), true
 	default:

@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -271,16 +270,16 @@ func FuzzClusterWebhook(f *testing.F) {
 			t.Errorf("a second call turned\n%s\ninto\n%s", got, again)
 		}
 		hold := holdIn(t, got)
-		parsed, isHold := topology.HoldOf(map[string]string{contract.AnnotationTopologyHold: hold})
+		parsed, isHold := intent.FreezeOf(map[string]string{contract.AnnotationTopologyHold: hold})
 		if isHold && parsed.String() != hold {
 			t.Errorf("hold %q reads as %q", hold, parsed)
 		}
 		enabled := func(label string) bool { return label == contract.LabelEnabledValue }
 		unclear := func(label string) bool {
-			return source.StateOf(map[string]string{contract.LabelEnabled: label}) == source.Unclear && label != ""
+			return intent.StateOf(map[string]string{contract.LabelEnabled: label}) == intent.Unclear && label != ""
 		}
 		turned := enabled(was) != enabled(is) && !unclear(was) && !unclear(is)
-		_, before1 := topology.HoldOf(map[string]string{contract.AnnotationTopologyHold: held})
+		_, before1 := intent.FreezeOf(map[string]string{contract.AnnotationTopologyHold: held})
 		switch {
 		case rollout == contract.RolloutImmediate && before1 && hold != "" && !unclear(is):
 			t.Errorf("Immediate left hold %q", hold)

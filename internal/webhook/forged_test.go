@@ -18,7 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 const (
@@ -88,8 +88,8 @@ func TestOriginals_ComeBackOnlyForTheStoredObject(t *testing.T) {
 // innerProxy is a reader of one proxy Secret.
 type innerProxy struct{}
 
-func (innerProxy) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
-	return &source.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://inner.example.com:3128")}}, nil
+func (innerProxy) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	return &resolve.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://inner.example.com:3128")}}, nil
 }
 
 func TestInlineValues_AreAnsweredOnlyForTheStoredObject(t *testing.T) {

@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // owner is whose a bootstrap object is.
@@ -61,7 +62,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clu
 		}
 	}
 	var clusters clusterv1.ClusterList
-	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace), client.MatchingFields{plan.IndexControlPlane: object.name})
+	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace), client.MatchingFields{lookup.IndexControlPlane: object.name})
 	if err != nil || len(clusters.Items) == 0 {
 		// A Cluster that the cache does not know yet is new, and a new one matters only with the label.
 		err = w.Live.List(ctx, &clusters, client.InNamespace(object.namespace),
@@ -127,7 +128,7 @@ func (w *Webhook) ownerByPools(ctx context.Context, object write, pools []plan.P
 		if err != nil {
 			return owner{}, err
 		}
-		if cluster != nil && (found.cluster == nil || source.StateOf(cluster.Labels) > source.StateOf(found.cluster.Labels)) {
+		if cluster != nil && (found.cluster == nil || intent.StateOf(cluster.Labels) > intent.StateOf(found.cluster.Labels)) {
 			found.cluster = cluster
 		}
 	}
@@ -168,7 +169,7 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 	if object.name == "" {
 		return nil, nil
 	}
-	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace), client.MatchingFields{plan.IndexBootstrap: object.name})
+	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace), client.MatchingFields{lookup.IndexBootstrap: object.name})
 	pools := poolsOf(list, object)
 	if err != nil || len(pools) == 0 {
 		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace), client.Limit(livePools)); err != nil {
@@ -179,7 +180,7 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 		}
 		pools = poolsOf(list, object)
 	}
-	slices.SortFunc(pools, func(a, b plan.Pool) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(pools, func(a, b plan.Pool) int { return strings.Compare(a.Object, b.Object) })
 	return pools, nil
 }
 

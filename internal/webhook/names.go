@@ -10,9 +10,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // This webhook warns whoever writes a Cluster or a pool of labels and annotations that do not mean what they should. It
@@ -40,16 +39,16 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 		if json.Unmarshal(request.Object.Raw, &cluster) != nil {
 			return nil
 		}
-		if err := source.CheckLabel(cluster.Labels); err != nil {
+		if err := intent.CheckLabel(cluster.Labels); err != nil {
 			warn(err.Error())
 		}
-		found = topology.CheckNames(cluster.Labels, topology.SourceOf(&cluster))
+		found = intent.CheckNames(cluster.Labels, intent.TopologySourceOf(&cluster))
 	} else {
 		var pool metav1.PartialObjectMetadata
 		if json.Unmarshal(request.Object.Raw, &pool) != nil || plan.IsTopologyOwned(pool.Labels) {
 			return nil
 		}
-		found = source.CheckPool(pool.Annotations)
+		found = intent.CheckPool(pool.Annotations)
 	}
 	for i, warning := range found {
 		if i == maxWarnings {

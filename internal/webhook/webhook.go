@@ -16,8 +16,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // +kubebuilder:webhook:path=/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=create;update,versions=v1beta2,name=kubeadmcontrolplane.capi-proxy-patcher.io
@@ -37,13 +38,13 @@ type Webhook struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// Secrets reads proxy Secrets, for Inline delivery only.
-	Secrets source.SecretReader
+	Secrets resolve.SecretReader
 	// Infrastructure tells Windows pools by their machine templates.
-	Infrastructure *source.Infrastructure
+	Infrastructure *lookup.Infrastructure
 	// Absences remembers Secrets that did not exist a moment ago; nil has every one asked for each time.
-	Absences *source.Absences
+	Absences *lookup.Absences
 	// Installation is the installation-wide proxy Secret, or the zero value.
-	Installation source.Installation
+	Installation resolve.Installation
 	// Namespace limits the webhooks to one namespace; writes elsewhere pass unchanged. Empty means all.
 	Namespace string
 	// Now is the clock.

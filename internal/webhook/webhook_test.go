@@ -26,8 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -89,7 +90,7 @@ func (s *store) List(ctx context.Context, list client.ObjectList, _ ...client.Li
 
 type noSecrets struct{ t *testing.T }
 
-func (n noSecrets) ReadSecret(context.Context, types.NamespacedName) (*source.Secret, error) {
+func (n noSecrets) ReadSecret(context.Context, types.NamespacedName) (*resolve.Secret, error) {
 	n.t.Error("Reference delivery read a Secret")
 	return nil, nil //nolint:nilnil // the interface says so
 }
@@ -105,7 +106,7 @@ func labelled() clusterv1.Cluster {
 func serve(t *testing.T, cached, live *store) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
-	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &source.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)}, Now: func() time.Time { return time.Time{} }}
+	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)}, Now: func() time.Time { return time.Time{} }}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +316,7 @@ func TestWebhook_LeavesOtherNamespacesAlone(t *testing.T) {
 	for namespace, patched := range map[string]bool{"": true, "ns": true, "other": false} {
 		mux, cached, live := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{labelled()}}, &store{}
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &source.Infrastructure{}, Namespace: namespace,
+			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{}, Namespace: namespace,
 			Now: func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {

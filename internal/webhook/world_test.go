@@ -23,8 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -116,10 +117,10 @@ func (i indexed) Has(string) bool { return true }
 
 func (i indexed) Get(field string) string {
 	switch field {
-	case plan.IndexControlPlane:
+	case lookup.IndexControlPlane:
 		cluster, _ := i.object.(*clusterv1.Cluster)
 		return cluster.Spec.ControlPlaneRef.Name
-	case plan.IndexBootstrap:
+	case lookup.IndexBootstrap:
 		return plan.PoolOf(i.object).Bootstrap.Name
 	default:
 		return i.object.GetLabels()[clusterv1.ClusterNameLabel]
@@ -156,11 +157,11 @@ func (unknownKinds) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTM
 }
 
 // ask sends a request about an object of a kind to webhooks with a cache and an API server.
-func ask(t *testing.T, cached, live *world, secrets source.SecretReader, kind, name, stored, asked string) *admissionv1.AdmissionResponse {
+func ask(t *testing.T, cached, live *world, secrets resolve.SecretReader, kind, name, stored, asked string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
-		Cached: cached, Live: live, Secrets: secrets, Infrastructure: &source.Infrastructure{Live: live, Mapper: unknownKinds{}},
+		Cached: cached, Live: live, Secrets: secrets, Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}},
 		Now: func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {

@@ -76,7 +76,7 @@ func labelledMeanwhile(t *testing.T, w *world) (missed bool) {
 	})
 	c.label(t)
 	eventually(t, func() error {
-		if controlPlane := c.controlPlane(t); c.isPatched(t) != nil && !plan.IsHeld(controlPlane.Annotations) && !closed(gate.Missed) {
+		if controlPlane := c.controlPlane(t); c.isPatched(t) != nil && !plan.IsPausedByUs(controlPlane.Annotations) && !closed(gate.Missed) {
 			return errors.New("the product has not seen the label yet")
 		}
 		return nil
@@ -92,7 +92,7 @@ func labelledMeanwhile(t *testing.T, w *world) (missed bool) {
 	c.checkBoots(t, 1, want{}, ofControlPlane)
 	c.checkBoots(t, 2, want{proxy: proxyURL}, func(b infra.Boot) bool { return !ofControlPlane(b) })
 	c.waitBehind(t, 1)
-	if annotations := c.controlPlane(t).Annotations; plan.IsHeld(annotations) {
+	if annotations := c.controlPlane(t).Annotations; plan.IsPausedByUs(annotations) {
 		t.Errorf("the control plane is still paused: %v", annotations)
 	}
 	return false
@@ -129,7 +129,7 @@ func (c *cluster) waitWorkedOn(t *testing.T) {
 func (c *cluster) isPatched(t *testing.T) error {
 	t.Helper()
 	controlPlane := c.controlPlane(t)
-	if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) || plan.IsHeld(controlPlane.Annotations) {
+	if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) || plan.IsPausedByUs(controlPlane.Annotations) {
 		return fmt.Errorf("the control plane does not carry the proxy, or is held back: %v", controlPlane.Annotations)
 	}
 	return nil

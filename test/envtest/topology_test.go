@@ -848,7 +848,7 @@ func (c classic) rotates(options ...patch.Options) {
 
 func (c classic) copyStays() {
 	c.t.Helper()
-	if config := fetch(c.t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}); !plan.IsHeld(config.Annotations) {
+	if config := fetch(c.t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}); !plan.IsPausedByUs(config.Annotations) {
 		c.t.Error("released, although its pool still has the template that holds it back")
 	}
 }

@@ -457,7 +457,7 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 func newInline(t *testing.T, ns string, options ...func(client.Object)) classic {
 	t.Helper()
 	c := lateInlineCluster(t, admitted(t, ns, webhooksLive), options...)
-	if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) && len(options) == 0 {
+	if controlPlane := c.controlPlane(); !plan.IsPausedByUs(controlPlane.Annotations) && len(options) == 0 {
 		t.Fatalf("annotations %v at creation", controlPlane.Annotations)
 	}
 	return c
@@ -466,7 +466,7 @@ func newInline(t *testing.T, ns string, options ...func(client.Object)) classic 
 func (c classic) eventuallyReleasesControlPlane() {
 	c.t.Helper()
 	eventually(c.t, "control plane", func() string {
-		if plan.IsHeld(c.controlPlane().Annotations) {
+		if plan.IsPausedByUs(c.controlPlane().Annotations) {
 			return "it is held back"
 		}
 		return ""
@@ -477,7 +477,7 @@ func TestInline_CompletesAndReleasesTheControlPlaneInOneChange(t *testing.T) {
 	c := newInline(t, namespace(t))
 	mustKubectl(t, manifest(t, c.objects()[1]), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
-	if controlPlane := c.controlPlane(); !plan.IsHeld(controlPlane.Annotations) || controlPlane.Generation != 1 {
+	if controlPlane := c.controlPlane(); !plan.IsPausedByUs(controlPlane.Annotations) || controlPlane.Generation != 1 {
 		t.Fatalf("annotations %v, generation %d after applying again", controlPlane.Annotations, controlPlane.Generation)
 	}
 	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "is paused by annotation cluster.x-k8s.io/paused")
@@ -487,7 +487,7 @@ func TestInline_CompletesAndReleasesTheControlPlaneInOneChange(t *testing.T) {
 	eventually(t, "control plane", func() string {
 		controlPlane := c.controlPlane()
 		complete := strings.Contains(strings.Join(controlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands, "\n"), ",192.0.2.1")
-		if plan.IsHeld(controlPlane.Annotations) == complete {
+		if plan.IsPausedByUs(controlPlane.Annotations) == complete {
 			t.Fatalf("held %v, complete %v", !complete, complete)
 		}
 		if !complete {
@@ -516,7 +516,7 @@ func TestInline_PausesTheControlPlaneOnlyForTheEndpoint(t *testing.T) {
 			}
 		})
 		c.eventuallyReports(contract.ReasonConflictingFile)
-		if annotations := c.controlPlane().Annotations; plan.IsHeld(annotations) {
+		if annotations := c.controlPlane().Annotations; plan.IsPausedByUs(annotations) {
 			t.Errorf("annotations %v", annotations)
 		}
 	})
@@ -605,7 +605,7 @@ func (c classic) eventuallyReleased(name string, wantProxy bool) {
 	c.t.Helper()
 	eventually(c.t, "KubeadmConfig "+name, func() string {
 		config := fetch(c.t, c.ns, name, &bootstrapv1.KubeadmConfig{})
-		held, proxy := plan.IsHeld(config.Annotations), strings.Contains(strings.Join(config.Spec.PreKubeadmCommands, "\n"), ",192.0.2.1")
+		held, proxy := plan.IsPausedByUs(config.Annotations), strings.Contains(strings.Join(config.Spec.PreKubeadmCommands, "\n"), ",192.0.2.1")
 		if held {
 			if proxy {
 				c.t.Fatalf("KubeadmConfig %s is complete and held back", name)
@@ -633,7 +633,7 @@ func TestInline_HoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		c := lateInlineCluster(t, ns)
 		worker := c.workerConfig("worker")
 		create(t, worker)
-		if !plan.IsHeld(worker.Annotations) {
+		if !plan.IsPausedByUs(worker.Annotations) {
 			t.Error("bootstrap data of a worker may be made before anybody knows the endpoint")
 		}
 		c.endpointComes()
@@ -649,7 +649,7 @@ func TestInline_HoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
 		create(t, c.workerConfig("worker"))
 		for _, name := range []string{"worker", "one-mp"} {
 			eventually(t, "KubeadmConfig "+name, func() string {
-				if !plan.IsHeld(fetch(t, c.ns, name, &bootstrapv1.KubeadmConfig{}).Annotations) {
+				if !plan.IsPausedByUs(fetch(t, c.ns, name, &bootstrapv1.KubeadmConfig{}).Annotations) {
 					return "is not held back"
 				}
 				return ""
@@ -697,7 +697,7 @@ func TestInline_HoldsNoWorkerThatGetsNoProxy(t *testing.T) {
 	t.Parallel()
 	notHeld := func(t *testing.T, o client.Object) {
 		t.Helper()
-		if plan.IsHeld(fetch(t, o.GetNamespace(), o.GetName(), &bootstrapv1.KubeadmConfig{}).Annotations) {
+		if plan.IsPausedByUs(fetch(t, o.GetNamespace(), o.GetName(), &bootstrapv1.KubeadmConfig{}).Annotations) {
 			t.Errorf("KubeadmConfig %s is held back", o.GetName())
 		}
 	}

@@ -221,7 +221,7 @@ func objectOperations() []operation {
 		out = append(out,
 			operation{Name: "apply " + name, Args: names, Do: func(w *world, manifest string) error { return w.apply(k, manifest) }},
 			operation{Name: "pause " + name, Args: []string{"mine", "", ""}, Do: func(w *world, value string) error {
-				if object := w.live[k]; object != nil && !plan.IsHeld(object.GetAnnotations()) {
+				if object := w.live[k]; object != nil && !plan.IsPausedByUs(object.GetAnnotations()) {
 					edit(w, k, func(object client.Object) { annotate(object, clusterv1.PausedAnnotation, value) })
 				}
 				return nil
@@ -256,7 +256,7 @@ func (w *world) apply(k key, manifest string) error {
 	again2 := unmanaged(spec) == again
 	w.own[k] = spec.DeepCopy()
 	for name := range object.GetAnnotations() {
-		if strings.HasPrefix(name, contract.Domain) || plan.IsHeld(object.GetAnnotations()) && name == clusterv1.PausedAnnotation {
+		if strings.HasPrefix(name, contract.Domain) || plan.IsPausedByUs(object.GetAnnotations()) && name == clusterv1.PausedAnnotation {
 			annotate(object, name, "")
 		}
 	}

@@ -24,8 +24,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -77,15 +77,15 @@ func (w *world) start() {
 	now := func() time.Time { return w.now }
 	cached, live := w.product(), reader{w.server, false}
 	secrets := proxySecrets{reader: reader{w.server, true}}
-	infrastructure := &source.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
-	absences := &source.Absences{Now: now}
+	infrastructure := &lookup.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
+	absences := &lookup.Absences{Now: now}
 	w.controller = &controller.Controller{
 		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, Admission: true, Recorder: recorder{w.server},
 		Absences: absences, Now: now,
 	}
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
-		Cached: cached, Live: live, Secrets: source.ClusterSecrets{Watched: secrets, Live: live}, Infrastructure: infrastructure, Absences: absences, Now: now,
+		Cached: cached, Live: live, Secrets: lookup.Secrets{Watched: secrets, Live: live}, Infrastructure: infrastructure, Absences: absences, Now: now,
 	}).Register(handlers))
 	w.hooks = handlers
 }

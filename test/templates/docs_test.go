@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
 // examples returns the YAML examples of a page, without the indentation of lists.
@@ -80,22 +80,22 @@ func TestDocs_ExamplesWork(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(found[1]+found[2]), &cluster); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := topology.OfCluster(&cluster)
+	settings, err := intent.TopologyOf(&cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []topology.Pool{
-		{Kind: topology.KindMachineDeployment, TopologyName: "edge", Override: "edge-proxy"},
-		{Kind: topology.KindMachineDeployment, TopologyName: "lab", Override: contract.SecretNone},
+	want := []intent.Pool{
+		{Kind: intent.KindMachineDeployment, Name: "edge", Topology: true, Override: "edge-proxy"},
+		{Kind: intent.KindMachineDeployment, Name: "lab", Topology: true, Override: contract.SecretNone},
 	}
 	if diff := cmp.Diff(want, settings.Pools); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	variable, err := topology.ParseVariable(cluster.Spec.Topology.Variables[0].Value.Raw)
+	variable, err := intent.ParseVariable(cluster.Spec.Topology.Variables[0].Value.Raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := topology.Variable{SecretName: "corp-proxy", Delivery: contract.DeliveryReference, Targets: contract.Targets(), NoProxy: []string{"registry.corp.example", "10.20.0.0/16"}}
+	all := intent.Variable{SecretName: "corp-proxy", Delivery: contract.DeliveryReference, Targets: contract.Targets(), NoProxy: []string{"registry.corp.example", "10.20.0.0/16"}}
 	if diff := cmp.Diff(all, variable); diff != "" {
 		t.Errorf("the example of the variable does not show every field (-want +got):\n%s", diff)
 	}
@@ -134,7 +134,7 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 		if err := json.Unmarshal(text, &cluster); err != nil {
 			t.Fatal(err)
 		}
-		settings, err := topology.OfCluster(&cluster)
+		settings, err := intent.TopologyOf(&cluster)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -19,7 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Options say what is looked at.
@@ -165,7 +165,7 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		return err
 	}
 	// The network first, because a broken Secret ends the composition before it.
-	composed, err := noproxy.Compose(source.NoProxyInput(c.View, options))
+	composed, err := noproxy.Compose(resolve.NoProxyInput(c.View, options))
 	if err := l.addError(c.Object, err); err != nil {
 		return err
 	}

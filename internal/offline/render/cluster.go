@@ -12,16 +12,17 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // clusterView reads a Cluster, v1beta1 or v1beta2. Fields that still hold a variable of clusterctl are left out and
 // named.
-func clusterView(o *manifest.Object) (view source.Cluster, unresolved []finding.Place) {
+func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.Place) {
 	spec := dig(o.Value(), "spec")
 	network := dig(spec, "clusterNetwork")
 	text := func(field finding.Place, value any) string {
@@ -49,7 +50,7 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []finding.
 		return cidrs
 	}
 	_, topology := spec["topology"].(map[string]any)
-	view = source.Cluster{
+	view = intent.Cluster{
 		Namespace:     manifest.PartOfName(o.Namespace()),
 		Name:          manifest.PartOfName(o.Name()),
 		Annotations:   o.Annotations(),
@@ -58,8 +59,8 @@ func clusterView(o *manifest.Object) (view source.Cluster, unresolved []finding.
 		ServiceDomain: text(finding.Field("spec", "clusterNetwork", "serviceDomain"), network["serviceDomain"]),
 		EndpointHost:  text(endpointHost(), dig(spec, "controlPlaneEndpoint")["host"]),
 		Topology:      topology,
-		Enabled:       source.IsEnabled(o.Labels()),
-		Unclear:       source.CheckLabel(o.Labels()),
+		Enabled:       intent.IsEnabled(o.Labels()),
+		Unclear:       intent.CheckLabel(o.Labels()),
 	}
 	view.EndpointPort = port(dig(spec, "controlPlaneEndpoint"))
 	view.InfrastructureKind, _ = dig(spec, "infrastructureRef")["kind"].(string)
@@ -89,7 +90,7 @@ func dig(value map[string]any, path ...string) map[string]any {
 
 // endpoint completes the control-plane endpoint from the infrastructure Cluster of the input, which is where most
 // templates set it.
-func (r *renderer) endpoint(object *manifest.Object, view *source.Cluster, unresolved *[]finding.Place) {
+func (r *renderer) endpoint(object *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
 	if view.EndpointHost != "" {
 		return
 	}
@@ -124,7 +125,7 @@ func override(worker *manifest.Object) string {
 
 // members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. What
 // cannot be patched is a problem if the Cluster is to be patched.
-func (r *renderer) members(cluster *manifest.Object, view source.Cluster) []member {
+func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []member {
 	enabled := r.All || view.Enabled
 	var members []member
 	switch {
@@ -184,14 +185,14 @@ type clusterRun struct {
 	*renderer
 
 	object     *manifest.Object
-	view       source.Cluster
-	options    source.Options
+	view       intent.Cluster
+	options    intent.Options
 	unresolved []finding.Place
 }
 
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
 // problem has been recorded.
-func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source.Resolution {
+func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolve.Resolution {
 	resolver := c.resolver()
 	resolver.Object = pool
 	resolution, err := resolver.Resolve(ctx, c.view, c.options, override)
@@ -216,7 +217,7 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *source
 }
 
 // settle makes one bootstrap object what the Cluster asks for. main are the settings of the Cluster, nil if there are none.
-func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *source.Resolution) {
+func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *resolve.Resolution) {
 	at, _ := locate(m.object)
 	object := c.objectOf(m, at)
 	c.users[m.object] = c.object
@@ -266,7 +267,8 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	}
 	for _, worker := range m.workers {
 		object.Pools = append(object.Pools, plan.Pool{
-			Kind: worker.Kind(), Name: manifest.PartOfName(worker.Name()), Cluster: c.view.Name, Override: override(worker),
+			Pool:   intent.Pool{Kind: worker.Kind(), Name: manifest.PartOfName(worker.Name()), Override: override(worker)},
+			Object: manifest.PartOfName(worker.Name()), Cluster: c.view.Name,
 		})
 		reference := dig(worker.Value(), append(machinePath(worker), "infrastructureRef")...)
 		kind, _ := reference["kind"].(string)
@@ -313,7 +315,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 }
 
 // missingNetwork says what of the network of a Cluster is not known yet, or "".
-func missingNetwork(unresolved []finding.Place, resolution source.Resolution) string {
+func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) string {
 	switch {
 	case len(unresolved) > 0:
 		return Unresolved(unresolved) + " has unresolved variables"

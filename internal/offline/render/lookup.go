@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -47,7 +48,7 @@ func (x index) find(kind string) []*manifest.Object { return inGroup(x.kinds[kin
 // allWorkers returns the workers of all Clusters, but for Machines and MachineSets that a controller made.
 func (x index) allWorkers() []*manifest.Object {
 	var found []*manifest.Object
-	for _, kind := range []string{plan.KindDeployment, plan.KindMachinePool, kindMachineSet, kindMachine} {
+	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool, kindMachineSet, kindMachine} {
 		for _, o := range x.find(kind) {
 			owners := items(o.Value(), "metadata", "ownerReferences")
 			controlled := slices.ContainsFunc(owners, func(owner map[string]any) bool { return owner["controller"] == true })
@@ -137,7 +138,7 @@ func clusterName(worker *manifest.Object) string {
 
 // isPool reports whether a worker is one that names a proxy Secret of its own.
 func isPool(worker *manifest.Object) bool {
-	return worker.Kind() == plan.KindDeployment || worker.Kind() == plan.KindMachinePool
+	return worker.Kind() == intent.KindMachineDeployment || worker.Kind() == intent.KindMachinePool
 }
 
 // machinePath is where the spec of Machines is in a worker.
@@ -150,7 +151,7 @@ func machinePath(worker *manifest.Object) []string {
 
 // bootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.
 func bootstrapKind(worker *manifest.Object) string {
-	if worker.Kind() == kindMachine || worker.Kind() == plan.KindMachinePool {
+	if worker.Kind() == kindMachine || worker.Kind() == intent.KindMachinePool {
 		return plan.KindConfig
 	}
 	return plan.KindTemplate

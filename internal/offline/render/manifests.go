@@ -8,9 +8,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Manifests are inputs that are only looked at, by the rules of Render: which Secret serves which Cluster, and where its
@@ -22,12 +22,12 @@ type Cluster struct {
 	// Object is where it stands.
 	Object *manifest.Object
 	// View is what resolving needs of it.
-	View source.Cluster
+	View intent.Cluster
 	// Unresolved are the fields that still hold a variable of clusterctl. View lacks their values.
 	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
-	Settings topology.Settings
-	// Invalid is why some of Settings cannot be used, or nil. It joins an error of topology.Of or source.ParseOptions and
+	Settings intent.Topology
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.ReadTopology or intent.ParseOptions and
 	// those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
@@ -84,13 +84,13 @@ func (r *renderer) clusterOf(o *manifest.Object) Cluster {
 	if c.View.Topology {
 		said, unresolved := topologySource(o)
 		c.Unresolved = append(c.Unresolved, unresolved...)
-		c.Settings, c.Invalid = topology.Of(said)
+		c.Settings, c.Invalid = intent.ReadTopology(said)
 	} else {
 		c.Settings.SecretName = c.View.Annotations[contract.AnnotationSecret]
-		c.Settings.Options, c.Invalid = source.ParseOptions(c.View.Annotations)
+		c.Settings.Options, c.Invalid = intent.ParseOptions(c.View.Annotations)
 	}
 	if c.Invalid == nil {
-		c.View = c.Settings.View(c.View)
+		c.View = c.Settings.ApplyTo(c.View)
 	}
 	r.infrastructureOf(o, &c.View)
 	r.endpoint(o, &c.View, &c.Unresolved)
@@ -98,16 +98,16 @@ func (r *renderer) clusterOf(o *manifest.Object) Cluster {
 }
 
 // Resolver finds the settings of Clusters as Render does. The Where of a Secret is the Place of its object.
-func (m *Manifests) Resolver() source.Resolver { return m.renderer.resolver() }
+func (m *Manifests) Resolver() resolve.Resolver { return m.renderer.resolver() }
 
 // resolver reads the proxy Secrets of the inputs.
-func (r *renderer) resolver() source.Resolver {
-	installation := source.Installation{Secret: r.DefaultSecret, Namespaces: source.EveryNamespace{}}
-	return source.Resolver{Secrets: r.secrets, Default: installation, Now: r.Now}
+func (r *renderer) resolver() resolve.Resolver {
+	installation := resolve.Installation{Secret: r.DefaultSecret, Namespaces: resolve.EveryNamespace{}}
+	return resolve.Resolver{Secrets: r.secrets, Default: installation, Now: r.Now}
 }
 
 // Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
-func (m *Manifests) Secret(o *manifest.Object) (*source.Secret, error) {
+func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // CheckMetadata returns a rejection for each label and annotation of an object of Cluster API whose value is not a string,
@@ -23,7 +23,7 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 			if isString || entries[key] == nil || !clusterAPI && !strings.HasPrefix(key, contract.Domain+"/") {
 				continue
 			}
-			found = append(found, finding.Rejection(source.CodeBadMetadata, finding.Field("metadata", field, key),
+			found = append(found, finding.Rejection(intent.CodeBadMetadata, finding.Field("metadata", field, key),
 				"the value is not a string", "put it in quotes"))
 		}
 	}

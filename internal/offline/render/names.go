@@ -6,10 +6,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
 )
 
 // CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that nothing
@@ -20,9 +19,9 @@ func CheckNames(o *manifest.Object) []finding.Finding {
 		return nil
 	case o.Kind() == "Cluster":
 		said, _ := topologySource(o)
-		return topology.CheckNames(o.Labels(), said)
+		return intent.CheckNames(o.Labels(), said)
 	case isPool(o) && !plan.IsTopologyOwned(o.Labels()):
-		return source.CheckPool(o.Annotations())
+		return intent.CheckPool(o.Annotations())
 	}
 	return nil
 }
@@ -39,7 +38,7 @@ func (r *renderer) checkNames() {
 			r.warn(o, "%s", warning)
 		}
 	}
-	enabled := func(o *manifest.Object) bool { return source.IsEnabled(o.Labels()) }
+	enabled := func(o *manifest.Object) bool { return intent.IsEnabled(o.Labels()) }
 	if !r.All && !slices.ContainsFunc(r.find("Cluster"), enabled) {
 		r.notes = append(r.notes, "no Cluster in the input has label "+contract.LabelEnabled+": \""+contract.LabelEnabledValue+"\"; nothing is patched")
 	}

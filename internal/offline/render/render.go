@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
 )
 
 // Input is one file.
@@ -194,7 +194,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	}
 	c := &clusterRun{renderer: r, object: object, view: read.View, options: read.Settings.Options, unresolved: read.Unresolved}
 	if !r.All && !c.view.Enabled {
-		c.options = source.Options{}
+		c.options = intent.Options{}
 		for _, m := range members {
 			c.settle(ctx, m, false, nil)
 		}
@@ -265,7 +265,7 @@ func (r *renderer) checkWorkers() {
 		}
 		clusters := inGroup(named.objects, groupCluster)
 		switch {
-		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || source.IsEnabled(o.Labels()) }):
+		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || intent.IsEnabled(o.Labels()) }):
 		case own == nil:
 			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
 				clusters[0].String(), worker.Kind())

@@ -14,10 +14,11 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
@@ -47,8 +48,8 @@ func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
 	return cmp.Or(r.input.secret(name), r.given.secret(name))
 }
 
-// ReadSecret implements source.SecretReader.
-func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*source.Secret, error) {
+// ReadSecret implements resolve.SecretReader.
+func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	if o := r.lookup(name); o != nil {
 		return decodeSecret(o, name)
 	}
@@ -59,8 +60,8 @@ func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (
 }
 
 // decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
-func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, error) {
-	secret := &source.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: place(o)}
+func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret, error) {
+	secret := &resolve.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: place(o)}
 	var found finding.Errors
 	value := o.Value()
 	for _, key := range sortedKeys(dig(value, "data")) {
@@ -83,8 +84,8 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*source.Secret, 
 
 // originals returns the files of the user that managed files of a bootstrap object have taken the place of, if the input
 // has the generated Secret that keeps them.
-func (r *renderer) originals(view source.Cluster, o *manifest.Object) map[string]json.RawMessage {
-	key := types.NamespacedName{Namespace: view.Namespace, Name: source.GeneratedSecretName(view.Name)}
+func (r *renderer) originals(view intent.Cluster, o *manifest.Object) map[string]json.RawMessage {
+	key := types.NamespacedName{Namespace: view.Namespace, Name: intent.GeneratedSecretName(view.Name)}
 	generated := r.secrets.lookup(key)
 	if generated == nil || generated.Labels()[contract.LabelGenerated] != view.Name {
 		return nil
@@ -102,20 +103,20 @@ func (r *renderer) originals(view source.Cluster, o *manifest.Object) map[string
 }
 
 func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {
-	return finding.Rejection(source.CodeBadEncoding, finding.Key(field, key).Of(place(o)), "the value "+why, advice)
+	return finding.Rejection(intent.CodeBadEncoding, finding.Key(field, key).Of(place(o)), "the value "+why, advice)
 }
 
 // generatedSecret is a Secret that patched objects refer to.
 type generatedSecret struct {
 	cluster    *manifest.Object
-	view       source.Cluster
+	view       intent.Cluster
 	name       string
-	resolution source.Resolution
+	resolution resolve.Resolution
 	unresolved []finding.Place
 }
 
 // generate remembers a Secret that is needed.
-func (c *clusterRun) generate(name string, resolution source.Resolution) {
+func (c *clusterRun) generate(name string, resolution resolve.Resolution) {
 	key := secretKey{c.object, name}
 	if c.needed[key] {
 		return
@@ -194,7 +195,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		set(dig(value, "data")[key], "data", key)(data[key])
 	}
-	annotations := source.SecretAnnotations(g.resolution)
+	annotations := resolve.SecretAnnotations(g.resolution)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
@@ -202,7 +203,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {
-	data, err := source.SecretData(g.resolution, 0)
+	data, err := resolve.SecretData(g.resolution, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +222,7 @@ func (r *renderer) isJSON() bool {
 // newSecret returns a generated Secret as a document of its own.
 func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
-		"name": g.name, "labels": source.SecretLabels(g.view), "annotations": source.SecretAnnotations(g.resolution),
+		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(g.resolution),
 	}
 	if g.view.Namespace != "" {
 		metadata["namespace"] = g.view.Namespace

@@ -10,10 +10,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/source"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // items returns the list at a path as mappings; what is none of both counts as empty.
@@ -34,7 +34,7 @@ func topologyField(names ...string) finding.Place {
 
 // topologySource reads what the topology of a Cluster says, v1beta1 or v1beta2. A variable whose value still holds one of
 // clusterctl counts as not set and is named.
-func topologySource(o *manifest.Object) (s topology.Source, unresolved []finding.Place) {
+func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []finding.Place) {
 	variable := func(parent map[string]any, list string, path finding.Place) []byte {
 		for _, item := range items(parent, list) {
 			if item["name"] != contract.VariableName {
@@ -53,10 +53,10 @@ func topologySource(o *manifest.Object) (s topology.Source, unresolved []finding
 	s.Annotations = o.Annotations()
 	s.Variable = variable(value, "variables", topologyField("variables"))
 	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides", topologyField("controlPlane", "variables", "overrides"))
-	for _, kind := range []string{topology.KindMachineDeployment, topology.KindMachinePool} {
+	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool} {
 		list := strings.ToLower(kind[:1]) + kind[1:] + "s"
 		for _, item := range items(value, "workers", list) {
-			pool := topology.PoolSource{Kind: kind, Annotations: map[string]string{}}
+			pool := intent.PoolSource{Kind: kind, Annotations: map[string]string{}}
 			pool.Name, _ = item["name"].(string)
 			for key, annotation := range dig(item, "metadata", "annotations") {
 				if text, isText := annotation.(string); isText {
@@ -72,31 +72,31 @@ func topologySource(o *manifest.Object) (s topology.Source, unresolved []finding
 
 // topology has the ClusterClass of the Cluster declare the product's patch, and remembers the Secrets that the topology
 // hook will refer to.
-func (c *clusterRun) topology(ctx context.Context, pools []topology.Pool, main *source.Resolution) {
+func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *resolve.Resolution) {
 	if !c.view.Enabled {
 		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster", contract.LabelEnabled, contract.LabelEnabledValue)
 	}
 	class, name := c.class(c.object)
 	if class == nil {
 		c.note(c.object, "ClusterClass %s is not in the input and is not patched; its spec.patches needs a last item named %s with external: {%s}",
-			name, contract.Name, topology.PatchLines())
+			name, contract.Name, intent.PatchLines())
 	} else {
 		c.declare(class)
 	}
-	c.expect(main, source.GeneratedSecretName(c.view.Name))
+	c.expect(main, intent.GeneratedSecretName(c.view.Name))
 	for _, pool := range pools {
-		if pool.Source().HasOwnSecret() {
-			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.Source().GeneratedSecret(c.view.Name))
+		if pool.HasOwnSecret() {
+			c.expect(c.resolve(ctx, pool.Override, pool.String()), pool.GeneratedSecret(c.view.Name))
 		}
 	}
 }
 
 // expect checks what the topology hook will make of a resolution, and remembers the Secret that it refers to.
-func (c *clusterRun) expect(resolution *source.Resolution, secretName string) {
+func (c *clusterRun) expect(resolution *resolve.Resolution, secretName string) {
 	if resolution == nil {
 		return
 	}
-	version, err := topology.OutputVersion(c.view.Annotations)
+	version, err := intent.OutputVersion(c.view.Annotations)
 	if err == nil {
 		_, err = plan.Recipe(c.options, version, *resolution, secretName)
 	}
@@ -124,7 +124,7 @@ func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, call
 
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with what they have to say.
 func hookFields(version string) manifest.Map {
-	declared := topology.PatchFields(version)
+	declared := intent.PatchFields(version)
 	fields := make(manifest.Map, len(declared))
 	for i, field := range declared {
 		fields[i] = manifest.Field{Name: field.Name, Value: field.Extension}
@@ -231,7 +231,7 @@ func templateKind(parent map[string]any) string {
 
 // infrastructureOf completes the kind of the infrastructure Cluster, which tells the metadata service, from the
 // ClusterClass: Cluster API sets the reference later.
-func (r *renderer) infrastructureOf(cluster *manifest.Object, view *source.Cluster) {
+func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster) {
 	if class, _ := r.class(cluster); view.Topology && view.InfrastructureKind == "" && class != nil {
 		view.InfrastructureKind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
 	}

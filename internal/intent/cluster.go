@@ -1,0 +1,58 @@
+// Package intent reads what a Cluster asks for: its label, its annotations, the variable of its topology, and for each of its
+// pools whether it uses the proxy, from which Secret, and the name of the Secret that its nodes read. It is pure: controller,
+// webhooks, topology hook and offline commands share it, so that all of them read the same.
+package intent
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// Cluster is what is needed to know of a Cluster.
+type Cluster struct {
+	Namespace, Name          string
+	Annotations              map[string]string
+	PodCIDRs, ServiceCIDRs   []string
+	ServiceDomain            string
+	EndpointHost             string
+	EndpointPort             int32 // 0 while unknown
+	InfrastructureKind       string
+	ControlPlaneKind         string
+	ControlPlaneName         string
+	ControlPlaneGroup        string
+	Topology                 bool
+	Enabled, Paused, Deleted bool
+	// Unclear is why the label says neither that the Cluster is enabled nor that it is not, or nil. Nothing is changed then.
+	Unclear error
+}
+
+// ClusterOf returns what is needed to know of a Cluster.
+func ClusterOf(cluster *clusterv1.Cluster) Cluster {
+	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
+	return Cluster{
+		Namespace:          cluster.Namespace,
+		Name:               cluster.Name,
+		Annotations:        cluster.Annotations,
+		PodCIDRs:           cluster.Spec.ClusterNetwork.Pods.CIDRBlocks,
+		ServiceCIDRs:       cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
+		ServiceDomain:      cluster.Spec.ClusterNetwork.ServiceDomain,
+		EndpointHost:       cluster.Spec.ControlPlaneEndpoint.Host,
+		EndpointPort:       cluster.Spec.ControlPlaneEndpoint.Port,
+		InfrastructureKind: cluster.Spec.InfrastructureRef.Kind,
+		ControlPlaneKind:   cluster.Spec.ControlPlaneRef.Kind,
+		ControlPlaneName:   cluster.Spec.ControlPlaneRef.Name,
+		ControlPlaneGroup:  cluster.Spec.ControlPlaneRef.APIGroup,
+		Topology:           cluster.Spec.Topology.IsDefined(),
+		Enabled:            IsEnabled(cluster.Labels),
+		Unclear:            CheckLabel(cluster.Labels),
+		Paused:             annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused,
+		Deleted:            !cluster.DeletionTimestamp.IsZero(),
+	}
+}
+
+// SecretLabels returns the labels of a generated Secret. The Cluster API label brings it into the caches of the
+// bootstrap provider.
+func SecretLabels(cluster Cluster) map[string]string {
+	return map[string]string{clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name}
+}

@@ -1,0 +1,81 @@
+package intent_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+)
+
+func TestStateOf_HasThreeStates(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]intent.State{
+		"true": intent.Enabled, "false": intent.Disabled,
+		"True": intent.Unclear, "TRUE": intent.Unclear, "yes": intent.Unclear, "1": intent.Unclear, "": intent.Unclear, " true": intent.Unclear, //nolint:gocritic // a space is what is tested
+		"no": intent.Unclear, "${PROXY}": intent.Unclear, "%s\n\"": intent.Unclear,
+	} {
+		labels := map[string]string{contract.LabelEnabled: value}
+		if got := intent.StateOf(labels); got != want || intent.IsEnabled(labels) != (want == intent.Enabled) {
+			t.Errorf("%q: state %d, want %d", value, got, want)
+		}
+		err := intent.CheckLabel(labels)
+		if finding.Of(err).Has(contract.ReasonInvalidSettings) != (want == intent.Unclear) {
+			t.Errorf("%q: error %v", value, err)
+		}
+	}
+	for _, labels := range []map[string]string{nil, {"enabled": "true"}, {contract.LabelEnabled + "d": "true"}} {
+		if got := intent.StateOf(labels); got != intent.Disabled || intent.CheckLabel(labels) != nil {
+			t.Errorf("%v: state %d", labels, got)
+		}
+	}
+	const want = `label capi-proxy-patcher.io/enabled: unknown value "%s\n\"", which changes nothing; use "true" or "false"`
+	if err := intent.CheckLabel(map[string]string{contract.LabelEnabled: "%s\n\""}); err.Error() != want || finding.Of(err)[0].Code != intent.CodeBadLabel {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestCheckNames_SuggestsTheNearest(t *testing.T) {
+	t.Parallel()
+	texts := func(warnings []finding.Finding) []string {
+		var all []string
+		for _, warning := range warnings {
+			all = append(all, warning.String())
+		}
+		return all
+	}
+	labels := map[string]string{
+		contract.LabelEnabled: "yes", "capi-proxy-patcher.io/enable": "true", "capi-proxy-patcher.io/delivery": "Inline", "example.com/enable": "x",
+		"capi-proxy-patcher.iox/a": "",
+	}
+	annotations := map[string]string{
+		"capi-proxy-patcher.io/rolout": "Immediate", "capi-proxy-patcher.io/enabled": "true", "capi-proxy-patcher.io/": "", "capi-proxy-patcher.io/zebra\n%s": "x",
+		contract.AnnotationSecret: "", contract.AnnotationDelivery: "", contract.AnnotationRollout: "", contract.AnnotationTargets: "", contract.AnnotationAdopt: "",
+		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "", contract.AnnotationSettingsHash: "",
+		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
+	}
+	const known = "known names are secret, delivery, rollout, targets, adopt, no-proxy-groups, topology-hold, enabled-before, settings-hash, output-version"
+	if diff := cmp.Diff([]string{
+		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, ignored; set it as an annotation",
+		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",
+		"unknown-name: annotation capi-proxy-patcher.io/: unknown annotation, ignored; " + known,
+		"unknown-name: annotation capi-proxy-patcher.io/enabled: unknown annotation, ignored; set it as a label",
+		"unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?",
+		"unknown-name: annotation capi-proxy-patcher.io/zebra\n%s: unknown annotation, ignored; " + known,
+	}, texts(intent.CheckCluster(labels, annotations))); diff != "" {
+		t.Errorf("Cluster (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster",
+		"unknown-name: annotation capi-proxy-patcher.io/secrets: unknown annotation, ignored; did you mean capi-proxy-patcher.io/secret?",
+	}, texts(intent.CheckPool(map[string]string{
+		contract.AnnotationSecret: "none", contract.AnnotationRollout: "", "capi-proxy-patcher.io/secrets": "", "a/b": "",
+	}))); diff != "" {
+		t.Errorf("pool (-want +got):\n%s", diff)
+	}
+	if got := append(intent.CheckCluster(nil, nil), intent.CheckPool(nil)...); got != nil {
+		t.Errorf("warnings %v of nothing", got)
+	}
+}

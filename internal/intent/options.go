@@ -1,0 +1,79 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// Options are the choices that annotations of a Cluster make and, if it has a ClusterClass, its variable.
+type Options struct {
+	Delivery string
+	Rollout  string
+	Targets  []contract.Target
+	// TargetsIn is where Targets are set if not in the annotation, see patch.Options.
+	TargetsIn  string
+	OmitGroups []noproxy.Group
+	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
+	NoProxy string
+	// Adopt reports whether files of the user at managed paths are taken over.
+	Adopt bool
+}
+
+// ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
+func ParseOptions(annotations map[string]string) (Options, error) {
+	var found finding.Errors
+	choose := func(annotation string, values ...string) string {
+		value, given := annotations[annotation]
+		if !given {
+			return values[0]
+		}
+		if !slices.Contains(values, value) {
+			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+strings.Join(values, " or "))...)
+		}
+		return value
+	}
+	options := Options{
+		Delivery: choose(contract.AnnotationDelivery, contract.DeliveryReference, contract.DeliveryInline),
+		Rollout:  choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate),
+		Targets:  contract.Targets(),
+		Adopt:    choose(contract.AnnotationAdopt, "false", contract.AdoptValue) == contract.AdoptValue,
+	}
+	if value, given := annotations[contract.AnnotationTargets]; given {
+		targets, bad := parseTargets(value)
+		found = append(found, bad...)
+		options.Targets = targets
+	}
+	if value, given := annotations[contract.AnnotationNoProxyGroups]; given {
+		groups, err := noproxy.ParseOmittedGroups(value)
+		if err != nil {
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationNoProxyGroups), err.Error(), "")...)
+		}
+		options.OmitGroups = groups
+	}
+	return options, found.Err()
+}
+
+// parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
+func parseTargets(value string) ([]contract.Target, finding.Errors) {
+	known := contract.Targets()
+	chosen := map[contract.Target]bool{}
+	for position, item := range strings.Split(value, ",") {
+		target := contract.Target(strings.TrimSpace(item))
+		if !slices.Contains(known, target) {
+			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets), fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
+				"use a list of containerd, kubelet, kubeadm, trust")
+		}
+		chosen[target] = true
+	}
+	return slices.DeleteFunc(known, func(t contract.Target) bool { return !chosen[t] }), nil
+}
+
+// badAnnotation says why an annotation is unusable and, unless advice is empty, what to write instead.
+func badAnnotation(annotation finding.Place, message, advice string) finding.Errors {
+	return finding.Errors{finding.Rejection(CodeBadAnnotation, annotation, message, advice)}
+}

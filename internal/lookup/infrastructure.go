@@ -1,0 +1,120 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Infrastructure tells which operating system infrastructure templates ask for. It reads them live: there are as many
+// kinds as providers, and each is asked for once, before the first patch of a pool.
+type Infrastructure struct {
+	// Live reads from the API server.
+	Live client.Reader
+	// Mapper knows the kinds of the API server.
+	Mapper meta.RESTMapper
+
+	// Now is the clock; nil remembers nothing.
+	Now func() time.Time
+
+	// known keeps what was found out for a while: a pool that stays unpatched, for Windows or because it waits, would be
+	// asked for in every pass. Cluster API's contract makes templates immutable; one of the same name may replace them.
+	known expiring.Map[templateKey, Template]
+	// absent keeps how long the next answer counts for templates that did not exist.
+	absent expiring.Map[templateKey, time.Duration]
+}
+
+const (
+	// templateMemory is how long it counts what a template asks for.
+	templateMemory = 5 * time.Minute
+	// absenceDelay is how long it counts at first that there is no template; each time is twice the one before, up to
+	// absenceMaxDelay.
+	absenceDelay    = time.Second
+	absenceMaxDelay = time.Minute
+)
+
+type templateKey struct{ group, kind, namespace, name string }
+
+// Template is what is known of an infrastructure template.
+type Template struct {
+	// Windows says by what the template asks for Windows nodes, or "".
+	Windows string
+	// Exists is false if there is no such object yet, and then there are no Machines of it either. A kind that cannot be
+	// read, because it is in another API group than those that Cluster API's providers use or is not installed, is taken
+	// for an existing one of Linux.
+	Exists bool
+	// Again is after which time the API server is asked again about one that does not exist.
+	Again time.Duration
+
+	until time.Time
+}
+
+// Template looks at an infrastructure template. An answer counts for a while. fresh has the API server asked about one
+// that was missing: for Machines, which have been made of it, and for a write that comes but once.
+func (i *Infrastructure) Template(
+	ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference, fresh bool,
+) (Template, error) {
+	key := templateKey{reference.APIGroup, reference.Kind, namespace, reference.Name}
+	if i.Now == nil {
+		return i.read(ctx, key)
+	}
+	now := i.Now()
+	if known, found := i.known.Get(key, now); found && (known.Exists || !fresh) {
+		known.Again = known.until.Sub(now)
+		return known, nil
+	}
+	template, err := i.read(ctx, key)
+	if err != nil {
+		return Template{}, err
+	}
+	keep := templateMemory
+	if !template.Exists {
+		keep = absenceDelay
+		if last, found := i.absent.Get(key, now); found {
+			keep = min(2*last, absenceMaxDelay)
+		}
+		template.Again = keep
+		i.absent.Put(key, keep, now, now.Add(2*absenceMaxDelay))
+	}
+	template.until = now.Add(keep)
+	i.known.Put(key, template, now, template.until)
+	return template, nil
+}
+
+// read asks the API server.
+func (i *Infrastructure) read(ctx context.Context, key templateKey) (Template, error) {
+	mapping, err := i.Mapper.RESTMapping(schema.GroupKind{Group: key.group, Kind: key.kind})
+	if meta.IsNoMatchError(err) {
+		return Template{Exists: true}, nil
+	}
+	if err != nil {
+		return Template{}, fmt.Errorf("looking up kind %s: %w", key.kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	name := types.NamespacedName{Namespace: key.namespace, Name: key.name}
+	switch err := i.Live.Get(ctx, name, object); {
+	case apierrors.IsNotFound(err):
+		return Template{Again: absenceDelay}, nil
+	case apierrors.IsForbidden(err):
+		return Template{Exists: true}, nil
+	case err != nil:
+		return Template{}, fmt.Errorf("reading %s %s: %w", key.kind, name, err)
+	}
+	template := Template{Exists: true}
+	if field := patch.WindowsField(object.Object["spec"]); field != "" {
+		template.Windows = field + " of " + key.kind + " " + name.String()
+	}
+	return template, nil
+}

@@ -1,0 +1,83 @@
+// Package lookup reads in the management cluster what controller, webhooks and topology hook have to know to decide.
+package lookup
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// Secrets is the resolve.SecretReader of a management cluster.
+type Secrets struct {
+	// Watched reads from a cache of the Secrets with contract.LabelProxySecret.
+	Watched client.Reader
+	// Live reads all others from the API server, one by name and never a list.
+	Live client.Reader
+	// Absences remembers which did not exist; nil has every one asked for each time.
+	Absences *Absences
+}
+
+// absenceTime is how long a Secret without the label that does not exist is not asked for again. Whoever creates one is
+// told that it is noticed at the next resync, which is longer.
+const absenceTime = 10 * time.Second
+
+// Absences remembers Secrets that did not exist a moment ago. A Cluster that comes up is looked at a hundred times, and
+// the first candidate for its proxy Secret mostly does not exist.
+type Absences struct {
+	// Now is the clock.
+	Now func() time.Time
+
+	known expiring.Map[types.NamespacedName, struct{}]
+}
+
+// has reports whether a Secret did not exist a moment ago.
+func (a *Absences) has(name types.NamespacedName) bool {
+	if a == nil {
+		return false
+	}
+	_, absent := a.known.Get(name, a.Now())
+	return absent
+}
+
+// add remembers that a Secret does not exist.
+func (a *Absences) add(name types.NamespacedName) {
+	if a != nil {
+		now := a.Now()
+		a.known.Put(name, struct{}{}, now, now.Add(absenceTime))
+	}
+}
+
+// forget notes that a Secret exists.
+func (a *Absences) forget(name types.NamespacedName) {
+	if a != nil {
+		a.known.Delete(name)
+	}
+}
+
+// ReadSecret implements resolve.SecretReader.
+func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	secret := &corev1.Secret{}
+	err := s.Watched.Get(ctx, name, secret)
+	watched := err == nil
+	if apierrors.IsNotFound(err) {
+		if s.Absences.has(name) {
+			return nil, nil //nolint:nilnil // the interface says so
+		}
+		err = s.Live.Get(ctx, name, secret)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Absences.add(name)
+		return nil, nil //nolint:nilnil // the interface says so
+	case err != nil:
+		return nil, err
+	}
+	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched}, nil
+}

@@ -1,0 +1,61 @@
+package lookup_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+)
+
+// present is an API server, or a cache, with some Secrets. It counts what it is asked for.
+type present struct {
+	client.Reader
+	names map[string]bool
+	asked int
+}
+
+func (p *present) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	p.asked++
+	if !p.names[key.Name] {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+	}
+	object.(*corev1.Secret).Data = map[string][]byte{"httpProxy": []byte(key.Name)} //nolint:forcetypeassert // nothing else is read
+	return nil
+}
+
+func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
+	secrets := lookup.Secrets{Watched: watched, Live: live, Absences: &lookup.Absences{Now: func() time.Time { return now }}}
+	read := func(name string, want bool, asked int) {
+		t.Helper()
+		before := live.asked
+		secret, err := secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: name})
+		if err != nil || (secret != nil) != want || live.asked-before != asked {
+			t.Errorf("%s: found %v after %d requests (%v), want %v after %d", name, secret != nil, live.asked-before, err, want, asked)
+		}
+	}
+	read("absent", false, 1)
+	read("absent", false, 0)
+	read("there", true, 1)
+	read("there", true, 1) // what exists may have changed
+	watched.names["absent"] = true
+	read("absent", true, 0) // one with the label is known at once
+	delete(watched.names, "absent")
+	live.names["absent"] = true
+	read("absent", false, 0)
+	now = now.Add(time.Minute)
+	read("absent", true, 1)
+	secrets.Absences = nil
+	delete(live.names, "absent")
+	read("absent", false, 1)
+	read("absent", false, 1)
+}

@@ -1,0 +1,11 @@
+package resolve
+
+import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+
+// Codes of findings about proxy Secrets, beside those of the packages intent, noproxy and proxyconfig.
+const (
+	// CodeSecretNotFound rejects a Cluster or pool whose proxy Secret is missing.
+	CodeSecretNotFound finding.Code = "secret-not-found"
+	// CodeSecretTooLarge rejects settings whose files do not fit into a generated Secret.
+	CodeSecretTooLarge finding.Code = "secret-too-large"
+)

@@ -1,0 +1,47 @@
+package resolve
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Limits of a generated Secret, in bytes.
+const (
+	// originsLimit caps the listing of NO_PROXY origins.
+	originsLimit = 256 << 10
+	// maxFiles is the most that the files of a node may have together. The rest of a Secret is for what else is kept in it.
+	maxFiles = corev1.MaxSecretSize - 1<<10
+)
+
+// SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every NO_PROXY
+// entry, as many as there is room for. beside is how many bytes else are kept in the Secret. It returns finding.Errors
+// if that is more than a Secret holds.
+func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
+	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, value := range data {
+		size += len(value)
+	}
+	if size+beside > maxFiles {
+		return nil, tooLarge(resolution, size, beside)
+	}
+	data[contract.KeyNoProxyOrigins] = []byte(resolution.NoProxy.Origins(min(originsLimit, maxFiles-size-beside)))
+	return data, nil
+}
+
+func tooLarge(resolution Resolution, size, beside int) error {
+	why := fmt.Sprintf("the files of a node have %d bytes", size)
+	if beside > 0 {
+		why += fmt.Sprintf(" and adopted files %d", beside)
+	}
+	return finding.Errors{finding.Rejection(CodeSecretTooLarge, finding.Place{Object: resolution.Secret.where()},
+		fmt.Sprintf("%s; a generated Secret holds %d", why, maxFiles), "remove certificates that no node needs from "+contract.KeyTrustedCA)}
+}

@@ -1,0 +1,254 @@
+// Package resolve finds the proxy Secret that a Cluster or one of its pools uses, validates it, and composes the NO_PROXY value
+// that follows from the Cluster's network. It reads Secrets through an interface; package lookup has the one of a management
+// cluster.
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+// Secret is what a SecretReader knows of a Secret.
+type Secret struct {
+	Name types.NamespacedName
+	Data map[string][]byte
+	// Watched reports whether a change of the Secret is noticed at once.
+	Watched bool
+	// Where names the Secret for messages if its name alone is not enough, for example with its file.
+	Where string
+}
+
+func (s Secret) where() string {
+	if s.Where != "" {
+		return s.Where
+	}
+	return "Secret " + display(s.Name)
+}
+
+// display is a name with its namespace, which a Secret in a manifest may not have.
+func display(name types.NamespacedName) string {
+	if name.Namespace == "" {
+		return name.Name
+	}
+	return name.String()
+}
+
+// SecretReader reads one Secret. It returns nil, and no error, if the Secret does not exist.
+type SecretReader interface {
+	ReadSecret(ctx context.Context, name types.NamespacedName) (*Secret, error)
+}
+
+// Resolver finds proxy Secrets and composes NO_PROXY.
+type Resolver struct {
+	Secrets SecretReader
+	// Default is the installation-wide Secret. Its zero value means that there is none.
+	Default Installation
+	// Profile says who reads NO_PROXY; its zero value is what nodes get.
+	Profile noproxy.Profile
+	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
+	Now func() time.Time
+	// Object names the pool whose annotation names a Secret of its own, for messages; "" for the Cluster itself.
+	Object string
+}
+
+// Installation is the installation-wide proxy Secret. Its noProxy is merged into every Cluster's. Its URLs and
+// credentials serve Clusters without a proxy Secret of their own, but only in the namespaces that it serves: whoever
+// reads Secrets there reads the password.
+type Installation struct {
+	// Secret is the name of the Secret; the zero value means that there is none.
+	Secret types.NamespacedName
+	// Namespaces selects the namespaces that it serves. Required with a Secret.
+	Namespaces NamespaceSelector
+}
+
+// NamespaceSelector selects namespaces.
+type NamespaceSelector interface {
+	// Selects reports whether a namespace is selected. A namespace that does not exist is not.
+	Selects(ctx context.Context, namespace string) (bool, error)
+	// String describes what is selected, for messages: a label selector.
+	String() string
+}
+
+// EveryNamespace is the selector of commands that work for an operator with files of the operator's own.
+type EveryNamespace struct{}
+
+// Selects implements NamespaceSelector.
+func (EveryNamespace) Selects(context.Context, string) (bool, error) { return true, nil }
+
+func (EveryNamespace) String() string { return "" }
+
+// Resolution is what a Cluster, or one of its pools, gets.
+type Resolution struct {
+	// Secret is the proxy Secret.
+	Secret Secret
+	// Settings are its validated values.
+	Settings proxyconfig.Settings
+	// NoProxy is the composed value with its origins.
+	NoProxy noproxy.Result
+	// Warnings are the findings about the Secret and about NO_PROXY, in this order.
+	Warnings []finding.Finding
+	// Complete reports whether the control-plane endpoint is known, or left out by the user.
+	Complete bool
+}
+
+// Candidates returns the names under which the proxy Secret of a Cluster is looked up in the Cluster's namespace,
+// the first one first. override is the value of the pool's annotation, or "".
+func Candidates(cluster intent.Cluster, override string) []types.NamespacedName {
+	in := func(names ...string) []types.NamespacedName {
+		candidates := make([]types.NamespacedName, len(names))
+		for i, name := range names {
+			candidates[i] = types.NamespacedName{Namespace: cluster.Namespace, Name: name}
+		}
+		return candidates
+	}
+	if override != "" {
+		return in(override)
+	}
+	if name := cluster.Annotations[contract.AnnotationSecret]; name != "" {
+		return in(name)
+	}
+	return in(cluster.Name+contract.ClusterSecretSuffix, contract.DefaultSecretName)
+}
+
+// Resolve finds the proxy Secret of a Cluster, or the one that override names for one of its pools, and composes
+// what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
+//
+// It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
+// exists, and other errors as they come from the SecretReader.
+func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options, override string) (Resolution, error) {
+	candidates := Candidates(cluster, override)
+	named := len(candidates) == 1
+	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
+		return Resolution{}, finding.Errors{finding.Rejection(intent.CodeBadAnnotation, finding.Annotation(contract.AnnotationSecret).Of(r.Object), fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
+			"name a Secret in the Cluster's namespace, without the namespace")}
+	}
+	var (
+		found        *Secret
+		installation *Secret
+	)
+	for _, name := range candidates {
+		secret, err := r.Secrets.ReadSecret(ctx, name)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading Secret %s: %w", name, err)
+		}
+		if secret != nil {
+			found = secret
+			break
+		}
+	}
+	if r.Default.Secret != (types.NamespacedName{}) {
+		secret, err := r.Secrets.ReadSecret(ctx, r.Default.Secret)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading Secret %s: %w", r.Default.Secret, err)
+		}
+		if secret == nil {
+			return Resolution{}, missing("the installation-wide Secret %s does not exist; "+
+				"create it or start the manager without --default-proxy-secret", r.Default.Secret)
+		}
+		installation = secret
+	}
+	if found == nil && installation != nil && !named {
+		selected, err := r.Default.Namespaces.Selects(ctx, cluster.Namespace)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading Namespace %s: %w", cluster.Namespace, err)
+		}
+		if !selected {
+			return Resolution{}, r.notServed(candidates)
+		}
+		found = installation
+	}
+	if found == nil {
+		return Resolution{}, r.notFound(candidates)
+	}
+	return r.compose(cluster, options, found, installation)
+}
+
+// notServed says that the proxy Secrets of a Cluster are missing, and that its namespace is not one that the
+// installation-wide Secret serves.
+func (r Resolver) notServed(candidates []types.NamespacedName) error {
+	return missing("%s; or ask an operator to let Namespace %s use the installation-wide Secret, "+
+		"which serves namespaces by their labels (%s)", r.notFound(candidates), candidates[0].Namespace, r.Default.Namespaces)
+}
+
+// missing says that a Secret does not exist, and what to do.
+func missing(format string, args ...any) error {
+	return finding.Errors{{Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound, Message: fmt.Sprintf(format, args...)}}
+}
+
+func (r Resolver) notFound(candidates []types.NamespacedName) error {
+	names := make([]string, len(candidates))
+	for i, name := range candidates {
+		names[i] = display(name)
+	}
+	if len(names) == 1 {
+		return missing("Secret %s does not exist; create it or change %s", names[0], finding.Annotation(contract.AnnotationSecret).Of(r.Object))
+	}
+	return missing("neither Secret %s exists; create one of them or name another in %s",
+		strings.Join(names, " nor "), finding.Annotation(contract.AnnotationSecret))
+}
+
+func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found, installation *Secret) (Resolution, error) {
+	resolution := Resolution{Secret: *found}
+	settings, unusable := proxyconfig.Parse(found.Data)
+	resolution.Settings = settings
+	resolution.Warnings = append(resolution.Warnings, of(found.where(), settings.Warnings)...)
+
+	if r.Now != nil {
+		resolution.Warnings = append(resolution.Warnings, of(found.where(), settings.TrustedCAWarnings(r.Now()))...)
+	}
+
+	layer := func(s *Secret) noproxy.Layer {
+		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
+	}
+	input := NoProxyInput(cluster, options)
+	input.Profile = r.Profile
+	if installation != nil {
+		input.Installation = layer(installation)
+	}
+	if installation == nil || installation.Name != found.Name {
+		input.User = layer(found)
+	}
+	if options.NoProxy != "" {
+		input.Variable = noproxy.Layer{Place: finding.Field("variable "+contract.VariableName, contract.VariableNoProxy), Text: options.NoProxy}
+	}
+	result, err := noproxy.Compose(input)
+	if rejected := append(of(found.where(), finding.Of(unusable)), finding.Of(err)...); len(rejected) > 0 {
+		return Resolution{}, rejected
+	}
+	if err != nil {
+		return Resolution{}, err
+	}
+	resolution.NoProxy = result
+	if options.Delivery != contract.DeliveryInline {
+		if _, err := SecretData(resolution, 0); err != nil {
+			return Resolution{}, err
+		}
+	}
+	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
+	resolution.Complete = cluster.EndpointHost != ""
+	for _, group := range options.OmitGroups {
+		resolution.Complete = resolution.Complete || group == noproxy.GroupEndpoint
+	}
+	return resolution, nil
+}
+
+// of returns findings about an object.
+func of(object string, found []finding.Finding) finding.Errors {
+	placed := make(finding.Errors, len(found))
+	for i, f := range found {
+		f.Place = f.Place.Of(object)
+		placed[i] = f
+	}
+	return placed
+}

@@ -1,0 +1,326 @@
+package resolve_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// secrets are those of a test, by namespace/name; reads records which were asked for.
+type secrets struct {
+	data  map[string]map[string]string
+	fail  string
+	reads []string
+}
+
+func (s *secrets) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	s.reads = append(s.reads, name.String())
+	if name.String() == s.fail {
+		return nil, errors.New("connection refused")
+	}
+	data, found := s.data[name.String()]
+	if !found {
+		return nil, nil //nolint:nilnil // the interface says so
+	}
+	secret := &resolve.Secret{Name: name, Data: map[string][]byte{}, Watched: true}
+	for key, value := range data {
+		secret.Data[key] = []byte(value)
+	}
+	return secret, nil
+}
+
+func proxy(name string) map[string]string {
+	return map[string]string{"httpProxy": "http://" + name + ".example.com:3128"}
+}
+
+func TestResolve_FindsTheNearestSecret(t *testing.T) {
+	t.Parallel()
+	all := map[string]map[string]string{
+		"team/one-http-proxy": proxy("own"), "team/http-proxy": proxy("namespace"), "team/chosen": proxy("chosen"), "team/pool": proxy("pool"),
+		"system/default": proxy("installation"), "other/http-proxy": proxy("foreign"),
+	}
+	only := func(names ...string) map[string]map[string]string {
+		some := map[string]map[string]string{}
+		for _, name := range names {
+			some[name] = all[name]
+		}
+		return some
+	}
+	system := types.NamespacedName{Namespace: "system", Name: "default"}
+	for name, test := range map[string]struct {
+		data                 map[string]map[string]string
+		annotation, override string
+		fallback             types.NamespacedName
+		want                 string
+		reads                []string
+	}{
+		"the pool's":          {all, "chosen", "pool", system, "pool", []string{"team/pool", "system/default"}},
+		"the one it names":    {all, "chosen", "", types.NamespacedName{}, "chosen", []string{"team/chosen"}},
+		"its own":             {all, "", "", types.NamespacedName{}, "own", []string{"team/one-http-proxy"}},
+		"the namespace's":     {only("team/http-proxy", "other/http-proxy"), "", "", types.NamespacedName{}, "namespace", []string{"team/one-http-proxy", "team/http-proxy"}},
+		"the installation's":  {only("system/default", "other/http-proxy"), "", "", system, "installation", []string{"team/one-http-proxy", "team/http-proxy", "system/default"}},
+		"its own before that": {only("team/one-http-proxy", "system/default"), "", "", system, "own", []string{"team/one-http-proxy", "system/default"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := &secrets{data: test.data}
+			cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", Annotations: map[string]string{contract.AnnotationSecret: test.annotation}}
+			got, err := resolve.Resolver{Secrets: reader, Default: resolve.Installation{Secret: test.fallback, Namespaces: serving{"team": true}}}.Resolve(t.Context(), cluster, intent.Options{}, test.override)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "http://" + test.want + ".example.com:3128"; got.Settings.HTTPProxy.Reveal() != want {
+				t.Errorf("got %s, want %s", got.Settings.HTTPProxy, want)
+			}
+			if diff := cmp.Diff(test.reads, reader.reads); diff != "" {
+				t.Errorf("Secrets read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// serving selects the namespaces with true; it does not know others.
+type serving map[string]bool
+
+func (s serving) Selects(_ context.Context, namespace string) (bool, error) {
+	selected, known := s[namespace]
+	if !known {
+		return false, errors.New("connection refused")
+	}
+	return selected, nil
+}
+
+func (serving) String() string { return "proxy=yes" }
+
+func installation(serves bool) resolve.Installation {
+	return resolve.Installation{Secret: types.NamespacedName{Namespace: "system", Name: "default"}, Namespaces: serving{"team": serves}}
+}
+
+func TestResolve_MergesTheInstallationsEntriesInNamespacesThatItDoesNotServe(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{
+		"team/http-proxy": {"httpProxy": "http://p:1"}, "system/default": {"httpProxy": "http://u:s3cret@q:1", "noProxy": "installation.example.com"},
+	}}
+	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	got, err := resolve.Resolver{Secrets: reader, Default: installation(false)}.Resolve(t.Context(), cluster, intent.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(got.NoProxy.Value, ",installation.example.com,.installation.example.com") || got.Settings.HTTPProxy.Reveal() != "http://p:1" {
+		t.Errorf("NO_PROXY %s, proxy %s", got.NoProxy.Value, got.Settings.HTTPProxy)
+	}
+}
+
+func TestResolve_FailsWhereItCannotTellWhetherTheInstallationsSecretServes(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"system/default": proxy("y")}}
+	_, err := resolve.Resolver{Secrets: reader, Default: installation(true)}.Resolve(t.Context(), intent.Cluster{Namespace: "other", Name: "one"}, intent.Options{}, "")
+	if err == nil || err.Error() != "reading Namespace other: connection refused" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestResolve_PutsTheInstallationsEntriesFirst(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{
+		"team/http-proxy": {"httpProxy": "http://p:1", "noProxy": "cluster.example.com shared.example.com"},
+		"system/default":  {"httpProxy": "http://q:1", "noProxy": "installation.example.com,shared.example.com"},
+	}}
+	resolver := resolve.Resolver{Secrets: reader, Default: installation(true)}
+	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	got, err := resolver.Resolve(t.Context(), cluster, intent.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = ",cp.example.com,installation.example.com,.installation.example.com,shared.example.com,.shared.example.com,cluster.example.com,.cluster.example.com"
+	if !strings.HasSuffix(got.NoProxy.Value, want) {
+		t.Errorf("NO_PROXY %s does not end with %s", got.NoProxy.Value, want)
+	}
+	origins := got.NoProxy.Origins(1 << 16)
+	for _, origin := range []string{"Secret system/default key noProxy entry 1", "Secret team/http-proxy key noProxy entry 1"} {
+		if !strings.Contains(origins, origin) {
+			t.Errorf("origins lack %q:\n%s", origin, origins)
+		}
+	}
+}
+
+func TestResolve_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	cluster := intent.Cluster{Namespace: "team", Name: "one"}
+	named := cluster
+	named.Annotations = map[string]string{contract.AnnotationSecret: "chosen"}
+	for name, test := range map[string]struct {
+		resolver resolve.Resolver
+		cluster  intent.Cluster
+		want     string
+	}{
+		"no candidate": {
+			resolve.Resolver{Secrets: &secrets{}},
+			cluster,
+			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret",
+		},
+		"the named one, whatever else there is": {
+			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: installation(true)},
+			named,
+			"Secret team/chosen does not exist; create it or change annotation capi-proxy-patcher.io/secret",
+		},
+		"the installation's": {
+			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: installation(true)},
+			cluster,
+			"the installation-wide Secret system/default does not exist; create it or start the manager without --default-proxy-secret",
+		},
+		"the Cluster's own, in a namespace that the installation's does not serve": {
+			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{"system/default": proxy("y")}}, Default: installation(false)},
+			cluster,
+			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; " +
+				"or ask an operator to let Namespace team use the installation-wide Secret, which serves namespaces by their labels (proxy=yes)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := test.resolver.Resolve(t.Context(), test.cluster, intent.Options{}, "")
+			if !finding.Of(err).Has(contract.ReasonSettingsNotFound) || err.Error() != test.want {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+	_, err := resolve.Resolver{Secrets: &secrets{fail: "team/http-proxy"}}.Resolve(t.Context(), cluster, intent.Options{}, "")
+	if err == nil || err.Error() != "reading Secret team/http-proxy: connection refused" {
+		t.Errorf("a failing read gives %v", err)
+	}
+}
+
+func TestResolve_RefusesWhatCannotBeASecret(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"other/http-proxy", "Proxy", "../http-proxy", "a b", "-"} {
+		reader := &secrets{fail: "team/" + name}
+		_, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, name)
+		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "cannot be the name of a Secret") {
+			t.Errorf("%q: error %v", name, err)
+		}
+	}
+}
+
+func TestResolve_NamesEveryFindingWithItsSecret(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://u:s3cr/et@p:1", "httpsProxy": "p"}}}
+	_, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, "")
+	if !finding.Of(err).Has(contract.ReasonInvalidSettings) {
+		t.Fatalf("error %v", err)
+	}
+	for _, part := range []string{"parsing Secret team/http-proxy key httpProxy: ", "; parsing Secret team/http-proxy key httpsProxy: "} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q lacks %q", err.Error(), part)
+		}
+	}
+	if strings.Contains(err.Error(), "s3cr") {
+		t.Errorf("%q holds the password", err.Error())
+	}
+}
+
+func TestComplete_MeansThatTheEndpointIsKnownOrUnwanted(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}
+	for name, test := range map[string]struct {
+		host   string
+		omit   []noproxy.Group
+		expect bool
+	}{
+		"known":    {"cp.example.com", nil, true},
+		"unknown":  {"", nil, false},
+		"unwanted": {"", []noproxy.Group{noproxy.GroupEndpoint}, true},
+	} {
+		got, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one", EndpointHost: test.host}, intent.Options{OmitGroups: test.omit}, "")
+		if err != nil || got.Complete != test.expect {
+			t.Errorf("%s: complete %t, error %v", name, got.Complete, err)
+		}
+	}
+}
+
+func TestParseOptions(t *testing.T) {
+	t.Parallel()
+	got, err := intent.ParseOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := intent.Options{Delivery: "Reference", Rollout: "OnNextRollout", Targets: contract.Targets()}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	got, err = intent.ParseOptions(map[string]string{
+		contract.AnnotationDelivery: "Inline", contract.AnnotationRollout: "Immediate",
+		contract.AnnotationTargets: " trust , containerd,trust", contract.AnnotationNoProxyGroups: "-metadata",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = intent.Options{
+		Delivery: "Inline", Rollout: "Immediate",
+		Targets: []contract.Target{contract.TargetContainerd, contract.TargetTrust}, OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for annotation, test := range map[string]struct{ value, want string }{
+		contract.AnnotationDelivery:      {"", `annotation capi-proxy-patcher.io/delivery: unknown value ""; use Reference or Inline`},
+		contract.AnnotationRollout:       {"now", `annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate`},
+		contract.AnnotationTargets:       {"kubelet,", `annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust`},
+		contract.AnnotationNoProxyGroups: {"metadata", "annotation capi-proxy-patcher.io/no-proxy-groups: "},
+	} {
+		_, err := intent.ParseOptions(map[string]string{annotation: test.value})
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s=%q gives %v, want %s", annotation, test.value, err, test.want)
+		}
+	}
+}
+
+func TestWarningCodes_AreListedOnce(t *testing.T) {
+	t.Parallel()
+	got := resolve.WarningCodes([]finding.Finding{{Code: "b"}, {Code: noproxy.CodeEndpointUnset}, {Code: "a"}, {Code: "b"}})
+	if got != "b,a" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestResolve_WarnsOfCertificatesByTheClock(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://p:1", "trustedCA": shortLived}}}
+	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	for at, want := range map[string]string{"2026-12-01": "", "2027-01-05": "ca-expiring", "2027-02-01": "ca-expired"} {
+		now, err := time.Parse(time.DateOnly, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := resolve.Resolver{Secrets: reader, Now: func() time.Time { return now }}.Resolve(t.Context(), cluster, intent.Options{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if codes := strings.TrimPrefix(strings.ReplaceAll(resolve.WarningCodes(got.Warnings), "defaults-used", ""), ","); strings.Trim(codes, ",") != want {
+			t.Errorf("on %s: warnings %q, want %q", at, codes, want)
+		}
+	}
+}
+
+// shortLived is an authority made for these tests, good until 2027-01-20.
+const shortLived = `-----BEGIN CERTIFICATE-----
+MIIBXjCCAQWgAwIBAgIBATAKBggqhkjOPQQDAjAfMR0wGwYDVQQDExRUZXN0IHBy
+b3h5IGF1dGhvcml0eTAeFw0yNjAxMDEwMDAwMDBaFw0yNzAxMjAwMDAwMDBaMB8x
+HTAbBgNVBAMTFFRlc3QgcHJveHkgYXV0aG9yaXR5MFkwEwYHKoZIzj0CAQYIKoZI
+zj0DAQcDQgAERmz801UMN1vKy4yRKdYJnLwgE1uF+sF38rFJhw1oY/euNiH708Lm
+Loh5B4e/JVpW8+vEvDCjhipTfw64MiRWKaMyMDAwDwYDVR0TAQH/BAUwAwEB/zAd
+BgNVHQ4EFgQU7jJnFLKEjR0tEO7JhJBXu+H8/sUwCgYIKoZIzj0EAwIDRwAwRAIg
+cBoTC0PyziXexa3qsMlMdxj1o/r8282YlTeWItWabKYCIB3LddBIOXiozq9VUIdA
+aKo9M/rCjj5MSy4eQH+24S1+
+-----END CERTIFICATE-----
+`
