@@ -121,6 +121,7 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 		}
 		cancel()
 	}
+	hooks.Drain()
 	return failed
 }
 

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
@@ -130,6 +129,26 @@ func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
 	return nil
 }
 
+// shutdownTime is how long the manager may take to end its controller and its caches before it gives up the lease. What its
+// servers still answer may take server.DrainTime, from the same moment on.
+const shutdownTime = 15 * time.Second
+
+// drainedManager gives up the lease before it waits for its servers: another replica leads while they answer.
+type drainedManager struct {
+	manager.Manager
+
+	servers []interface{ Drain() }
+}
+
+// Start implements manager.Manager.
+func (m *drainedManager) Start(ctx context.Context) error {
+	err := m.Manager.Start(ctx)
+	for _, server := range m.servers {
+		server.Drain()
+	}
+	return err
+}
+
 // NewManager returns a manager with the controller, ready to be started. It works through config.
 func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
@@ -152,15 +171,20 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 		LeaderElectionID:              contract.Domain,
 		LeaderElectionNamespace:       o.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(shutdownTime),
 	}
+	drained := &drainedManager{}
 	if o.webhooks() {
-		options.WebhookServer = webhookServer(o)
+		serving := webhookServer(o)
+		drained.servers = append(drained.servers, serving)
+		options.WebhookServer = serving
 	}
 	mgr, err := manager.New(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("setting up manager: %w", err)
 	}
-	if err := addController(ctx, mgr, o); err != nil {
+	drained.Manager = mgr
+	if err := addController(ctx, drained, o); err != nil {
 		return nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -169,7 +193,7 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
 		return nil, fmt.Errorf("adding ready check: %w", err)
 	}
-	return mgr, nil
+	return drained, nil
 }
 
 // cachesSynced is ready when the caches hold what the API server has.
@@ -185,7 +209,7 @@ func cachesSynced(c cache.Cache) healthz.Checker {
 }
 
 // addController adds the controller, its cache of proxy Secrets and the webhooks to mgr.
-func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) error {
+func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) error {
 	installation, err := o.installation(mgr.GetCache())
 	if err != nil {
 		return err
@@ -247,7 +271,7 @@ func addController(ctx context.Context, mgr manager.Manager, o ManagerOptions) e
 }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, the leader or not.
-func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation, absences *lookup.Absences) error {
+func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation, absences *lookup.Absences) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
 			Cached:   mgr.GetCache(),
@@ -268,6 +292,7 @@ func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, i
 	if err := mgr.Add(serving); err != nil {
 		return fmt.Errorf("adding the server of hooks: %w", err)
 	}
+	mgr.servers = append(mgr.servers, serving)
 	if err := mgr.AddReadyzCheck("hooks", serving.StartedChecker()); err != nil {
 		return fmt.Errorf("adding ready check: %w", err)
 	}
@@ -276,7 +301,7 @@ func addHooks(mgr manager.Manager, o ManagerOptions, proxySecrets cache.Cache, i
 
 // webhookServer returns the server of the webhooks. API servers ask it for every write of a bootstrap object, a few hundred
 // at once if they must, each over a connection of its own, and wait 5 s. A review takes some twenty times its size in memory.
-func webhookServer(o ManagerOptions) ctrlwebhook.Server {
+func webhookServer(o ManagerOptions) *server.Server {
 	return server.New(server.Options{
 		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
 		Limits: server.Limits{Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest, Time: 5 * time.Second},

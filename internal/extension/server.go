@@ -53,9 +53,18 @@ func limits() server.Limits {
 	return server.Limits{Connections: 256, Body: maxBody, AtOnce: 4, Worked: 4 << 20, Time: timeoutSeconds * time.Second}
 }
 
-// NewServer returns Cluster API's runtime server with the handlers, to be started with Start or added to a manager.
-// BeforeClusterCreate is announced only where there is a State and a Hold.
-func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
+// Server is Cluster API's runtime server with the handlers, to be started with Start or added to a manager.
+type Server struct {
+	*runtimeserver.Server
+
+	serving *server.Server
+}
+
+// Drain returns when the requests are answered that were being answered when Start returned; see server.Server.
+func (s *Server) Drain() { s.serving.Drain() }
+
+// NewServer returns a server of the hooks. BeforeClusterCreate is announced only where there is a State and a Hold.
+func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return nil, fmt.Errorf("building catalog of hooks: %w", err)
@@ -87,10 +96,8 @@ func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
 	if h.State == nil || h.MaxWait <= 0 {
 		handlers = handlers[:len(handlers)-1]
 	}
-	bounded := bounded{
-		Server: server.New(server.Options{Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, Limits: limits()}),
-		direct: map[string]directHandler{},
-	}
+	serving := server.New(server.Options{Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, Limits: limits()})
+	bounded := bounded{Server: serving, direct: map[string]directHandler{}}
 	for _, handler := range handlers {
 		gvh, err := catalog.GroupVersionHook(handler.hook)
 		if err != nil {
@@ -107,7 +114,7 @@ func (h *Handlers) NewServer(o ServerOptions) (*runtimeserver.Server, error) {
 		}
 	}
 	runtime.Server = bounded
-	return runtime, nil
+	return &Server{Server: runtime, serving: serving}, nil
 }
 
 // signature tells Cluster API's server of which hook a handler is. It is not called: Register puts a directHandler in its place.

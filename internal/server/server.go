@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,9 +64,10 @@ const (
 	idleTime = 90 * time.Second
 	// maxHeader is the size of the header of a request in bytes.
 	maxHeader = 16 << 10
-	// endTime is how long requests may take that are being answered when the server ends.
-	endTime = 10 * time.Second
 )
+
+// DrainTime is how long requests may take that are being answered when the server ends. The grace period of a Pod is longer.
+const DrainTime = 10 * time.Second
 
 // Server is a server of HTTPS. It implements webhook.Server of controller-runtime and manager.Runnable.
 type Server struct {
@@ -75,6 +77,8 @@ type Server struct {
 	working *semaphore.Weighted
 	buffers buffers
 	started atomic.Bool
+	// draining has a server that does not listen any more and still answers.
+	draining sync.WaitGroup
 }
 
 // New returns a Server.
@@ -92,7 +96,8 @@ func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
 // What the handler writes is sent when it has returned.
 func (s *Server) Register(path string, handler http.Handler) { s.mux.Handle(path, handler) }
 
-// Start serves until ctx ends.
+// Start serves until ctx ends, and returns when nobody can connect any more. Requests that are being answered then are in the
+// hands of Drain.
 func (s *Server) Start(ctx context.Context) error {
 	config, err := s.config(ctx)
 	if err != nil {
@@ -103,8 +108,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	server := &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		Handler: http.HandlerFunc(s.serve),
+		// What has begun is answered although the server ends.
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ConnContext:       withClient,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       s.options.Limits.Time,
@@ -113,22 +119,28 @@ func (s *Server) Start(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          quiet(ctx),
 	}
-	ended := make(chan struct{})
-	defer context.AfterFunc(ctx, func() {
-		defer close(ended)
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	s.draining.Add(1)
+	stop := context.AfterFunc(ctx, func() {
+		defer s.draining.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTime)
 		defer cancel()
 		if server.Shutdown(last) != nil {
 			_ = server.Close()
 		}
-	})()
+	})
 	s.started.Store(true)
-	if err := server.Serve(tls.NewListener(s.clients.listen(listener), config)); !errors.Is(err, http.ErrServerClosed) {
+	err = server.Serve(tls.NewListener(s.clients.listen(listener), config))
+	if stop() { // it has failed by itself
+		s.draining.Done()
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving: %w", err)
 	}
-	<-ended
 	return nil
 }
+
+// Drain returns when the requests are answered that were being answered when Start returned, after DrainTime at the latest.
+func (s *Server) Drain() { s.draining.Wait() }
 
 // config returns the configuration of TLS. It speaks HTTP/1.1 only: its clients send one request after the other, and HTTP/2
 // lets one connection ask for work without end.

@@ -1,6 +1,14 @@
 package faults
 
 import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +42,55 @@ func (f *fleet) leader() string {
 		return ""
 	}
 	return *lease.Spec.HolderIdentity
+}
+
+// TestLeader_GivesUpTheLeaseBeforeItsServersEnd ends a manager in the middle of a request to its webhooks.
+func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
+	f := newFleet(t, 1)
+	t.Parallel()
+	webhooks, flags := f.serveWebhooks("../../config/default")
+	p := manager(t, f.ns, append(flags, noResync, "--leader-elect", "--leader-elect-namespace", f.ns)...)
+	eventually(t, "a leader", func() string {
+		if f.leader() == "" {
+			return "nobody leads"
+		}
+		return ""
+	})
+	const body = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"DELETE"}}`
+	address := net.JoinHostPort(webhooks.Host, strconv.Itoa(webhooks.Port))
+	client := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // who answers is not in question
+	connection, err := client.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	send := func(text string) {
+		if _, err := io.WriteString(connection, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		"/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate", len(body), body[:1]))
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a lease that nobody holds", func() string { return f.leader() })
+	if p.hasExited() {
+		t.Fatal("the manager has ended with a request that it had begun to read")
+	}
+	send(body[1:])
+	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatalf("the request that was under way is not answered: %v", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("it is answered with %s", answer.Status)
+	}
+	<-p.exited
+	if status := p.cmd.ProcessState; !status.Success() {
+		t.Errorf("the manager has ended with %s", status)
+	}
 }
 
 func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {

@@ -5,7 +5,6 @@ package management
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -16,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
 // InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask them
@@ -45,18 +45,15 @@ func (c *Cluster) hookFlags(port int) []string {
 	}
 }
 
-// register applies config/samples/extensionconfig.yaml under a name, or its own, for hooks that listen on a port of loopback. It
+// register applies config/extensionconfig under a name, or its own, for hooks that listen on a port of loopback. It
 // returns when Cluster API has discovered them: its core manager ends if hooks that it knows do not answer within the first
 // minute of its life, so nobody may take them away before.
 func (c *Cluster) register(ctx context.Context, name string, port int) error {
-	text, err := os.ReadFile(filepath.Join(c.root, "config", "samples", "extensionconfig.yaml"))
+	objects, err := mgmt.Kustomize(filepath.Join(c.root, "config", "extensionconfig"))
 	if err != nil {
-		return fmt.Errorf("reading the sample of an ExtensionConfig: %w", err)
+		return err
 	}
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &object.Object); err != nil {
-		return fmt.Errorf("decoding the sample of an ExtensionConfig: %w", err)
-	}
+	object := objects[0]
 	c.localize(object.Object, port)
 	object.SetAnnotations(nil) // there is no Secret with an authority to inject
 	if name != "" {
