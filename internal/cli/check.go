@@ -19,10 +19,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// off is the value of an address flag that switches its server off.
+// off is the value of an address flag that disables its server.
 const off = "0"
 
-// check finds out before anything starts what would otherwise show later, or never. Its error is one line.
+// check validates all flags before anything starts. Its error is one line.
 func (o ManagerOptions) check() error {
 	return firstOf(
 		checkVerbosity(o.Verbosity),
@@ -55,7 +55,7 @@ func usagef(format string, arguments ...any) error {
 	return usageError{fmt.Errorf(format, arguments...)}
 }
 
-// checkName holds the value of a flag, unless it is empty, to a rule of package validation.
+// checkName checks the value of a flag, unless it is empty, against a rule of package validation.
 func checkName(flag, value string, rule func(string) []string) error {
 	if value == "" {
 		return nil
@@ -87,7 +87,7 @@ func checkQPS(value float32) error {
 	return nil
 }
 
-// checkPort accepts 0 where it switches the server off.
+// checkPort accepts 0 if that disables the server.
 func checkPort(flag string, port int, mayBeOff bool) error {
 	if port == 0 && mayBeOff || port >= 1 && port <= 65535 {
 		return nil
@@ -95,7 +95,7 @@ func checkPort(flag string, port int, mayBeOff bool) error {
 	return usagef("%s %d: use a port from 1 to 65535", flag, port)
 }
 
-// checkAddress holds an address to host:port. The host is an IP address, localhost or empty, which means all.
+// checkAddress checks that an address is host:port. The host is an IP address, localhost or empty, which means all.
 func checkAddress(flag, address string) error {
 	if address == off {
 		return nil
@@ -108,7 +108,7 @@ func checkAddress(flag, address string) error {
 	return nil
 }
 
-// checkHost holds the address of a server whose port has a flag of its own to what isHost accepts.
+// checkHost checks the address of a server whose port is another flag.
 func checkHost(flag, host string) error {
 	if !isHost(host) {
 		return usagef("%s %q: use an IP address without a port, or leave it empty for all addresses", flag, host)

@@ -31,13 +31,13 @@ type Streams struct {
 // usageError is an error about the command line itself.
 type usageError struct{ error }
 
-// statusError carries an exit status of its own. Its text has been printed already.
+// statusError carries another exit status. Its text is already printed.
 type statusError struct{ status int }
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
-// Main runs the program with args, without the program's name, and returns the exit status: 0 done, 1 bad input or
-// a failure, 2 a wrong command line. Commands document statuses of their own.
+// Main runs the program with args, without the program's name, and returns the exit status: 0 done, 1 bad input or a
+// failure, 2 a wrong command line. Commands document further statuses.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	root := newRoot(streams) //nolint:contextcheck // a command takes its context from cobra
 	root.SetArgs(args)
@@ -86,15 +86,15 @@ func newRoot(streams Streams) *cobra.Command {
 	return root
 }
 
-// untilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process.
-// Commands that serve nothing do without, so that the first signal ends them at once, whatever they wait for.
+// untilSignal returns the context of a server: SIGINT and SIGTERM end it, and a second signal ends the process. Other
+// commands do not use it, so that the first signal ends them at once, whatever they wait for.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// noArgs refuses arguments as a usage error.
+// noArgs rejects arguments as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])}

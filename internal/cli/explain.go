@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
-// exitProxied says that a client of --fail-on does not reach a destination of the Cluster directly.
+// exitProxied is the status if a client of --fail-on does not reach a destination of the Cluster directly.
 const exitProxied = 3
 
 // defaultClients are what runs on nodes (containerd, kubelet and kubeadm are Go programs) and in common images.

@@ -19,15 +19,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
-// HookOptions say where the runtime hooks are served.
+// HookOptions configure where the runtime hooks are served.
 type HookOptions struct {
-	// Port is where they listen; 0 switches them off in the manager.
+	// Port is the port on which they listen; 0 disables them in the manager.
 	Port int
-	// BindAddress is the address at which they do; empty means all.
+	// BindAddress is the address on which they listen; empty means all.
 	BindAddress string
 	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
 	CertDir string
-	// ClientCAName is the file in CertDir with the authorities whose clients may call; empty lets everybody call.
+	// ClientCAName is the file in CertDir with the CA certificates that client certificates must be signed by; empty
+	// requires no client certificate.
 	ClientCAName string
 }
 
@@ -36,7 +37,8 @@ func (o HookOptions) server() extension.ServerOptions {
 	return extension.ServerOptions{Host: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName}
 }
 
-// check finds out at the start what would otherwise show when the first request fails. prefix is that of the flags.
+// check validates the flags, so that mistakes show at the start and not when the first request fails. prefix is that of
+// the flags.
 func (o HookOptions) check(prefix string) error {
 	if err := firstOf(checkPort("--"+prefix+"port", o.Port, false), checkHost("--"+prefix+"bind-address", o.BindAddress)); err != nil {
 		return err
@@ -57,7 +59,7 @@ func (o HookOptions) check(prefix string) error {
 type hooksOptions struct {
 	HookOptions
 
-	// healthAddr is a listening address; "0" switches it off.
+	// healthAddr is a listening address; "0" disables it.
 	healthAddr string
 	verbosity  int
 }
@@ -125,7 +127,7 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 	return failed
 }
 
-// healthServer answers /healthz always and /readyz when started says so.
+// healthServer answers /healthz always and /readyz by started.
 func healthServer(started healthz.Checker) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))

@@ -19,8 +19,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
-// fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy Secret by name, and
-// lists the Clusters of the namespace only if no name is given or none has it.
+// fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy
+// Secret by name, and lists the Clusters of the namespace only if no name is given or no Cluster has it.
 func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -61,7 +61,7 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 	return t, err
 }
 
-// newReader returns a client without a cache. It knows its few kinds by itself and asks for no discovery.
+// newReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
 func newReader(config *rest.Config) (client.Reader, error) {
 	scheme, err := controller.NewScheme()
 	if err != nil {

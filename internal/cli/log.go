@@ -12,7 +12,7 @@ import (
 // of requests and answers, and with them the data of Secrets.
 const maxVerbosity = 5
 
-// checkVerbosity refuses a level that is not one.
+// checkVerbosity rejects a level out of range.
 func checkVerbosity(level int) error {
 	if level < 0 || level > maxVerbosity {
 		return usageError{fmt.Errorf("-v %d: use a level from 0 to %d; higher levels would log the data of Secrets", level, maxVerbosity)}

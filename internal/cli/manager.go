@@ -28,7 +28,7 @@ import (
 
 // ManagerOptions are the options of the manager.
 type ManagerOptions struct {
-	// Kubeconfig is the file that names the API server; empty means the Pod's service account.
+	// Kubeconfig is a kubeconfig file; empty means the Pod's service account.
 	Kubeconfig string
 	// Namespace limits the manager to one namespace; empty means all.
 	Namespace string
@@ -37,30 +37,30 @@ type ManagerOptions struct {
 	// DefaultProxyNamespaces is the label selector of the namespaces whose Clusters may use its URLs and credentials;
 	// empty selects none.
 	DefaultProxyNamespaces string
-	// LeaderElect lets one of several replicas work at a time.
+	// LeaderElect elects a leader among replicas.
 	LeaderElect bool
 	// LeaderElectNamespace is the namespace of the lease; empty means the Pod's own.
 	LeaderElectNamespace string
-	// Concurrency is how many Clusters are reconciled at once.
+	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
 	// SyncPeriod is the interval at which every Cluster is reconciled even if nothing changed.
 	SyncPeriod time.Duration
 	// QPS and Burst limit requests to the API server.
 	QPS   float32
 	Burst int
-	// HealthAddr and MetricsAddr are listening addresses; "0" switches one off.
+	// HealthAddr and MetricsAddr are listening addresses; "0" disables one.
 	HealthAddr, MetricsAddr string
-	// WebhookPort is where the webhooks listen; 0 switches them off.
+	// WebhookPort is the port on which the webhooks listen; 0 disables them.
 	WebhookPort int
-	// WebhookBindAddress is the address at which they do; empty means all.
+	// WebhookBindAddress is the address on which they listen; empty means all.
 	WebhookBindAddress string
 	// WebhookCertDir is the folder with tls.crt and tls.key of the webhooks, which are read again when they change.
-	// Empty switches the webhooks off.
+	// Empty disables the webhooks.
 	WebhookCertDir string
-	// Hooks say where the runtime hooks are served; without a CertDir they are not.
+	// Hooks configure where the runtime hooks are served; without a CertDir they are disabled.
 	Hooks HookOptions
-	// HoldClusterCreate is how long after its creation a Cluster with a ClusterClass may be held back for its proxy
-	// Secret; 0 is never.
+	// HoldClusterCreate is how long the creation of a Cluster with a ClusterClass may wait for its proxy Secret; 0
+	// disables the wait.
 	HoldClusterCreate time.Duration
 	// Log receives the manager's logs.
 	Log logr.Logger
@@ -68,10 +68,10 @@ type ManagerOptions struct {
 	Verbosity int
 }
 
-// webhooks reports whether the options switch the webhooks on.
+// webhooks reports whether the options enable the webhooks.
 func (o ManagerOptions) webhooks() bool { return o.WebhookPort != 0 && o.WebhookCertDir != "" }
 
-// hooks reports whether the options switch the runtime hooks on.
+// hooks reports whether the options enable the runtime hooks.
 func (o ManagerOptions) hooks() bool { return o.Hooks.Port != 0 && o.Hooks.CertDir != "" }
 
 func newManager(streams Streams) *cobra.Command {
@@ -149,7 +149,7 @@ func (m *drainedManager) Start(ctx context.Context) error {
 	return err
 }
 
-// NewManager returns a manager with the controller, ready to be started. It works through config.
+// NewManager returns a manager with the controller, ready to be started. It uses config.
 func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
@@ -196,7 +196,7 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 	return drained, nil
 }
 
-// cachesSynced is ready when the caches hold what the API server has.
+// cachesSynced is ready when the caches are synced.
 func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -270,7 +270,7 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 	return nil
 }
 
-// addHooks adds the runtime hooks to mgr. Every replica serves them, the leader or not.
+// addHooks adds the runtime hooks to mgr. Every replica serves them, not only the leader.
 func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation, absences *lookup.Absences) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
@@ -299,8 +299,9 @@ func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, i
 	return nil
 }
 
-// webhookServer returns the server of the webhooks. API servers ask it for every write of a bootstrap object, a few hundred
-// at once if they must, each over a connection of its own, and wait 5 s. A review takes some twenty times its size in memory.
+// webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
+// few hundred at once, each over its own connection, and wait 5 s. A review takes about twenty times its size in
+// memory.
 func webhookServer(o ManagerOptions) *server.Server {
 	return server.New(server.Options{
 		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,

@@ -32,15 +32,16 @@ type generator struct {
 	files    map[patch.File][]byte        // managed files in JSON
 }
 
-// madeOf is all that a patch depends on. Pools of one class mostly have the same template.
+// madeOf is everything that a patch depends on. Pools of one class mostly have the same template.
 type madeOf struct {
 	template     string
 	controlPlane bool
 	recipe       intent.Pool // see recipeKey
 }
 
-// respond answers GeneratePatches as encoding/json writes a GeneratePatchesResponse. The answer is a function of the request
-// alone, unless delivery is Inline. Its error is for the user and the same for the same request.
+// respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. The answer is a
+// function of the request alone, unless delivery is Inline. Its error is for the user and the same for the same
+// request.
 func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
 	q, err := decodeRequest(body)
 	if err != nil {
@@ -131,7 +132,7 @@ func (g *generator) generate(q request, to *items) error {
 	return nil
 }
 
-// errTooLong says that nobody waits for the answer any more.
+// errTooLong reports that Cluster API no longer waits for the response.
 var errTooLong = errors.New("the response takes longer than the timeout of Cluster API, which retries")
 
 // windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
@@ -170,7 +171,7 @@ func (g *generator) template(it *item, pool intent.Pool) (string, error) {
 	return made, err
 }
 
-// make is template for one that is unlike those before.
+// make is template for one that differs from those before.
 func (g *generator) make(it *item, pool intent.Pool) (string, error) {
 	kind, group, parents := "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents()
 	if it.isControlPlane() {
@@ -201,7 +202,7 @@ func (g *generator) make(it *item, pool intent.Pool) (string, error) {
 	return base64.StdEncoding.EncodeToString(text), nil
 }
 
-// encode writes operations as encoding/json does, in less time.
+// encode writes operations like encoding/json, but faster.
 func (g *generator) encode(operations []patch.Operation) ([]byte, error) {
 	text := append(make([]byte, 0, 4<<10), '[')
 	for i, operation := range operations {

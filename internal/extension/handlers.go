@@ -1,9 +1,9 @@
-// Package extension serves Cluster API's runtime hooks. For a Cluster with a ClusterClass the topology controller asks it
-// for patches on every reconcile, and what it answers ends up in the templates: the same entries that the controller and
-// the webhooks write for a classic Cluster, decided by package patch.
+// Package extension serves Cluster API's runtime hooks. For a Cluster with a ClusterClass the topology controller asks
+// it for patches on every reconcile and writes them into the templates: the same entries that the controller and the
+// webhooks write for a classic Cluster, decided by package plan.
 //
-// With Reference delivery the answer is a function of the request, so hooks can run by themselves, without an API server.
-// What needs one is behind State: Inline delivery, unknown Secrets, and holding a Cluster back until its Secret is there.
+// With Reference delivery the answer is a function of the request, so hooks can run alone, without an API server. State
+// has what needs one: Inline delivery, unknown Secrets, and delaying the creation of a Cluster until its Secret exists.
 package extension
 
 import (
@@ -29,12 +29,12 @@ import (
 type Values struct {
 	Settings proxyconfig.Settings
 	NoProxy  string
-	// Complete reports whether NO_PROXY is whole: the control-plane endpoint is known, or left out by the user.
+	// Complete reports whether NO_PROXY is complete: the control-plane endpoint is known, or the user left it out.
 	Complete bool
 }
 
-// Stored is a Cluster as it is stored. Whoever sends a request may write into it what he likes, so Secrets are read only for
-// a Cluster that is stored, and only those that it names itself.
+// Stored is a Cluster as it is stored. The content of a request cannot be trusted, so Secrets are read only for a
+// stored Cluster, and only those that it names itself.
 type Stored struct {
 	intent.Cluster
 
@@ -44,22 +44,23 @@ type Stored struct {
 	Settings intent.Topology
 }
 
-// State is what hooks know beside the request. The errors of its methods are answered as they are: their text holds no
-// secret and is the same as long as the state is.
+// State is what hooks know in addition to the request. Its errors are returned to the user verbatim: they contain no
+// secrets and are stable while the state is unchanged.
 type State interface {
 	// Stored returns the Cluster of a name, nil if none is known.
 	Stored(ctx context.Context, namespace, name string) (*Stored, error)
 	// Values returns what the Cluster, or a pool with an override, gets.
 	Values(ctx context.Context, cluster *Stored, override string) (Values, error)
-	// Taken returns why templates of a Cluster may not refer to a generated Secret of a name, or nil: somebody else has it.
+	// Taken returns why templates of a Cluster may not refer to a generated Secret of a name, because that Secret is
+	// not ours, or nil.
 	Taken(ctx context.Context, cluster *Stored, secret string) error
 	// Check returns why the proxy Secret of a Cluster, or the one that override names for a pool, cannot be used, or nil.
 	Check(ctx context.Context, cluster *Stored, override string) error
 }
 
-// Handlers are the handlers of all hooks. They can be called concurrently, and keep nothing between requests.
+// Handlers are the handlers of all hooks. They can be called concurrently and keep no state between requests.
 type Handlers struct {
-	// State is nil where hooks run by themselves.
+	// State is nil if hooks run alone.
 	State State
 	// MaxWait is how long after its creation a Cluster may wait for its proxy Secret; 0 is not at all. Used with State.
 	MaxWait time.Duration
@@ -86,7 +87,7 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 		return a, false, nil
 	}
 	if h.Namespace != "" && a.cluster.namespace != h.Namespace {
-		// Templates without patches would take the proxy out of a Cluster that another manager is responsible for.
+		// Templates without patches would remove the proxy from a Cluster that another manager is responsible for.
 		return a, false, fmt.Errorf("this manager serves only --namespace %[3]s, not Cluster %[1]s/%[2]s; "+
 			"exclude its namespace in the namespaceSelector of the ExtensionConfig", a.cluster.namespace, a.cluster.name, h.Namespace)
 	}
@@ -113,7 +114,7 @@ func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *b
 		if err != nil {
 			return err
 		}
-		// Of a Cluster that is not stored, or not labelled, there is nothing to say about Secrets.
+		// Nothing is reported about the Secrets of a Cluster that is not stored or not labelled.
 		if stored != nil && mayBeEnabled(stored.cluster()) {
 			if findings := h.secrets(ctx, stored, false); len(findings) > 0 {
 				return errors.New(strings.Join(findings, "; "))
@@ -130,8 +131,8 @@ func mayBeEnabled(c cluster) bool {
 	return held && hold.Enabled || intent.AsksForProxy(c.labels, c.annotations)
 }
 
-// sourceOf returns what a request says of the topology, and keeps the holder of each item on the way. Pools come in the
-// order of the items that are pools.
+// sourceOf returns what a request says about the topology, and records the holder of each item. Pools are in the order
+// of their items.
 func sourceOf(c cluster, q request) intent.TopologySource {
 	s := intent.TopologySource{Annotations: c.annotations, Variable: q.variables.own}
 	for i := range q.items {
@@ -150,11 +151,11 @@ func sourceOf(c cluster, q request) intent.TopologySource {
 	return s
 }
 
-// cluster returns what counts for the question whether s is enabled.
+// cluster returns the part of s that decides whether it is enabled.
 func (s *Stored) cluster() cluster { return cluster{labels: s.Labels, annotations: s.Annotations} }
 
-// inOrder puts pools into an order that does not change: the topology controller sends them in the order of a map, and
-// calls again at once whenever a message is not the one before.
+// inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at
+// once whenever a message changes.
 func inOrder(s intent.TopologySource) intent.TopologySource {
 	slices.SortFunc(s.Pools, func(a, b intent.PoolSource) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
@@ -162,8 +163,8 @@ func inOrder(s intent.TopologySource) intent.TopologySource {
 	return s
 }
 
-// secrets returns why proxy Secrets of a Cluster cannot be used: those that the topology names, and all others too if all
-// is set. A Secret that several pools name is looked at once.
+// secrets returns why proxy Secrets of a Cluster cannot be used: those that the topology names, and all others too if
+// all is set. A Secret that several pools name is checked once.
 func (h *Handlers) secrets(ctx context.Context, cluster *Stored, all bool) []string {
 	var findings []string
 	if cluster.Settings.SecretName != "" || all {
@@ -188,21 +189,22 @@ func (h *Handlers) secrets(ctx context.Context, cluster *Stored, all bool) []str
 }
 
 const (
-	// retryAfterSeconds is when Cluster API asks again about a Cluster whose creation waits.
+	// retryAfterSeconds is after which time Cluster API retries for a Cluster whose creation waits.
 	retryAfterSeconds = 20
-	// unknownAfterSeconds is when it asks again about a Cluster that has not come to the cache.
+	// unknownAfterSeconds is after which time it retries for a Cluster that is not in the cache yet.
 	unknownAfterSeconds = 1
 )
 
-// newCluster is what matters of a request for BeforeClusterCreate.
+// newCluster is the relevant part of a BeforeClusterCreateRequest.
 type newCluster struct {
 	namespace, name string
 	created         time.Time
 }
 
-// respondBeforeClusterCreate answers BeforeClusterCreate. It holds a labelled Cluster back while its proxy Secret is missing
-// or cannot be used, because the first Machine would wait for it, or come up without it. After Hold it lets go: the condition
-// on the Cluster says then what is missing. What the request says of the Cluster is taken from where it is stored.
+// respondBeforeClusterCreate answers BeforeClusterCreate. It delays the creation of a labelled Cluster while its proxy
+// Secret is missing or cannot be used, because the first Machine would wait for it, or start without the proxy. After
+// Hold the creation continues, and the condition of the Cluster says what is missing. Of the request only the name
+// counts; the rest is read from the stored Cluster.
 func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, response *bytes.Buffer) error {
 	q, err := decodeNewCluster(body)
 	if err != nil {

@@ -25,8 +25,8 @@ func (g *generator) recipeKey(pool intent.Pool) intent.Pool {
 	return pool
 }
 
-// decide says what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a file of the
-// user leaves the template alone; the controller reports it.
+// decide returns what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a user's
+// file leaves the template unchanged; the controller reports it.
 func (g *generator) decide(spec patch.Spec, it *item, pool intent.Pool) (plan.Decision, error) {
 	version, err := intent.OutputVersion(g.cluster.annotations)
 	if err != nil {
@@ -35,8 +35,8 @@ func (g *generator) decide(spec patch.Spec, it *item, pool intent.Pool) (plan.De
 	want := plan.Want{Cluster: g.cluster.name, Enabled: true, Options: g.settings.Options, Version: version}
 	object := plan.Object{
 		Kind: plan.KindControlPlane, Spec: spec, Hooked: true,
-		// Pools for Windows are passed over before. Originals stay in the templates of the ClusterClass, which every request
-		// begins with.
+		// Windows pools have been skipped. Originals stay in the templates of the ClusterClass, from which every
+		// request starts.
 		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
 	}
 	if it.isPool() {
@@ -101,11 +101,11 @@ func (g *generator) resolve(pool intent.Pool) (*plan.Values, error) {
 }
 
 // allowed returns why the control plane (the zero pool) or a pool may not have what the request asks for, or nil. The
-// Cluster must be stored, carry the label and ask for the same, because values of its Secrets go into the answer, and the
-// answer tells whether a Secret exists.
+// Cluster must be stored, carry the label and ask for the same, because the answer contains values of its Secrets and
+// reveals whether a Secret exists.
 func (g *generator) allowed(pool intent.Pool, secret string) error {
 	if g.handlers.State == nil {
-		return nil // hooks that see no Secret tell nothing of any
+		return nil // hooks that read no Secret reveal nothing about one
 	}
 	if g.stored == nil {
 		stored, err := g.handlers.State.Stored(g.ctx, g.cluster.namespace, g.cluster.name)
@@ -132,9 +132,9 @@ func (g *generator) allowed(pool intent.Pool, secret string) error {
 	return g.handlers.State.Taken(g.ctx, g.stored, secret)
 }
 
-// holdBack keeps a control plane from making Machines, and those of a pool from getting bootstrap data, while Inline delivery
-// cannot write the whole NO_PROXY: annotations of spec.template.metadata become those of the control plane, and of the
-// KubeadmConfigs that are made from a KubeadmConfigTemplate.
+// holdBack pauses a control plane, or the KubeadmConfigs of a pool, while Inline delivery cannot write the complete
+// NO_PROXY: annotations of spec.template.metadata become those of the control plane, and of the KubeadmConfigs that are
+// created from a KubeadmConfigTemplate.
 func holdBack(t *template) ([]patch.Operation, error) {
 	if t.at.Missing > len(t.at.Parents)-2 {
 		return nil, fmt.Errorf("delivery %s cannot pause objects that are created from a template without spec.template; use delivery %s",

@@ -21,7 +21,7 @@ type request struct {
 // item is one template of a request.
 type item struct {
 	uid []byte // in JSON
-	// holderKind and fieldPath are empty if they are of no template that matters.
+	// holderKind and fieldPath are empty for templates that are not patched.
 	holderKind, fieldPath string
 	holderName            []byte // in JSON
 	object                []byte
@@ -29,7 +29,7 @@ type item struct {
 	holder                holder // once sourceOf has read it
 }
 
-// variables are the two variables that matter of a list of variables.
+// variables are the two relevant variables of a list of variables.
 type variables struct{ own, builtin []byte }
 
 func (v *variables) set(name, value []byte) {
@@ -101,7 +101,7 @@ func decodeItem(r *jsonread.Reader) item {
 	return i
 }
 
-// known returns the one of some strings that text is, or "".
+// known returns the string that equals text, or "".
 func known(text []byte, some ...string) string {
 	for _, s := range some {
 		if string(text) == s {
@@ -164,7 +164,7 @@ const (
 	kindCluster       = "Cluster"
 	fieldControlPlane = "spec.controlPlaneRef"
 	fieldBootstrap    = "spec.template.spec.bootstrap.configRef"
-	// fieldInfrastructure holds the machine template of a pool, which tells Windows pools.
+	// fieldInfrastructure holds the machine template of a pool, which identifies Windows pools.
 	fieldInfrastructure = "spec.template.spec.infrastructureRef"
 )
 
@@ -184,19 +184,19 @@ type poolKey struct{ kind, name string }
 // key returns the pool that i is a template of.
 func (i *item) key() poolKey { return poolKey{i.holderKind, string(i.holderName)} }
 
-// cluster is what the builtin variable says of the Cluster.
+// cluster is what the builtin variable says about the Cluster.
 type cluster struct {
 	namespace, name     string
 	labels, annotations map[string]string
 }
 
-// holder is what the builtin variable of an item says of the object that the template is for.
+// holder is what the builtin variable of an item says about the object that the template is for.
 type holder struct {
 	version, topologyName string
 	annotations           map[string]string
 }
 
-// decodeBuiltin reads a builtin variable. The text has been checked before; one that was not yields what could be read.
+// decodeBuiltin reads a builtin variable. The text must have been checked; otherwise the result is what could be read.
 func decodeBuiltin(raw []byte) (cluster, holder) {
 	var (
 		c cluster
@@ -247,7 +247,7 @@ func decodeHolder(r *jsonread.Reader) holder {
 	return h
 }
 
-// decodeMetadata keeps the labels and annotations of this product, which are a few of many.
+// decodeMetadata keeps only the labels and annotations of this product.
 func decodeMetadata(r *jsonread.Reader) (labels, annotations map[string]string) {
 	for name := range r.Members {
 		switch string(name) {

@@ -18,29 +18,31 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
-// ServerOptions say where hooks are served.
+// ServerOptions configure where hooks are served.
 type ServerOptions struct {
-	// Host is the address to listen at; empty means all.
+	// Host is the address to listen on; empty means all.
 	Host string
-	// Port is the port to listen at.
+	// Port is the port to listen on.
 	Port int
 	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
 	CertDir string
-	// ClientCAName is the file in CertDir with the authorities whose clients may call. Empty lets everybody call.
+	// ClientCAName is the file in CertDir with the CA certificates that client certificates must be signed by. Empty
+	// requires no client certificate.
 	ClientCAName string
 }
 
-// timeoutSeconds is how long Cluster API waits for an answer. An answer takes milliseconds; a server that has gone away is
-// asked again sooner for it.
+// timeoutSeconds is how long Cluster API waits for an answer. An answer takes milliseconds; a short timeout lets
+// Cluster API retry sooner when a server is gone.
 const timeoutSeconds = 10
 
 const (
 	// maxBody is the limit of Cluster API's runtime server in bytes.
 	maxBody = 20 << 20
-	// maxSmall is the largest body of a request that Cluster API's runtime server decodes, whose values can be a thousand
-	// times as large as their text.
+	// maxSmall is the largest body of a request that Cluster API's runtime server decodes, whose decoded values can be
+	// a thousand times as large as the text.
 	maxSmall = 64 << 10
-	// maxItems is how many templates a request may have. A Cluster of 1.5 MiB, which is what etcd takes, has less pools.
+	// maxItems is how many templates a request may have. A Cluster of 1.5 MiB, which is what etcd takes, has fewer
+	// pools.
 	maxItems = 20_000
 )
 
@@ -48,7 +50,7 @@ const (
 // is not ten times as large, and Cluster API reads 20 MiB.
 func maxAnswer(body int) int { return min(20<<20, 1<<20+16*body) }
 
-// limits are what clients of hooks can use up. Requests of a topology with 300 pools or more are large.
+// limits are what clients of hooks can use up. Requests of a topology with 300 or more pools are large.
 func limits() server.Limits {
 	return server.Limits{Connections: 256, Body: maxBody, AtOnce: 4, Worked: 4 << 20, Time: timeoutSeconds * time.Second}
 }
@@ -117,14 +119,15 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 	return &Server{Server: runtime, serving: serving}, nil
 }
 
-// signature tells Cluster API's server of which hook a handler is. It is not called: Register puts a directHandler in its place.
+// signature gives Cluster API's server the hook of a handler. It is never called: Register replaces it by a
+// directHandler.
 func signature[Request, Response any](context.Context, *Request, *Response) {}
 
 // directHandler writes the answer to the body of a request. Its error is answered as a failure.
 type directHandler func(ctx context.Context, body []byte, response *bytes.Buffer) error
 
-// bounded is a server on which some paths have handlers of their own. Cluster API's server decodes every template of a
-// request before it calls a handler, which costs more than everything else and as much memory as the client likes.
+// bounded is a server with own handlers for some paths. Cluster API's server decodes every template of a request before
+// it calls a handler, which costs more than everything else and as much memory as the client chooses.
 type bounded struct {
 	ctrlwebhook.Server
 

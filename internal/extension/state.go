@@ -27,7 +27,7 @@ type ManagementCluster struct {
 	Resolver resolve.Resolver
 }
 
-// Stored implements State. It asks the cache and nobody else: requests may name Clusters without end.
+// Stored implements State. It only reads the cache, because requests may name any number of Clusters.
 func (m ManagementCluster) Stored(ctx context.Context, namespace, name string) (*Stored, error) {
 	return m.stored(ctx, m.Cached, client.ObjectKey{Namespace: namespace, Name: name})
 }
@@ -49,7 +49,7 @@ func (m ManagementCluster) stored(ctx context.Context, reader client.Reader, key
 }
 
 // Values implements State. If the endpoint of the Cluster is not known to the cache it asks the API server: the request
-// that waits for the endpoint comes once it is there, and not again when the cache has caught up.
+// that waits for the endpoint comes when it is set, and not again when the cache has caught up.
 func (m ManagementCluster) Values(ctx context.Context, cluster *Stored, override string) (Values, error) {
 	view := cluster.Cluster
 	if view.EndpointHost == "" {

@@ -9,11 +9,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// maxValues is how many values of JSON a template may have that is decoded. Each may take some hundred bytes. The API server
-// takes 200 files and 2,000 commands in a bootstrap spec.
+// maxValues is how many JSON values a decoded template may have. Each may take some hundred bytes. The API server
+// accepts 200 files and 2,000 commands in a bootstrap spec.
 const maxValues = 50_000
 
-// checkSize returns an error for the text of a template with more values.
+// checkSize returns an error for a template with more values.
 func checkSize(text []byte) error {
 	if jsonread.Count(text) > maxValues {
 		return fmt.Errorf("it has more than %d values", maxValues)
@@ -25,10 +25,10 @@ func checkSize(text []byte) error {
 type template struct {
 	// supported reports whether the template is of a kind that can be patched.
 	supported bool
-	// at says where the bootstrap spec is. A hook leaves none empty, so Alone stays 0.
+	// at is where the bootstrap spec is. A hook leaves no spec empty, so Alone stays 0.
 	at   patch.Location
 	spec patch.Spec
-	// metadata is that of the objects that are made from the template, in JSON; nil if there is none.
+	// metadata is that of the objects that are created from the template, in JSON; nil if there is none.
 	metadata []byte
 }
 
@@ -39,7 +39,7 @@ func controlPlaneParents() []string {
 
 func poolParents() []string { return []string{"/spec", "/spec/template", "/spec/template/spec"} }
 
-// decodeTemplate reads an object of the kind that parents belong to. It decodes what decisions look at and nothing else.
+// decodeTemplate reads an object of the kind that parents belong to. It decodes only what decisions read.
 func decodeTemplate(text []byte, kind, group string, parents []string) (template, error) {
 	t := template{at: patch.Location{Parents: parents, Missing: len(parents)}}
 	if err := checkSize(text); err != nil {
@@ -65,7 +65,7 @@ func decodeTemplate(text []byte, kind, group string, parents []string) (template
 // descend reads the value of a parent. level counts the parents before it.
 func (t *template) descend(r *jsonread.Reader, level int) {
 	parents := t.at.Parents
-	// A name that comes twice counts as it stands last.
+	// Of a duplicate name the last one counts.
 	t.spec, t.at.Missing = patch.Spec{}, len(parents)-level
 	if r.Kind() != '{' {
 		r.Skip()
@@ -117,7 +117,7 @@ func decodeSpec(r *jsonread.Reader) patch.Spec {
 	return spec
 }
 
-// maybeWindows reports whether a configuration may tell Windows nodes, which is all that it is read for. Lower-case letters
+// maybeWindows reports whether a configuration may identify Windows nodes, which is its only use. Lower-case letters
 // may be written as escape sequences from \u0061 to \u007a.
 func maybeWindows(raw []byte) bool {
 	return bytes.Contains(raw, []byte("npipe")) || bytes.Contains(raw, []byte("windows")) ||
@@ -141,7 +141,7 @@ func decodeFiles(r *jsonread.Reader) []patch.File {
 	return files
 }
 
-// decodeFile reads an entry of files. A content that no decision looks at is left out.
+// decodeFile reads an entry of files. Content that no decision reads is omitted.
 func decodeFile(r *jsonread.Reader) patch.File {
 	var (
 		f       patch.File

@@ -14,8 +14,8 @@ import (
 
 // DiscoverVariables answers the hook of the same name with the one variable. It is optional, and so is each of its fields.
 //
-// The schema has no defaults, its descriptions tell them: Cluster API would write a default into every override too, where
-// it would contradict what the Cluster says.
+// The schema has no defaults, its descriptions name them: Cluster API would write a default into every override too,
+// where it would contradict the Cluster's value.
 func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) {
 	targets := make([]apiextensionsv1.JSON, 0, len(contract.Targets()))
 	for _, target := range contract.Targets() {
@@ -24,7 +24,7 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	response.Variables = []clusterv1.ClusterClassVariable{{
 		Name: contract.VariableName,
-		// Without a value Cluster API cannot write the status of the ClusterClass.
+		// Without this value Cluster API cannot write the status of the ClusterClass.
 		Required: new(false),
 		Schema: clusterv1.VariableSchema{OpenAPIV3Schema: clusterv1.JSONSchemaProps{
 			Type: "object",

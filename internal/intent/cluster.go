@@ -23,7 +23,8 @@ type Cluster struct {
 	ControlPlaneGroup        string
 	Topology                 bool
 	Enabled, Paused, Deleted bool
-	// Unclear is why the label says neither that the Cluster is enabled nor that it is not, or nil. Nothing is changed then.
+	// Unclear is the finding about a label whose value means neither enabled nor disabled, or nil. Nothing changes
+	// then.
 	Unclear error
 }
 

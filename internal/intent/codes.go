@@ -6,7 +6,7 @@ import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 const (
 	// CodeBadAnnotation rejects an annotation whose value is unknown.
 	CodeBadAnnotation finding.Code = "bad-annotation"
-	// CodeBadLabel rejects a label contract.LabelEnabled with a value that means nothing.
+	// CodeBadLabel rejects an unknown value of label contract.LabelEnabled.
 	CodeBadLabel finding.Code = "bad-label"
 	// CodeUnknownName warns of a label or annotation of the product's domain that nothing reads.
 	CodeUnknownName finding.Code = "unknown-name"
@@ -16,6 +16,6 @@ const (
 	CodeBadMetadata finding.Code = "bad-metadata"
 	// CodeBadVariable rejects a variable of a topology whose value cannot be used.
 	CodeBadVariable finding.Code = "bad-variable"
-	// CodeContradiction rejects a variable and an annotation, or an override, that say different things about one matter.
+	// CodeContradiction rejects a variable and an annotation, or an override, that contradict each other.
 	CodeContradiction finding.Code = "contradiction"
 )

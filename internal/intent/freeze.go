@@ -8,9 +8,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Freeze is the value of contract.AnnotationTopologyHold: templates of objects that run Version or an earlier one stay with
-// the proxy, or without it, although the label of the Cluster asks for the opposite. It keeps a label that is set on a
-// running Cluster from replacing its Machines. Objects run an earlier version if an upgrade has not come to them.
+// Freeze is the value of contract.AnnotationTopologyHold: templates of objects that run Version or an earlier one stay
+// with the proxy, or without it, although the label of the Cluster asks for the opposite. It keeps a label that is set
+// on a running Cluster from replacing its Machines. Objects that are not upgraded yet run an earlier version.
 type Freeze struct {
 	// IsEnabledAt reports whether the templates stay with the proxy.
 	Enabled bool
@@ -26,7 +26,7 @@ func (f Freeze) String() string {
 	return contract.HoldDisabled + "@" + f.Version
 }
 
-// FreezeOf returns the hold in the annotations of a Cluster. A value that is not one counts as none: the label decides then.
+// FreezeOf returns the hold in the annotations of a Cluster. An invalid value counts as none: the label decides then.
 func FreezeOf(annotations map[string]string) (Freeze, bool) {
 	state, version, found := strings.Cut(annotations[contract.AnnotationTopologyHold], "@")
 	if !found || version == "" || state != contract.HoldEnabled && state != contract.HoldDisabled {
@@ -35,7 +35,7 @@ func FreezeOf(annotations map[string]string) (Freeze, bool) {
 	return Freeze{Enabled: state == contract.HoldEnabled, Version: version}, true
 }
 
-// Covers reports whether the hold is about a Kubernetes version. What is no version is no earlier one.
+// Covers reports whether the hold applies to a Kubernetes version. A value that is not a version is never earlier.
 func (f Freeze) Covers(version string) bool {
 	if version == f.Version {
 		return true
@@ -67,8 +67,8 @@ func CheckTopologyLabel(labels, annotations map[string]string) error {
 	return CheckLabel(labels)
 }
 
-// IsEnabledAt reports whether the template of an object that runs a Kubernetes version carries the proxy: what the hold says
-// if it is about that version, else what the Cluster asks for.
+// IsEnabledAt reports whether the template of an object that runs a Kubernetes version carries the proxy: by the hold
+// if it applies to that version, else by what the Cluster asks for.
 func IsEnabledAt(labels, annotations map[string]string, version string) bool {
 	if freeze, frozen := FreezeOf(annotations); frozen && freeze.Covers(version) {
 		return freeze.Enabled

@@ -16,9 +16,9 @@ type State int
 
 // The states. Where a Cluster has to be chosen among several, the later one counts more.
 const (
-	// Disabled is a Cluster without the label, or with contract.LabelDisabledValue: what was added is taken out.
+	// Disabled is a Cluster without the label, or with contract.LabelDisabledValue: what was added is removed.
 	Disabled State = iota
-	// Unclear is a value that means nothing: everything stays as it is.
+	// Unclear is an unknown value: nothing changes.
 	Unclear
 	// Enabled is a Cluster with contract.LabelEnabledValue.
 	Enabled
@@ -40,7 +40,7 @@ func StateOf(labels map[string]string) State {
 // IsEnabled reports whether labels enable the product.
 func IsEnabled(labels map[string]string) bool { return StateOf(labels) == Enabled }
 
-// CheckLabel returns what is wrong with contract.LabelEnabled, finding.Errors, or nil.
+// CheckLabel returns finding.Errors about contract.LabelEnabled, or nil.
 func CheckLabel(labels map[string]string) error {
 	if StateOf(labels) != Unclear {
 		return nil

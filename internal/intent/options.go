@@ -10,17 +10,17 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// Options are the choices that annotations of a Cluster make and, if it has a ClusterClass, its variable.
+// Options are the choices in annotations of a Cluster and, if it has a ClusterClass, in its variable.
 type Options struct {
 	Delivery string
 	Rollout  string
 	Targets  []contract.Target
-	// TargetsIn is where Targets are set if not in the annotation, see patch.Options.
+	// TargetsIn is the place where Targets are set if it is not the annotation, see patch.Options.
 	TargetsIn  string
 	OmitGroups []noproxy.Group
 	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
 	NoProxy string
-	// Adopt reports whether files of the user at managed paths are taken over.
+	// Adopt reports whether the user's files at managed paths are taken over.
 	Adopt bool
 }
 
@@ -73,7 +73,7 @@ func parseTargets(value string) ([]contract.Target, finding.Errors) {
 	return slices.DeleteFunc(known, func(t contract.Target) bool { return !chosen[t] }), nil
 }
 
-// badAnnotation says why an annotation is unusable and, unless advice is empty, what to write instead.
+// badAnnotation reports why an annotation is unusable and, unless advice is empty, what to write instead.
 func badAnnotation(annotation finding.Place, message, advice string) finding.Errors {
 	return finding.Errors{finding.Rejection(CodeBadAnnotation, annotation, message, advice)}
 }

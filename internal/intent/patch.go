@@ -14,7 +14,7 @@ type PatchField struct {
 	Extension string
 }
 
-// PatchFields returns the lines in a version of the ClusterClass, v1beta1 or v1beta2, in which they have other names.
+// PatchFields returns the lines for a version of the ClusterClass, v1beta1 or v1beta2: their names differ.
 func PatchFields(version string) []PatchField {
 	names := [...]string{"generatePatchesExtension", "validateTopologyExtension", "discoverVariablesExtension"}
 	if version == "v1beta1" {

@@ -50,9 +50,10 @@ const maxPoolName = 100
 // GeneratedSecretName returns the name of the generated Secret of a Cluster.
 func GeneratedSecretName(cluster string) string { return cluster + contract.GeneratedSecretSuffix }
 
-// ownSecret returns the name of the generated Secret of a pool with a proxy Secret of its own: <cluster>.<pool>.<tag>.proxy-files. The tag is md or
-// mp by the kind of the pool, with t before it for a pool of a topology and h behind it where a hash stands for a long
-// name. Names of Clusters and pools may have dots, so the tag of a Cluster whose name has some ends with their number.
+// ownSecret returns the name of the generated Secret of a pool with a proxy Secret of its own:
+// <cluster>.<pool>.<tag>.proxy-files. The tag is md or mp by the kind of the pool, with t before it for a pool of a
+// topology and h after it if a hash replaces a long name. Names of Clusters and pools may have dots, so the tag of a
+// Cluster whose name has dots ends with their number.
 //
 // Two different pools never have the same name, and none has the name of a Cluster's Secret; see GeneratedFor.
 func (p Pool) ownSecret(cluster string) string {
@@ -73,8 +74,8 @@ func (p Pool) ownSecret(cluster string) string {
 	return cluster + "." + name + "." + tag + contract.PoolSecretSuffix
 }
 
-// GeneratedFor returns the Cluster whose generated Secret, or that of one of its pools, has a name; "" if it is the name of
-// none. It is the inverse of Pool.GeneratedSecret.
+// GeneratedFor returns the Cluster to which a generated Secret of this name, its own or a pool's, belongs; "" if it is
+// not such a name. It is the inverse of Pool.GeneratedSecret.
 func GeneratedFor(secret string) string {
 	if cluster, found := strings.CutSuffix(secret, contract.GeneratedSecretSuffix); found {
 		return cluster
@@ -93,7 +94,7 @@ func GeneratedFor(secret string) string {
 			return ""
 		}
 	}
-	if last < dots+2 { // no element is left for the pool
+	if last < dots+2 { // nothing is left for the pool
 		return ""
 	}
 	return strings.Join(parts[:dots+1], ".")

@@ -17,7 +17,8 @@ const (
 	KindMachinePool       = "MachinePool"
 )
 
-// TopologySource is what the topology of one Cluster says, as it is found in the Cluster and in the request of a hook alike.
+// TopologySource is the input from one Cluster's topology, which is the same in the Cluster and in the request of a
+// hook.
 type TopologySource struct {
 	// Annotations of the Cluster.
 	Annotations map[string]string
@@ -29,7 +30,7 @@ type TopologySource struct {
 	Pools []PoolSource
 }
 
-// PoolSource is what the topology says of one pool.
+// PoolSource is the input from one pool of the topology.
 type PoolSource struct {
 	// Kind is KindMachineDeployment or KindMachinePool.
 	Kind string
@@ -45,7 +46,7 @@ type PoolSource struct {
 type Topology struct {
 	// Options are those of the Cluster, its variable included.
 	Options Options
-	// SecretName is the proxy Secret that the Cluster names, or "" if it names none.
+	// SecretName is the proxy Secret that the Cluster names, or "".
 	SecretName string
 	// Pools are the pools of the TopologySource, in its order.
 	Pools []Pool
@@ -70,8 +71,8 @@ func TopologyOf(cluster *clusterv1.Cluster) (Topology, error) {
 	return ReadTopology(TopologySourceOf(cluster))
 }
 
-// TopologySourceOf returns what the topology of a Cluster says. Pools are in the order of spec.topology.workers,
-// machineDeployments first.
+// TopologySourceOf reads the topology of a Cluster. Pools are in the order of spec.topology.workers, machineDeployments
+// first.
 func TopologySourceOf(cluster *clusterv1.Cluster) TopologySource {
 	topology := &cluster.Spec.Topology
 	s := TopologySource{
@@ -112,9 +113,9 @@ func CheckNames(labels map[string]string, s TopologySource) []finding.Finding {
 	return found
 }
 
-// ReadTopology returns what a topology asks for. A variable and an annotation about one matter must agree; where only one of them
-// says something, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery, one set
-// of targets and one NO_PROXY.
+// ReadTopology returns what a topology asks for. A variable and an annotation with the same meaning must agree; if only
+// one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery,
+// one set of targets and one NO_PROXY.
 //
 // Its error is finding.Errors in the order of TopologySource. Topology are as far as they could be read then.
 func ReadTopology(s TopologySource) (Topology, error) {
@@ -199,7 +200,7 @@ func (r *reader) pool(s PoolSource, cluster Topology) Pool {
 	return pool
 }
 
-// controlPlane holds the override of the control plane to what the Cluster says.
+// controlPlane checks that the override of the control plane agrees with the Cluster.
 func (r *reader) controlPlane(raw []byte, cluster Topology) {
 	at := finding.Option("spec", "topology", "controlPlane", "variables", "overrides").Item(contract.VariableName)
 	v := r.variable(at, raw)
@@ -209,7 +210,7 @@ func (r *reader) controlPlane(raw []byte, cluster Topology) {
 	r.sameOptions(at, v, cluster)
 }
 
-// sameOptions holds an override to what the Cluster says, in everything but the Secret.
+// sameOptions checks that an override agrees with the Cluster in everything but the Secret.
 func (r *reader) sameOptions(at finding.Place, v Variable, cluster Topology) {
 	if v.Delivery != "" && v.Delivery != cluster.Options.Delivery {
 		r.differs(at, contract.VariableDelivery)
@@ -230,7 +231,7 @@ func (r *reader) differs(variable finding.Place, field string) {
 	r.find(CodeContradiction, variable.Child(field), "differs from the Cluster's value", advice)
 }
 
-// isContradiction reports whether a variable and an annotation both say something, and not the same.
+// isContradiction reports whether a variable and an annotation are both set and differ.
 func isContradiction(variable, annotation string) bool {
 	return variable != "" && annotation != "" && variable != annotation
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// MaxNoProxy is how many entries the field noProxy of the variable may have. All of them together are further limited by
-// what fits into an environment string (see noproxy.CodeTooLong).
+// MaxNoProxy is how many entries the field noProxy of the variable may have. Their total size is limited by the size of
+// an environment string (see noproxy.CodeTooLong).
 const MaxNoProxy = 1000
 
 // maxVariable is how many bytes of JSON a value of the variable may have. It holds MaxNoProxy entries of 300 characters twice.
@@ -31,15 +31,15 @@ type Variable struct {
 	Delivery string
 	// Targets are in the order of contract.Targets, each once.
 	Targets []contract.Target
-	// NoProxy are further entries for NO_PROXY, each a single one.
+	// NoProxy are additional entries of NO_PROXY, one each.
 	NoProxy []string
 }
 
 // ParseVariable reads a value of the variable in JSON. No value and null are the empty one. Field names are compared
 // exactly, and an unknown one is an error.
 //
-// Its error is finding.Errors, whose places begin with the name of the variable. They hold no entry of noProxy. What could be
-// read is returned with it.
+// Its error is finding.Errors, whose places begin with the name of the variable. They contain no entry of noProxy. The
+// fields that could be read are returned with the error.
 func ParseVariable(raw []byte) (Variable, error) {
 	v, found := parse(finding.Option(contract.VariableName), raw)
 	return v, found.Err()
@@ -173,7 +173,7 @@ func (p *parser) noProxy(raw []byte) []string {
 	}
 	single := true
 	for i, entry := range entries {
-		// A list inside an item, or an item of which nothing is left, would shift the positions that messages name.
+		// A list inside an item, or an empty item, would shift the positions in messages.
 		if entry == "-" || strings.ContainsAny(entry, ", \t\r\n") || entry == "" {
 			p.reject(p.at.Child(contract.VariableNoProxy).Index(i), "is not a single entry", "write each entry as an item of its own")
 			single = false

@@ -8,11 +8,11 @@ import (
 )
 
 // firstOutputVersion is the output version of a Cluster that does not record another. It is not patch.OutputVersion: a
-// hook sees templates and not what became of them, so a newer program must go on making what it made.
+// hook sees templates, not the objects created from them, so a newer program must keep the version.
 const firstOutputVersion = 1
 
-// OutputVersion returns the output version by which the templates of a Cluster are made: the one in its annotations, else
-// the first. Its error is finding.Errors.
+// OutputVersion returns the output version of the templates of a Cluster: the one in its annotations, else the first.
+// Its error is finding.Errors.
 func OutputVersion(annotations map[string]string) (int, error) {
 	recorded, found := annotations[contract.AnnotationOutputVersion]
 	if !found {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ControlPlanes tells whether a change of a control plane's bootstrap configuration replaces a Machine.
+// ControlPlanes finds out whether a change of a control plane's bootstrap configuration replaces a Machine.
 type ControlPlanes struct {
 	// Cached reads KubeadmConfigs and the metadata of Machines from a cache, by IndexLabel.
 	Cached client.Reader
@@ -19,8 +19,8 @@ type ControlPlanes struct {
 }
 
 // Begun reports whether the first Machine of the control plane exists, or at least its KubeadmConfig, which Cluster API
-// creates before it. Only the API server may say that it does not: on a busy management cluster the cache may be seconds
-// behind, and a change in these seconds has the Machine replaced.
+// creates before it. Only the API server may say that it does not: on a busy management cluster the cache may be
+// seconds behind, and a change in these seconds would replace the Machine.
 func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bool, error) {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))

@@ -17,28 +17,29 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Infrastructure tells which operating system infrastructure templates ask for. It reads them live: there are as many
-// kinds as providers, and each is asked for once, before the first patch of a pool.
+// Infrastructure finds the operating system that infrastructure templates ask for. It reads them live: there are as
+// many kinds as providers, and each template is read once, before the first patch of a pool.
 type Infrastructure struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// Mapper knows the kinds of the API server.
 	Mapper meta.RESTMapper
 
-	// Now is the clock; nil remembers nothing.
+	// Now is the clock; nil disables the memory.
 	Now func() time.Time
 
-	// known keeps what was found out for a while: a pool that stays unpatched, for Windows or because it waits, would be
-	// asked for in every pass. Cluster API's contract makes templates immutable; one of the same name may replace them.
+	// known caches answers for a while: the template of a pool that stays unpatched, for Windows or because it waits,
+	// would be read in every pass. Cluster API's contract makes templates immutable, but a template of the same name
+	// may replace one.
 	known expiring.Map[templateKey, Template]
-	// absent keeps how long the next answer counts for templates that did not exist.
+	// absent is for how long the next answer about a missing template is valid.
 	absent expiring.Map[templateKey, time.Duration]
 }
 
 const (
-	// templateMemory is how long it counts what a template asks for.
+	// templateMemory is for how long an answer is valid.
 	templateMemory = 5 * time.Minute
-	// absenceDelay is how long it counts at first that there is no template; each time is twice the one before, up to
+	// absenceDelay is for how long a missing template is remembered at first; it doubles each time, up to
 	// absenceMaxDelay.
 	absenceDelay    = time.Second
 	absenceMaxDelay = time.Minute
@@ -46,22 +47,23 @@ const (
 
 type templateKey struct{ group, kind, namespace, name string }
 
-// Template is what is known of an infrastructure template.
+// Template is what is known about an infrastructure template.
 type Template struct {
-	// Windows says by what the template asks for Windows nodes, or "".
+	// Windows is the field by which the template asks for Windows nodes, or "".
 	Windows string
-	// Exists is false if there is no such object yet, and then there are no Machines of it either. A kind that cannot be
-	// read, because it is in another API group than those that Cluster API's providers use or is not installed, is taken
-	// for an existing one of Linux.
+	// Exists is false if there is no such object yet, and then there are no Machines of it either. A kind that cannot
+	// be read, because it is in another API group than those that Cluster API's providers use or is not installed,
+	// counts as an existing one for Linux.
 	Exists bool
-	// Again is after which time the API server is asked again about one that does not exist.
+	// Again is after which time the API server is asked again about a missing template.
 	Again time.Duration
 
 	until time.Time
 }
 
-// Template looks at an infrastructure template. An answer counts for a while. fresh has the API server asked about one
-// that was missing: for Machines, which have been made of it, and for a write that comes but once.
+// Template reads an infrastructure template. An answer is valid for a while. With fresh the API server is asked again
+// about a template that was missing: for Machines, which have been created from it, and for a write, which comes only
+// once.
 func (i *Infrastructure) Template(
 	ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference, fresh bool,
 ) (Template, error) {

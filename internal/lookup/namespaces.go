@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// LabelledNamespaces selects the namespaces of a management cluster by their labels. Only who may change Namespaces,
-// which users of one namespace may not, changes the choice.
+// LabelledNamespaces selects the namespaces of a management cluster by their labels. Changing the choice requires
+// permission to change Namespaces, which users of one namespace do not have.
 type LabelledNamespaces struct {
 	// Cached reads the metadata of Namespaces.
 	Cached client.Reader
-	// Selector selects.
+	// Selector is the label selector.
 	Selector labels.Selector
 }
 

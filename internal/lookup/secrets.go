@@ -20,16 +20,16 @@ type Secrets struct {
 	Watched client.Reader
 	// Live reads all others from the API server, one by name and never a list.
 	Live client.Reader
-	// Absences remembers which did not exist; nil has every one asked for each time.
+	// Absences remembers which did not exist; nil asks the API server each time.
 	Absences *Absences
 }
 
-// absenceTime is how long a Secret without the label that does not exist is not asked for again. Whoever creates one is
-// told that it is noticed at the next resync, which is longer.
+// absenceTime is for how long a missing Secret is not read again. It is shorter than the resync period, at which,
+// according to the documentation, a Secret without the label is noticed.
 const absenceTime = 10 * time.Second
 
-// Absences remembers Secrets that did not exist a moment ago. A Cluster that comes up is looked at a hundred times, and
-// the first candidate for its proxy Secret mostly does not exist.
+// Absences remembers Secrets that did not exist a moment ago. A new Cluster is reconciled a hundred times, and the
+// first candidate for its proxy Secret mostly does not exist.
 type Absences struct {
 	// Now is the clock.
 	Now func() time.Time

@@ -13,19 +13,19 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// GeneratedSecrets tells whether a name of a generated Secret is free for a Cluster. A Secret of that name belongs to a
-// Cluster if contract.LabelGenerated says so. Whoever may create Secrets in the namespace can write that label too; the
-// controller then replaces the content once the settings are complete.
+// GeneratedSecrets checks whether a name of a generated Secret is free for a Cluster. A Secret of that name belongs to
+// the Cluster that contract.LabelGenerated names. Everybody who may create Secrets in the namespace can write that
+// label too; the controller then replaces the content once the settings are complete.
 type GeneratedSecrets struct {
 	// Cached reads from a cache of the Secrets with contract.LabelGenerated.
 	Cached client.Reader
 	// Live reads the metadata of all others from the API server.
 	Live client.Reader
-	// Absences remembers which did not exist; nil has every one asked for each time.
+	// Absences remembers which did not exist; nil asks the API server each time.
 	Absences *Absences
 }
 
-// Taken returns why nothing may refer to the Secret of a name for a Cluster, or "". A Secret that the cache has costs no
+// Taken returns why objects of a Cluster may not refer to the Secret of a name, or "". A Secret in the cache costs no
 // request.
 func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, cluster string) (string, error) {
 	secret := &corev1.Secret{}
@@ -38,7 +38,7 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 	return g.TakenLive(ctx, name, cluster)
 }
 
-// TakenLive is Taken by the API server's answer alone.
+// TakenLive is Taken without the cache.
 func (g GeneratedSecrets) TakenLive(ctx context.Context, name types.NamespacedName, cluster string) (string, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

@@ -21,14 +21,14 @@ func IsPausedByUs(annotations map[string]string) bool {
 	return false
 }
 
-// IsPausedByUser reports whether annotations are of an object that somebody else has paused.
+// IsPausedByUser reports whether annotations belong to an object that somebody else has paused.
 func IsPausedByUser(annotations map[string]string) bool {
 	_, paused := annotations[clusterv1.PausedAnnotation]
 	return paused && !IsPausedByUs(annotations)
 }
 
-// AnnotationOperations returns the JSON patch that gives the keys of want their values in an object that has the
-// annotations current. The empty value takes a key away. Keys that want does not name are not touched.
+// AnnotationOperations returns the JSON patch that gives the keys of want their values in an object with the
+// annotations current. The empty value removes a key. Keys that want does not name are not changed.
 func AnnotationOperations(current, want map[string]string) []patch.Operation {
 	const root = "/metadata/annotations"
 	var operations []patch.Operation

@@ -6,24 +6,24 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Lag is in what the bootstrap data of a Machine differs from what a new Machine would get.
+// Lag is how the bootstrap data of a Machine differs from that of a new Machine.
 type Lag int
 
 // The lags.
 const (
-	// Current bootstrap data is what a new Machine would get.
+	// Current bootstrap data is the same as a new Machine's.
 	Current Lag = iota
-	// OldEntries: the bootstrap spec that the data was made of has other managed entries, or none.
+	// OldEntries: the bootstrap spec that the data was generated from has other managed entries, or none.
 	OldEntries
 	// OldContent: the entries are the same, but the generated Secret that they refer to has changed since.
 	OldContent
 )
 
-// LagOf compares a Machine's bootstrap spec, whose data was made at some time, with the recipe of the object that it
-// comes from. changed is when the content of the generated Secret last changed, or the zero time. Times have a
+// LagOf compares a Machine's bootstrap spec, whose data was generated at some time, with the recipe of the object that
+// it was created from. changed is when the content of the generated Secret last changed, or the zero time. Times have a
 // resolution of one second; in doubt the data is the older.
 //
-// The empty recipe asks for no managed entry. A spec that stands in the way of the recipe, as one of which a file was
+// The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because a file was
 // adopted since, has old entries.
 func LagOf(spec patch.Spec, recipe patch.Recipe, made, changed time.Time) Lag {
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
@@ -43,6 +43,6 @@ func LagOf(spec patch.Spec, recipe patch.Recipe, made, changed time.Time) Lag {
 }
 
 // Replaces reports whether rollout.after, if it were set to now, would replace a Machine that the present value does
-// not: Cluster API replaces what is older than it. after is zero if it is not set. One in the future is somebody's
-// schedule that has not begun.
+// not: Cluster API replaces what is older than it. after is zero if it is not set. A time in the future is a scheduled
+// rollout that has not begun.
 func Replaces(created, after time.Time) bool { return after.IsZero() || !created.Before(after) }

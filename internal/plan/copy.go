@@ -10,14 +10,14 @@ type Copied struct {
 	Patched bool
 	// Recipe is what its copies should have, nil if that is not known or nothing.
 	Recipe *patch.Recipe
-	// Conflict reports that something of the user's stands in the way of it in the copy.
+	// Conflict reports that an entry of the user in the copy conflicts with it.
 	Conflict bool
 }
 
-// DecideCopy is Decide for the KubeadmConfig of a worker Machine of a topology whose bootstrap data is still to be made. It was
-// copied from a template that the topology controller may have replaced since: nobody else compares the two. from is nil
-// if that is not known. With delivery Inline the first template of a pool holds its copies back. They go on when the pool
-// has another one, as that one says.
+// DecideCopy is Decide for the KubeadmConfig of a worker Machine of a topology without bootstrap data. It was copied
+// from a template that the topology controller may have replaced since, and nothing else compares the two. from is nil
+// if the template is not known. With delivery Inline the first template of a pool pauses its copies. They resume when
+// the pool has another template, with the entries of that one.
 func DecideCopy(o Object, want Want, from *Copied) Decision {
 	d := decider{Object: o, want: want, stored: o.Spec}
 	return d.complete(d.decideCopy(from))
@@ -34,7 +34,7 @@ func (d decider) decideCopy(from *Copied) Decision {
 	switch {
 	case IsPausedByUser(d.Annotations), from == nil, from.Paused, patch.IsPatched(d.Spec) && !IsPausedByUs(d.Annotations):
 		return d.leave()
-	case !d.want.Enabled, !from.Patched, from.Conflict: // what the topology controller has not brought to the pool is not brought to its Machines
+	case !d.want.Enabled, !from.Patched, from.Conflict: // the Machines do not get what the topology controller has not given to the pool
 		return d.resume()
 	case from.Recipe == nil:
 		return d.leave()

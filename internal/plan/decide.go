@@ -16,11 +16,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Decide says what happens to an object so that it becomes what its Cluster asks for. It is a function of its arguments
-// alone. What it does not know and needs, it asks for.
+// Decide decides how an object is changed to what its Cluster asks for. It is a function of its arguments alone, and
+// asks for facts that it needs and does not have.
 //
-// The outcome of a write that is being admitted is that of the controller for the object as the write leaves it, and
-// managed entries that the write takes out come back.
+// For a write at admission the outcome is the controller's for the object after the write, and managed entries that the
+// write removes are restored.
 func Decide(o Object, want Want) Decision {
 	d := decider{Object: o, want: want}
 	if d.stored = o.Spec; o.Write != nil {
@@ -29,7 +29,7 @@ func Decide(o Object, want Want) Decision {
 	return d.complete(d.decide())
 }
 
-// decider is the work on one decision.
+// decider holds the state of one decision.
 type decider struct {
 	Object
 
@@ -50,7 +50,7 @@ func (d decider) decide() Decision {
 	}
 }
 
-// complete adds to a decision what all have in common.
+// complete adds to a decision what all decisions have in common.
 func (d decider) complete(out Decision) Decision {
 	if out.Ask != NoFact {
 		return out
@@ -63,7 +63,7 @@ func (d decider) complete(out Decision) Decision {
 	return out
 }
 
-// annotations returns those that a decision gives other values.
+// annotations returns the annotations that a decision changes.
 func (d decider) annotations(out Decision) map[string]string {
 	want := map[string]string{}
 	switch record := strconv.Itoa(out.Version); {
@@ -96,7 +96,7 @@ func (d decider) annotations(out Decision) map[string]string {
 	return want
 }
 
-// disable takes everything out.
+// disable removes all managed entries.
 func (d decider) disable() Decision {
 	if IsTopologyOwned(d.Labels) || d.Write != nil && (d.isUnused() || d.isLate()) {
 		return d.leave()
@@ -118,7 +118,7 @@ func (d decider) disable() Decision {
 	return d.take(false)
 }
 
-// enable brings the object to its recipe.
+// enable applies the object's recipe.
 func (d decider) enable() Decision {
 	if left := d.leftAlone(); left != nil {
 		return d.leave(*left)
@@ -155,15 +155,16 @@ func (d decider) enable() Decision {
 // isReference reports whether the settings come from a generated Secret.
 func (d decider) isReference() bool { return d.want.Options.Delivery == contract.DeliveryReference }
 
-// isWithoutSettings reports whether nodes would wait for settings that cannot be used: no rollout is begun for them.
+// isWithoutSettings reports whether new nodes would wait, because the settings cannot be used: no rollout begins for
+// them.
 func (d decider) isWithoutSettings() bool {
 	return d.Facts.Values != nil && d.Facts.Values.Resolution == nil
 }
 
-// isUnused reports whether no pool shows whose a template is, and which proxy Secret it gets.
+// isUnused reports whether a template is used by no pool, so that its Cluster and proxy Secret are not known.
 func (d decider) isUnused() bool { return d.Kind == KindTemplate && len(d.Pools) == 0 }
 
-// isLate reports whether a change has to wait until the user has the Machines replaced, as far as is known without asking.
+// isLate reports whether a change has to wait for the user's next rollout, as far as is known without asking.
 func (d decider) isLate() bool {
 	return d.Running && !d.Rolls && (d.Kind == KindConfig || d.want.Options.Rollout != contract.RolloutImmediate)
 }
@@ -204,7 +205,7 @@ func (d decider) disagreeing() *Pool {
 	return nil
 }
 
-// take takes the managed entries out. forced is for an object that refers to a Secret of somebody else.
+// take removes the managed entries. forced is for an object that refers to a Secret that is not ours.
 func (d decider) take(forced bool, findings ...finding.Finding) Decision {
 	if d.Facts.Originals == nil && (patch.GivesUp(d.Spec, patch.Recipe{}) || patch.GivesUp(d.stored, patch.Recipe{})) {
 		return Decision{Ask: FactOriginals}
@@ -223,8 +224,8 @@ func (d decider) take(forced bool, findings ...finding.Finding) Decision {
 	return d.carryOut(out, forced)
 }
 
-// takeBack takes the managed entries out of an object that refers to a Secret of somebody else, and leaves any other as it
-// is, because nothing may be patched to refer to it.
+// takeBack removes the managed entries from an object that refers to a Secret that is not ours, and leaves any other
+// unchanged, because nothing may be patched to refer to that Secret.
 func (d decider) takeBack(secret, why string) Decision {
 	found := d.find(contract.ReasonNameTaken, "%s", why)
 	if !refersTo(d.stored, secret) || d.Running && !d.Rolls {
@@ -235,8 +236,8 @@ func (d decider) takeBack(secret, why string) Decision {
 	return d.take(true, found)
 }
 
-// withhold leaves an object as it is that values of Inline delivery must not be answered for. A KubeadmConfig that is
-// created is held back until the controller has written them.
+// withhold leaves an object unchanged if the answer must not contain the values of Inline delivery. A KubeadmConfig
+// that is created is paused until the controller has written them.
 func (d decider) withhold() Decision {
 	if d.Kind != KindConfig || d.Write == nil || !d.Write.Creates {
 		return d.leave()
@@ -249,7 +250,7 @@ func (d decider) withhold() Decision {
 	return out
 }
 
-// unusable leaves an object without settings as it is.
+// unusable leaves an object without settings unchanged.
 func (d decider) unusable(values Values) Decision {
 	if values.Why != nil {
 		return d.leave(*values.Why)
@@ -257,7 +258,7 @@ func (d decider) unusable(values Values) Decision {
 	return d.leave()
 }
 
-// bring brings the object to the recipe of its settings.
+// bring applies the recipe of the object's settings.
 func (d decider) bring(values Values, secret string) Decision {
 	resolution := resolve.Resolution{}
 	if values.Resolution != nil {
@@ -296,7 +297,7 @@ func (d decider) bring(values Values, secret string) Decision {
 		return *ready
 	}
 	out.Warnings = brought.Warnings
-	if !d.isReference() && !resolution.Complete { // a finding of the Cluster says why
+	if !d.isReference() && !resolution.Complete { // a finding about the Cluster gives the reason
 		return d.holdBack(out)
 	}
 	out.Edits, out.Adopted, out.Version, out.Recipe = brought.Edits, adopted, recipe.Version, &recipe
@@ -306,8 +307,8 @@ func (d decider) bring(values Values, secret string) Decision {
 	return d.carryOut(out, false)
 }
 
-// holdBack keeps Cluster API from creating the first Machine of a control plane, and bootstrap data of workers, which delivery
-// Inline cannot give a complete NO_PROXY yet.
+// holdBack pauses objects that delivery Inline cannot give a complete NO_PROXY yet, so that Cluster API does not create
+// the first Machine of a control plane, or bootstrap data of workers.
 func (d decider) holdBack(out Decision) Decision {
 	held := d.leaveAs(out, d.leave().pause)
 	held.Incomplete = true
@@ -324,7 +325,7 @@ func (d decider) holdBack(out Decision) Decision {
 	return held
 }
 
-// edits returns the edits that bring the object to recipe, and those among them that replace files of the user's.
+// edits returns the edits that apply recipe to the object, and those among them that replace files of the user.
 func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch.Edit, ask Decision, err error) {
 	if d.Facts.Originals == nil && (patch.GivesUp(d.Spec, recipe) || patch.GivesUp(d.stored, recipe)) {
 		return patch.Plan{}, nil, Decision{Ask: FactOriginals}, nil
@@ -359,20 +360,20 @@ func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch
 			return brought, nil, Decision{}, err // there is no place for originals
 		}
 	}
-	// A managed file takes the place of the user's in the write, wherever that was in the stored object.
+	// A managed file replaces the user's file of the write, wherever that was in the stored object.
 	adopted = patch.Adopt(d.Spec, recipe, may)
 	after, again := patch.Bring(patch.Apply(d.Spec, adopted), recipe, originals)
 	if again != nil || len(adopted) == 0 {
-		return brought, nil, Decision{}, err // more than files is in the way, and the first error says what
+		return brought, nil, Decision{}, err // not only files conflict, and the first error names them all
 	}
 	after.Edits = slices.Concat(adopted, after.Edits)
 	return after, adopted, Decision{}, nil
 }
 
-// errWithheld keeps an object as it is without a word.
+// errWithheld leaves an object unchanged without a finding.
 var errWithheld = errors.New("originals are withheld")
 
-// refuse leaves an object as it is whose recipe cannot be made, or carried out.
+// refuse leaves an object unchanged whose recipe cannot be made or applied.
 func (d decider) refuse(out Decision, err error) Decision {
 	if errors.Is(err, errWithheld) {
 		return d.leave()
@@ -385,8 +386,8 @@ func (d decider) refuse(out Decision, err error) Decision {
 	return refused
 }
 
-// infrastructure returns the decision about an object that is not patched yet and cannot be now: for Windows nodes by its
-// machine template, or before the template exists, without which there are no Machines either. It is nil for any other.
+// infrastructure returns the decision about an object that cannot be patched yet, or at all: its machine template is
+// for Windows nodes, or does not exist yet, so that there are no Machines either. It is nil for any other object.
 func (d decider) infrastructure() *Decision {
 	tells := d.Facts.Infrastructure
 	if len(d.Pools) == 0 || tells != nil && *tells == (Infrastructure{}) || patch.IsPatched(d.stored) {
@@ -399,24 +400,24 @@ func (d decider) infrastructure() *Decision {
 		out := d.leave(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
 		out.pause = pauseClear
 		return &out
-	case tells.Missing != "" && !d.OfMachine: // what a Machine is made of existed, if only for a moment
+	case tells.Missing != "" && !d.OfMachine: // the template of a Machine existed, if only for a moment
 		out := d.leave(d.find(contract.ReasonWaitingForObjects, "%s does not exist yet; it shows whether nodes run Windows", tells.Missing))
 		return &out
 	}
 	return nil
 }
 
-// carryOut returns what becomes of a decision that has edits: whether now is the time for them. forced is for entries that
-// must go even though no rollout was asked for; they never replace running Machines.
+// carryOut decides when the edits of a decision are applied: now, or with the user's next rollout. forced is for
+// entries that have to be removed even though no rollout was asked for; they never replace running Machines.
 func (d decider) carryOut(out Decision, forced bool) Decision {
 	held := IsPausedByUs(d.Annotations)
-	out.pause = pauseClear // also for a write that takes it off, as a webhook is asked again about its own answer
+	out.pause = pauseClear // also for a write that removes it, because a webhook is called again on its own answer
 	if d.Hooked || !d.changes(out) && (d.Write == nil || !held) {
 		return out
 	}
 	controlPlane := d.Kind == KindControlPlane
 	if controlPlane && !d.Running && d.Busy && held && d.Write == nil {
-		return d.stop(out) // Cluster API has not noticed yet
+		return d.stop(out) // Cluster API has not confirmed the pause yet
 	}
 	running := d.Running
 	if controlPlane && !running && (d.Write == nil || !d.Rolls) {
@@ -437,7 +438,7 @@ func (d decider) carryOut(out Decision, forced bool) Decision {
 	return out
 }
 
-// changes reports whether a decision makes the managed entries or the pause others than if the object were left alone.
+// changes reports whether a decision changes the managed entries or the pause, compared with leaving the object alone.
 func (d decider) changes(out Decision) bool {
 	if d.Write == nil {
 		return len(out.Edits) > 0
@@ -446,7 +447,7 @@ func (d decider) changes(out Decision) bool {
 	return len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
 }
 
-// leaveAs is leave with all of a decision but its edits.
+// leaveAs is leave with everything of a decision except its edits.
 func (d decider) leaveAs(out Decision, p pause) Decision {
 	kept := d.leave(out.Findings...)
 	kept.Adopted, kept.Warnings = out.Adopted, out.Warnings
@@ -454,7 +455,7 @@ func (d decider) leaveAs(out Decision, p pause) Decision {
 	return kept
 }
 
-// wait leaves the edits of a decision to the user's next rollout.
+// wait defers the edits of a decision to the user's next rollout.
 func (d decider) wait(out Decision) Decision {
 	kept := d.leaveAs(out, out.pause)
 	kept.Waits = true
@@ -462,8 +463,8 @@ func (d decider) wait(out Decision) Decision {
 	return kept
 }
 
-// stop pauses a control plane without Machines, so that Cluster API does not create its first Machine from the version that
-// is about to be patched. When Cluster API has noticed, the control plane is patched.
+// stop pauses a control plane without Machines, so that Cluster API does not create its first Machine from the version
+// that is about to be patched. The control plane is patched when Cluster API has confirmed the pause.
 func (d decider) stop(out Decision) Decision {
 	if d.Write != nil {
 		return d.leaveAs(out, pauseKeep) // the controller pauses it
@@ -474,7 +475,7 @@ func (d decider) stop(out Decision) Decision {
 	return kept
 }
 
-// waiting says what edits of a running object wait for.
+// waiting reports what the edits of a running object wait for.
 func (d decider) waiting(removing bool) finding.Finding {
 	reason, verb := contract.ReasonWaitingForRollout, "gets"
 	if removing {
@@ -491,8 +492,8 @@ func (d decider) waiting(removing bool) finding.Finding {
 		d.Name, verb, when, contract.AnnotationRollout, contract.RolloutImmediate)
 }
 
-// leave leaves the managed entries as they are stored. Where they do not fit beside what a write brings, the write stays as it
-// came.
+// leave leaves the managed entries as they are stored. If they do not fit beside the entries of a write, the write is
+// admitted unchanged.
 func (d decider) leave(findings ...finding.Finding) Decision {
 	out := Decision{Findings: findings}
 	if d.Write == nil {
@@ -509,7 +510,7 @@ func (d decider) leave(findings ...finding.Finding) Decision {
 	return out
 }
 
-// resume lets Cluster API go on with an object that is held back.
+// resume removes this product's pause from an object.
 func (d decider) resume() Decision {
 	out := d.leave()
 	out.pause = pauseClear

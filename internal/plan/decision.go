@@ -16,7 +16,7 @@ import (
 type Want struct {
 	// Cluster is the name of the Cluster.
 	Cluster string
-	// Enabled is false when everything is to be taken out.
+	// Enabled is false if all managed entries are to be removed.
 	Enabled bool
 	// Frozen is true for a Cluster that is paused or being deleted: nothing changes.
 	Frozen bool
@@ -25,17 +25,17 @@ type Want struct {
 	Options  intent.Options
 	// Version is the output version of all templates of a topology, 0 for objects that record their own.
 	Version int
-	// Admission reports whether webhooks patch an object together with a change of the user's.
+	// Admission reports whether webhooks patch an object together with a change of the user.
 	Admission bool
 }
 
-// Object is what is known of a bootstrap object.
+// Object is what is known about a bootstrap object.
 type Object struct {
 	Kind string
-	// Name is how messages call the object: kind, namespace and name.
+	// Name is the object's name in messages: kind, namespace and name.
 	Name                string
 	Labels, Annotations map[string]string
-	// Spec is the bootstrap spec, or that which a write asks for.
+	// Spec is the bootstrap spec; at admission, the one that the write asks for.
 	Spec patch.Spec
 	// Write is the write to the object that is being admitted, or nil.
 	Write *Write
@@ -44,32 +44,33 @@ type Object struct {
 	// Foreign is a pool of another Cluster that uses the object too, or nil.
 	Foreign *Pool
 
-	// Hooked marks a template of a topology, or what the topology controller has made of it: the topology hook patches it.
+	// Hooked marks a template of a topology, or an object that the topology controller has created from one: the
+	// topology hook patches it.
 	Hooked bool
-	// OfMachine marks a KubeadmConfig that Cluster API has made for a Machine.
+	// OfMachine marks a KubeadmConfig that Cluster API has created for a Machine.
 	OfMachine bool
-	// Running reports that a control plane has Machines, or that bootstrap data was made of a KubeadmConfig, as far as
-	// is known without asking.
+	// Running reports that a control plane has Machines, or that a KubeadmConfig has bootstrap data, as far as is known
+	// without asking.
 	Running bool
 	// Busy reports that Cluster API may be creating the first Machine from the version that a change replaces, see AtRest.
 	Busy bool
-	// Rolls reports that the user has all Machines of a control plane replaced now.
+	// Rolls reports that the user's change replaces all Machines of a control plane now.
 	Rolls bool
 	// Deleted reports that the object is being deleted.
 	Deleted bool
-	// Facts are what was asked for.
+	// Facts are the answers to Decision.Ask.
 	Facts Facts
 }
 
 // Write is a write that is being admitted.
 type Write struct {
-	// Stored is the spec before the write. On creation it is that of the write: what an object brings along, from a
-	// backup or from an earlier call of the webhook, is as good as stored.
+	// Stored is the spec before the write. On creation it is that of the write: what an object contains from a backup
+	// or from an earlier call of the webhook counts as stored.
 	Stored patch.Spec
 	// Annotations are those of the stored object.
 	Annotations map[string]string
-	// Sent is the spec of the write. Recognized are edits that have put managed files into the places of files of the
-	// user's that were adopted before. The spec of the object is the one after them.
+	// Sent is the spec of the write. Recognized are edits that have replaced files of the user that were adopted before
+	// by managed files. The object's Spec is the one after them.
 	Sent       patch.Spec
 	Recognized []patch.Edit
 	// Creates reports whether the write creates the object.
@@ -85,9 +86,9 @@ const (
 	NoFact Fact = iota
 	// FactValues are the settings of the object's proxy Secret.
 	FactValues
-	// FactTaken is whether somebody else has the name of a generated Secret.
+	// FactTaken is whether a Secret that is not ours has the name of a generated Secret.
 	FactTaken
-	// FactInfrastructure is what the machine templates of the pools tell.
+	// FactInfrastructure is what the machine templates of the pools say.
 	FactInfrastructure
 	// FactBegun is whether the first Machine of a control plane exists, or is being created.
 	FactBegun
@@ -99,7 +100,7 @@ const (
 	FactAdoptable
 )
 
-// Facts are answers. What is nil has not been asked.
+// Facts are answers; nil means not asked yet.
 type Facts struct {
 	Values         *Values
 	Taken          map[string]string // by name: why nothing may refer to a generated Secret of that name, or ""
@@ -114,17 +115,17 @@ type Facts struct {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
 	Resolution *resolve.Resolution
-	// Recipe is what a decision has made of the same settings before, nil if none has.
+	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
 	// Withheld reports that the settings must not be in the answer to the write.
 	Withheld bool
-	// Why is what to tell whoever writes, or nil.
+	// Why is the warning for the user, or nil.
 	Why *finding.Finding
 }
 
-// Infrastructure is what the machine templates of an object's pools tell.
+// Infrastructure is what the machine templates of an object's pools say.
 type Infrastructure struct {
-	// Windows says by what a template asks for Windows nodes, or "".
+	// Windows is the field by which a template asks for Windows nodes, or "".
 	Windows string
 	// Missing names a template that does not exist yet, and the pool that refers to it, or is "".
 	Missing string
@@ -133,61 +134,62 @@ type Infrastructure struct {
 // Originals are the user's files that managed files of an object have replaced, by the path of the managed file.
 type Originals struct {
 	Files map[string]json.RawMessage
-	// Withheld reports that some must not be in the answer to the write, so that nothing can be taken out by it.
+	// Withheld reports that some must not be in the answer to the write, so that nothing can be removed by it.
 	Withheld bool
 }
 
 // Decision is what happens to an object.
 type Decision struct {
-	// Ask is a fact that the decision depends on; Decide has to be called again with it. Nothing else counts then.
+	// Ask is a fact that the decision needs: call Decide again with it. All other fields are meaningless then.
 	Ask Fact
-	// Name is the generated Secret that FactTaken is asked about.
+	// Name is the name of the generated Secret if Ask is FactTaken.
 	Name string
 
 	// Edits change the spec. In a write they change the spec that was sent.
 	Edits []patch.Edit
-	// Adopted are edits that replace files of the user's, by Edits now or by the user's next rollout: their originals have
-	// to be kept before.
+	// Adopted are edits that replace files of the user, now or with the next rollout: their originals have to be stored
+	// first.
 	Adopted []patch.Edit
-	// Annotations are those that get another value; "" removes one.
+	// Annotations are the changed annotations; "" removes one.
 	Annotations map[string]string
-	// Version is the output version of what Edits bring; 0 is that they take everything out.
+	// Version is the output version of the entries that Edits add; 0 if they remove all.
 	Version int
-	// Secret is the generated Secret that has to be there and up to date before the edits are carried out, or "".
+	// Secret is the generated Secret that must be up to date before the edits are applied, or "".
 	Secret string
-	// Recipe is what the object should have, nil if that is not known. The zero recipe is nothing.
+	// Recipe is what the object should have, nil if that is not known. The zero recipe has no entries.
 	Recipe *patch.Recipe
 	// Proxied reports whether the object should carry the proxy.
 	Proxied bool
-	// Waits reports that the user's next rollout brings the edits.
+	// Waits reports that the edits wait for the user's next rollout.
 	Waits bool
 	// Incomplete reports that delivery Inline does not know all of NO_PROXY yet.
 	Incomplete bool
-	// Findings say why the object as a whole is not as the Cluster asks.
+	// Findings are the reasons why the object is not as the Cluster asks.
 	Findings []finding.Finding
-	// Refused is why the recipe cannot be made, or, a *patch.ConflictError, carried out; else nil.
+	// Refused is why the recipe cannot be made or, if it is a *patch.ConflictError, applied; else nil.
 	Refused error
-	// Warnings tell of entries of the user that work against the proxy.
+	// Warnings are about entries of the user that interfere with the proxy.
 	Warnings []string
 
 	object string
 	adopts bool
 	pause  pause
-	asSent bool // even what Write.Recognized has put in
+	asSent bool // even the edits of Write.Recognized
 }
 
-// pause is what becomes of the annotation by which this product holds an object back.
+// pause is what happens to the annotation with which this product pauses an object.
 type pause int
 
-// What becomes of it.
+// The values of pause.
 const (
 	// pauseKeep leaves it as it is stored.
 	pauseKeep pause = iota
 	// pauseClear removes it.
 	pauseClear
-	// pauseForEndpoint holds the object back until delivery Inline knows the control-plane endpoint.
+	// pauseForEndpoint pauses the object until delivery Inline knows the control-plane endpoint.
 	pauseForEndpoint
-	// pauseForPatch holds a control plane without Machines back until Cluster API has noticed, so that it can be patched.
+	// pauseForPatch pauses a control plane without Machines until Cluster API confirms the pause, so that it can be
+	// patched.
 	pauseForPatch
 )
 
@@ -196,7 +198,7 @@ func NotSupported(name, what string) finding.Finding {
 	return finding.Finding{Message: name + " is " + what + " and left alone"}
 }
 
-// Report returns all that an operator should know of a decision.
+// Report returns everything about a decision that an operator should know.
 func (d Decision) Report() []finding.Finding {
 	found := d.Findings
 	if d.Refused != nil {
@@ -208,8 +210,8 @@ func (d Decision) Report() []finding.Finding {
 	return found
 }
 
-// Refused says why the recipe of an object cannot be made, or what stands in its way. adopts reports whether files are taken
-// over already where that is possible.
+// Refused is the finding that says why the recipe of an object cannot be made, or what conflicts with it. adopts
+// reports whether files are already taken over where possible.
 func Refused(name string, err error, adopts bool) finding.Finding {
 	message := name + ": " + err.Error()
 	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict {

@@ -41,7 +41,7 @@ func Locate(kind string, object map[string]any) (map[string]any, patch.Location)
 }
 
 // alone returns patch.Location.Alone for an object that has all parents. An empty list that is not ours stays, and so
-// does all that is above it. In v1beta1 parents may be empty, and some must not be missing.
+// do its parents. In v1beta1 parents may be empty, and some are required.
 func alone(parents []string, object map[string]any) int {
 	if version, _ := object["apiVersion"].(string); strings.HasSuffix(version, "/v1beta1") {
 		return 0
@@ -63,8 +63,8 @@ func alone(parents []string, object map[string]any) int {
 	return count
 }
 
-// IsReadable reports whether the bootstrap spec of an object that was decoded from JSON, and its lists, are of the
-// types that the API has, as far as they are there. Others are left to the API server, which refuses them.
+// IsReadable reports whether the bootstrap spec of an object that was decoded from JSON, and its lists, have the types
+// of the API, as far as they exist. Others are left to the API server, which rejects them.
 func IsReadable(kind string, object map[string]any) bool {
 	for _, parent := range Parents(kind) {
 		value := object[path.Base(parent)]

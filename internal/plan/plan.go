@@ -1,5 +1,5 @@
-// Package plan decides what happens to one bootstrap object: whether it may be changed, which recipe it gets, by which output
-// version, and when. Controller, webhooks, hook and render find the facts and carry the decision out.
+// Package plan decides what happens to one bootstrap object: whether it may be changed, which recipe and output version
+// it gets, and when. Controller, webhooks, hook and render gather the facts and carry out the decision.
 package plan
 
 import (
@@ -27,7 +27,7 @@ func refersTo(spec patch.Spec, secret string) bool {
 	return slices.Contains(patch.References(spec), secret)
 }
 
-// Pool is what matters of a MachineDeployment or MachinePool.
+// Pool is the relevant part of a MachineDeployment or MachinePool.
 type Pool struct {
 	intent.Pool
 	// Object is the name of the object, which for a pool of a topology is not its Name.
@@ -36,7 +36,8 @@ type Pool struct {
 	Cluster string
 	// Bootstrap is its bootstrap object: a KubeadmConfigTemplate or, for a MachinePool, a KubeadmConfig.
 	Bootstrap clusterv1.ContractVersionedObjectReference
-	// Infrastructure is what its machines are made of: a machine template or, for a MachinePool, a pool of the provider.
+	// Infrastructure is what its machines are created from: a machine template or, for a MachinePool, a pool of the
+	// provider.
 	Infrastructure clusterv1.ContractVersionedObjectReference
 	// Annotations are those of the pool. They are not a copy.
 	Annotations map[string]string
@@ -49,7 +50,7 @@ func (p Pool) String() string { return p.Kind + " " + p.Object }
 // TopologyPool returns a pool that is known from spec.topology only.
 func TopologyPool(pool intent.Pool) Pool { return Pool{Pool: pool, Object: pool.Name} }
 
-// PoolOf returns what matters of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
+// PoolOf returns the relevant part of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
 func PoolOf(object metav1.Object) Pool {
 	var p Pool
 	read := func(kind, topologyName, cluster string, machine clusterv1.MachineSpec) {
@@ -95,8 +96,8 @@ func (o Object) pool() intent.Pool {
 	return o.Pools[0].Pool
 }
 
-// IsOthers reports whether managed files of spec refer to a Secret that was generated neither for the Cluster of that name
-// nor for one of its pools. Such entries are left to the Cluster that they belong to. labels are the values of
+// IsOthers reports whether managed files of spec refer to a Secret that was generated neither for the named Cluster nor
+// for one of its pools. Such entries belong to another Cluster and are left alone. labels are the values of
 // contract.LabelGenerated of the Secrets that are known, by name: an earlier program named the Secrets of pools so that
 // their names alone do not identify the Cluster.
 func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
@@ -105,16 +106,16 @@ func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
 	})
 }
 
-// IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. A write of anybody else
-// to such an object is undone, or rotates templates, at once.
+// IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. Writes of others to such
+// an object are reverted, or rotate templates, at once.
 func IsTopologyOwned(labels map[string]string) bool {
 	_, owned := labels[clusterv1.ClusterTopologyOwnedLabel]
 	return owned
 }
 
-// Version returns the output version by which spec is to be made, so that an upgrade of this program changes no object: of
-// what is patched the one that is recorded in annotations, or, of a KubeadmConfig that was cloned from a patched template and
-// has no record, the one whose recipe it has. All else is made by the newest. recipe returns the recipe of a version.
+// Version returns the output version for spec, so that an upgrade of this program changes no object: for a patched
+// object the version recorded in annotations, or, for a KubeadmConfig that was cloned from a patched template and has
+// no record, the version whose recipe it has. Everything else gets the newest. recipe returns the recipe of a version.
 func Version(annotations map[string]string, spec patch.Spec, newest int, recipe func(version int) (patch.Recipe, error)) int {
 	if !patch.IsPatched(spec) {
 		return newest
@@ -134,8 +135,8 @@ func Version(annotations map[string]string, spec patch.Spec, newest int, recipe 
 	return newest
 }
 
-// Recipe returns the recipe by an output version. resolution is used by Inline delivery only, secretName by Reference
-// delivery only. Its errors are for the user, as those of patch.NewRecipe are.
+// Recipe returns the recipe of an output version. Only Inline delivery uses resolution, only Reference delivery
+// secretName. Its errors are for the user, like those of patch.NewRecipe.
 func Recipe(options intent.Options, version int, resolution resolve.Resolution, secretName string) (patch.Recipe, error) {
 	return patch.NewRecipe(patch.Options{
 		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secretName,

@@ -10,12 +10,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Rolls reports whether a write that turns the KubeadmControlPlane stored into asked, both decoded from JSON, replaces
-// the Machines of the control plane for a reason of the user's. It follows what Cluster API v1.14 compares in UpToDate
+// Rolls reports whether a write that changes the KubeadmControlPlane stored to asked, both decoded from JSON, replaces
+// the Machines of the control plane for the user's own reason. It follows what Cluster API v1.14 compares in UpToDate
 // (controlplane/kubeadm/pkg/filters.go): the version, the infrastructure template, the bootstrap configuration without
-// what it passes over there, and rollout.after when that time has come.
+// the fields that it ignores there, and rollout.after when that time is reached.
 //
-// In doubt it says no: a rollout that is missed comes again, one that nobody asked for is an incident.
+// In doubt it returns false: a missed rollout comes again, an unwanted one is an incident.
 func Rolls(stored, asked map[string]any, now time.Time) bool {
 	before, after := child(stored, "spec"), child(asked, "spec")
 	if !reflect.DeepEqual(before["version"], after["version"]) ||
@@ -31,13 +31,13 @@ func Rolls(stored, asked map[string]any, now time.Time) bool {
 	return err == nil && !due.After(now)
 }
 
-// AtRest reports whether a change of a KubeadmControlPlane without Machines reaches all Machines that it will have. paused is
-// the status of its condition Paused, "" if it has none, in the version that the change replaces.
+// AtRest reports whether a change of a KubeadmControlPlane without Machines applies to all its future Machines. paused
+// is the status of its condition Paused, "" if it has none, in the version that the change replaces.
 //
-// Cluster API creates the first Machine from the version that it has read, which may be older than the change, and would then
-// replace that Machine. It creates Machines only in a pass that has read condition Paused as False; it writes the condition
-// in a pass of its own, and works on one object in one pass at a time. So as long as the condition is absent or True, no
-// pass that creates Machines works with that version or an earlier one.
+// Cluster API creates the first Machine from the version that it has read, which may be older than the change, and
+// would then replace that Machine. It creates Machines only in a pass that has read condition Paused as False; it
+// writes the condition in a pass of its own, and works on one object in one pass at a time. So while the condition is
+// absent or True, no pass that creates Machines works with that version or an earlier one.
 func AtRest(paused metav1.ConditionStatus) bool { return paused != metav1.ConditionFalse }
 
 // reference is the infrastructure template of a control plane. Labels, annotations and timeouts of the Machines are
@@ -46,7 +46,7 @@ func reference(spec map[string]any) map[string]any {
 	return child(spec, "machineTemplate", "spec", "infrastructureRef")
 }
 
-// compared is what of a control plane's bootstrap configuration makes Machines outdated.
+// compared is the part of a control plane's bootstrap configuration whose change makes Machines outdated.
 func compared(spec map[string]any) map[string]any {
 	config := patch.Own(child(spec, "kubeadmConfigSpec"))
 	config["clusterConfiguration"] = without(child(config, "clusterConfiguration"), "controlPlaneEndpoint", "dns")

@@ -14,13 +14,13 @@ import (
 const (
 	// originsLimit caps the listing of NO_PROXY origins.
 	originsLimit = 256 << 10
-	// maxFiles is the most that the files of a node may have together. The rest of a Secret is for what else is kept in it.
+	// maxFiles limits the files of a node together. The rest of a Secret is for its other keys.
 	maxFiles = corev1.MaxSecretSize - 1<<10
 )
 
 // SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every NO_PROXY
-// entry, as many as there is room for. beside is how many bytes else are kept in the Secret. It returns finding.Errors
-// if that is more than a Secret holds.
+// entry, as far as there is room. beside is the size of the other keys in bytes. It returns finding.Errors if the total
+// is more than a Secret holds.
 func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
 	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// NoProxyInput returns what NO_PROXY of a Cluster is composed from, without the lists that somebody wrote.
+// NoProxyInput returns the input from which NO_PROXY of a Cluster is composed, without the lists that users write.
 func NoProxyInput(cluster intent.Cluster, options intent.Options) noproxy.Input {
 	return noproxy.Input{
 		PodCIDRs:           cluster.PodCIDRs,
@@ -31,7 +31,7 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 	return annotations
 }
 
-// Mendable returns warnings without those of an unset endpoint, which is a state and nothing to mend.
+// Mendable returns warnings without those of an unset endpoint, which is a state and not a mistake.
 func Mendable(warnings []finding.Finding) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w finding.Finding) bool { return w.Code == noproxy.CodeEndpointUnset })
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
-// Secret is what a SecretReader knows of a Secret.
+// Secret is what a SecretReader knows about a Secret.
 type Secret struct {
 	Name types.NamespacedName
 	Data map[string][]byte
 	// Watched reports whether a change of the Secret is noticed at once.
 	Watched bool
-	// Where names the Secret for messages if its name alone is not enough, for example with its file.
+	// Where names the Secret in messages if its name alone is not enough, for example with its file.
 	Where string
 }
 
@@ -58,13 +58,13 @@ type Resolver struct {
 	Profile noproxy.Profile
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
-	// Object names the pool whose annotation names a Secret of its own, for messages; "" for the Cluster itself.
+	// Object names the pool whose annotation names its own Secret, for messages; "" for the Cluster itself.
 	Object string
 }
 
 // Installation is the installation-wide proxy Secret. Its noProxy is merged into every Cluster's. Its URLs and
-// credentials serve Clusters without a proxy Secret of their own, but only in the namespaces that it serves: whoever
-// reads Secrets there reads the password.
+// credentials serve Clusters without a proxy Secret of their own, but only in the namespaces that it serves: everybody
+// who can read Secrets there can read the password.
 type Installation struct {
 	// Secret is the name of the Secret; the zero value means that there is none.
 	Secret types.NamespacedName
@@ -80,7 +80,7 @@ type NamespaceSelector interface {
 	String() string
 }
 
-// EveryNamespace is the selector of commands that work for an operator with files of the operator's own.
+// EveryNamespace is the selector of commands that operators run on their own files.
 type EveryNamespace struct{}
 
 // Selects implements NamespaceSelector.
@@ -98,7 +98,7 @@ type Resolution struct {
 	NoProxy noproxy.Result
 	// Warnings are the findings about the Secret and about NO_PROXY, in this order.
 	Warnings []finding.Finding
-	// Complete reports whether the control-plane endpoint is known, or left out by the user.
+	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
 }
 
@@ -174,14 +174,14 @@ func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options i
 	return r.compose(cluster, options, found, installation)
 }
 
-// notServed says that the proxy Secrets of a Cluster are missing, and that its namespace is not one that the
-// installation-wide Secret serves.
+// notServed reports that the proxy Secrets of a Cluster are missing, and that the installation-wide Secret does not
+// serve its namespace.
 func (r Resolver) notServed(candidates []types.NamespacedName) error {
 	return missing("%s; or ask an operator to let Namespace %s use the installation-wide Secret, "+
 		"which serves namespaces by their labels (%s)", r.notFound(candidates), candidates[0].Namespace, r.Default.Namespaces)
 }
 
-// missing says that a Secret does not exist, and what to do.
+// missing reports that a Secret does not exist, and what to do.
 func missing(format string, args ...any) error {
 	return finding.Errors{{Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound, Message: fmt.Sprintf(format, args...)}}
 }

@@ -28,7 +28,7 @@ import (
 
 // Options say where and how much is served.
 type Options struct {
-	// Host is the address to listen at; empty means all. Port is the port.
+	// Host is the address to listen on; empty means all. Port is the port.
 	Host string
 	Port int
 	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.

@@ -71,7 +71,7 @@ type admission struct {
 	view  intent.Cluster
 }
 
-// decide says what becomes of the object.
+// decide returns what happens to the object.
 func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	want := plan.Want{Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted, Admission: true}
 	options, err := intent.ParseOptions(a.view.Annotations)
@@ -171,8 +171,8 @@ func (a *admission) infrastructure(ctx context.Context, pools []plan.Pool) (*pla
 	return &plan.Infrastructure{}, nil
 }
 
-// answer turns a decision into a JSON patch and warnings. Whoever writes is not told what comes by itself, or what they have
-// asked for.
+// answer converts a decision into a JSON patch and warnings. It does not warn about what resolves itself, nor about
+// what the user has asked for.
 func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 	var warnings []string
 	for _, found := range decision.Report() {

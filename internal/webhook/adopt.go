@@ -16,8 +16,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// recognize returns the write with the managed files of the stored object in the places of files that were adopted,
-// where it brings those again. What is decided after that sees a write without them.
+// recognize returns the write with the managed files of the stored object in place of adopted files that the write
+// contains again. Later decisions see a write without them.
 func (a *admission) recognize(ctx context.Context) (write, error) {
 	var managed []patch.File
 	for _, f := range a.before.Files {
@@ -31,8 +31,8 @@ func (a *admission) recognize(ctx context.Context) (write, error) {
 	return a.adopt(ctx, patch.Recipe{Files: managed})
 }
 
-// adopt returns the write with files of recipe in the places of files of the user's whose originals the controller
-// keeps already.
+// adopt returns the write with files of recipe in place of the user's files whose originals the controller already
+// keeps.
 func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, error) {
 	w := a.write
 	adoptable, err := a.adoptable(ctx, recipe)
@@ -54,8 +54,8 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, erro
 	return w, nil
 }
 
-// adoptable are the files of the write, by index, that managed files of recipe may replace, because they are what the
-// controller keeps as originals.
+// adoptable are the files of the write, by index, that managed files of recipe may replace, because the controller
+// keeps the same files as originals.
 func (a *admission) adoptable(ctx context.Context, recipe patch.Recipe) (map[int]bool, error) {
 	candidates := patch.Adopt(a.spec, recipe, func(int) bool { return true })
 	adoptable := map[int]bool{}
@@ -64,7 +64,7 @@ func (a *admission) adoptable(ctx context.Context, recipe patch.Recipe) (map[int
 	}
 	stored, err := a.fromCache(ctx)
 	if err != nil || !a.isStored(stored) {
-		return adoptable, err // nobody is told whether a file is like an original
+		return adoptable, err // do not reveal whether a file equals an original
 	}
 	originals, err := a.originals(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func (a *admission) adoptable(ctx context.Context, recipe patch.Recipe) (map[int
 	return adoptable, nil
 }
 
-// answerable are the originals for which the stored object, as the cache has it, has a managed file: anybody who
-// reaches the port can claim what was stored. They are withheld if these are not all that the write makes matter.
+// answerable are the originals for which the stored object, as the cache has it, has a managed file: any client that
+// reaches the port can claim what was stored. They are withheld if the write needs others too.
 func (a *admission) answerable(ctx context.Context) (*plan.Originals, error) {
 	all, err := a.originals(ctx)
 	if err != nil || len(all) == 0 {
@@ -108,8 +108,7 @@ func (a *admission) answerable(ctx context.Context) (*plan.Originals, error) {
 	return &plan.Originals{Files: originals, Withheld: slices.ContainsFunc(a.before.Files, unconfirmed)}, nil
 }
 
-// originals are the files of the user that managed files of the object have taken the place of, as far as the
-// controller keeps them.
+// originals are the user's files that managed files of the object have replaced, as far as the controller keeps them.
 func (a *admission) originals(ctx context.Context) (map[string]json.RawMessage, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: a.view.Namespace, Name: intent.GeneratedSecretName(a.view.Name)}

@@ -15,9 +15,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// This webhook refuses a write that it cannot answer: a label that is set on a running Cluster while it is away would
-// replace the Machines of the Cluster. Few writes come here, because the match conditions in config/webhook let pass only
-// those that it has an answer for.
+// The failure policy is Fail: if the webhook is down, a label that is set on a running Cluster would replace the
+// Machines of the Cluster. Few writes are sent here, because the match conditions in config/webhook select only those
+// that the webhook can change.
 //
 // +kubebuilder:webhook:path=/mutate-cluster-x-k8s-io-v1beta2-cluster,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=cluster.x-k8s.io,resources=clusters,verbs=update,versions=v1beta2,name=cluster.capi-proxy-patcher.io
 
@@ -47,16 +47,16 @@ func admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) an
 	return a
 }
 
-// decision is what a write to a Cluster comes to.
+// decision is the outcome of a write to a Cluster.
 type decision struct {
-	// annotations are the values that annotations are to have; "" is that there is to be none.
+	// annotations are the wanted values of annotations; "" removes one.
 	annotations map[string]string
-	// turns reports whether the write turns the label on or off.
+	// turns reports whether the write changes what the label asks for.
 	turns bool
 }
 
-// decideCluster decides what becomes of the annotations of a topology in a write that turns the Cluster stored into asked.
-// Those that it does not name are as the write has them.
+// decideCluster decides about the annotations of a topology in a write that changes the Cluster stored to asked.
+// Annotations that it does not return stay as the write has them.
 func decideCluster(stored, asked *clusterv1.Cluster) decision {
 	if !stored.Spec.Topology.IsDefined() || !asked.Spec.Topology.IsDefined() || !asked.DeletionTimestamp.IsZero() {
 		return decision{}
@@ -84,14 +84,14 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 	return d
 }
 
-// holdAfter decides what contract.AnnotationTopologyHold is to be after a write to the Cluster stored that asked for the
-// proxy if was, and then asks for it if is; "" is that there is to be none. If it has not decided, the
-// annotation is as the write has it.
+// holdAfter decides the value of contract.AnnotationTopologyHold after a write to the Cluster stored; "" removes it.
+// was and is report whether the Cluster asks for the proxy before and after the write. If nothing is decided, the
+// annotation stays as the write has it.
 //
-// A hold begins when the label comes or goes while the Cluster runs, unless the Cluster asks for RolloutImmediate. It
-// lasts, whoever writes a manifest without it, until the label is back as it was or the Cluster asks for RolloutImmediate.
-// A label that is back when an upgrade has already changed some objects is a change of those, and begins another one.
-// The controller ends a hold when nothing runs the version any more.
+// A hold begins when the label changes while the Cluster runs, unless the Cluster asks for RolloutImmediate. It
+// survives writes of manifests without the annotation, and ends when the label has its former value again or the
+// Cluster asks for RolloutImmediate. A label that is restored after an upgrade has changed some objects changes these
+// again and begins another hold. The controller ends a hold when nothing runs the version any more.
 func holdAfter(stored *clusterv1.Cluster, was, is, immediate bool) (value string, decided bool) {
 	version := stored.Spec.Topology.Version
 	hold, held := intent.FreezeOf(stored.Annotations)

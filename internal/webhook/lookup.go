@@ -22,9 +22,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// owner is whose a bootstrap object is.
+// owner is the Cluster, and the pools, that a bootstrap object belongs to.
 type owner struct {
-	// cluster is nil if it is not known yet, or nobody's.
+	// cluster is nil if it is not known yet, or if there is none.
 	cluster *clusterv1.Cluster
 	// pools of the Cluster that use the object.
 	pools []plan.Pool
@@ -49,7 +49,7 @@ func (w *Webhook) owner(ctx context.Context, object write) (owner, error) {
 // appear only after Cluster API has seen it, and do not count if the Cluster refers to another one.
 func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clusterv1.Cluster, error) {
 	if object.name == "" {
-		return nil, nil //nolint:nilnil // nobody refers to an object without a name
+		return nil, nil //nolint:nilnil // nothing refers to an object without a name
 	}
 	refers := func(cluster *clusterv1.Cluster) bool {
 		ref := cluster.Spec.ControlPlaneRef
@@ -176,7 +176,7 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 			return nil, fmt.Errorf("listing pools: %w", err)
 		}
 		if list.GetContinue() != "" {
-			return nil, nil // some of them say nothing about the others
+			return nil, nil // a partial list is not conclusive
 		}
 		pools = poolsOf(list, object)
 	}
@@ -282,8 +282,8 @@ func (a *admission) fromCache(ctx context.Context) (client.Object, error) {
 	return object, nil
 }
 
-// isStored reports whether the write is an update of an object that the cache has. Whoever forges a request does not know
-// its UID, or may read it anyway.
+// isStored reports whether the write is an update of an object that the cache has. A client that forges a request does
+// not know the UID, or may read the object anyway.
 func (a *admission) isStored(object client.Object) bool {
 	return !a.created && object != nil && object.GetUID() != "" && object.GetUID() == a.stored.GetUID()
 }

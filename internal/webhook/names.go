@@ -14,12 +14,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// This webhook warns whoever writes a Cluster or a pool of labels and annotations that do not mean what they should. It
+// This webhook warns of labels and annotations of Clusters and pools that have no effect or an unknown value. It
 // changes nothing, and nothing depends on it.
 //
 // +kubebuilder:webhook:path=/warn-cluster-x-k8s-io-v1beta2,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,timeoutSeconds=5,admissionReviewVersions=v1,groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools,verbs=create;update,versions=v1beta2,name=names.capi-proxy-patcher.io
 
-// KindNames is what the webhook is called that looks at names only, of Clusters and pools.
+// KindNames names the webhook that only checks names, of Clusters and pools.
 const KindNames = "Names"
 
 const (
@@ -29,7 +29,7 @@ const (
 	maxWarning = 512
 )
 
-// unknownNames warns of the names in an object that is written. What cannot be read has none.
+// unknownNames warns of the unknown names in an object that is written. An object that cannot be decoded has none.
 func unknownNames(request *admissionv1.AdmissionRequest) []string {
 	var warnings []string
 	warn := func(text string) { warnings = append(warnings, finding.Cut(contract.Name+": "+text, maxWarning)) }

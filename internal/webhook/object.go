@@ -21,12 +21,12 @@ type write struct {
 	// created reports whether the write creates the object.
 	created bool
 	// asked is the object that the request asks for, stored the one before it. On creation they are the same: what an
-	// object brings along, from a backup or from an earlier call of the webhook, is as good as stored.
+	// object contains from a backup or from an earlier call of the webhook counts as stored.
 	asked, stored *unstructured.Unstructured
 	spec, before  patch.Spec
 	at            patch.Location
-	// sent is the bootstrap spec of the request; spec is sent with adopted carried out, which put managed files into
-	// the places of files of the user's.
+	// sent is the bootstrap spec of the request; spec is sent after the edits of adopted, which replace the user's
+	// files by managed files.
 	sent    patch.Spec
 	adopted []patch.Edit
 }
@@ -57,10 +57,10 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	return w, nil
 }
 
-// isOurs reports whether the write comes from the controller, which knows what it does. Everybody may call themselves
-// so, and then only goes without the help of the webhook.
+// isOurs reports whether the write is the controller's own. Any client may use this field manager; it merely opts out
+// of the webhook.
 func isOurs(request *admissionv1.AdmissionRequest) bool {
-	var options metav1.PatchOptions // its fieldManager is that of all kinds of options
+	var options metav1.PatchOptions // all kinds of options have the same fieldManager
 	return json.Unmarshal(request.Options.Raw, &options) == nil && options.FieldManager == contract.Name
 }
 

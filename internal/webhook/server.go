@@ -24,11 +24,11 @@ const (
 	MaxRequest = 4 << 20
 	// maxValues is how many values of JSON a request may have. Decoded, each may take some hundred bytes.
 	maxValues = 250_000
-	// maxTime is how long a request may take: less than the 5 s after which the API server stops to wait.
+	// maxTime is how long a request may take: less than the API server's timeout of 5 s.
 	maxTime = 4 * time.Second
 )
 
-// answer is what the webhook has to say about a write.
+// answer is the webhook's answer to a write.
 type answer struct {
 	operations []patch.Operation
 	// warnings are shown to the user by kubectl.
@@ -37,8 +37,8 @@ type answer struct {
 
 // handler serves admission requests for one kind.
 //
-// A request that cannot be answered gets an HTTP error and not an answer that denies it: what then happens to the write
-// is said by the failurePolicy of the webhook configuration, which applies to errors only.
+// A request that cannot be answered gets an HTTP error, not an answer that denies it: the failurePolicy of the webhook
+// configuration, which applies to errors only, then decides about the write.
 type handler struct {
 	webhook *Webhook
 	kind    string

@@ -1,12 +1,11 @@
-// Package webhook puts the proxy into bootstrap objects while they are admitted, so that no write of them, and no
-// Machine that is made from them, comes before it. It decides by packages plan, patch and source, as the controller
-// does, which stays behind it for what admission could not see.
+// Package webhook patches bootstrap objects at admission, so that no write and no Machine precedes the patch. It
+// decides by packages plan, patch and source, as the controller does, which patches what admission could not see.
 //
-// For a Cluster with a ClusterClass it does nothing but to keep the annotation by which a label that turns replaces no
-// running Machine.
+// For a Cluster with a ClusterClass it only maintains topology-hold, which keeps a label change from replacing running
+// Machines.
 //
 // The webhooks have no side effects, never deny a write, and are a function of the stored object, of the user's part of
-// the new one and of the Cluster: called again on their own answer they change nothing.
+// the new one, and of the Cluster: called again on their own answer, they change nothing.
 package webhook
 
 import (
@@ -32,16 +31,15 @@ import (
 
 // Webhook answers admission requests for bootstrap objects and Clusters.
 type Webhook struct {
-	// Cached reads from the manager's cache, by the indexes of package plan. What it does not find, or cannot tell, is
-	// read from Live.
+	// Cached reads from the manager's cache, by the indexes of package plan. What it does not find is read from Live.
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
 	// Secrets reads proxy Secrets, for Inline delivery only.
 	Secrets resolve.SecretReader
-	// Infrastructure tells Windows pools by their machine templates.
+	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
-	// Absences remembers Secrets that did not exist a moment ago; nil has every one asked for each time.
+	// Absences remembers Secrets that did not exist a moment ago; nil asks the API server each time.
 	Absences *lookup.Absences
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
@@ -51,7 +49,7 @@ type Webhook struct {
 	Now func() time.Time
 }
 
-// Server is where handlers are registered by path.
+// Server registers handlers by path.
 type Server interface {
 	Register(path string, handler http.Handler)
 }
