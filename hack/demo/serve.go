@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -38,13 +39,22 @@ func serve(ctx context.Context, dir, binary string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { _ = os.Remove(managerKubeconfig) }()
+	webhooks, err := mgmt.PrepareWebhooks(filepath.Join("config", "default"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, webhooks.Close()) }()
 	progress("starting the manager as its ServiceAccount, with the rights of config/rbac and no more")
-	manager, health, err := startManager(ctx, dir, binary, managerKubeconfig)
+	manager, health, err := startManager(ctx, dir, binary,
+		"--kubeconfig", managerKubeconfig, "--webhook-bind-address", webhooks.Host, "--webhook-port", strconv.Itoa(webhooks.Port), "--webhook-cert-dir", webhooks.CertDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, endManager(manager)) }()
 	if err := waitHealthy(ctx, "http://"+health+"/readyz"); err != nil {
+		return err
+	}
+	if err := cluster.Install(ctx, webhooks.Configurations...); err != nil {
 		return err
 	}
 	progress(readyLine)
@@ -53,7 +63,7 @@ func serve(ctx context.Context, dir, binary string, out io.Writer) (err error) {
 }
 
 // startManager starts the program that users run. Its log goes to manager.log.
-func startManager(ctx context.Context, dir, binary, kubeconfig string) (*exec.Cmd, string, error) {
+func startManager(ctx context.Context, dir, binary string, flags ...string) (*exec.Cmd, string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, "", err
@@ -66,7 +76,7 @@ func startManager(ctx context.Context, dir, binary, kubeconfig string) (*exec.Cm
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, "manager", "--kubeconfig", kubeconfig, "--health-addr", health) //nolint:gosec // the program to show
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, append([]string{"manager", "--health-addr", health}, flags...)...) //nolint:gosec // the program to show
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, "", fmt.Errorf("starting the manager: %w", err)

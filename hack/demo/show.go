@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -88,7 +91,69 @@ func show(ctx context.Context, dir string, out io.Writer) error {
 	if err := printChange(out, "KubeadmConfigTemplate spec.template.spec", "KubeadmConfigTemplate", template.Spec.Template.Spec, "spec", "template", "spec"); err != nil {
 		return err
 	}
-	return printNode(ctx, user, out, controlPlane.Spec.KubeadmConfigSpec)
+	if err := printNode(ctx, user, out, controlPlane.Spec.KubeadmConfigSpec); err != nil {
+		return err
+	}
+	return applyAgain(ctx, user, out, controlPlane, template)
+}
+
+// applyAgain applies the Cluster for a second time, without the entries that were added, and looks that nothing changes.
+func applyAgain(ctx context.Context, user client.Client, out io.Writer, patched ...client.Object) error {
+	title(out, "The same manifest again")
+	_, _ = fmt.Fprintln(out)
+	step("waiting until the API server asks the webhooks")
+	file := filepath.Join("hack", "demo", "cluster-template.yaml")
+	if err := waitWebhooks(ctx, user, file); err != nil {
+		return err
+	}
+	step("applying " + file)
+	if err := applyTemplate(ctx, user, file); err != nil {
+		return err
+	}
+	for _, before := range patched {
+		after := before.DeepCopyObject().(client.Object)
+		if err := user.Get(ctx, client.ObjectKeyFromObject(before), after); err != nil {
+			return err
+		}
+		kind, err := user.GroupVersionKindFor(after)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(out, "    %s %s: generation %d before, %d after\n", kind.Kind, after.GetName(), before.GetGeneration(), after.GetGeneration())
+		if before.GetGeneration() != after.GetGeneration() {
+			return fmt.Errorf("applying the manifest again changed the spec of %s %s", kind.Kind, after.GetName())
+		}
+	}
+	return nil
+}
+
+// waitWebhooks waits until applying a file without storing anything, as kubectl diff does, keeps the files of the control plane.
+func waitWebhooks(ctx context.Context, user client.Client, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		objects, err := process(file)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "KubeadmControlPlane" })
+		dry := objects[i]
+		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(dry), client.FieldOwner("kubectl"), client.DryRunAll); err != nil {
+			return err
+		}
+		controlPlane := &controlplanev1.KubeadmControlPlane{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(dry.Object, controlPlane); err != nil {
+			return err
+		}
+		if patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the API server does not ask the webhooks")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // applyTemplate is clusterctl generate cluster --from FILE | kubectl apply --server-side -f -.
