@@ -184,6 +184,20 @@ bench: build ## Run the benchmarks, and compare the hooks with an extension that
 	go build -o bin/bench ./hack/bench
 	bin/bench
 
+CLUSTERS ?= 1000
+SCALE = @assets=$$(hack/kube-assets.sh); go build -o bin/scale ./hack/scale; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" bin/scale
+.PHONY: bench-scale
+bench-scale: build ## Measure the manager with CLUSTERS (1000) Clusters on an API server of its own, and write out/scale.json.
+	$(SCALE) -clusters $(CLUSTERS)
+
+.PHONY: bench-check
+bench-check: build ## Fail if the manager needs more requests, reconciles, allocations or memory than hack/scale/baseline.json says.
+	$(SCALE) -clusters 60 -calls 100 -json out/scale-check.json -baseline hack/scale/baseline.json
+
+.PHONY: bench-baseline
+bench-baseline: build ## Write hack/scale/baseline.json anew; the commit says why it changes.
+	$(SCALE) -clusters 60 -calls 100 -json out/scale-check.json -baseline hack/scale/baseline.json -update
+
 .PHONY: cover
 cover: ## Write out/cover.html and print the coverage of the unit tests.
 	@mkdir -p out; $(FETCH_MODULES)

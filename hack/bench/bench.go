@@ -3,29 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -49,7 +40,7 @@ func newBench(program string) (*bench, error) {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
 	b := &bench{folder: folder}
-	pool, err := certificate(folder)
+	pool, err := measure.Certificate(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +51,7 @@ func newBench(program string) (*bench, error) {
 	}
 	ports := [2]string{}
 	for i := range ports {
-		if ports[i], err = freePort(); err != nil {
+		if ports[i], err = measure.FreePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -74,42 +65,6 @@ func newBench(program string) (*bench, error) {
 		return nil, err
 	}
 	return b, nil
-}
-
-func freePort() (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return port, err
-}
-
-// certificate writes a certificate for 127.0.0.1 into a folder.
-func certificate(folder string) (*x509.CertPool, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("writing a key: %w", err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, text := range map[string][]byte{"tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			return nil, fmt.Errorf("writing %s: %w", name, err)
-		}
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(public)
-	return pool, nil
 }
 
 // start starts a server on one core and returns how long it took until it answered.
@@ -273,7 +228,7 @@ func (b *bench) measure(server *exec.Cmd, url string, bodies [][]byte, count int
 			return 0, err
 		}
 	}
-	before, err := cpuMilliseconds(server)
+	before, err := measure.CPUMilliseconds(server.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
@@ -282,46 +237,6 @@ func (b *bench) measure(server *exec.Cmd, url string, bodies [][]byte, count int
 			return 0, err
 		}
 	}
-	after, err := cpuMilliseconds(server)
+	after, err := measure.CPUMilliseconds(server.Process.Pid)
 	return (after - before) / float64(count), err
-}
-
-// cpuMilliseconds returns the CPU time of all threads of a server, from schedstat, which counts nanoseconds (proc(5)).
-func cpuMilliseconds(server *exec.Cmd) (float64, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", server.Process.Pid))
-	if err != nil || len(files) == 0 {
-		return 0, errors.New("reading /proc: no schedstat; measure on Linux")
-	}
-	var sum float64
-	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // a file of /proc
-		if err != nil {
-			continue // a thread that has ended
-		}
-		nanoseconds, _, _ := strings.Cut(string(text), " ")
-		n, err := strconv.ParseFloat(nanoseconds, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading %s: %w", file, err)
-		}
-		sum += n
-	}
-	return sum / 1e6, nil
-}
-
-func residentMiB(server *exec.Cmd) int { return statusMiB(server, "VmRSS:") }
-
-func peakMiB(server *exec.Cmd) int { return statusMiB(server, "VmHWM:") }
-
-func statusMiB(server *exec.Cmd, field string) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", server.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, found := strings.CutPrefix(line, field); found {
-			kilobytes, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-			return kilobytes / 1024
-		}
-	}
-	return 0
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
 )
 
 func main() {
@@ -54,7 +56,7 @@ func run() error {
 		return err
 	}
 	defer b.close()
-	fmt.Printf("start to answered discovery: %d ms; idle resident memory %d MiB\n\n", b.started.Milliseconds(), residentMiB(b.product))
+	fmt.Printf("start to answered discovery: %d ms; idle resident memory %.0f MiB\n\n", b.started.Milliseconds(), measure.ResidentMiB(b.product.Process.Pid))
 	fmt.Println("pools  request      bytes in  bytes out   null ms    ours ms    ratio  goal")
 	missed := 0
 	for _, n := range pools {
@@ -71,7 +73,7 @@ func run() error {
 			fmt.Printf("%5d  %-10s %10d %10d %9.3f  %9.3f  %7.2f  %.1f%s\n", n, s.name, figures.in, figures.out, figures.null, figures.ours, figures.ratio, s.limit, verdict)
 		}
 	}
-	fmt.Printf("\npeak resident memory %d MiB\n", peakMiB(b.product))
+	fmt.Printf("\npeak resident memory %.0f MiB\n", measure.PeakMiB(b.product.Process.Pid))
 	if missed > 0 {
 		return fmt.Errorf("%d goals missed", missed)
 	}

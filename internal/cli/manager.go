@@ -50,6 +50,8 @@ type ManagerOptions struct {
 	Burst int
 	// HealthAddr and MetricsAddr are listening addresses; "0" disables one.
 	HealthAddr, MetricsAddr string
+	// PprofAddr is where Go's profiles are served; "0" or "" disables them.
+	PprofAddr string
 	// WebhookPort is the port on which the webhooks listen; 0 disables them.
 	WebhookPort int
 	// WebhookBindAddress is the address on which they listen; empty means all.
@@ -95,6 +97,7 @@ func newManager(streams Streams) *cobra.Command {
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
 	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
 	f.StringVar(&o.MetricsAddr, "metrics-addr", "0", "address of /metrics; 0 disables it")
+	f.StringVar(&o.PprofAddr, "pprof-addr", "0", "address of /debug/pprof, Go's profiles; 0 disables it")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 disables them")
 	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address on which the webhooks listen; defaults to all")
 	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhooks; without it there are none")
@@ -167,6 +170,7 @@ func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (man
 		Logger:                        o.Log,
 		HealthProbeBindAddress:        o.HealthAddr,
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
+		PprofBindAddress:              o.PprofAddr,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              contract.Domain,
 		LeaderElectionNamespace:       o.LeaderElectNamespace,

@@ -1,0 +1,371 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// quiet is how long nothing may happen before a phase has ended: longer than the controller puts anything off.
+const quiet = 2500 * time.Millisecond
+
+// phase is what happened in a part of the measurement.
+type phase struct {
+	Reconciles float64  `json:"reconciles"`
+	Requests   requests `json:"requests"`
+	// Seconds is the time from its begin to the last thing that happened.
+	Seconds     float64 `json:"seconds"`
+	CPUSeconds  float64 `json:"cpuSeconds"`
+	ResidentMiB float64 `json:"residentMiB"`
+	PeakMiB     float64 `json:"peakMiB"`
+	LiveMiB     float64 `json:"liveMiB"`
+}
+
+// manager starts the product. It is its first phase that starts it.
+func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
+	free, err := addresses(3)
+	if err != nil {
+		return nil, err
+	}
+	w.runs++
+	p := &process{health: free[0], metrics: free[1], pprof: free[2]}
+	args := append([]string{
+		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", p.health, "--metrics-addr", p.metrics, "--pprof-addr", p.pprof,
+		"--default-proxy-secret", proxyNamespace + "/" + proxySecret, "--default-proxy-namespaces", "kubernetes.io/metadata.name=" + namespace,
+	}, more...)
+	return p, launch(ctx, p, filepath.Join(w.folder, fmt.Sprintf("manager-%d.log", w.runs)), w.program, append(args, strings.Fields(w.args)...)...)
+}
+
+// null starts the manager that does nothing.
+func (w *world) null(ctx context.Context, port, certDir string) (*process, error) {
+	free, err := addresses(2)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	p := &process{health: free[0], pprof: free[1]}
+	return p, launch(ctx, p, filepath.Join(w.folder, "null.log"), self, "-null", "-null-kubeconfig", w.kubeconfig, "-null-health", p.health,
+		"-null-pprof", p.pprof, "-null-port", port, "-null-cert-dir", certDir)
+}
+
+// watch runs what begins a phase and waits until nothing happens any more and done, if it is not nil, reports true. p is set by
+// what starts a process.
+func (w *world) watch(ctx context.Context, p **process, begin func() error, done func(reconciles float64, r requests) bool) (*phase, error) {
+	before, err := w.audit.read()
+	if err != nil {
+		return nil, err
+	}
+	var cpu, reconciled float64
+	if *p != nil {
+		if cpu, err = measure.CPUMilliseconds((*p).pid()); err != nil {
+			return nil, err
+		}
+		if reconciled, _, err = (*p).progress(); err != nil {
+			return nil, err
+		}
+	}
+	started := time.Now()
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	f, last, seen := &phase{}, time.Now(), -1.0
+	for {
+		reconciles, waiting, err := (*p).progress()
+		if err != nil {
+			return nil, err
+		}
+		all, err := w.audit.read()
+		if err != nil {
+			return nil, err
+		}
+		f.Requests, f.Reconciles = all.minus(before), reconciles-reconciled
+		if state := f.Reconciles + 1e9*float64(f.Requests.total()); state != seen || waiting > 0 {
+			last, seen = time.Now(), state
+			now, err := measure.CPUMilliseconds((*p).pid())
+			if err != nil {
+				return nil, err
+			}
+			f.CPUSeconds = (now - cpu) / 1000
+		}
+		if time.Since(last) > quiet && (done == nil || done(f.Reconciles, f.Requests)) {
+			break
+		}
+		if time.Since(last) > 2*time.Minute {
+			return nil, fmt.Errorf("nothing happens, and it is not done: %.0f reconciles, requests %v", f.Reconciles, f.Requests)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	f.Seconds = last.Sub(started).Seconds()
+	f.ResidentMiB, f.PeakMiB = measure.ResidentMiB((*p).pid()), measure.PeakMiB((*p).pid())
+	return f, nil
+}
+
+// measureAll runs all phases.
+func measureAll(ctx context.Context, o options) (r *results, err error) {
+	began := time.Now()
+	w, err := newWorld(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	r = &results{Clusters: o.clusters, Pools: o.pools, Phases: map[string]*phase{}}
+	if err := w.empty(ctx, r); err != nil {
+		return nil, err
+	}
+	progress(fmt.Sprintf("creating %d Clusters", o.clusters))
+	if err := each(o.clusters, func(i int) error { return w.create(ctx, clusterName(i)) }); err != nil {
+		return nil, err
+	}
+	if err := w.lifecycle(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := w.rest(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := w.webhook(ctx, r); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(o.program); err == nil {
+		r.ProgramMB = float64(info.Size()) / 1e6
+	}
+	r.Seconds = time.Since(began).Seconds()
+	return r, nil
+}
+
+// empty measures a manager without Clusters.
+func (w *world) empty(ctx context.Context, r *results) error {
+	progress("empty")
+	p, err := w.manager(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	r.EmptyReadySeconds, r.EmptyResidentMiB = p.ready.Seconds(), measure.ResidentMiB(p.pid())
+	live, _, err := p.heap()
+	r.EmptyLiveMiB = live / (1 << 20)
+	return err
+}
+
+// lifecycle measures convergence, restart, and changes of the Secret.
+func (w *world) lifecycle(ctx context.Context, r *results) error {
+	var p *process
+	defer func() {
+		if p != nil {
+			p.stop()
+		}
+	}()
+	start := func() (err error) {
+		if p != nil {
+			p.stop()
+		}
+		p, err = w.manager(ctx)
+		return err
+	}
+	run := func(name string, begin func() error, done func(float64, requests) bool) error {
+		progress(name)
+		f, err := w.watch(ctx, &p, begin, done)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		r.Phases[name] = f
+		live, _, err := p.heap()
+		f.LiveMiB = live / (1 << 20)
+		return errors.Join(err, p.profile(w.profiles, "heap", name+".heap.pprof"), p.profile(w.profiles, "allocs", name+".allocs.pprof"))
+	}
+	all := func(reconciles float64, _ requests) bool { return reconciles >= float64(w.clusters) }
+	if err := run("converge", start, all); err != nil {
+		return err
+	}
+	if ok, err := w.configured(ctx, clusterName(w.clusters-1)); err != nil || !ok {
+		return errors.Join(err, errors.New("the last Cluster is not configured"))
+	}
+	p.stop()
+	p = nil
+	if err := run("restart", start, all); err != nil {
+		return err
+	}
+	r.ReadySeconds = p.ready.Seconds()
+	if err := run("changed", func() error { return w.setProxy(ctx, "proxy-2.example.com", "1") },
+		func(_ float64, r requests) bool { return r["update secrets"] >= w.clusters }); err != nil {
+		return err
+	}
+	if err := run("same", func() error { return w.setProxy(ctx, "proxy-2.example.com", "2") }, nil); err != nil {
+		return err
+	}
+	if err := run("newcomer", func() error { return w.newcomers(ctx, r) },
+		func(_ float64, r requests) bool { return r["update secrets"] >= w.clusters }); err != nil {
+		return err
+	}
+	p.stop()
+	p = nil
+	return w.floors(ctx, r)
+}
+
+// setProxy writes the proxy Secret; touch is an annotation of it.
+func (w *world) setProxy(ctx context.Context, host, touch string) error {
+	secret := w.secret(host)
+	secret.Annotations = map[string]string{"example.com/touched": touch}
+	current := &corev1.Secret{}
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(secret), current); err != nil {
+		return err
+	}
+	secret.ResourceVersion = current.ResourceVersion
+	return w.client.Update(ctx, secret)
+}
+
+// newcomers is how many Clusters are created while all others get another proxy.
+const newcomers = 5
+
+// newcomers changes the proxy of all, creates Clusters one after the other, and waits for each.
+func (w *world) newcomers(ctx context.Context, r *results) error {
+	before, err := w.audit.read()
+	if err != nil {
+		return err
+	}
+	if err := w.setProxy(ctx, "proxy-3.example.com", "3"); err != nil {
+		return err
+	}
+	fanned := func() (int, error) {
+		now, err := w.audit.read()
+		return now.minus(before)["update secrets"], err
+	}
+	for i := range newcomers {
+		name := fmt.Sprintf("newcomer-%d", i)
+		created := time.Now()
+		at, err := fanned()
+		if err != nil {
+			return err
+		}
+		if err := w.create(ctx, name); err != nil {
+			return err
+		}
+		for ok := false; !ok; time.Sleep(5 * time.Millisecond) {
+			if ok, err = w.configured(ctx, name); err != nil {
+				return err
+			}
+			if time.Since(created) > 10*time.Minute {
+				return fmt.Errorf("%s is not configured", name)
+			}
+		}
+		until, err := fanned()
+		if err != nil {
+			return err
+		}
+		if until < w.clusters || i == 0 { // else nobody was before it
+			r.NewcomerSeconds = max(r.NewcomerSeconds, time.Since(created).Seconds())
+			r.NewcomerBehind = max(r.NewcomerBehind, until-at)
+			r.Newcomers++
+		}
+	}
+	return nil
+}
+
+// floors measures a plain writer, and the manager that does nothing.
+func (w *world) floors(ctx context.Context, r *results) error {
+	progress("floors")
+	secrets := &corev1.SecretList{}
+	if err := w.client.List(ctx, secrets, client.InNamespace(namespace), client.HasLabels{contract.LabelGenerated}); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := each(len(secrets.Items), func(i int) error {
+		secrets.Items[i].Data["plain"] = []byte("written by a plain client")
+		return w.client.Update(ctx, &secrets.Items[i])
+	}); err != nil {
+		return err
+	}
+	r.PlainWriterSeconds = time.Since(started).Seconds() * float64(w.clusters) / float64(len(secrets.Items))
+	folder := filepath.Join(w.folder, "null")
+	port, err := certified(folder)
+	if err != nil {
+		return err
+	}
+	p, err := w.null(ctx, port, folder)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	r.NullReadySeconds = p.ready.Seconds()
+	cpu, err := measure.CPUMilliseconds(p.pid())
+	if err != nil {
+		return err
+	}
+	r.NullCPUSeconds = cpu / 1000
+	r.NullResidentMiB = measure.ResidentMiB(p.pid())
+	live, _, err := p.heap()
+	r.NullLiveMiB = live / (1 << 20)
+	return err
+}
+
+// rest measures a manager that looks at every Cluster again and again, although nothing changes.
+func (w *world) rest(ctx context.Context, r *results) error {
+	progress("rest")
+	period := max(5*time.Second, time.Duration(w.clusters)*5*time.Millisecond)
+	p, err := w.manager(ctx, "--sync-period", period.String())
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	// The floor has written into the generated Secrets: they are put right first.
+	if _, err := w.watch(ctx, &p, func() error { return nil }, nil); err != nil && ctx.Err() != nil {
+		return err
+	}
+	before, err := w.audit.read()
+	if err != nil {
+		return err
+	}
+	from, _, err := p.progress()
+	if err != nil {
+		return err
+	}
+	cpu, err := measure.CPUMilliseconds(p.pid())
+	if err != nil {
+		return err
+	}
+	f := &phase{}
+	started := time.Now()
+	for f.Reconciles < 2*float64(w.clusters+newcomers) {
+		if time.Since(started) > 10*period {
+			return fmt.Errorf("rest: %.0f reconciles in %s", f.Reconciles, time.Since(started))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+		now, _, err := p.progress()
+		if err != nil {
+			return err
+		}
+		f.Reconciles = now - from
+	}
+	f.Seconds = time.Since(started).Seconds()
+	after, err := w.audit.read()
+	if err != nil {
+		return err
+	}
+	now, err := measure.CPUMilliseconds(p.pid())
+	if err != nil {
+		return err
+	}
+	f.CPUSeconds, f.Requests, f.ResidentMiB = (now-cpu)/1000, after.minus(before), measure.ResidentMiB(p.pid())
+	r.Phases["rest"] = f
+	return nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func measured() *results {
+	r := &results{Clusters: 10, Phases: map[string]*phase{}}
+	for _, name := range []string{"converge", "restart", "changed", "same", "rest"} {
+		r.Phases[name] = &phase{Reconciles: 10, Requests: requests{"update secrets": 10}}
+	}
+	return r
+}
+
+// TestCompare_FailsWhenACountHasGrown changes one count at a time.
+func TestCompare_FailsWhenACountHasGrown(t *testing.T) {
+	t.Parallel()
+	baseline := filepath.Join(t.TempDir(), "baseline.json")
+	if err := measured().writeBaseline(baseline); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		change func(*results)
+		says   string
+	}{
+		"nothing":                    {func(*results) {}, "none has grown"},
+		"within the tolerance":       {func(r *results) { r.Phases["same"].Reconciles = 13 }, "none has grown"},
+		"reconciles":                 {func(r *results) { r.Phases["same"].Reconciles = 20 }, "GROWN   same: reconciles a Cluster: 2, was 1"},
+		"one more write of each":     {func(r *results) { r.Phases["changed"].Requests["update secrets"] = 20 }, "GROWN   changed: update secrets a Cluster: 2, was 1"},
+		"a request that nobody sent": {func(r *results) { r.Phases["restart"].Requests["get secrets"] = 10 }, "GROWN   restart: get secrets a Cluster: 1, was 0"},
+		"a request at rest":          {func(r *results) { r.Phases["rest"].Requests["get secrets"] = 10 }, "GROWN   rest: requests: 20, was 10"},
+		"memory":                     {func(r *results) { r.Phases["restart"].LiveMiB = 1 }, "GROWN   restart: KiB a Cluster: 102.4, was 0"},
+		"fewer requests":             {func(r *results) { r.Phases["changed"].Requests = requests{} }, "none has grown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, out := measured(), &bytes.Buffer{}
+			row.change(r)
+			err := r.compare(baseline, out)
+			if (err != nil) != strings.Contains(row.says, "GROWN") || !strings.Contains(out.String(), row.says) {
+				t.Errorf("got %v and\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestAudit_CountsByVerbAndResource(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "audit.log")
+	text := `{"verb":"patch","objectRef":{"resource":"clusters","subresource":"status"}}
+{"verb":"get","requestURI":"/apis"}
+{"verb":"create","objectRef":{"resource":"events"}}
+{"verb":"get","objectRef":{"resource":"secr`
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := audit{path: log}
+	if got, err := a.read(); err != nil || len(got) != 2 || got["patch clusters/status"] != 1 || got.writes() != 1 || got.total() != 2 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if err := os.WriteFile(log, []byte(text+`ets"}}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := a.read(); err != nil || got["get secrets"] != 1 || got.reads() != 1 {
+		t.Errorf("the rest of a line is lost: got %v, %v", got, err)
+	}
+}
