@@ -1,28 +1,28 @@
-// Package contract holds the names that users and other programs see: labels, annotations, Secret keys,
-// paths on a node, the condition and its reasons. docs/reference.md is their home; a name here never changes.
+// Package contract holds the names that users and other programs see: labels, annotations, Secret keys, paths on a
+// node, the condition and its reasons. docs/reference.md documents them; a name here never changes.
 package contract
 
 // Domain is the prefix of every label, annotation and condition type of this product.
 const Domain = "capi-proxy-patcher.io"
 
-// Name is how the product signs what it writes: field manager, comment in files, end of managed commands.
+// Name marks what the product writes: field manager, comment in files, end of managed commands.
 const Name = "capi-proxy-patcher"
 
 // Labels.
 const (
-	// LabelEnabled on a Cluster, with the value LabelEnabledValue, enables the product for it. Written by the
-	// user, read by every part of the product. Taking it off, or the value LabelDisabledValue, removes what the product
-	// added to bootstrap specs; any other value changes nothing.
+	// LabelEnabled on a Cluster, with the value LabelEnabledValue, enables the product for it. Written by the user,
+	// read by every part of the product. Removing it, or the value LabelDisabledValue, removes what the product added
+	// to bootstrap specs; any other value changes nothing.
 	LabelEnabled = Domain + "/enabled"
 	// LabelEnabledValue is the only value of LabelEnabled that enables.
 	LabelEnabledValue = "true"
 	// LabelDisabledValue is the only value of LabelEnabled that disables.
 	LabelDisabledValue = "false"
-	// LabelProxySecret on a Secret, with any value, makes a change of the proxy Secret noticed at once. Written
-	// by the user. Without it a change is noticed at the next resync.
+	// LabelProxySecret on a Secret, with any value, lets the product notice a change of the proxy Secret at once.
+	// Written by the user. Without it a change is noticed at the next resync.
 	LabelProxySecret = Domain + "/proxy"
 	// LabelDefaultProxy on a Namespace, with value DefaultProxyAllowed, lets its Clusters use the installation-wide
-	// Secret, and so everybody who reads Secrets there. Written by the operator; the manager's
+	// Secret, and thereby everybody who can read Secrets there. Written by the operator; the manager's
 	// --default-proxy-namespaces may choose another label.
 	LabelDefaultProxy = Domain + "/default-proxy"
 	// LabelGenerated marks a Secret that the product generated. Written by the product; its value is the name
@@ -40,12 +40,12 @@ const (
 	// AnnotationRollout chooses when a change reaches running control planes: RolloutOnNextRollout (default) or
 	// RolloutImmediate.
 	AnnotationRollout = Domain + "/rollout"
-	// AnnotationTargets lists what on a node is configured, separated by commas: any subset of Targets.
+	// AnnotationTargets lists the parts of a node that are configured, separated by commas: any subset of Targets.
 	AnnotationTargets = Domain + "/targets"
-	// AnnotationAdopt, with the value AdoptValue, has files of the user at managed paths taken over. Their originals are
-	// kept in the generated Secret and come back when the label goes.
+	// AnnotationAdopt, with the value AdoptValue, lets the product take over files of the user at managed paths. Their
+	// originals are kept in the generated Secret and restored when the label is removed.
 	AnnotationAdopt = Domain + "/adopt"
-	// AnnotationNoProxyGroups lists NO_PROXY groups to leave out, each with a leading minus.
+	// AnnotationNoProxyGroups lists NO_PROXY groups to omit, each with a leading hyphen.
 	AnnotationNoProxyGroups = Domain + "/no-proxy-groups"
 )
 
@@ -57,9 +57,9 @@ const (
 	VariableSecretName = "secretName"
 	// VariableDelivery chooses how values reach a node, as AnnotationDelivery does.
 	VariableDelivery = "delivery"
-	// VariableTargets is the array of what on a node is configured, as AnnotationTargets is.
+	// VariableTargets is the array of parts of a node that are configured, as AnnotationTargets is.
 	VariableTargets = "targets"
-	// VariableNoProxy is an array of further NO_PROXY entries of the Cluster.
+	// VariableNoProxy is an array of additional NO_PROXY entries of the Cluster.
 	VariableNoProxy = "noProxy"
 )
 
@@ -73,25 +73,25 @@ const (
 
 // Annotations written by the product.
 const (
-	// AnnotationTopologyHold on a Cluster with a ClusterClass keeps the templates of objects that run a Kubernetes version, or
-	// an earlier one, with or without the proxy, whatever the label says by now. Its value is HoldEnabled or HoldDisabled, an
-	// at sign and that version. Written by the webhook when LabelEnabled changes on a Cluster that runs, read by the topology
-	// hook, and taken away when no object runs such a version any more, when the label changes back, or for
-	// RolloutImmediate.
+	// AnnotationTopologyHold on a Cluster with a ClusterClass freezes the templates of objects that run a Kubernetes
+	// version, or an earlier one, with or without the proxy, whatever the label asks for. Its value is HoldEnabled or
+	// HoldDisabled, an at sign and that version. Written by the webhook when LabelEnabled changes on a Cluster that
+	// runs, read by the topology hook, and removed when no object runs such a version any more, when the label changes
+	// back, or for RolloutImmediate.
 	AnnotationTopologyHold = Domain + "/topology-hold"
-	// AnnotationEnabledBefore on a Cluster with a ClusterClass is LabelEnabledValue or LabelDisabledValue: what LabelEnabled
-	// said before it got a value that is none of both. The topology hook goes on with it, because templates without patches
-	// would take the proxy out. Written by the webhook, and taken away by it when the label says something again.
+	// AnnotationEnabledBefore on a Cluster with a ClusterClass is LabelEnabledValue or LabelDisabledValue: the value of
+	// LabelEnabled before it got an unknown one. The topology hook continues with it, because templates without patches
+	// would remove the proxy. Written by the webhook, and removed by it when the label has a known value again.
 	AnnotationEnabledBefore = Domain + "/enabled-before"
-	// AnnotationSettingsHash on a Cluster with a ClusterClass and DeliveryInline is the SHA-256, in hex, of the values that
-	// its templates get. A change of it has the topology controller ask the hook again, which it would not do for a changed
-	// Secret. Written by the product and taken away by it with the label or for another delivery.
+	// AnnotationSettingsHash on a Cluster with a ClusterClass and DeliveryInline is the SHA-256, in hex, of the values
+	// that its templates get. Its change makes the topology controller call the hook again, which it would not do for a
+	// changed Secret. Written by the product, and removed by it with the label or for another delivery.
 	AnnotationSettingsHash = Domain + "/settings-hash"
-	// AnnotationOutputVersion on a patched object records the output version of what was added to it.
-	// It goes when our entries go.
+	// AnnotationOutputVersion on a patched object records the output version of what was added to it. It is removed
+	// with our entries.
 	AnnotationOutputVersion = Domain + "/output-version"
-	// AnnotationNudge on a KubeadmConfig makes the bootstrap provider look again at once when the generated
-	// Secret that it waits for has appeared. Its value has no meaning.
+	// AnnotationNudge on a KubeadmConfig makes the bootstrap provider reconcile it at once when the generated Secret
+	// that it waits for exists. Its value has no meaning.
 	AnnotationNudge = Domain + "/nudge"
 	// AnnotationWarnings on a generated Secret lists the codes of NO_PROXY warnings, separated by commas.
 	AnnotationWarnings = Domain + "/warnings"
@@ -109,7 +109,7 @@ const (
 	DeliveryReference = "Reference"
 	// DeliveryInline writes values into the spec; refused for a proxy with credentials.
 	DeliveryInline = "Inline"
-	// RolloutOnNextRollout lets a running control plane wait until the user rolls it.
+	// RolloutOnNextRollout lets a running control plane wait for the user's next rollout.
 	RolloutOnNextRollout = "OnNextRollout"
 	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
 	RolloutImmediate = "Immediate"
@@ -136,17 +136,17 @@ const (
 	PoolSecretSuffix = ".proxy-files"
 )
 
-// PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig of a
-// worker, that the product holds back, because Inline delivery has to write a NO_PROXY into it and the control-plane
-// endpoint is not known yet. Cluster API looks only at the key. Written by the product and taken away by it when the
-// endpoint is known, the label of the Cluster goes, or one of them is deleted. An annotation with any other value is the
-// user's and stays.
+// PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig
+// of a worker, that the product pauses because Inline delivery has to write a NO_PROXY into it and the control-plane
+// endpoint is not known yet. Cluster API reads only the key. Written by the product, and removed by it when the
+// endpoint is known, the label of the Cluster is removed, or one of the objects is deleted. An annotation with any
+// other value is the user's and stays.
 const PausedForEndpoint = Domain + "/waiting-for-control-plane-endpoint"
 
 // PausedForPatch is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane without Machines that the
-// controller is about to patch while Cluster API may be creating the first one. Written by the controller; it removes the
-// annotation in the write that patches the object, once Cluster API has confirmed the pause in condition Paused, or leaves
-// the object as it is if a Machine exists by then.
+// controller is about to patch while Cluster API may be creating the first one. Written by the controller; it removes
+// the annotation in the write that patches the object, once Cluster API has confirmed the pause in condition Paused, or
+// leaves the object unchanged if a Machine exists by then.
 const PausedForPatch = Domain + "/waiting-to-be-patched"
 
 // Target is a part of a node that is configured for the proxy.
@@ -171,7 +171,7 @@ const (
 	KeyHTTPProxy = "httpProxy"
 	// KeyHTTPSProxy is the proxy URL for https destinations; KeyHTTPProxy serves both if it is empty.
 	KeyHTTPSProxy = "httpsProxy"
-	// KeyNoProxy lists further destinations that are reached directly.
+	// KeyNoProxy lists additional destinations that are reached directly.
 	KeyNoProxy = "noProxy"
 	// KeyTrustedCA is a bundle of PEM certificates that nodes trust.
 	KeyTrustedCA = "trustedCA"
@@ -196,11 +196,11 @@ const (
 	KeySetup = "setup.sh"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"
-	// KeyContentHash is the SHA-256 of KeyProxyEnv and KeyTrustedCABundle as they were last rendered, in hex; no node reads
-	// it. It tells a change of the values from the repair of a Secret that somebody edited, and from another version of
-	// KeySetup, which puts no Machine behind.
+	// KeyContentHash is the SHA-256 of KeyProxyEnv and KeyTrustedCABundle as they were last rendered, in hex; no node
+	// reads it. It distinguishes a change of the values from the repair of a Secret that somebody edited, and from
+	// another version of KeySetup, after which no Machine is behind.
 	KeyContentHash = "content-sha256"
-	// KeyAdoptedFiles holds files of the user that managed files have taken the place of, in JSON; no node reads it.
+	// KeyAdoptedFiles holds files of the user that managed files have replaced, in JSON; no node reads it.
 	KeyAdoptedFiles = "adopted-files.json"
 )
 
@@ -234,10 +234,10 @@ const (
 	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of that
 	// name exists that was not generated for the Cluster.
 	ReasonNameTaken = "NameTaken"
-	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user's at a managed path, or when the
-	// label is gone and a file that was adopted is not back in its object.
+	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user at a managed path, or when
+	// the label is removed and an adopted file is not restored in its object.
 	ReasonConflictingFile = "ConflictingFile"
-	// ReasonContested surfaces when somebody else undoes what is written to a bootstrap object again and again.
+	// ReasonContested surfaces when another manager keeps reverting what is written to a bootstrap object.
 	ReasonContested = "Contested"
 	// ReasonTemplateNotSupported surfaces when a bootstrap object is of a kind that cannot be patched.
 	ReasonTemplateNotSupported = "TemplateNotSupported"
@@ -251,10 +251,10 @@ const (
 	ReasonWaitingForObjects = "WaitingForObjects"
 	// ReasonPaused surfaces while the Cluster is paused.
 	ReasonPaused = "Paused"
-	// ReasonRemovalWaiting surfaces when the label is gone and a running control plane loses our entries with
-	// its next rollout.
+	// ReasonRemovalWaiting surfaces when the label is removed and a running control plane loses our entries with its
+	// next rollout.
 	ReasonRemovalWaiting = "RemovalWaitingForRollout"
-	// ReasonInternalError surfaces when an API call failed in a way that retrying should cure.
+	// ReasonInternalError surfaces when an API call failed and a retry is expected to succeed.
 	ReasonInternalError = "InternalError"
 )
 
@@ -267,11 +267,11 @@ const (
 	// EventRolloutStarted is emitted on the Cluster when Machines that are behind are replaced because the Cluster asks
 	// for RolloutImmediate.
 	EventRolloutStarted = "ProxyRolloutStarted"
-	// EventInvalidSettings is emitted on the Cluster when its settings turn unusable, or unusable for another cause.
+	// EventInvalidSettings is emitted on the Cluster when its settings become unusable, or unusable for another cause.
 	EventInvalidSettings = "InvalidProxySettings"
-	// EventConfigured is emitted on the Cluster when the condition turns True, or is True with other notes.
+	// EventConfigured is emitted on the Cluster when the condition becomes True, or is True with other notes.
 	EventConfigured = "ProxyConfigured"
-	// EventNotConfigured is emitted on the Cluster when the condition is not True for another cause than before, and when
-	// it is gone.
+	// EventNotConfigured is emitted on the Cluster when the condition is not True for another cause than before, and
+	// when it is removed.
 	EventNotConfigured = "ProxyNotConfigured"
 )

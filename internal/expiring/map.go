@@ -1,5 +1,5 @@
-// Package expiring remembers values until a time. What has expired is dropped on the way, at a cost for each write that
-// does not grow with what is remembered.
+// Package expiring remembers values until a time. Writes drop expired values, at a cost that does not grow with the
+// number of values.
 package expiring
 
 import (
@@ -12,7 +12,7 @@ import (
 type Map[K comparable, V any] struct {
 	mutex   sync.Mutex
 	entries map[K]entry[V]
-	// limit is how many entries bring the next sweep about.
+	// limit is the number of entries that triggers the next sweep.
 	limit int
 }
 
@@ -21,7 +21,7 @@ type entry[V any] struct {
 	until time.Time
 }
 
-// minSweep is the least number of entries that are swept.
+// minSweep is the smallest limit.
 const minSweep = 64
 
 // Get returns the value of a key at a time, and whether it has one.
@@ -62,7 +62,7 @@ func (m *Map[K, V]) Delete(key K) {
 	delete(m.entries, key)
 }
 
-// Len returns how many entries are held, expired ones that have not been dropped yet among them.
+// Len returns the number of entries, including expired ones that are not dropped yet.
 func (m *Map[K, V]) Len() int {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

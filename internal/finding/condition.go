@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Condition is what contract.ConditionProxyConfigured says. Its fields are those of the condition in Kubernetes.
+// Condition is the content of contract.ConditionProxyConfigured. Its fields are those of the condition in Kubernetes.
 type Condition struct{ Status, Reason, Message string }
 
 // Values of Condition.Status, as Kubernetes has them.
@@ -21,7 +21,7 @@ const (
 	statusUnknown = "Unknown"
 )
 
-// Limits of a message. Cluster API takes 32,768 characters, which nobody reads.
+// Limits of a message. Cluster API allows 32,768 characters, which nobody reads.
 const (
 	// maxFindings is how many findings a message names; the others are counted.
 	maxFindings = 8
@@ -29,11 +29,11 @@ const (
 	maxFinding = 1 << 10
 	// maxMessage is the longest message, in bytes.
 	maxMessage = 4 << 10
-	// maxNote is the longest note that the API server takes in an event, in bytes.
+	// maxNote is the longest note that the API server accepts in an event, in bytes.
 	maxNote = 1 << 10
 )
 
-// ellipsis stands for what was cut.
+// ellipsis replaces what was cut.
 const ellipsis = "…"
 
 // Cut returns text in at most limit bytes, cut between two characters. limit must hold the ellipsis.
@@ -73,8 +73,8 @@ func ConditionOf(findings []Finding, summary string) Condition {
 	return condition
 }
 
-// Notes returns one note for each code: the first warning with that code, and how many others there are. The order is
-// that of warnings. Duplicates are not counted.
+// Notes returns one note for each code: the first warning with that code, and the number of others. The order is that
+// of warnings. Duplicates are not counted.
 func Notes(warnings []Finding) []Finding {
 	var firsts []Finding
 	count, known := map[Code]int{}, map[string]bool{}
@@ -95,8 +95,8 @@ func Notes(warnings []Finding) []Finding {
 }
 
 // Digest changes whenever an operator should be notified again: when the reason, a finding with that reason, or a note
-// that is not mere progress changes, even if the message has no room for it. Less severe findings are reported once the
-// more severe ones are gone.
+// that is not mere progress changes, even if the message has no room for it. Less severe findings are reported after
+// the more severe ones are resolved.
 func Digest(findings []Finding) string {
 	hash := sha256.New()
 	ranked := rank(findings)
@@ -127,7 +127,7 @@ func rank(findings []Finding) []Finding {
 	return ranked
 }
 
-// ranking lists the reasons from the one that the user must act on first.
+// ranking lists the reasons, first the one that the user must act on first.
 func ranking() []string {
 	return []string{
 		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound,
@@ -140,7 +140,7 @@ func ranking() []string {
 	}
 }
 
-// statusOf is Unknown while something is expected to come by itself, and False when it is not.
+// statusOf is Unknown if the reason is expected to resolve itself, else False.
 func statusOf(reason string) string {
 	switch reason {
 	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects,
@@ -156,10 +156,10 @@ const (
 	eventWarning = "Warning"
 )
 
-// Event is what an event says beside the objects that it is about.
+// Event is the content of an event, without the objects that it is about.
 type Event struct{ Type, Reason, Note string }
 
-// EventOf returns the event that tells of a condition. What the user must act on is a warning.
+// EventOf returns the event about a condition. It is a warning if the user must act.
 func EventOf(condition Condition) Event {
 	event := Event{
 		Type: eventWarning, Reason: contract.EventNotConfigured, Note: condition.Reason + ": " + condition.Message,
@@ -181,18 +181,18 @@ func EventOf(condition Condition) Event {
 	return event
 }
 
-// Object is a bootstrap object as a condition counts it.
+// Object is a bootstrap object that a condition counts.
 type Object struct {
-	// Name is how messages call the object: kind, namespace and name.
+	// Name is the object's name in messages: kind, namespace and name.
 	Name string
-	// Secret is the proxy Secret that the object should carry the proxy of, or "" if it should carry none.
+	// Secret is the proxy Secret whose proxy the object should carry, or "" if it should carry none.
 	Secret string
 	// Carries reports whether it carries the proxy.
 	Carries bool
 }
 
-// Unconfigured returns what keeps a Cluster from being configured although nothing was found: nothing carries the
-// proxy, or something should and does not. unsupported reports whether something that cannot be patched was left alone.
+// Unconfigured returns why a Cluster without findings is not configured: nothing carries the proxy, or an object should
+// and does not. unsupported reports whether an object was left alone because it cannot be patched.
 func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding {
 	var found []Finding
 	carried := false
@@ -218,7 +218,7 @@ func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding 
 	}
 }
 
-// Summary counts bootstrap objects by the proxy Secret that they carry the proxy of, the most used first.
+// Summary counts bootstrap objects by the proxy Secret whose proxy they carry, the most used first.
 func Summary(objects []Object) string {
 	counts, none := map[string]int{}, 0
 	for _, o := range objects {

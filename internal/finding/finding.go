@@ -1,5 +1,5 @@
 // Package finding defines the one type for everything that is wrong or worth knowing, and composes the text that an
-// operator reads: that of one finding, the condition of many, and which of them are news. It only computes text.
+// operator reads: that of one finding, the condition of many, and which findings are news. It is pure.
 package finding
 
 import (
@@ -10,25 +10,24 @@ import (
 )
 
 // Code names one kind of finding about what users write. Codes are stable: messages, lint output and tests refer to
-// them; docs/no-proxy.md lists them. The packages that find something define theirs.
+// them; docs/no-proxy.md lists them. The packages that report findings define their codes.
 type Code string
 
 // Finding is one thing that a user or an operator should know: an input that is rejected, a warning, or a fact for the
-// condition of a Cluster. It holds no secret and is the same on each try. Its JSON is part of the output of explain.
+// condition of a Cluster. It contains no secret and is the same on each try. Its JSON is part of the output of explain.
 type Finding struct {
 	// Reason is a reason of contract.ConditionProxyConfigured. It is "" for a warning or a note, which does not stop
 	// the condition from being True.
 	Reason string `json:"-"`
 	// Code is for programs. It is "" where only people read the finding.
 	Code Code `json:"code"`
-	// Place is where the finding is. It is the zero value if Message says so.
+	// Place is where the finding is. It is the zero value if Message names the place.
 	Place Place `json:"where"`
-	// Message is a sentence for people that says what is the case.
+	// Message is a sentence for people about the problem or fact.
 	Message string `json:"message"`
-	// Advice says what to do or to write instead. It may be empty.
+	// Advice is what to do or to write instead. It may be empty.
 	Advice string `json:"fix,omitempty"`
-	// Progress marks a finding that changes while work goes on, such as a count of Machines. A change of it is not
-	// news.
+	// Progress marks a finding that changes with progress, such as a count of Machines. Such a change is not news.
 	Progress bool `json:"-"`
 }
 
@@ -75,7 +74,7 @@ func (e Errors) Err() error {
 	return e
 }
 
-// One returns all of them, at least one, as one finding with the reason of the first.
+// One returns all findings of e, which has at least one, as one finding with the reason of the first.
 func (e Errors) One() Finding {
 	if len(e) == 1 {
 		return e[0]
@@ -93,8 +92,8 @@ func (e Errors) Has(reason string) bool {
 	return false
 }
 
-// Of returns the findings in err in their order, looking through wrapped and joined errors. An error without findings
-// is not something that a user can fix.
+// Of returns the findings in err in their order, looking through wrapped and joined errors. A user cannot fix an error
+// without findings.
 func Of(err error) Errors {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand to find all of them, not the first
 	case nil:

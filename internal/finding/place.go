@@ -9,7 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Kind says what the path of a Place leads to.
+// Kind is the kind of thing that the path of a Place leads to.
 type Kind int
 
 const (
@@ -20,7 +20,7 @@ const (
 	InKey
 	// InKeys are several keys of a Secret, each a step of the path, or all of them if the path is empty.
 	InKeys
-	// InOption is a label, an annotation or a variable by which a Cluster or a pool asks for something.
+	// InOption is a label, an annotation or a variable of a Cluster or a pool.
 	InOption
 )
 
@@ -34,8 +34,7 @@ type Step struct {
 
 // Place is where a finding is. The zero value is nowhere in particular.
 type Place struct {
-	// Object is the object as messages call it, for example "Secret team-a/proxy". It is "" where the context says
-	// which.
+	// Object is the object's name in messages, for example "Secret team-a/proxy". It is "" if the context names it.
 	Object string
 	Kind   Kind
 	Path   []Step

@@ -1,4 +1,4 @@
-// Package host reads what hosts in proxy settings, in NO_PROXY and in destinations have in common.
+// Package host reads hosts and ports of proxy settings, NO_PROXY entries and destinations.
 package host
 
 import (
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ASCII converts an international name as lookups do (RFC 5891, UTS 46 without transitional mapping), and leaves a name in
-// ASCII as it is. It reports false if IDNA refuses the name.
+// ASCII converts an international name for lookup (RFC 5891, UTS 46 without transitional mapping), and leaves a name in
+// ASCII unchanged. It reports false if IDNA rejects the name.
 func ASCII(name string) (string, bool) {
 	if IsASCII(name) {
 		return name, true
@@ -20,7 +20,7 @@ func ASCII(name string) (string, bool) {
 	return out, err == nil && IsASCII(out)
 }
 
-// IsASCII reports whether s has no other characters than those of ASCII.
+// IsASCII reports whether s has only ASCII characters.
 func IsASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Path is where the script lands on a node, with mode 0755.
+	// Path is the path of the script on a node, with mode 0755.
 	Path = "/etc/capi-proxy-patcher/setup.sh"
 	// TrustedCAPath is the bundle of PEM certificates that the verb
 	// install-ca reads. A bundle without any certificate is allowed.
@@ -26,9 +26,8 @@ const (
 //go:embed setup.sh
 var setup string
 
-// Setup returns the script. It is ASCII, shorter than the 10,240 characters
-// that Cluster API allows for one file of a bootstrap spec, and free of
-// everything that cloud-init would take for a template.
+// Setup returns the script. It is ASCII, shorter than the 10,240 characters that Cluster API allows for one file of a
+// bootstrap spec, and has nothing that cloud-init would read as a template.
 func Setup() string {
 	return setup
 }

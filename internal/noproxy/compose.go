@@ -27,22 +27,22 @@ const warnSize = 8 * 1024
 // maxFindings is how many findings of one layer are reported before the rest is only counted.
 const maxFindings = 100
 
-// Profile says who reads the value.
+// Profile is the kind of programs that read the value.
 type Profile string
 
 const (
 	// ProfileService is for systemd services and kubeadm on nodes, which are Go programs. It is the default.
 	ProfileService Profile = "service"
-	// ProfileShell is for values published to other programs. It leaves out IPv6 networks and bracketed addresses, with
+	// ProfileShell is for values published to other programs. It omits IPv6 networks and bracketed addresses, with
 	// which httpx does not start.
 	ProfileShell Profile = "shell"
 )
 
-// Layer is a list that somebody wrote.
+// Layer is a list that a user or an operator wrote.
 type Layer struct {
 	// Place is where the text is, for example key noProxy of a Secret. Its zero value is called noProxy.
 	Place finding.Place
-	// Text is the list. Commas, blanks and line ends separate entries, and so do the hyphens of a YAML list.
+	// Text is the list. Commas, spaces and line ends separate entries, and so do the hyphens of a YAML list.
 	Text string
 }
 
@@ -58,20 +58,20 @@ type Input struct {
 	EndpointHost string
 	// InfrastructureKind is spec.infrastructureRef.kind, for example AWSCluster. It selects the metadata service.
 	InfrastructureKind string
-	// Infrastructure is further hosts, addresses or networks of the infrastructure API.
+	// Infrastructure lists additional hosts, addresses or networks of the infrastructure API.
 	Infrastructure []string
 	// Installation is the list that the operator of the manager gives to all Clusters.
 	Installation Layer
 	// User is the list of the proxy Secret.
 	User Layer
-	// Variable is the list in the variable of a Cluster that has a ClusterClass. Its entries are the user's too.
+	// Variable is the list in the variable of a Cluster that has a ClusterClass. Its entries are user entries too.
 	Variable Layer
-	// OmitGroups are the groups to leave out. What they would hold is checked all the same.
+	// OmitGroups are the groups to omit. Their entries are validated all the same.
 	OmitGroups []Group
 	// Profile is ProfileService if empty.
 	Profile Profile
-	// DNSAddresses are the addresses of the DNS Service where it is not the tenth of the Service network. They replace
-	// the tenth of their family.
+	// DNSAddresses are the addresses of the DNS Service if they are not the tenth of the Service network. They replace
+	// the tenth address of their family.
 	DNSAddresses []string
 }
 
@@ -89,13 +89,13 @@ type Entry struct {
 	Value string
 	// Group is the group that brought it first.
 	Group Group
-	// Role says in words what it is, such as RoleAPIAddress. It is "" if its place says that.
+	// Role describes the entry, such as RoleAPIAddress. It is "" if the place is enough.
 	Role string
-	// Place is where it comes from. It is the zero value for what every Cluster has.
+	// Place is where it comes from. It is the zero value for entries that every Cluster has.
 	Place finding.Place
 }
 
-// Origin says in words where e comes from, for example "spec.clusterNetwork.pods.cidrBlocks[0]".
+// Origin describes where e comes from, for example "spec.clusterNetwork.pods.cidrBlocks[0]".
 func (e Entry) Origin() string {
 	switch {
 	case e.Role == "":
@@ -119,8 +119,8 @@ type Result struct {
 // Compose returns the value of NO_PROXY. A bare name of several labels is also written with a leading dot, for clients
 // that compare names exactly, unless the value would then be too long for an environment string.
 //
-// If something is rejected, the error is finding.Errors in input order. They never hold the text found, which may be a
-// credential. Of one layer at most 100 findings are reported.
+// If something is rejected, the error is finding.Errors in input order. They never contain the rejected text, which may
+// be a credential. At most 100 findings of one layer are reported.
 func Compose(in Input) (Result, error) {
 	switch in.Profile {
 	case "", ProfileService, ProfileShell:
@@ -228,10 +228,10 @@ func (c *composer) warnAll(place finding.Place, warnings []finding.Finding) {
 	}
 }
 
-// accept reports whether the profile takes the entry.
+// accept reports whether the profile accepts the entry.
 func (c *composer) accept(p parsed) bool { return p.strict || c.in.Profile != ProfileShell }
 
-// layer adds a list that somebody wrote.
+// layer adds a Layer.
 func (c *composer) layer(g Group, l Layer) {
 	if l.Place.IsZero() {
 		l.Place = finding.Field("noProxy")
@@ -287,8 +287,8 @@ func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	}
 }
 
-// items yields the non-empty items of a list. A hyphen alone at the start of a line is the mark of a YAML list item and
-// is skipped.
+// items yields the non-empty items of a list. A single hyphen at the start of a line marks a YAML list item and is
+// skipped.
 func items(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -304,7 +304,7 @@ func items(text string) func(yield func(string) bool) {
 	}
 }
 
-// cluster adds the groups that follow from the Cluster.
+// cluster adds the groups that are computed from the Cluster.
 func (c *composer) cluster() {
 	pods := c.networks(networkField("pods"), c.in.PodCIDRs)
 	services := c.networks(networkField("services"), c.in.ServiceCIDRs)
@@ -373,7 +373,7 @@ func (c *composer) addNetworks(g Group, networks []network) {
 }
 
 // serviceAddresses adds the first and the tenth address of the first Service network of each family: the API Service
-// and DNS. Kubernetes gives out these two (kubeadm: GetAPIServerVirtualIP, GetDNSIP).
+// and DNS. Kubernetes assigns these two (kubeadm: GetAPIServerVirtualIP, GetDNSIP).
 func (c *composer) serviceAddresses(services []network) {
 	dns := c.dnsAddresses()
 	done := map[bool]bool{}
@@ -456,7 +456,7 @@ func (c *composer) endpoint() {
 	c.host(GroupEndpoint, host, field)
 }
 
-// metadata adds what belongs to the infrastructure.
+// metadata adds the hosts of the infrastructure.
 func (c *composer) metadata() {
 	for _, h := range metadataHosts(c.in.InfrastructureKind) {
 		c.add(Entry{Value: h, Group: GroupMetadata, Role: c.in.InfrastructureKind + " metadata service"})

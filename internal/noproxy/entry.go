@@ -11,7 +11,7 @@ import (
 	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
-// kind says what an entry stands for once it is parsed.
+// kind is the kind of a parsed entry.
 type kind int
 
 const (
@@ -27,9 +27,9 @@ type parsed struct {
 	kind kind
 	// values are the canonical forms, the one that the author wrote first. A range has several.
 	values []string
-	// also are the forms that are added for clients which compare literally, unless values[0] is in the list already.
+	// also are forms that are added for clients that compare literally, unless values[0] is already in the list.
 	also []string
-	// strict is false where httpx refuses to start with the values: IPv6 networks and bracketed addresses.
+	// strict is false if httpx refuses to start with the values: IPv6 networks and bracketed addresses.
 	strict   bool
 	warnings []finding.Finding
 }
@@ -73,7 +73,7 @@ func parseEntry(text string) (parsed, *finding.Finding) {
 	return parseHost(host, port)
 }
 
-// checkCharacters rejects what has no place in any entry.
+// checkCharacters rejects characters that no entry may have.
 func checkCharacters(text string) *finding.Finding {
 	if !utf8.ValidString(text) {
 		return rejection(CodeForbiddenCharacter, "the entry is not UTF-8", "write the name in ASCII")
@@ -139,7 +139,7 @@ func parseNetwork(text string) (parsed, *finding.Finding) {
 	return p, nil
 }
 
-// addCIDR adds a network and what there is to say about it.
+// addCIDR adds a network and the findings about it.
 func (p *parsed) addCIDR(network netip.Prefix) {
 	p.values = append(p.values, network.String())
 	switch {
@@ -329,7 +329,7 @@ func asciiName(name string) (string, *finding.Finding) {
 	return out, nil
 }
 
-// checkName applies RFC 1123, section 2.1, and the lengths of RFC 1035. Underscores are let through, because hosts with
+// checkName applies RFC 1123, section 2.1, and the lengths of RFC 1035. Underscores are accepted, because hosts with
 // them exist.
 func checkName(name string) *finding.Finding {
 	bad := func(why string) *finding.Finding {

@@ -26,7 +26,7 @@ const (
 	GroupEndpoint Group = "endpoint"
 	// GroupMetadata is the instance metadata service of the cloud.
 	GroupMetadata Group = "metadata"
-	// GroupInfrastructure is further hosts of the infrastructure API.
+	// GroupInfrastructure is additional hosts of the infrastructure API.
 	GroupInfrastructure Group = "infrastructure"
 	// GroupInstallation is the entries that the operator of the manager gives to all Clusters.
 	GroupInstallation Group = "installation"
@@ -43,8 +43,8 @@ func Groups() []Group {
 }
 
 // ParseOmittedGroups reads a list such as "-metadata,-infrastructure" and returns the groups in composition order, each
-// once. Commas and blanks separate; an empty value leaves nothing out. Every item starts with a hyphen, so that the
-// value says what it does. An error names the position of the item, counted from 1, and the known groups.
+// once. Commas and spaces separate items; an empty value omits nothing. Every item starts with a hyphen, so that the
+// value shows its effect. An error names the position of the item, counted from 1, and the known groups.
 func ParseOmittedGroups(value string) ([]Group, error) {
 	known := Groups()
 	named := map[Group]bool{}
@@ -77,7 +77,7 @@ func joinGroups(groups []Group) string {
 	return strings.Join(names, ", ")
 }
 
-// metadataHosts returns the metadata service of the cloud that an infrastructure kind stands for: exact addresses only.
+// metadataHosts returns the metadata service of the cloud of an infrastructure kind: exact addresses only.
 func metadataHosts(kind string) []string {
 	switch {
 	case strings.HasPrefix(kind, "AWS"), strings.HasPrefix(kind, "ROSA"), strings.HasPrefix(kind, "Azure"), strings.HasPrefix(kind, "OpenStack"):

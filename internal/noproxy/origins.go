@@ -6,7 +6,7 @@ import (
 )
 
 // Origins lists the entries one per line as "value<TAB>group<TAB>origin", in at most limit bytes. If not all lines fit,
-// the last line says how many entries are left out; if not even that line fits, the result is empty.
+// the last line says how many entries are omitted; if not even that line fits, the result is empty.
 func (r Result) Origins(limit int) string {
 	var b strings.Builder
 	lines := make([]string, len(r.Entries))

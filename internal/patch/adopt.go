@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// Originals are files of users whose places managed files have taken, by kind/name of the bootstrap object and then by
-// the path of the managed file. Each is the entry of files as it stood in the object, in JSON.
+// Originals are files of users that managed files have replaced, by kind/name of the bootstrap object and then by the
+// path of the managed file. Each is the entry of files as it was in the object, in JSON.
 type Originals map[string]map[string]json.RawMessage
 
-// ParseOriginals reads what Encode has written. Nothing written is no originals.
+// ParseOriginals reads the output of Encode. Empty input is no originals.
 func ParseOriginals(text []byte) (Originals, error) {
 	if len(text) == 0 {
 		return Originals{}, nil
@@ -42,8 +42,8 @@ func (o Originals) Encode() ([]byte, error) {
 	return text, nil
 }
 
-// EnsureOrAdopt returns the edits of Ensure for an object whose user's files are kept elsewhere: with adopt, files
-// that stand in the way give way to managed ones. Its errors are those of Ensure.
+// EnsureOrAdopt returns the edits of Ensure for an object whose user's files are kept elsewhere: with adopt, managed
+// files replace conflicting ones. Its errors are those of Ensure.
 func EnsureOrAdopt(spec Spec, recipe Recipe, adopt bool) ([]Edit, error) {
 	var edits []Edit
 	if adopt {
@@ -56,9 +56,9 @@ func EnsureOrAdopt(spec Spec, recipe Recipe, adopt bool) ([]Edit, error) {
 	return append(edits, plan.Edits...), nil
 }
 
-// Adopt returns the edits that put managed files of recipe into the places of files of the user that stand in the way,
-// one for each managed file. may says of the entry at an index whether it may be taken over. What is left in the way
-// after that is still a conflict for Ensure.
+// Adopt returns the edits that replace conflicting files of the user by managed files of recipe, one for each managed
+// file. may reports whether the entry at an index may be taken over. Files that still conflict after that are a
+// conflict for Ensure.
 func Adopt(spec Spec, recipe Recipe, may func(index int) bool) []Edit {
 	var edits []Edit
 	for _, want := range recipe.Files {
@@ -75,8 +75,8 @@ func Adopt(spec Spec, recipe Recipe, may func(index int) bool) []Edit {
 	return edits
 }
 
-// Bring is Ensure for an object of whose files some are kept as originals, by the path of the managed file: a managed
-// file that recipe does not have is not removed but replaced by its original.
+// Bring is Ensure for an object with originals, by the path of the managed file: a managed file that recipe does not
+// have is replaced by its original instead of removed.
 func Bring(spec Spec, recipe Recipe, originals map[string]json.RawMessage) (Plan, error) {
 	back := giveBack(spec, recipe, originals)
 	plan, err := Ensure(Apply(spec, back), recipe)
@@ -87,15 +87,15 @@ func Bring(spec Spec, recipe Recipe, originals map[string]json.RawMessage) (Plan
 	return plan, nil
 }
 
-// Take returns the edits that take every managed entry out of spec, and put an original back where its managed file
-// stands. originals are those of the object, by the path of the managed file.
+// Take returns the edits that remove every managed entry from spec, and restore each original in place of its managed
+// file. originals are those of the object, by the path of the managed file.
 func Take(spec Spec, originals map[string]json.RawMessage) []Edit {
 	back := giveBack(spec, Recipe{}, originals)
 	return append(back, Remove(Apply(spec, back))...)
 }
 
-// giveBack returns the edits that replace managed files which recipe does not have by their originals. An original
-// whose path a file of the user's has by now is obsolete.
+// giveBack returns the edits that replace managed files which recipe does not have by their originals. An original is
+// obsolete if a file of the user now has its path.
 func giveBack(spec Spec, recipe Recipe, originals map[string]json.RawMessage) []Edit {
 	var edits []Edit
 	for i, f := range spec.Files {
@@ -114,7 +114,7 @@ func giveBack(spec Spec, recipe Recipe, originals map[string]json.RawMessage) []
 	return edits
 }
 
-// GivesUp reports whether Ensure takes a managed file out of spec, so that its original matters.
+// GivesUp reports whether Ensure removes a managed file from spec, so that its original matters.
 func GivesUp(spec Spec, recipe Recipe) bool {
 	return slices.ContainsFunc(spec.Files, func(f File) bool { return isSurplus(f, recipe) })
 }
@@ -130,15 +130,15 @@ type Place int
 
 // The places of an original.
 const (
-	// Nowhere: neither the managed file that replaced it nor a file of the user's that does its work is in the object.
+	// Nowhere: the object has neither the managed file that replaced it nor a file of the user in its place.
 	Nowhere Place = iota
-	// Replaced: a managed file stands in its place.
+	// Replaced: a managed file is in its place.
 	Replaced
 	// Back: the user has a file again where the managed one was, the original or a newer one.
 	Back
 )
 
-// PlaceOf returns where the original is whose place the managed file at a path has taken.
+// PlaceOf returns where the original is that the managed file at a path has replaced.
 func PlaceOf(spec Spec, managed string) Place {
 	place := Nowhere
 	for _, f := range spec.Files {
@@ -152,8 +152,8 @@ func PlaceOf(spec Spec, managed string) Place {
 	return place
 }
 
-// Spared returns the paths of files of the user's that stand where managed files of other recipes would, in the order
-// of spec: adoption would take them over with another choice of targets.
+// Spared returns the paths of the user's files that managed files of other recipes would replace, in the order of spec:
+// adoption would take them over with another choice of targets.
 func Spared(spec Spec, recipe Recipe) []string {
 	var paths []string
 	for _, f := range spec.Files {
@@ -165,7 +165,7 @@ func Spared(spec Spec, recipe Recipe) []string {
 	return paths
 }
 
-// fileOfJSON returns an entry of files that is written as it stands.
+// fileOfJSON returns an entry of files that is written verbatim.
 func fileOfJSON(text json.RawMessage) File {
 	var entry map[string]any
 	if err := json.Unmarshal(text, &entry); err != nil {

@@ -30,8 +30,8 @@ const (
 	OpReplace Op = "replace"
 )
 
-// Edit changes one entry of one list. Edits are carried out one after the other; an index refers to the list as
-// the edits before have left it.
+// Edit changes one entry of one list. Edits are applied one after the other; an index refers to the list after the
+// edits before it.
 type Edit struct {
 	List  List
 	Op    Op
@@ -45,21 +45,21 @@ type Edit struct {
 type Plan struct {
 	// Edits are empty when the spec is as it should be.
 	Edits []Edit
-	// Warnings tell of entries of the user that work against the proxy.
+	// Warnings are about entries of the user that interfere with the proxy.
 	Warnings []string
 }
 
-// ConflictError tells that the user owns something that the product would have to write. Nothing is changed then.
+// ConflictError reports that the user owns something that the product would have to write. Nothing is changed then.
 type ConflictError struct {
-	// Conflicts are one or more findings, each with the field and what to do, in the order of the spec.
+	// Conflicts are one or more messages, each with the field and what to do, in the order of the spec.
 	Conflicts []string
 }
 
 func (e *ConflictError) Error() string { return strings.Join(e.Conflicts, "; ") }
 
-// Ensure returns the edits that bring spec to recipe: managed files present once, at the position they have or
-// else last; managed commands first and last around the user's own. It never touches, moves or reads into an
-// entry of the user, and does not modify its arguments.
+// Ensure returns the edits that apply recipe to spec: each managed file once, at its present position or else last;
+// managed commands first and last around the user's own. It never changes or moves an entry of the user, and does not
+// modify its arguments.
 //
 // A file of the user at a managed path, in whatever systemd folder, is a *ConflictError.
 func Ensure(spec Spec, recipe Recipe) (Plan, error) {
@@ -77,7 +77,7 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 	return plan, CheckSize(spec, plan.Edits)
 }
 
-// Remove returns the edits that take every managed entry out of spec.
+// Remove returns the edits that remove every managed entry from spec.
 func Remove(spec Spec) []Edit {
 	return slices.Concat(removeManaged(ListFiles, spec.Files), removeManaged(ListPre, spec.PreKubeadmCommands), removeManaged(ListPost, spec.PostKubeadmCommands))
 }
@@ -88,8 +88,8 @@ func IsPatched(spec Spec) bool {
 		slices.ContainsFunc(spec.PostKubeadmCommands, isManagedCommand)
 }
 
-// isDropIn reports whether p is a drop-in of a configured unit by the name that the product uses. systemd merges
-// drop-ins by file name over all its folders, so one in another folder is replaced, not added to.
+// isDropIn reports whether p is a drop-in of a configured unit with the name that the product uses. systemd merges
+// drop-ins by file name over all its folders, so a drop-in of that name in another folder is replaced, not added.
 func isDropIn(p string) bool {
 	return systemd.IsDropInOf(p, string(contract.TargetContainerd)) || systemd.IsDropInOf(p, string(contract.TargetKubelet))
 }
@@ -137,7 +137,7 @@ func conflicts(spec Spec, recipe Recipe) []string {
 	return found
 }
 
-// standsInTheWay reports whether a file of the user writes what a managed file has to write.
+// standsInTheWay reports whether a file of the user conflicts with a managed file.
 func standsInTheWay(f, want File) bool {
 	clean := path.Clean(f.Path)
 	shadowed := isDropIn(clean) && isDropIn(want.Path) && path.Base(path.Dir(clean)) == path.Base(path.Dir(want.Path))
@@ -154,7 +154,7 @@ func targetsOf(managed string) []contract.Target {
 	return nil
 }
 
-// overrides tells of commands by which the user sets a proxy variable after the managed commands have.
+// overrides returns warnings about commands of the user that set a proxy variable after the managed commands.
 func overrides(spec Spec) []string {
 	var warnings []string
 	for i, command := range spec.PreKubeadmCommands {
@@ -206,7 +206,7 @@ func editOf[T entry](list List, op Op, index int, e T) Edit {
 	return edit
 }
 
-// removeManaged returns the edits that take every managed entry out of a list.
+// removeManaged returns the edits that remove every managed entry from a list.
 func removeManaged[T entry](name List, list []T) []Edit {
 	var edits []Edit
 	own := 0
@@ -224,7 +224,7 @@ func ensureFiles(files, want []File) []Edit {
 	var (
 		edits []Edit
 		done  = map[string]bool{}
-		index int // in the list as the edits so far leave it
+		index int // in the list after the edits so far
 	)
 	for _, f := range files {
 		if !IsManagedFile(f) {
@@ -251,8 +251,8 @@ func ensureFiles(files, want []File) []Edit {
 	return edits
 }
 
-// ensureCommands puts first before and last after the commands of the user. Commands that are ours and in their place
-// are replaced where they stand; only if some are out of place are all of them taken out and put back.
+// ensureCommands puts first before and last after the commands of the user. Managed commands that are in their place
+// are replaced there; only if some are out of place, all of them are removed and added again.
 func ensureCommands(list List, commands, first, last []string) []Edit {
 	head, tail := 0, len(commands)
 	for head < len(commands) && isManagedCommand(commands[head]) {
@@ -261,7 +261,7 @@ func ensureCommands(list List, commands, first, last []string) []Edit {
 	for tail > head && isManagedCommand(commands[tail-1]) {
 		tail--
 	}
-	if tail == head { // no command of the user: what is last cannot be told from what is first
+	if tail == head { // no command of the user: last and first cannot be distinguished
 		head = min(head, len(first))
 		tail = head
 	}
@@ -272,7 +272,7 @@ func ensureCommands(list List, commands, first, last []string) []Edit {
 	return append(edits, replaceCommands(list, commands[tail:], last, len(first)+tail-head)...)
 }
 
-// replaceCommands turns the commands have, which begin at index start, into want.
+// replaceCommands replaces the commands have, which begin at index start, by want.
 func replaceCommands(list List, have, want []string, start int) []Edit {
 	var edits []Edit
 	for i := range max(len(have), len(want)) {
@@ -288,7 +288,7 @@ func replaceCommands(list List, have, want []string, start int) []Edit {
 	return edits
 }
 
-// rebuildCommands takes all managed commands out and puts first and last around those of the user.
+// rebuildCommands removes all managed commands and puts first and last around those of the user.
 func rebuildCommands(list List, commands, first, last []string) []Edit {
 	edits := removeManaged(list, commands)
 	own := len(commands) - len(edits)
@@ -296,8 +296,8 @@ func rebuildCommands(list List, commands, first, last []string) []Edit {
 	return append(edits, replaceCommands(list, nil, last, len(first)+own)...)
 }
 
-// CheckSize returns a *ConflictError if edits leave a list of spec longer than a KubeadmConfigSpec may have it. The API
-// server refuses such a write, the user's part of it included.
+// CheckSize returns a *ConflictError if a list of spec is longer after edits than a KubeadmConfigSpec allows. The API
+// server rejects such a write, the user's part of it included.
 func CheckSize(spec Spec, edits []Edit) error {
 	sizes := map[List]int{ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands), ListPost: len(spec.PostKubeadmCommands)}
 	for _, edit := range edits {

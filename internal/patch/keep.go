@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Keep returns the edits that give asked the managed entries of stored, and no others. It serves a write that does
-// not know of them, such as a manifest that is applied again, or that must not change them.
+// Keep returns the edits that give asked the managed entries of stored, and no others. It is for writes that do not
+// contain them, such as a manifest that is applied again, or that must not change them.
 //
-// Where the user's own entries of a list are as many as before, the managed ones come back to where they were, so
-// that a write which changes nothing else changes nothing at all. Where they are not, the managed ones are put where
-// Ensure puts them. A file of the user at the path of a managed one takes its place.
+// If a list has as many entries of the user as before, the managed ones return to their positions, so that a write that
+// changes nothing else changes nothing at all. Otherwise the managed ones are put where Ensure puts them. A file of the
+// user at the path of a managed one replaces it.
 func Keep(stored, asked Spec) []Edit {
 	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
 		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
@@ -35,8 +35,8 @@ func Keep(stored, asked Spec) []Edit {
 	return edits
 }
 
-// keep puts the managed entries of stored at their places in asked if that has as many entries of the user; if not, it does
-// otherwise.
+// keep puts the managed entries of stored at their positions in asked if that has as many entries of the user; if not,
+// it calls otherwise.
 func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit {
 	if len(stored)-countManaged(stored) != len(asked)-countManaged(asked) {
 		return otherwise()
@@ -53,7 +53,7 @@ func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit
 	return edits
 }
 
-// split tells the managed commands that stand before those of the user from the one that stands after them.
+// split separates the managed commands before those of the user from the one after them.
 func split(commands []string) (first, last []string) {
 	for _, command := range commands {
 		switch {
@@ -67,7 +67,7 @@ func split(commands []string) (first, last []string) {
 	return first, last
 }
 
-// Apply returns spec with edits carried out. It does not modify spec.
+// Apply returns spec after edits. It does not modify spec.
 func Apply(spec Spec, edits []Edit) Spec {
 	spec.Files = slices.Clone(spec.Files)
 	spec.PreKubeadmCommands = slices.Clone(spec.PreKubeadmCommands)
@@ -97,8 +97,8 @@ func applyEdit[T any](list []T, edit Edit, entry T) []T {
 	return list
 }
 
-// Own returns object, a bootstrap spec that was decoded from JSON, without managed entries, as a copy that shares
-// what it does not change. Two writes differ in more than managed entries if what Own returns differs.
+// Own returns object, a bootstrap spec that was decoded from JSON, without managed entries, as a copy that shares what
+// it does not change. Two writes differ in more than managed entries if their results of Own differ.
 func Own(object map[string]any) map[string]any {
 	own := make(map[string]any, len(object))
 	for key, value := range object {
@@ -109,7 +109,7 @@ func Own(object map[string]any) map[string]any {
 			value = withoutManaged(listOf(value), func(item any) bool { return isManagedCommand(stringOf(item)) })
 		}
 		if list, isList := value.([]any); isList && len(list) == 0 {
-			continue // an empty list is no list
+			continue // an empty list counts as none
 		}
 		own[key] = value
 	}

@@ -12,7 +12,7 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Location says where a bootstrap spec is in its object.
+// Location is where a bootstrap spec is in its object.
 type Location struct {
 	// Parents are the JSON pointers (RFC 6901) from the outermost object to the bootstrap spec itself, for example
 	// /spec, /spec/template, /spec/template/spec.
@@ -24,10 +24,10 @@ type Location struct {
 	Alone int
 }
 
-// Operations turns edits of spec at a location into a JSON patch. It compares the lists before and after the edits, so
-// that what the patch leaves does not depend on the way there: a list that ends empty is removed, with the parents that
-// it leaves empty, and one that begins empty is written as a whole, with the parents that are missing. Between these,
-// each edit is one operation, so that no entry of the user's is written: the controller does not hold their contents.
+// Operations converts edits of spec at a location to a JSON patch. It compares the lists before and after the edits: a
+// list that becomes empty is removed, with the parents that become empty, and one that was empty is written as a whole,
+// with missing parents. Otherwise each edit is one operation, so that no entry of the user is written: the controller
+// does not hold their contents.
 func Operations(at Location, spec Spec, edits []Edit) []Operation {
 	after := Apply(spec, edits)
 	root := at.Parents[len(at.Parents)-1]
@@ -68,7 +68,7 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 	return append(parents, operations...)
 }
 
-// entries returns the operations of those edits that are of a list.
+// entries returns the operations of the edits of a list.
 func entries(path string, list List, edits []Edit) []Operation {
 	var operations []Operation
 	for _, edit := range edits {
@@ -88,8 +88,8 @@ func entries(path string, list List, edits []Edit) []Operation {
 	return operations
 }
 
-// removal returns the operations that remove the parents which an empty spec leaves empty. They fail if one is not,
-// because it has a field that the caller's types do not know.
+// removal returns the operations that remove the parents that become empty with the spec. They fail if a parent is not
+// empty, because it has a field that the caller's types do not know.
 func removal(at Location) []Operation {
 	operations := make([]Operation, 0, 2*at.Alone)
 	for i := range at.Alone {
@@ -106,7 +106,7 @@ type Field struct {
 	Value any // string or []Field
 }
 
-// Fields returns f as it stands in a manifest.
+// Fields returns f in the form of a manifest.
 func (f File) Fields() []Field {
 	fields := []Field{{"path", f.Path}, {"owner", f.Owner}, {"permissions", f.Permissions}}
 	switch {
@@ -118,7 +118,7 @@ func (f File) Fields() []Field {
 	return fields
 }
 
-// Map returns f as it is decoded from JSON.
+// Map returns f in the form of decoded JSON.
 func (f File) Map() map[string]any {
 	var object map[string]any
 	if text, err := f.MarshalJSON(); err == nil {
@@ -127,7 +127,7 @@ func (f File) Map() map[string]any {
 	return object
 }
 
-// MarshalJSON returns f as it stands in an object: an original as it is, any other by its Fields.
+// MarshalJSON returns f in the form of an object: an original verbatim, any other by its Fields.
 func (f File) MarshalJSON() ([]byte, error) {
 	if f.Original != "" {
 		return []byte(f.Original), nil
@@ -157,7 +157,7 @@ func appendFields(text []byte, fields []Field) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// AppendString appends s to text as encoding/json writes it.
+// AppendString appends s to text in the form of encoding/json.
 func AppendString(text []byte, s string) ([]byte, error) {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

@@ -15,8 +15,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
-// OutputVersion is the version of the rendered bytes. It is raised when equal input renders other bytes, because
-// other bytes in a bootstrap spec replace Machines. NewRecipe goes on making what earlier versions made.
+// OutputVersion is the version of the rendered bytes. It is raised when equal input renders other bytes, because other
+// bytes in a bootstrap spec replace Machines. NewRecipe continues to render earlier versions.
 const OutputVersion = 1
 
 // Limits of a KubeadmConfigSpec in v1beta2.
@@ -26,7 +26,7 @@ const (
 	maxCharacters = 10240 // of an inline content and of a command
 )
 
-// Recipe is what a bootstrap spec of a Linux node gets: files, and commands around the user's own.
+// Recipe is what is added to the bootstrap spec of a Linux node: files, and commands around the user's own.
 type Recipe struct {
 	// Version is the output version that made the recipe.
 	Version int
@@ -43,13 +43,13 @@ type Recipe struct {
 
 // Options choose a recipe.
 type Options struct {
-	// Version is the output version to make. Zero means OutputVersion.
+	// Version is the output version to render. Zero means OutputVersion.
 	Version int
 	// Delivery is contract.DeliveryReference or contract.DeliveryInline.
 	Delivery string
 	// Targets are the parts of a node to configure.
 	Targets []contract.Target
-	// TargetsIn is where the user sets them. Empty is the annotation of the Cluster.
+	// TargetsIn is the place where the user sets them. Empty means the annotation of the Cluster.
 	TargetsIn string
 	// SecretName is the generated Secret that files refer to. Used by Reference delivery.
 	SecretName string
@@ -58,7 +58,7 @@ type Options struct {
 	NoProxy  string
 }
 
-// NewRecipe makes the recipe for o. Its errors are for the user: Inline delivery with credentials or with values
+// NewRecipe returns the recipe for o. Its errors are for the user: Inline delivery with credentials or with values
 // longer than a KubeadmConfigSpec holds, and an output version that this program does not know.
 func NewRecipe(o Options) (Recipe, error) {
 	if o.Version == 0 {
@@ -100,9 +100,9 @@ func (b builder) targets(some ...contract.Target) bool {
 // managedFile is a file that the product writes.
 type managedFile struct {
 	path, mode string
-	// key is that of the generated Secret which it comes from with Reference delivery, "" if it is in the spec.
+	// key is the key of the generated Secret from which it comes with Reference delivery, "" if it is in the spec.
 	key string
-	// targets are those that need it.
+	// targets are the targets that need it.
 	targets []contract.Target
 }
 
@@ -127,7 +127,7 @@ func (b builder) recipe() (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	content := map[string]string{} // of what is in the spec beside drop-ins
+	content := map[string]string{} // of files in the spec other than drop-ins
 	inline := b.Delivery == contract.DeliveryInline
 	if inline {
 		content[contract.PathSetup] = nodescript.Setup()
@@ -202,10 +202,10 @@ const (
 	commandDaemonReload      = "sh " + contract.PathSetup + " daemon-reload || exit 1" + mark
 	commandRestartContainerd = "sh " + contract.PathSetup + " restart-containerd || exit 1" + mark
 	// kubeadm copies every *_proxy variable of its environment, in any spelling, into static Pods and kube-proxy.
-	// commandUnset unsets them, lists the environment again with one such variable added, and stops the bootstrap unless
-	// that one is the only one: a missing tool, a readonly variable and a name that a shell cannot unset end there. Lines
-	// are variables, because newlines in values become dots. The shell calls env itself: another shell in between would
-	// drop names that it does not know.
+	// commandUnset unsets them, lists the environment again with one such variable added, and stops the bootstrap
+	// unless that is the only one: a missing tool, a readonly variable or a name that a shell cannot unset stops it.
+	// Lines are variables, because newlines in values become dots. The shell calls env itself: another shell in between
+	// would drop names that it does not know.
 	commandUnset = `eval "$(` + listEnvironment + `'s/^\([A-Za-z0-9_]*` + anyProxy + `\)=.*/command unset \1;/p')" || :; ` +
 		`[ "$(` + listEnvironment + `'s/=.*//; /` + anyProxy + `$/p')" = ` + contract.Name + `_proxy ] || ` +
 		`{ echo '` + contract.Name + `: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +
@@ -238,8 +238,8 @@ func isProxyVariable(name string) bool {
 }
 
 // TrustedCABundle returns the content of contract.PathTrustedCA: the certificates of the Secret, or a comment that
-// there are none. A node without certificates to trust gets the comment, so that adding the first certificate
-// changes the Secret and no spec.
+// there are none. Without certificates nodes get the comment, so that adding the first certificate changes the Secret
+// and no spec.
 func TrustedCABundle(s proxyconfig.Settings) string {
 	var b strings.Builder
 	b.WriteString(managedHeader + "\n")

@@ -1,9 +1,9 @@
-// Package patch decides what changes in a kubeadm bootstrap spec. It is the one place that does: the controller,
-// the webhooks, the topology hook and the command line all call Ensure and Remove with a view of a bootstrap spec
-// and carry out the edits they get back, each in its own representation.
+// Package patch computes the changes of a kubeadm bootstrap spec. It is the only place that does: package plan, for the
+// controller, the webhooks, the topology hook and the command line, calls Ensure and Remove with a view of a bootstrap
+// spec, and each of them applies the edits in its own representation.
 //
 // Ensure never appends twice: on a spec that it has already patched it returns no edits, and Remove after Ensure
-// gives back what was there.
+// restores the former spec.
 package patch
 
 import (
@@ -25,20 +25,20 @@ type File struct {
 	Content string
 	// ContentFrom is set instead of Content for a file that comes from a Secret.
 	ContentFrom SecretKey
-	// Other is set when the entry has fields beyond those above. Managed files never have one.
+	// Other is set if the entry has fields beyond those above. Managed files never have one.
 	Other bool
-	// Original is the whole entry in JSON, set only in an edit that puts a file of the user back.
+	// Original is the whole entry in JSON, set only in an edit that restores a file of the user.
 	Original string
 }
 
-// Spec is the view of a bootstrap spec (KubeadmConfigSpec) that decisions are made on.
+// Spec is the view of a bootstrap spec (KubeadmConfigSpec) on which decisions are made.
 type Spec struct {
 	Files               []File
 	PreKubeadmCommands  []string
 	PostKubeadmCommands []string
 	// Format is the format of the bootstrap data; empty is the default.
 	Format string
-	// CRISockets and KubeletArgs come from the node registrations; they tell Windows nodes.
+	// CRISockets and KubeletArgs come from the node registrations; they identify Windows nodes.
 	CRISockets  []string
 	KubeletArgs []string
 }
@@ -46,11 +46,11 @@ type Spec struct {
 // mark ends every managed command. A shell takes it for a comment.
 const mark = " # " + contract.Name
 
-// managedHeader stands in the first lines of every managed file with inline content.
+// managedHeader is in the first lines of every managed file with inline content.
 const managedHeader = "# Managed by " + contract.Name
 
-// IsManagedFile reports whether f was written by this product, by any version of it.
-// A file at a managed path that is not recognized belongs to the user.
+// IsManagedFile reports whether any version of this product has written f. A file at a managed path that is not
+// recognized belongs to the user.
 func IsManagedFile(f File) bool {
 	switch path.Clean(f.Path) {
 	case contract.PathProxyEnv:
@@ -110,8 +110,8 @@ func SpecOf(typed *bootstrapv1.KubeadmConfigSpec) Spec {
 	return spec
 }
 
-// SpecOfMap returns the view of a bootstrap spec that was decoded from JSON or YAML without its type, in
-// v1beta1 or v1beta2. Fields of an unexpected type are passed over: the API server refuses them.
+// SpecOfMap returns the view of a bootstrap spec that was decoded from JSON or YAML without its type, in v1beta1 or
+// v1beta2. Fields of an unexpected type are ignored: the API server rejects them.
 func SpecOfMap(object map[string]any) Spec {
 	spec := Spec{
 		PreKubeadmCommands:  stringsOf(object["preKubeadmCommands"]),

@@ -7,9 +7,9 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 )
 
-// Unsupported says why the nodes of spec cannot be configured, as it follows "is", or "": they are Windows nodes, which have
-// no systemd, or their bootstrap data is in a format of its own, as Bottlerocket's is, in which files and commands mean
-// something else.
+// Unsupported returns why the nodes of spec cannot be configured, worded to follow "is", or "": they are Windows nodes,
+// which have no systemd, or their bootstrap data has another format, such as Bottlerocket's, in which files and
+// commands have other meanings.
 func Unsupported(spec Spec) string {
 	if evidence := windowsEvidence(spec); evidence != "" {
 		return ForWindows(evidence)
@@ -21,10 +21,10 @@ func Unsupported(spec Spec) string {
 	return fmt.Sprintf("of format %.40q, not %s or %s,", spec.Format, bootstrapv1.CloudConfig, bootstrapv1.Ignition)
 }
 
-// ForWindows is what an object for Windows nodes is, and what tells so.
+// ForWindows describes an object for Windows nodes, with the evidence.
 func ForWindows(evidence string) string { return "for Windows nodes (" + evidence + ")" }
 
-// windowsEvidence says what tells that spec is for Windows nodes, or "".
+// windowsEvidence returns the evidence that spec is for Windows nodes, or "".
 func windowsEvidence(spec Spec) string {
 	for _, f := range spec.Files {
 		if len(f.Path) > 2 && isLetter(f.Path[0]) && f.Path[1] == ':' && (f.Path[2] == '/' || f.Path[2] == '\\') {
@@ -46,7 +46,7 @@ func windowsEvidence(spec Spec) string {
 }
 
 // WindowsField finds the field by which the spec of an infrastructure provider's machine template, decoded from JSON,
-// asks for Windows: osType or os, wherever the provider keeps it. It returns "" for any other.
+// asks for Windows: osType or os, at any place in the spec. It returns "" if there is none.
 func WindowsField(spec any) string { return windowsField(spec, "spec") }
 
 func windowsField(value any, path string) string {

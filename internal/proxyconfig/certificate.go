@@ -22,7 +22,7 @@ const (
 	CodeCANoSAN    finding.Code = "ca-no-san"
 )
 
-// expiryNotice is how long before its end a certificate is warned of.
+// expiryNotice is how long before a certificate expires the warning begins.
 const expiryNotice = 30 * 24 * time.Hour
 
 // Certificate is one certificate of a trustedCA bundle.
@@ -92,7 +92,7 @@ func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
 	return certificates, nil
 }
 
-// TrustedCAWarnings returns what is odd about the trusted certificates at the time now, in their order.
+// TrustedCAWarnings returns the warnings about the trusted certificates at the time now, in their order.
 func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
 	var warnings []finding.Finding
 	for i, certificate := range s.TrustedCA {

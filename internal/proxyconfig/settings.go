@@ -1,5 +1,5 @@
-// Package proxyconfig turns the data of a proxy Secret into Settings, the one value that the rest of the product
-// works with. It validates everything and prints nothing of it: Settings and URL format themselves redacted.
+// Package proxyconfig turns the data of a proxy Secret into Settings, the one value that the rest of the product works
+// with. It validates everything and never prints a value: Settings and URL format themselves redacted.
 package proxyconfig
 
 import (
@@ -31,8 +31,7 @@ const (
 	CodeProxyPort finding.Code = "proxy-port"
 )
 
-// Settings are the validated values of one proxy Secret.
-// The zero value is not usable; Parse makes Settings.
+// Settings are the validated values of one proxy Secret. The zero value is not usable; Parse returns Settings.
 type Settings struct {
 	// HTTPProxy is the proxy for http destinations. It is unset when the Secret has only httpsProxy.
 	HTTPProxy URL
@@ -42,7 +41,7 @@ type Settings struct {
 	NoProxy string
 	// TrustedCA are the certificates of the key trustedCA, in order and without duplicates.
 	TrustedCA []Certificate
-	// Warnings are findings that do not stop anything.
+	// Warnings are findings that do not keep the Settings from being used.
 	Warnings []finding.Finding
 }
 
@@ -88,12 +87,12 @@ func (s Settings) MarshalLog() any { return fmt.Sprint(s) }
 // MarshalJSON implements json.Marshaler with the same text as Format: Settings are never serialized by accident.
 func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q", fmt.Sprint(s))), nil }
 
-// Parse validates the decoded data of a proxy Secret. Blanks and line ends around a value are dropped.
+// Parse validates the decoded data of a proxy Secret. Spaces and line ends around a value are dropped.
 //
-// Its error is finding.Errors, each of which names the key and says what to do, in a fixed order: unknown keys, URLs,
-// credentials, trustedCA. No finding quotes a value, since any of them may hold a password. A Secret that is not a
-// proxy Secret is one finding, which names none of its keys: whoever may write a Cluster could read those of any Secret
-// in its namespace. The entries of noProxy are not looked at here; noproxy.Compose does that.
+// Its error is finding.Errors, each of which names the key and what to do, in a fixed order: unknown keys, URLs,
+// credentials, trustedCA. No finding quotes a value, since any value may hold a password. A Secret that is not a proxy
+// Secret is one finding that names none of its keys: otherwise everybody who may write a Cluster could read the keys of
+// any Secret in its namespace. noproxy.Compose validates the entries of noProxy.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings
@@ -161,7 +160,7 @@ func Parse(data map[string][]byte) (Settings, error) {
 	return settings, nil
 }
 
-// rejection says what is wrong with the value of a key and what to do, without quoting it.
+// rejection returns a finding about the value of a key, without quoting it.
 func rejection(code finding.Code, key, message, advice string) *finding.Finding {
 	f := finding.Rejection(code, finding.Key(key), message, advice)
 	return &f
@@ -174,7 +173,7 @@ func credentials(data map[string][]byte) (string, *finding.Finding) {
 	bad := func(key, message, advice string) (string, *finding.Finding) {
 		return "", rejection(CodeBadCredentials, key, message, advice)
 	}
-	// A line end at the end comes from `kubectl create secret --from-file`; blanks may be part of a password.
+	// A line end at the end comes from `kubectl create secret --from-file`; spaces may be part of a password.
 	user := strings.TrimRight(string(data[contract.KeyUsername]), "\r\n")
 	password := strings.TrimRight(string(data[contract.KeyPassword]), "\r\n")
 	switch {
@@ -226,7 +225,7 @@ func isProxySecret(data map[string][]byte) bool {
 	return false
 }
 
-// nearest is the advice about an unknown key: the known one that was probably meant.
+// nearest is the advice about an unknown key: the known key that was probably meant.
 func nearest(key string) string {
 	if known := spelling.Nearest(key, contract.SecretKeys()); known != "" {
 		return fmt.Sprintf("did you mean %s?", known)

@@ -14,7 +14,7 @@ import (
 )
 
 // URL is a validated proxy URL: scheme, optional userinfo, host and optional port, nothing else. It formats itself with
-// the userinfo replaced by xxxxx, as a token often stands where a user should; Reveal is the only way to the whole
+// the userinfo replaced by xxxxx, as a token often stands where a user should; Reveal is the only way to get the whole
 // text.
 type URL struct {
 	scheme   string
@@ -29,7 +29,7 @@ func (u URL) IsSet() bool { return u.host != "" }
 // HasCredentials reports whether u carries a user or a password.
 func (u URL) HasCredentials() bool { return u.userinfo != "" }
 
-// Reveal returns the whole URL with its credentials. It belongs into a Secret and nowhere else.
+// Reveal returns the whole URL with its credentials. It belongs in a Secret and nowhere else.
 func (u URL) Reveal() string {
 	if !u.IsSet() {
 		return ""
@@ -65,15 +65,15 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// isUnreserved tells the unreserved characters of RFC 3986 section 2.3.
+// isUnreserved reports whether c is an unreserved character of RFC 3986 section 2.3.
 func isUnreserved(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0 }
 
 func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// parseURL reads an http or https proxy URL. An empty text is the unset URL. It is stricter than net/url where
-// clients disagree: what one client repairs makes another go direct without a word (docs/no-proxy.md).
+// parseURL reads an http or https proxy URL. An empty text is the unset URL. It is stricter than net/url where clients
+// disagree: what one client repairs makes another silently bypass the proxy (docs/no-proxy.md).
 func parseURL(key, text string) (URL, *finding.Finding) {
 	if text == "" {
 		return URL{}, nil
@@ -126,7 +126,7 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 	return u, nil
 }
 
-// checkUserinfo holds userinfo to RFC 3986 section 3.2.1 and says what is wrong, or "".
+// checkUserinfo checks userinfo against RFC 3986 section 3.2.1 and returns what is wrong, or "".
 func checkUserinfo(userinfo string) string {
 	if userinfo == "" || userinfo == ":" {
 		return "an empty user and password before the @"
@@ -221,7 +221,7 @@ func canonicalHost(host string) (canonical, why string) {
 	return ascii, ""
 }
 
-// urlWarnings are the findings about a URL that do not stop anything.
+// urlWarnings are the warnings about a URL.
 func urlWarnings(key string, data map[string][]byte, u URL) []finding.Finding {
 	if trim(data[key]) == "" {
 		return nil

@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// clients are the open connections. Those in the list wait for their client, to send a request or to take an answer, the
-// one that has waited for the longest time first.
+// clients are the open connections. For those in the list the server waits until the client sends a request or reads an
+// answer, the one that it has waited for longest first.
 type clients struct {
 	limit   int // of open
 	mutex   sync.Mutex
 	open    int
 	held    int // bytes, of all
 	waiting list.List
-	queued  map[*client]struct{} // whose requests have come and are not worked on
+	queued  map[*client]struct{} // whose requests are read and not answered yet
 }
 
 // client is one connection.
@@ -30,7 +30,7 @@ type client struct {
 	gone    bool
 }
 
-// errGivenUp says that there is no room for bytes of a client.
+// errGivenUp reports that the server has no room for bytes of a client.
 var errGivenUp = errors.New("too many requests at once; try again")
 
 // listener hands out clients.
@@ -47,8 +47,8 @@ func Limit(l net.Listener, connections int) net.Listener {
 	return (&clients{limit: connections}).listen(l)
 }
 
-// Accept implements net.Listener. If there are too many clients, the one that has kept the server waiting for the longest
-// time is closed.
+// Accept implements net.Listener. If there are too many clients, the one that the server has waited for longest is
+// closed.
 func (l listener) Accept() (net.Conn, error) {
 	connection, err := l.Listener.Accept()
 	if err != nil {
@@ -65,7 +65,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// oldest returns the client that has waited for the longest time of those that are so, or nil. The mutex is held.
+// oldest returns the client that the server has waited for longest, or nil. The mutex is held.
 func (c *clients) oldest(so func(*client) bool) *client {
 	for place := c.waiting.Front(); place != nil; place = place.Next() {
 		if found, _ := place.Value.(*client); so(found) {
@@ -75,7 +75,7 @@ func (c *clients) oldest(so func(*client) bool) *client {
 	return nil
 }
 
-// wait puts c at the end of those that wait. The mutex is held.
+// wait appends c to the list. The mutex is held.
 func (c *client) wait() {
 	if c.gone {
 		return
@@ -87,7 +87,7 @@ func (c *client) wait() {
 	}
 }
 
-// leave takes c out of those that wait. The mutex is held.
+// leave removes c from the list. The mutex is held.
 func (c *client) leave() {
 	if c.place != nil {
 		c.clients.waiting.Remove(c.place)
@@ -95,7 +95,7 @@ func (c *client) leave() {
 	}
 }
 
-// end closes c and takes it out of the account. The mutex is held.
+// end closes c and stops counting it. The mutex is held.
 func (c *client) end() {
 	if c == nil || c.gone {
 		return
@@ -120,14 +120,14 @@ func (c *client) Close() error {
 	return nil
 }
 
-// awaits says that the server waits for c from now on, to send or to take something.
+// awaits notes that from now on the server waits for c to send or to read something.
 func (c *client) awaits() {
 	c.clients.mutex.Lock()
 	defer c.clients.mutex.Unlock()
 	c.wait()
 }
 
-// queues says that the request of c has come.
+// queues notes that the request of c is read.
 func (c *client) queues() {
 	c.clients.mutex.Lock()
 	defer c.clients.mutex.Unlock()
@@ -140,7 +140,7 @@ func (c *client) queues() {
 	}
 }
 
-// works says that the request of c is worked on. The bytes of c are of another account then.
+// works notes that the request of c is being answered. Its bytes are then counted elsewhere.
 func (c *client) works() {
 	c.clients.mutex.Lock()
 	defer c.clients.mutex.Unlock()
@@ -149,8 +149,8 @@ func (c *client) works() {
 	c.held = 0
 }
 
-// hold counts the bytes that are in memory because of c. If all clients hold too many, others that hold some are closed:
-// those that the server waits for, the one that has kept it waiting for the longest time first, then those that hold more.
+// hold counts the bytes in memory because of c. If all clients together hold too many, others that hold some are
+// closed: those that the server waits for, longest first, then those that hold more.
 func (c *client) hold(bytes int) error {
 	c.clients.mutex.Lock()
 	defer c.clients.mutex.Unlock()
@@ -172,7 +172,7 @@ func (c *client) hold(bytes int) error {
 	return nil
 }
 
-// largest returns the client that holds most bytes of those whose requests have come and are not worked on, or nil. The
+// largest returns the client that holds most bytes of those whose requests are read and not answered yet, or nil. The
 // mutex is held.
 func (c *clients) largest() *client {
 	var found *client

@@ -15,7 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// firstBytes is the room that is made for a body before any of it has come.
+// firstBytes is the initial size of the buffer of a body.
 const firstBytes = 32 << 10
 
 // maxKept is the largest buffer that is kept for the next request.
@@ -38,7 +38,7 @@ func (b *buffers) put(buffer *bytes.Buffer) {
 	}
 }
 
-// body is a body that has come.
+// body is a request body that is read.
 type body struct {
 	bytes.Reader
 
@@ -48,7 +48,8 @@ type body struct {
 // Close implements io.Closer.
 func (*body) Close() error { return nil }
 
-// BodyOf returns the body of a request that a Server handed to a handler. It must not be used when the handler has returned.
+// BodyOf returns the body of a request that a Server handed to a handler. It must not be used after the handler
+// returns.
 func BodyOf(r *http.Request) []byte {
 	if b, is := r.Body.(*body); is {
 		return b.text
@@ -63,7 +64,7 @@ type answer struct {
 	text   *bytes.Buffer
 }
 
-// BufferOf returns the buffer of what a handler writes, for one that would need a buffer of its own.
+// BufferOf returns the buffer of the answer, for handlers that would need their own.
 func BufferOf(w http.ResponseWriter) *bytes.Buffer {
 	if a, is := w.(*answer); is {
 		return a.text
@@ -84,7 +85,7 @@ func (a *answer) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (a *answer) Write(text []byte) (int, error) { return a.text.Write(text) }
 
-// serve reads a body, waits for its turn, has it answered, and sends the answer.
+// serve reads a body, waits for its turn, calls the handler, and sends the answer.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(clientKey{}).(*client)
 	ctx, cancel := context.WithTimeout(r.Context(), s.options.Limits.Time)
@@ -106,7 +107,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.awaits()
 }
 
-// answer has a request answered. When it returns, the body is no longer in memory, and the server waits for the client.
+// answer calls the handler. When it returns, the body is no longer in memory, and the server waits for the client.
 func (s *Server) answer(ctx context.Context, c *client, r *http.Request, a *answer) (int, error) {
 	text := s.buffers.get()
 	defer func() { s.buffers.put(text) }()
@@ -132,7 +133,7 @@ func (s *Server) answer(ctx context.Context, c *client, r *http.Request, a *answ
 	return 0, nil
 }
 
-// read reads a body. The room for it grows with what has come of it, whatever the header says of its length.
+// read reads a body. The buffer grows with the bytes that arrive, whatever length the header claims.
 func (s *Server) read(c *client, r *http.Request, text *bytes.Buffer) error {
 	reader := http.MaxBytesReader(nil, r.Body, int64(s.options.Limits.Body))
 	if err := c.hold(text.Cap()); err != nil {
@@ -163,7 +164,7 @@ func (s *Server) read(c *client, r *http.Request, text *bytes.Buffer) error {
 	}
 }
 
-// refusal returns the status and the text that tell of an error of reading.
+// refusal returns the status and the text for an error of read.
 func refusal(err error) (int, error) {
 	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", tooLarge.Limit)
@@ -174,8 +175,8 @@ func refusal(err error) (int, error) {
 	return http.StatusBadRequest, errors.New("the request cannot be read")
 }
 
-// quiet returns a log for what the server of net/http has to say. It says something for each connection that is closed
-// before its time, which anybody can cause without end.
+// quiet returns a log for the messages of net/http's server. It writes one for each connection that is closed early,
+// which any client can cause any number of times.
 func quiet(ctx context.Context) *log.Logger {
 	return log.New(lines{ctrl.LoggerFrom(ctx).V(4)}, "", 0)
 }

@@ -1,8 +1,8 @@
-// Package server serves HTTPS to whoever reaches it, with a bounded amount of memory and time. Its connections, the bodies
-// in its memory and the requests that are answered at once are limited, and where a limit is reached, the client that has
-// kept it waiting for the longest time gives way: one that sends slowly does not keep the others out.
+// Package server serves HTTPS to untrusted clients with a bounded amount of memory and time. It limits connections,
+// bodies in memory, and requests that are answered at once. At a limit, the connection of the client that it has waited
+// for longest is closed: a client that sends slowly does not keep the others out.
 //
-// It takes the place of controller-runtime's server of webhooks, which limits the size of headers and the time for them.
+// It replaces controller-runtime's server of webhooks, which limits only the size of headers and the time for them.
 package server
 
 import (
@@ -26,21 +26,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// Options say where and how much is served.
+// Options configure where a Server listens and its limits.
 type Options struct {
 	// Host is the address to listen on; empty means all. Port is the port.
 	Host string
 	Port int
 	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
 	CertDir string
-	// ClientCAName is the file in CertDir with the authorities whose clients may call. It is read again for each connection.
-	// Empty lets everybody call.
+	// ClientCAName is the file in CertDir with the CA certificates that client certificates must be signed by. It is
+	// read again for each connection. Empty requires no client certificate.
 	ClientCAName string
 	// Limits are what clients can use up.
 	Limits Limits
 }
 
-// Limits are what clients can use up. All of them are required.
+// Limits bound what clients can use up. All of them are required.
 type Limits struct {
 	// Connections is how many are open at once. One costs about 50 kB.
 	Connections int
@@ -48,15 +48,15 @@ type Limits struct {
 	Body int
 	// AtOnce is how many requests are answered at once if they are small. Others wait.
 	AtOnce int
-	// Worked is how many bytes of bodies are worked on at once. A body larger than that is worked on alone. One that is
-	// smaller than Worked/AtOnce counts as that.
+	// Worked is how many bytes of bodies are answered at once. A larger body is answered alone. A body smaller than
+	// Worked/AtOnce counts as that.
 	Worked int
-	// Time is how long a request may take from its first byte to its answer. The answer may take as long again.
+	// Time is how long a request may take from its first byte to its answer. Sending the answer may take as long again.
 	Time time.Duration
 }
 
 const (
-	// maxWaiting is how many bytes are in memory of bodies that are not worked on and of answers that are being sent.
+	// maxWaiting is how many bytes may be in memory of bodies that wait and of answers that are being sent.
 	maxWaiting = 32 << 20
 	// headerTime is how long a client may take for the handshake, and again for the header of a request.
 	headerTime = 5 * time.Second
@@ -66,7 +66,7 @@ const (
 	maxHeader = 16 << 10
 )
 
-// DrainTime is how long requests may take that are being answered when the server ends. The grace period of a Pod is longer.
+// DrainTime is how long requests in progress may take when the server stops. The grace period of a Pod is longer.
 const DrainTime = 10 * time.Second
 
 // Server is a server of HTTPS. It implements webhook.Server of controller-runtime and manager.Runnable.
@@ -77,7 +77,7 @@ type Server struct {
 	working *semaphore.Weighted
 	buffers buffers
 	started atomic.Bool
-	// draining has a server that does not listen any more and still answers.
+	// draining holds a server that has stopped listening and still answers.
 	draining sync.WaitGroup
 }
 
@@ -89,15 +89,14 @@ func New(o Options) *Server {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// WebhookMux returns what requests are handed to after their body has been read.
+// WebhookMux returns the multiplexer of requests whose body is read.
 func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
 
-// Register has a handler answer the requests of a path. The handler is called when the body has come; BodyOf returns it.
-// What the handler writes is sent when it has returned.
+// Register adds a handler for a path. It is called when the body is read; BodyOf returns the body. What it writes is
+// sent after it returns.
 func (s *Server) Register(path string, handler http.Handler) { s.mux.Handle(path, handler) }
 
-// Start serves until ctx ends, and returns when nobody can connect any more. Requests that are being answered then are in the
-// hands of Drain.
+// Start serves until ctx ends, and returns when no client can connect any more. Drain waits for requests in progress.
 func (s *Server) Start(ctx context.Context) error {
 	config, err := s.config(ctx)
 	if err != nil {
@@ -109,7 +108,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.serve),
-		// What has begun is answered although the server ends.
+		// Requests in progress are answered although the server stops.
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ConnContext:       withClient,
 		ReadHeaderTimeout: headerTime,
@@ -139,11 +138,12 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Drain returns when the requests are answered that were being answered when Start returned, after DrainTime at the latest.
+// Drain returns when the requests that were in progress when Start returned are answered, after DrainTime at the
+// latest.
 func (s *Server) Drain() { s.draining.Wait() }
 
-// config returns the configuration of TLS. It speaks HTTP/1.1 only: its clients send one request after the other, and HTTP/2
-// lets one connection ask for work without end.
+// config returns the configuration of TLS. It speaks HTTP/1.1 only: its clients send one request after the other, and
+// HTTP/2 lets one connection send any number of requests.
 func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 	o := s.options
 	watcher, err := certwatcher.New(filepath.Join(o.CertDir, "tls.crt"), filepath.Join(o.CertDir, "tls.key"))
@@ -159,7 +159,7 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: watcher.GetCertificate,
-		// Answers are large and all of an answer is needed, so small first records only cost system calls.
+		// Answers are large and clients need all of an answer, so small first records only cost system calls.
 		DynamicRecordSizingDisabled: true,
 	}
 	if o.ClientCAName == "" {
@@ -181,7 +181,7 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 	return config, nil
 }
 
-// authorities reads those whose clients may call.
+// authorities reads the CA certificates that client certificates must be signed by.
 func (o Options) authorities() (*x509.CertPool, error) {
 	text, err := os.ReadFile(filepath.Join(o.CertDir, o.ClientCAName))
 	if err != nil {
@@ -194,7 +194,7 @@ func (o Options) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// StartedChecker is healthy once connections are taken.
+// StartedChecker is healthy once connections are accepted.
 func (s *Server) StartedChecker() healthz.Checker {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
 	return func(r *http.Request) error {

@@ -3,15 +3,15 @@ package spelling
 
 import "strings"
 
-// Same reports whether a and b differ in nothing but letter case and _-.
+// Same reports whether a and b differ only in letter case and _-.
 func Same(a, b string) bool { return normalize(a) == normalize(b) }
 
 func normalize(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
 }
 
-// Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count, and
-// farther than three edits is no suggestion. Of names that are equally near it is the first.
+// Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count. A name
+// that is more than three edits away is not suggested. Of equally near names it is the first.
 func Nearest(word string, names []string) string {
 	word = normalize(word)
 	best, distance := "", 4

@@ -1,4 +1,4 @@
-// Package version says which version of the program runs.
+// Package version is the version of the program.
 package version
 
 import (
