@@ -86,6 +86,9 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		}
 		return network, fmt.Errorf("%s: %w%s", name, err, hint)
 	}
+	if note := resolution.Note(); note != "" {
+		return network, fmt.Errorf("%s: %s; there is nothing to explain", name, note)
+	}
 	in.NoProxy, in.Entries, in.Warnings = resolution.NoProxy.Value, resolution.NoProxy.Entries, resolution.Warnings
 	in.Secret, in.Profile = "Secret "+qualifiedName(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
 	return network, nil

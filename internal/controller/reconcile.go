@@ -188,6 +188,9 @@ func (r *reconciliation) reportSecret(resolution resolve.Resolution) {
 			r.view.Namespace, r.view.Name)
 	}
 	r.warnings = append(r.warnings, resolution.Warnings...)
+	if note := resolution.Note(); note != "" {
+		r.found.note("%s", note)
+	}
 	if !resolution.Secret.Watched {
 		r.found.note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name, contract.LabelProxySecret)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // GeneratedSecrets checks whether a name of a generated Secret is free for a Cluster. A Secret of that name belongs to
@@ -36,6 +37,16 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 		return "", nil
 	}
 	return g.TakenLive(ctx, name, cluster)
+}
+
+// HasOnlyCertificates reports whether the Secret of a name was generated for a Cluster whose settings have no proxy URL; nil is
+// that the cache does not have it.
+func (g GeneratedSecrets) HasOnlyCertificates(ctx context.Context, name types.NamespacedName, cluster string) *bool {
+	secret := &corev1.Secret{}
+	if err := g.Cached.Get(ctx, name, secret); err != nil || taken(name, cluster, secret.Labels) != "" {
+		return nil
+	}
+	return new(patch.HasOnlyCertificates(secret.Data))
 }
 
 // TakenLive is Taken without the cache.

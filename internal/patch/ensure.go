@@ -88,6 +88,18 @@ func IsPatched(spec Spec) bool {
 		slices.ContainsFunc(spec.PostKubeadmCommands, isManagedCommand)
 }
 
+// IsTrustOnly reports whether spec has managed entries, and all of them are for the trust store.
+func IsTrustOnly(spec Spec) bool {
+	foreign := func(f File) bool {
+		return IsManagedFile(f) && !slices.Contains(targetsOf(path.Clean(f.Path)), contract.TargetTrust)
+	}
+	others := func(c string) bool {
+		return isManagedCommand(c) && c != commandInstallCA && c != commandRestartContainerd
+	}
+	return IsPatched(spec) && !slices.ContainsFunc(spec.Files, foreign) &&
+		!slices.ContainsFunc(slices.Concat(spec.PreKubeadmCommands, spec.PostKubeadmCommands), others)
+}
+
 // isDropIn reports whether p is a drop-in of a configured unit with the name that the product uses. systemd merges
 // drop-ins by file name over all its folders, so a drop-in of that name in another folder is replaced, not added.
 func isDropIn(p string) bool {

@@ -90,6 +90,11 @@ func tooLong(what string) error {
 		what, maxCharacters, contract.DeliveryReference)
 }
 
+// TargetsPlace says where the user sets targets. in is Options.TargetsIn.
+func TargetsPlace(in string) string {
+	return cmp.Or(in, "annotation "+contract.AnnotationTargets+" of the Cluster")
+}
+
 // builder makes a recipe of output version 1.
 type builder struct{ Options }
 
@@ -121,7 +126,7 @@ func managedFiles() []managedFile {
 func (b builder) recipe() (Recipe, error) {
 	recipe := Recipe{
 		Version: b.Version, Targets: b.Targets,
-		TargetsIn: cmp.Or(b.TargetsIn, "annotation "+contract.AnnotationTargets+" of the Cluster"),
+		TargetsIn: TargetsPlace(b.TargetsIn),
 	}
 	exports, dropIn, err := b.values()
 	if err != nil {
@@ -181,6 +186,9 @@ func (b builder) values() (exports []string, dropIn string, err error) {
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	vars := b.Settings.Vars(b.NoProxy)
+	if len(vars) == 0 {
+		return nil, "", nil // no file or command needs them
+	}
 	content, err := systemd.EnvironmentDropIn(vars)
 	if err != nil {
 		return nil, "", fmt.Errorf("rendering drop-in: %w", err)
@@ -264,4 +272,9 @@ func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, erro
 		contract.KeyTrustedCABundle: []byte(TrustedCABundle(s)),
 		contract.KeySetup:           []byte(nodescript.Setup()),
 	}, nil
+}
+
+// HasOnlyCertificates reports whether data is that of a generated Secret for settings without a proxy URL.
+func HasOnlyCertificates(data map[string][]byte) bool {
+	return string(data[contract.KeyProxyEnv]) == envfile.Header+"\n"
 }

@@ -133,7 +133,7 @@ func (d decider) enable() Decision {
 	case d.Facts.Values == nil:
 		return Decision{Ask: FactValues}
 	}
-	values, secret := *d.Facts.Values, d.pool().GeneratedSecret(d.want.Cluster)
+	values, secret := *d.Facts.Values, d.GeneratedSecret(d.want.Cluster)
 	if d.isReference() { // whose entries are constants: without settings the nodes wait for the Secret
 		why, known := d.Facts.Taken[secret]
 		switch {
@@ -272,7 +272,7 @@ func (d decider) bring(values Values, secret string) Decision {
 		made = patch.Spec{} // nothing to keep the version of
 	}
 	version := d.want.Version
-	by := func(version int) (patch.Recipe, error) { return Recipe(d.want.Options, version, resolution, secret) }
+	by := d.recipes(values, resolution, secret)
 	if version == 0 {
 		version = Version(annotations, made, patch.OutputVersion, by)
 	}
@@ -305,6 +305,29 @@ func (d decider) bring(values Values, secret string) Decision {
 		out.Secret = secret
 	}
 	return d.carryOut(out, false)
+}
+
+// recipes returns what makes the recipe by an output version.
+func (d decider) recipes(values Values, resolution resolve.Resolution, secret string) func(version int) (patch.Recipe, error) {
+	options, trust := d.want.Options, resolution.Settings.IsTrustOnly()
+	switch {
+	case d.Hooked && d.isReference(): // the same entries whatever the settings are, because a hook may see no Secret
+		trust, resolution = false, resolve.Resolution{}
+	case values.TrustOnly != nil:
+		trust = *values.TrustOnly
+	case !resolution.Settings.IsSet():
+		trust = patch.IsTrustOnly(d.stored)
+	}
+	return func(version int) (patch.Recipe, error) {
+		if trust {
+			only, err := trustOnly(options)
+			if err != nil {
+				return patch.Recipe{}, err
+			}
+			return Recipe(only, version, resolution, secret)
+		}
+		return Recipe(options, version, resolution, secret)
+	}
 }
 
 // holdBack pauses objects that delivery Inline cannot give a complete NO_PROXY yet, so that Cluster API does not create

@@ -115,6 +115,9 @@ type Facts struct {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
 	Resolution *resolve.Resolution
+	// TrustOnly says of settings that are not in Resolution whether they are certificates without a proxy URL; nil is that
+	// nobody knows.
+	TrustOnly *bool
 	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
 	// Withheld reports that the settings must not be in the answer to the write.

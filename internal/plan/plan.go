@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -88,6 +89,9 @@ func (o Object) Overrider() string {
 	return o.Pools[0].String()
 }
 
+// GeneratedSecret returns the name of the generated Secret that o refers to with Reference delivery.
+func (o Object) GeneratedSecret(cluster string) string { return o.pool().GeneratedSecret(cluster) }
+
 // pool returns what decides about the proxy of o: its pools, which agree, or the Cluster.
 func (o Object) pool() intent.Pool {
 	if len(o.Pools) == 0 {
@@ -135,9 +139,27 @@ func Version(annotations map[string]string, spec patch.Spec, newest int, recipe 
 	return newest
 }
 
-// Recipe returns the recipe of an output version. Only Inline delivery uses resolution, only Reference delivery
-// secretName. Its errors are for the user, like those of patch.NewRecipe.
+// trustOnly returns the options of a Cluster whose proxy Secret has certificates and no proxy URL: only the trust store is
+// configured.
+func trustOnly(options intent.Options) (intent.Options, error) {
+	if !slices.Contains(options.Targets, contract.TargetTrust) {
+		return options, fmt.Errorf("the proxy Secret has only key %s, and %s leaves out target %s; add that target, or a proxy URL to the Secret",
+			contract.KeyTrustedCA, patch.TargetsPlace(options.TargetsIn), contract.TargetTrust)
+	}
+	options.Targets = []contract.Target{contract.TargetTrust}
+	return options, nil
+}
+
+// Recipe returns the recipe of an output version. Only Inline delivery uses the values of resolution, only Reference
+// delivery secretName. Settings without a proxy URL configure only the trust store. Its errors are for the user, like
+// those of patch.NewRecipe.
 func Recipe(options intent.Options, version int, resolution resolve.Resolution, secretName string) (patch.Recipe, error) {
+	if resolution.Settings.IsTrustOnly() {
+		var err error
+		if options, err = trustOnly(options); err != nil {
+			return patch.Recipe{}, err
+		}
+	}
 	return patch.NewRecipe(patch.Options{
 		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secretName,
 		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,

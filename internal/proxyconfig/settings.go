@@ -17,7 +17,7 @@ import (
 
 // Codes of findings about a proxy Secret, beside those of package noproxy.
 const (
-	// CodeNoProxyURL rejects a Secret with neither httpProxy nor httpsProxy.
+	// CodeNoProxyURL rejects a Secret with neither httpProxy nor httpsProxy, unless trustedCA is all that it has.
 	CodeNoProxyURL finding.Code = "no-proxy-url"
 	// CodeNotProxySecret rejects a Secret that has other keys and none of a proxy Secret.
 	CodeNotProxySecret finding.Code = "not-a-proxy-secret" //nolint:gosec // a code, no credential
@@ -31,7 +31,8 @@ const (
 	CodeProxyPort finding.Code = "proxy-port"
 )
 
-// Settings are the validated values of one proxy Secret. The zero value is not usable; Parse returns Settings.
+// Settings are the validated values of one proxy Secret: proxy URLs, or trusted certificates, or both. The zero value is not
+// usable; Parse returns Settings.
 type Settings struct {
 	// HTTPProxy is the proxy for http destinations. It is unset when the Secret has only httpsProxy.
 	HTTPProxy URL
@@ -50,9 +51,19 @@ func (s Settings) HasCredentials() bool {
 	return s.HTTPProxy.HasCredentials() || s.HTTPSProxy.HasCredentials()
 }
 
+// IsSet reports whether s is what Parse returned without an error.
+func (s Settings) IsSet() bool {
+	return s.HTTPProxy.IsSet() || s.HTTPSProxy.IsSet() || len(s.TrustedCA) > 0
+}
+
+// IsTrustOnly reports whether s has certificates and no proxy URL: nodes trust the certificates and get no variables.
+func (s Settings) IsTrustOnly() bool {
+	return s.IsSet() && !s.HTTPProxy.IsSet() && !s.HTTPSProxy.IsSet()
+}
+
 // Vars returns the environment variables of a node, in their final order: every variable that is set in upper
 // case and, with the same value, in lower case. Clients read one spelling, the other or both, so both are needed
-// (docs/no-proxy.md). noProxy is the composed NO_PROXY value.
+// (docs/no-proxy.md). noProxy is the composed NO_PROXY value. Without a proxy URL there are no variables.
 //
 // The values hold the proxy's credentials.
 func (s Settings) Vars(noProxy string) []envfile.Var {
@@ -65,7 +76,9 @@ func (s Settings) Vars(noProxy string) []envfile.Var {
 	}
 	add("HTTP_PROXY", s.HTTPProxy.Reveal())
 	add("HTTPS_PROXY", s.HTTPSProxy.Reveal())
-	add("NO_PROXY", noProxy)
+	if len(vars) > 0 {
+		add("NO_PROXY", noProxy)
+	}
 	return vars
 }
 
@@ -120,11 +133,7 @@ func Parse(data map[string][]byte) (Settings, error) {
 	}
 	settings.HTTPProxy = parse(contract.KeyHTTPProxy)
 	settings.HTTPSProxy = parse(contract.KeyHTTPSProxy)
-	if trim(data[contract.KeyHTTPProxy]) == "" && trim(data[contract.KeyHTTPSProxy]) == "" {
-		found = append(found,
-			finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy),
-				"no proxy URL", "set httpProxy, for example to http://proxy.example.com:3128"))
-	}
+	reject(missingURL(data))
 
 	if user, bad := credentials(data); bad != nil {
 		reject(bad)
@@ -158,6 +167,25 @@ func Parse(data map[string][]byte) (Settings, error) {
 	settings.Warnings = append(urlWarnings(contract.KeyHTTPProxy, data, settings.HTTPProxy),
 		urlWarnings(contract.KeyHTTPSProxy, data, settings.HTTPSProxy)...)
 	return settings, nil
+}
+
+// missingURL says that a Secret has no proxy URL and yet something that is of use only with one, or nothing at all.
+func missingURL(data map[string][]byte) *finding.Finding {
+	given := func(key string) bool { return trim(data[key]) != "" }
+	if given(contract.KeyHTTPProxy) || given(contract.KeyHTTPSProxy) {
+		return nil
+	}
+	advice := "set httpProxy, for example to http://proxy.example.com:3128"
+	if _, certificates := data[contract.KeyTrustedCA]; certificates {
+		forURL := slices.DeleteFunc([]string{contract.KeyNoProxy, contract.KeyUsername, contract.KeyPassword},
+			func(key string) bool { return !given(key) })
+		if len(forURL) == 0 {
+			return nil
+		}
+		advice += ", or remove " + strings.Join(forURL, " and ") + " if nodes only have to trust the certificates of trustedCA"
+	}
+	f := finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy), "no proxy URL", advice)
+	return &f
 }
 
 // rejection returns a finding about the value of a key, without quoting it.

@@ -29,6 +29,9 @@ type Secret struct {
 	Where string
 }
 
+// String names the Secret for messages.
+func (s Secret) String() string { return s.where() }
+
 func (s Secret) where() string {
 	if s.Where != "" {
 		return s.Where
@@ -100,6 +103,14 @@ type Resolution struct {
 	Warnings []finding.Finding
 	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
+}
+
+// Note says what people should know of the kind of settings, or "".
+func (r Resolution) Note() string {
+	if !r.Settings.IsTrustOnly() {
+		return ""
+	}
+	return fmt.Sprintf("%s has only key %s: nodes trust its certificates and get no proxy variables", r.Secret, contract.KeyTrustedCA)
 }
 
 // Candidates returns the names under which the proxy Secret of a Cluster is looked up in the Cluster's namespace,
@@ -208,6 +219,10 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		resolution.Warnings = append(resolution.Warnings, of(found.where(), settings.TrustedCAWarnings(r.Now()))...)
 	}
 
+	if unusable == nil && settings.IsTrustOnly() { // there is no NO_PROXY, so nothing of the network has to be known
+		resolution.Complete = true
+		return resolution, checkSize(resolution, options)
+	}
 	layer := func(s *Secret) noproxy.Layer {
 		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
 	}
@@ -230,10 +245,8 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return Resolution{}, err
 	}
 	resolution.NoProxy = result
-	if options.Delivery != contract.DeliveryInline {
-		if _, err := SecretData(resolution, 0); err != nil {
-			return Resolution{}, err
-		}
+	if err := checkSize(resolution, options); err != nil {
+		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
 	resolution.Complete = cluster.EndpointHost != ""
@@ -241,6 +254,15 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		resolution.Complete = resolution.Complete || group == noproxy.GroupEndpoint
 	}
 	return resolution, nil
+}
+
+// checkSize returns why settings do not fit into a generated Secret, or nil. Inline delivery has none.
+func checkSize(resolution Resolution, options intent.Options) error {
+	if options.Delivery == contract.DeliveryInline {
+		return nil
+	}
+	_, err := SecretData(resolution, 0)
+	return err
 }
 
 // of returns findings about an object.

@@ -139,10 +139,13 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 	return err
 }
 
-// values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants.
+// values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants. Whether
+// there is a proxy URL among them, the generated Secret tells.
 func (a *admission) values(ctx context.Context, object plan.Object, options intent.Options) (*plan.Values, error) {
 	if options.Delivery == contract.DeliveryReference {
-		return &plan.Values{Resolution: &resolve.Resolution{}}, nil
+		key := types.NamespacedName{Namespace: a.view.Namespace, Name: object.GeneratedSecret(a.view.Name)}
+		names := lookup.GeneratedSecrets{Cached: a.Cached}
+		return &plan.Values{Resolution: &resolve.Resolution{}, TrustOnly: names.HasOnlyCertificates(ctx, key, a.view.Name)}, nil
 	}
 	if allowed, err := a.mayHaveValues(ctx, object.Pools); err != nil || !allowed {
 		return &plan.Values{Withheld: true}, err

@@ -150,3 +150,16 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 		})
 	}
 }
+
+func TestAdmission_BringsOnlyCertificatesForASecretWithoutAProxy(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]bool{"# Managed by capi-proxy-patcher\n": false, "# Managed by capi-proxy-patcher\nHTTP_PROXY=\"http://p:1\"\n": true} {
+		generated := generatedSecret("one-proxy-files", "one")
+		generated.Data = map[string][]byte{contract.KeyProxyEnv: []byte(env)}
+		cached := newWorld(t, generated, clusterNamed("one", true, nil), deployment("one"))
+		got := after(t, template(""), ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", "", template("")))
+		if strings.Contains(got, contract.PathProxyEnv) != want || !strings.Contains(got, contract.PathTrustedCA) {
+			t.Errorf("%q: admitted %s", env, got)
+		}
+	}
+}

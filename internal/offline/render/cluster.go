@@ -204,6 +204,9 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolv
 		c.reject(c.object, "%s%s", err, hint)
 		return nil
 	}
+	if note := resolution.Note(); note != "" {
+		c.note(c.object, "%s", note)
+	}
 	for _, warning := range resolution.Warnings {
 		switch {
 		case IsUnresolved(warning.Place, c.unresolved): // what is a variable still has no value to warn of
@@ -317,6 +320,8 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 // missingNetwork says what of the network of a Cluster is not known yet, or "".
 func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) string {
 	switch {
+	case resolution.Settings.IsTrustOnly(): // there is no NO_PROXY
+		return ""
 	case len(unresolved) > 0:
 		return Unresolved(unresolved) + " has unresolved variables"
 	case !resolution.Complete:

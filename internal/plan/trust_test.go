@@ -1,0 +1,99 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+)
+
+// TestDecide_ConfiguresOnlyTrustWithoutAProxy goes through the rooms: each knows of the settings in its own way.
+func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
+	t.Parallel()
+	settings, err := proxyconfig.Parse(map[string][]byte{"trustedCA": []byte(cabundle.Small(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		certificates is = func(s *scene) {
+			s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{Settings: settings, Complete: true}}
+		}
+		proxied  is = func(s *scene) { s.answers.Values = newScene(t, controlPlane).answers.Values }
+		unseen   is = func(s *scene) { s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{}} }
+		says        = func(only bool) is { return func(s *scene) { s.answers.Values.TrustOnly = &only } }
+		hooked   is = func(s *scene) { s.object.Hooked = true }
+		noTrust  is = func(s *scene) { s.want.Options.Targets = []contract.Target{contract.TargetKubelet} }
+		trust       = "/etc/capi-proxy-patcher/setup.sh /etc/capi-proxy-patcher/trusted-ca.pem"
+		all         = "/etc/capi-proxy-patcher/proxy.env " + trust + " /etc/systemd/system/containerd.service.d/http-proxy.conf /etc/systemd/system/kubelet.service.d/http-proxy.conf"
+		commands    = "install-ca restart-containerd"
+		everyone    = "export install-ca daemon-reload restart-containerd unset"
+	)
+	for name, test := range map[string]struct {
+		is             []is
+		files, command string
+	}{
+		"the controller and render": {[]is{certificates}, trust, commands},
+		"of what had a proxy":       {[]is{patched, certificates}, trust, commands},
+		"when a URL is added":       {[]is{certificates, patched, proxied}, all, everyone},
+		"Inline":                    {[]is{inline, certificates}, trust, commands},
+		"admission of what the generated Secret says":      {[]is{unseen, says(true), created}, trust, commands},
+		"admission of what it says no more":                {[]is{certificates, patched, unseen, says(false), updated}, all, everyone},
+		"admission before there is one":                    {[]is{unseen, created}, all, everyone},
+		"admission when the cache has lost it":             {[]is{certificates, patched, unseen, applied}, trust, commands},
+		"while the proxy Secret is gone":                   {[]is{certificates, patched, rejected}, trust, commands},
+		"the topology hook, whose answer is a constant":    {[]is{certificates, hooked}, all, everyone},
+		"the topology hook with Inline":                    {[]is{inline, certificates, hooked}, trust, commands},
+		"a choice of targets that leaves out certificates": {[]is{certificates, noTrust}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, controlPlane)
+			for _, change := range test.is {
+				change(&s)
+			}
+			d, _ := s.decide(t)
+			if test.files == "" {
+				if d.Refused == nil || !strings.Contains(d.Refused.Error(), "annotation capi-proxy-patcher.io/targets of the Cluster leaves out target trust; add that target") || len(d.Edits) > 0 {
+					t.Errorf("refused %v, edits %v", d.Refused, d.Edits)
+				}
+				return
+			}
+			sent := s.object.Spec
+			if s.object.Write != nil {
+				sent = s.object.Write.Sent
+			}
+			files, commands := managed(patch.Apply(sent, d.Edits))
+			if files != test.files || commands != test.command {
+				t.Errorf("files %s\ncommands %s (%v)", files, commands, d.Refused)
+			}
+		})
+	}
+}
+
+// managed names the managed files and commands of a spec.
+func managed(spec patch.Spec) (files, commands string) {
+	var paths, verbs []string
+	for _, f := range spec.Files {
+		if patch.IsManagedFile(f) {
+			paths = append(paths, f.Path)
+		}
+	}
+	for _, command := range spec.PreKubeadmCommands {
+		switch {
+		case strings.HasPrefix(command, "sh "):
+			verbs = append(verbs, strings.Fields(command)[2])
+		case strings.HasPrefix(command, "set -a"), strings.HasPrefix(command, "export "):
+			verbs = append(verbs, "export")
+		case strings.HasPrefix(command, "eval "):
+			verbs = append(verbs, "unset")
+		}
+	}
+	slices.Sort(paths)
+	return strings.Join(paths, " "), strings.Join(slices.Compact(verbs), " ")
+}
