@@ -289,7 +289,7 @@ func (r *reconciliation) reportAdopted(ctx context.Context, objects []bootstrapO
 	for _, o := range objects {
 		if options.Adopt && o.recipe != nil && len(o.recipe.Files)+len(o.recipe.First) > 0 {
 			if paths := patch.Spared(o.spec, *o.recipe); len(paths) > 0 {
-				r.found.note("%s: your own %s stays, because annotations %s and %s require no managed file there",
+				r.found.note("%s: kept your own %s, because annotations %s and %s require no managed file there",
 					o, strings.Join(paths, ", "), contract.AnnotationTargets, contract.AnnotationDelivery)
 			}
 		}

@@ -85,7 +85,7 @@ func TestGiveback_RestoresFilesWhoeverRemovesOurs(t *testing.T) {
 				return ""
 			})
 			c.edit(adopting(annotations))
-			c.eventuallyReports(contract.ReasonConfigured, "your own /")
+			c.eventuallyReports(contract.ReasonConfigured, "kept your own /")
 			c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 			c.eventuallyAsBefore(t, before)
 		})
