@@ -97,10 +97,10 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 // maxInput is how many bytes of manifests a command reads in total.
 const maxInput = 64 << 20
 
-// readManifests reads the manifests that a command is about, and the files with Secrets beside them.
+// readManifests reads the manifests and the files with Secrets of a command.
 func readManifests(files, secrets []string, stdin io.Reader) (manifests, beside []render.Input, err error) {
 	if os.Getenv("GOGC") == "" {
-		// What is read lives until the end: to look for garbage in it less often saves a fifth of the time.
+		// What is read is needed until the end: collecting garbage less often saves a fifth of the time.
 		debug.SetGCPercent(300)
 	}
 	r := inputReader{stdin: stdin, left: maxInput}

@@ -17,10 +17,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// target is the Cluster that is explained, from whatever place.
+// target is the Cluster that is explained, from manifests or from a management cluster.
 type target struct {
 	cluster intent.Cluster
-	// settings are what the Cluster asks for, its topology included; invalid is why some of it cannot be used.
+	// settings are what the Cluster asks for, including its topology; invalid is why some of it cannot be used.
 	settings intent.Topology
 	invalid  error
 	secrets  resolve.SecretReader
@@ -157,7 +157,7 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input, %s", names[i], o.pool, listed(pools))
 }
 
-// topologyPool returns the Secret that a pool of a topology names. The pool is called by its name in spec.topology.
+// topologyPool returns the Secret that a pool of a topology names. The pool is identified by its name in spec.topology.
 func topologyPool(settings intent.Topology, name string) (override string, found bool) {
 	for _, pool := range settings.Pools {
 		if pool.Name == name {
@@ -167,7 +167,7 @@ func topologyPool(settings intent.Topology, name string) (override string, found
 	return "", false
 }
 
-// choose returns the index of the Cluster that the flags mean. A name may have its namespace in front.
+// choose returns the index of the Cluster that the flags select. A name may be namespace/name.
 func (o explainOptions) choose(names []string) (int, error) {
 	found := -1
 	for i, n := range names {
@@ -194,7 +194,7 @@ func (o explainOptions) choose(names []string) (int, error) {
 	return 0, errors.New("explain: no Cluster in the input")
 }
 
-// listed says what there is.
+// listed lists the available names.
 func listed(names []string) string {
 	if len(names) == 0 {
 		return "there is none"

@@ -9,7 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Cluster is what is needed to know of a Cluster.
+// Cluster is what the product needs to know about a Cluster.
 type Cluster struct {
 	Namespace, Name          string
 	Annotations              map[string]string
@@ -28,7 +28,7 @@ type Cluster struct {
 	Unclear error
 }
 
-// ClusterOf returns what is needed to know of a Cluster.
+// ClusterOf returns what the product needs to know about a Cluster.
 func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return Cluster{

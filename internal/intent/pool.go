@@ -14,8 +14,8 @@ import (
 type Pool struct {
 	// Kind is KindMachineDeployment or KindMachinePool.
 	Kind string
-	// Name is the name of the object, or with Topology the name in spec.topology.workers. The name of the object that Cluster
-	// API makes for such a pool is another.
+	// Name is the name of the object, or with Topology the name in spec.topology.workers. The object that Cluster API
+	// creates for such a pool has another name.
 	Name     string
 	Topology bool
 	// Override is the proxy Secret that the pool names, contract.SecretNone, or "" for the Cluster's.

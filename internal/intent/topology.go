@@ -117,7 +117,7 @@ func CheckNames(labels map[string]string, s TopologySource) []finding.Finding {
 // one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery,
 // one set of targets and one NO_PROXY.
 //
-// Its error is finding.Errors in the order of TopologySource. Topology are as far as they could be read then.
+// Its error is finding.Errors in the order of TopologySource. The Topology is then incomplete.
 func ReadTopology(s TopologySource) (Topology, error) {
 	var r reader
 	settings := r.cluster(s)

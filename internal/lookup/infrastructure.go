@@ -51,7 +51,7 @@ type templateKey struct{ group, kind, namespace, name string }
 type Template struct {
 	// Windows is the field by which the template asks for Windows nodes, or "".
 	Windows string
-	// Exists is false if there is no such object yet, and then there are no Machines of it either. A kind that cannot
+	// Exists is false if there is no such object yet, and then there are no Machines from it either. A kind that cannot
 	// be read, because it is in another API group than those that Cluster API's providers use or is not installed,
 	// counts as an existing one for Linux.
 	Exists bool

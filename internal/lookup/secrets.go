@@ -1,4 +1,4 @@
-// Package lookup reads in the management cluster what controller, webhooks and topology hook have to know to decide.
+// Package lookup reads from the management cluster what controller, webhooks and topology hook need to know to decide.
 package lookup
 
 import (

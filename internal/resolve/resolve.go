@@ -57,7 +57,7 @@ type Resolver struct {
 	Secrets SecretReader
 	// Default is the installation-wide Secret. Its zero value means that there is none.
 	Default Installation
-	// Profile says who reads NO_PROXY; its zero value is what nodes get.
+	// Profile is the kind of programs that read NO_PROXY; its zero value is that of nodes.
 	Profile noproxy.Profile
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time

@@ -8,13 +8,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// counterCheck is a destination that no Cluster has. A list that takes it off the proxy is too wide.
+// counterCheck is a destination that no Cluster has. A list with which it bypasses the proxy is too wide.
 const counterCheck = "https://registry.example.com"
 
-// defaultPort is the port of a control plane endpoint that does not say one.
+// defaultPort is the port of a control plane endpoint without a port.
 const defaultPort = 6443
 
-// Cluster knows what belongs to a Cluster, independent of the groups and entries that were chosen for its list.
+// Cluster knows which destinations belong to a Cluster, independent of the groups and entries of its list.
 type Cluster struct {
 	entries []noproxy.Entry
 	domain  string
@@ -118,8 +118,8 @@ func (c Cluster) Contains(d Destination) bool {
 	return err == nil && (address == netip.AddrFrom4([4]byte{169, 254, 169, 254}) || address.String() == "fd00:ec2::254")
 }
 
-// Choose returns the given destinations, or those of the Cluster if there are none. The error names the position of a destination
-// that is none, counted from 1.
+// Choose returns the given destinations, or those of the Cluster if there are none. The error names the position of an
+// invalid destination, counted from 1.
 func (c Cluster) Choose(texts []string) ([]Destination, error) {
 	if len(texts) == 0 {
 		return c.Destinations(), nil

@@ -10,15 +10,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
-// Destination is one request whose way is explained.
+// Destination is one request that is explained.
 type Destination struct {
-	// Name is the destination as it is shown: scheme and port only where they were given, never userinfo, path or query.
+	// Name is the displayed destination: scheme and port only where they were given, never userinfo, path or query.
 	Name string `json:"destination"`
-	// URL is what the clients are asked for. Without a scheme it is https, and http for port 80.
+	// URL is the URL that the clients request. Without a scheme it is https, and http for port 80.
 	URL string `json:"url"`
-	// What says what it is, for example "API Service address"; empty for a destination that the user gave.
+	// What describes it, for example "API Service address"; empty for a destination that the user gave.
 	What string `json:"what,omitempty"`
-	// InCluster reports whether it belongs to the Cluster, so that no client should send it to the proxy.
+	// InCluster reports whether it belongs to the Cluster, so that no client should use the proxy for it.
 	InCluster bool `json:"inCluster"`
 	// CounterCheck marks the one destination that every client should send to the proxy.
 	CounterCheck bool `json:"counterCheck,omitempty"`
@@ -34,8 +34,9 @@ func (d Destination) host() string {
 	return host
 }
 
-// ParseDestination reads an http or https URL, a host, host:port, or an address, also an IPv6 address without brackets. Userinfo,
-// path, query and fragment are dropped, since no client chooses the proxy by them. The error does not hold the text.
+// ParseDestination reads an http or https URL, a host, host:port, or an address, also an IPv6 address without brackets.
+// Userinfo, path, query and fragment are dropped, since no client chooses the proxy by them. The error does not contain
+// the text.
 func ParseDestination(text string) (Destination, error) {
 	text = strings.TrimSpace(text)
 	if _, err := netip.ParsePrefix(text); err == nil {
@@ -81,7 +82,7 @@ func ParseDestination(text string) (Destination, error) {
 	return d, nil
 }
 
-// at makes a destination from a host that is known to be one.
+// at returns a destination for a valid host.
 func at(scheme, host string, port int32, what string) Destination {
 	name := host
 	if strings.Contains(host, ":") {

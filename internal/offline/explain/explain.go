@@ -1,10 +1,11 @@
-// Package explain says for a value of NO_PROXY and some destinations which clients go direct and which use the proxy, which entry
-// decides and where that entry comes from, and which entries do nothing or do harm.
+// Package explain shows for a value of NO_PROXY and some destinations which clients connect directly and which use the
+// proxy, which entry decides and where that entry comes from, and which entries have no effect or do harm.
 //
-// What clients do is modeled in package match; what entries mean and what to write instead is known to package noproxy. This package
-// puts both together, as data with stable field names and as text for people. docs/no-proxy.md tells users how to read it.
+// Package match models the clients; package noproxy knows the meaning of entries and what to write instead. This
+// package combines both, as data with stable field names and as text for people. docs/no-proxy.md explains how to read
+// it.
 //
-// The package is pure, and shows no userinfo that stands in a value or a destination.
+// The package is pure, and shows no userinfo of a value or a destination.
 package explain
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
-// Subject says whose NO_PROXY is explained. All fields are for display and may be empty.
+// Subject identifies whose NO_PROXY is explained. All fields are for display and may be empty.
 type Subject struct {
 	// Cluster is the Cluster with its namespace.
 	Cluster string `json:"cluster,omitempty"`
@@ -71,13 +72,13 @@ type Entry struct {
 	Value string `json:"value"`
 	// Group is the group of the composer, empty for a list that was given.
 	Group string `json:"group,omitempty"`
-	// Origin says in words where it comes from.
+	// Origin describes where it comes from.
 	Origin string `json:"origin"`
 	// DeadIn are the clients in which it matches nothing, as name@version.
 	DeadIn []string `json:"deadIn,omitempty"`
 	// FatalIn are the clients that refuse to work while it is in the list, as name@version.
 	FatalIn []string `json:"fatalIn,omitempty"`
-	// Fix says what to write instead, for an entry that is dead in every client that reads lists, or fatal in one.
+	// Fix is what to write instead, for an entry that is dead in every client that reads lists, or fatal in one.
 	Fix string `json:"fix,omitempty"`
 
 	raw string
@@ -85,11 +86,11 @@ type Entry struct {
 
 // Client is one column.
 type Client struct {
-	// Name is what other fields call it: name@version.
+	// Name is its name in other fields: name@version.
 	Name string `json:"name"`
 	// Rules is the rule set that it shares with other clients.
 	Rules string `json:"rules"`
-	// ReadsNoProxy is false for a client that has no use for the variable.
+	// ReadsNoProxy is false for a client that ignores the variable.
 	ReadsNoProxy bool `json:"readsNoProxy"`
 
 	label string
@@ -103,7 +104,7 @@ type Row struct {
 	Answers []Answer `json:"answers"`
 }
 
-// Answer is what one client does with one destination.
+// Answer is what one client does for one destination.
 type Answer struct {
 	// Client is the name@version.
 	Client string `json:"client"`
@@ -113,7 +114,7 @@ type Answer struct {
 	Entry string `json:"entry,omitempty"`
 	// Origin is where the entry comes from.
 	Origin string `json:"origin,omitempty"`
-	// Reason says in a phrase why, for example "built-in loopback".
+	// Reason is a phrase, for example "built-in loopback".
 	Reason string `json:"reason"`
 }
 
@@ -191,7 +192,7 @@ func entries(in Input) []Entry {
 	return out
 }
 
-// answer finds the entry that a client named. Some clients split entries further, Ruby for example at colons.
+// answer finds the entry that a client named. Some clients split entries further, for example Ruby at colons.
 func (r Report) answer(c match.Client, a match.Answer) Answer {
 	out := Answer{Client: c.String(), Verdict: a.Verdict, Reason: a.Reason}
 	token := strings.TrimSpace(a.Token)
@@ -221,7 +222,7 @@ func (r Report) answer(c match.Client, a match.Answer) Answer {
 	return out
 }
 
-// examine finds the entries that do nothing or do harm.
+// examine finds the entries that have no effect or do harm.
 func (r *Report) examine(value string, clients []match.Client) {
 	at := map[string][]int{}
 	for i, e := range r.Entries {
@@ -255,7 +256,7 @@ func (r *Report) examine(value string, clients []match.Client) {
 // dead reports whether an entry matches in none of the clients that read lists.
 func (e Entry) dead(readers int) bool { return readers > 0 && len(e.DeadIn) == readers }
 
-// advise says what to write instead of an entry. It asks the composer what it would make of it.
+// advise returns what to write instead of an entry. It uses what the composer makes of the entry.
 func advise(entry string) string {
 	omit := slices.DeleteFunc(noproxy.Groups(), func(g noproxy.Group) bool { return g == noproxy.GroupUser })
 	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Text: entry}, OmitGroups: omit})

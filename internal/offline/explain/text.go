@@ -81,7 +81,7 @@ func (r Report) Text() string {
 type printer struct {
 	report Report
 	b      strings.Builder
-	marked bool // a verdict carries the mark
+	marked bool // a verdict has the mark
 }
 
 func (p *printer) line(text string) { p.b.WriteString(text + "\n") }
@@ -92,7 +92,7 @@ func (p *printer) section(title string) {
 	p.line(title)
 }
 
-// head says what is explained.
+// head prints what is explained.
 func (p *printer) head() {
 	r := p.report
 	var parts []string
@@ -116,7 +116,7 @@ func (p *printer) head() {
 	p.line("NO_PROXY=" + value)
 }
 
-// verdict is a word for what a client does. An exclamation mark calls for a look.
+// verdict is a word for what a client does. An exclamation mark marks a problem.
 func (p *printer) verdict(d Row, v match.Verdict) string {
 	text := string(v)
 	if v == match.DependsOnDNS {
@@ -129,8 +129,8 @@ func (p *printer) verdict(d Row, v match.Verdict) string {
 	return text
 }
 
-// answers prints a line for each verdict and each reason for it, with the clients: either those that say the same of
-// every destination, or all others.
+// answers prints a line for each verdict and each reason for it, with the clients: either those with the same answer
+// for every destination, or all others.
 func (p *printer) answers(d Row, constant bool) {
 	type key struct{ verdict, because string }
 	var keys []key
@@ -160,7 +160,7 @@ func (p *printer) answers(d Row, constant bool) {
 	}
 }
 
-// because says what decided.
+// because is what decided.
 func because(a Answer) string {
 	switch {
 	case a.Entry == "":
@@ -186,7 +186,7 @@ func (r Report) constant(i int) bool {
 	return first.Verdict == match.Refuses || !r.Clients[i].ReadsNoProxy
 }
 
-// constants prints what clients say of every destination, with the mark if one destination calls for it.
+// constants prints the answers that clients give for every destination, with the mark if one destination requires it.
 func (p *printer) constants() {
 	all := Row{}
 	for _, d := range p.report.Destinations {
@@ -202,7 +202,7 @@ func (p *printer) constants() {
 	}
 }
 
-// entries prints the entries that do nothing or do harm, and what to write instead.
+// entries prints the entries that have no effect or do harm, and what to write instead.
 func (p *printer) entries() {
 	readers := 0
 	for _, c := range p.report.Clients {

@@ -1,9 +1,9 @@
 // Package lint checks proxy Secrets and labelled Clusters in manifests: everything that the product would reject, and
-// everything that works differently than it looks. Findings name file, line, key and entry, and never hold a value of
-// a Secret.
+// everything that does not work as it seems. Findings name file, line, key and entry, and never hold a value of a
+// Secret.
 //
 // The decisions are those of packages source, proxyconfig and noproxy; docs/no-proxy.md lists the codes. This package
-// finds what to look at and where it stands.
+// finds what to check and its place in the input.
 package lint
 
 import (
@@ -22,21 +22,20 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Options say what is looked at.
+// Options are the input of Run.
 type Options struct {
 	// Inputs are the manifests.
 	Inputs []render.Input
-	// Secrets are further files with proxy Secrets.
+	// Secrets are additional files with proxy Secrets.
 	Secrets []render.Input
 	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
 	DefaultSecret types.NamespacedName
-	// Now is the time by which certificates are expired or not.
+	// Now is the time at which the expiry of certificates is checked.
 	Now time.Time
 }
 
-// Run looks at the proxy Secrets that labelled Clusters use, at Secrets that look like one (render.IsProxySecret), and
-// at the annotations, network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be
-// read.
+// Run checks the proxy Secrets that labelled Clusters use, Secrets that look like one (render.IsProxySecret), and the
+// annotations, network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be read.
 func Run(ctx context.Context, o Options) (Report, error) {
 	manifests, err := render.ReadManifests(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
@@ -58,7 +57,7 @@ type linter struct {
 	now       time.Time
 	findings  []Row
 	clusters  int
-	places    map[string]bool // of the Secrets that were looked at
+	places    map[string]bool // of the checked Secrets
 	known     map[Row]bool    // without their lines
 	order     map[*manifest.Object]int
 	byPlace   map[string]*manifest.Object
@@ -77,8 +76,8 @@ func newLinter(manifests *render.Manifests, now time.Time) *linter {
 	return l
 }
 
-// add adds findings about o, or about the objects that their places name. What is known already is not added again: a
-// Secret is looked at by itself and for each Cluster that uses it.
+// add adds findings about o, or about the objects that their places name. Duplicates are not added: a Secret is checked
+// alone and for each Cluster that uses it.
 func (l *linter) add(o *manifest.Object, level Level, found ...finding.Finding) {
 	for _, f := range found {
 		o, at := o, f.Place
@@ -106,7 +105,7 @@ func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at find
 	}
 }
 
-// addError adds the findings of an error, which is about o unless it says otherwise.
+// addError adds the findings of an error, which is about o unless a finding names another object.
 func (l *linter) addError(o *manifest.Object, err error) error {
 	found := finding.Of(err)
 	if len(found) == 0 {
@@ -130,7 +129,7 @@ func (l *linter) addWarnings(o *manifest.Object, warnings []finding.Finding) {
 	}
 }
 
-// run looks at everything. Findings are in the order of the objects in the input.
+// run checks everything. Findings are in the order of the objects in the input.
 func (l *linter) run(ctx context.Context) error {
 	for _, c := range l.manifests.Clusters() {
 		level := Rejection
@@ -158,7 +157,7 @@ func (l *linter) run(ctx context.Context) error {
 	return nil
 }
 
-// cluster looks at the annotations and the network of a Cluster, and at what comes of it with its Secrets.
+// cluster checks the annotations and the network of a Cluster, and the NO_PROXY that is composed with its Secrets.
 func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	options := c.Settings.Options
 	if err := l.addError(c.Object, c.Invalid); err != nil {
@@ -201,7 +200,7 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	return nil
 }
 
-// ofCluster places findings about fields of the Cluster there, also where the settings of a pool brought them up.
+// ofCluster assigns findings about fields of the Cluster to the Cluster, also those from the settings of a pool.
 func ofCluster(cluster *manifest.Object, found []finding.Finding) []finding.Finding {
 	placed := slices.Clone(found)
 	for i, f := range placed {
@@ -212,13 +211,13 @@ func ofCluster(cluster *manifest.Object, found []finding.Finding) []finding.Find
 	return placed
 }
 
-// resolved leaves out warnings about fields whose value is a variable of clusterctl still.
+// resolved omits warnings about fields with an unresolved variable of clusterctl.
 func resolved(warnings []finding.Finding, unresolved []finding.Place) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(warnings),
 		func(w finding.Finding) bool { return render.IsUnresolved(w.Place, unresolved) })
 }
 
-// secret looks at a proxy Secret by itself.
+// secret checks a proxy Secret without a Cluster.
 func (l *linter) secret(o *manifest.Object) error {
 	l.looked(render.Place(o))
 	secret, err := l.manifests.Secret(o)
@@ -237,7 +236,7 @@ func (l *linter) secret(o *manifest.Object) error {
 	if err := l.addError(o, err); err != nil {
 		return err
 	}
-	// The rest is about the network of a Cluster that is not there.
+	// The rest is about the network of a Cluster, and there is none.
 	l.addWarnings(o,
 		slices.DeleteFunc(composed.Warnings, func(w finding.Finding) bool { return w.Place.Object != render.Place(o) }))
 	return nil
@@ -247,7 +246,7 @@ func (l *linter) looked(place string) {
 	l.places[place] = true
 }
 
-// report counts.
+// report returns the findings and their counts.
 func (l *linter) report() Report {
 	r := Report{Findings: []Row{}, Summary: Summary{Clusters: l.clusters, Secrets: len(l.places)}}
 	for _, f := range l.findings {

@@ -8,8 +8,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// line returns the line of the input that a finding in o is about, counted from 1: of the entry of a list, of its key
-// or field, or else the one at which the object begins.
+// line returns the line of the input that a finding in o is about, counted from 1: that of the entry of a list, of its
+// key or field, or else of the beginning of the object.
 func (l *linter) line(o *manifest.Object, at finding.Place) int {
 	for _, path := range paths(at) {
 		if place, ok := o.Find(path); ok {
@@ -44,8 +44,8 @@ type block struct {
 	line   int
 }
 
-// entryLine returns the line of an entry of a literal block ("|"), and that of the key otherwise. In other styles a
-// line of the value is not a line of the file.
+// entryLine returns the line of an entry of a literal block ("|"), and that of the key otherwise. In other styles the
+// lines of the value are not lines of the file.
 func (l *linter) entryLine(o *manifest.Object, place manifest.Place, at finding.Place) int {
 	if at.Entry == 0 || at.Path[0].Name != contract.KeyNoProxy || place.Block == 0 {
 		return place.Line
@@ -62,7 +62,7 @@ func (l *linter) entryLine(o *manifest.Object, place manifest.Place, at finding.
 	return place.Block + lines[at.Entry-1]
 }
 
-// entryLines returns the line of each entry of a list, counted from 0, as package noproxy reads it.
+// entryLines returns the line of each entry of a list, counted from 0, by the rules of package noproxy.
 func entryLines(text string) []int {
 	var lines []int
 	for i, line := range strings.Split(text, "\n") {

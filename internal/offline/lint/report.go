@@ -7,7 +7,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-// Level says how much a finding matters.
+// Level is the severity of a finding.
 type Level string
 
 const (
@@ -15,14 +15,14 @@ const (
 	Rejection Level = "rejection"
 	// Warning is worth a change.
 	Warning Level = "warning"
-	// Note is a state that changes by itself.
+	// Note is a state that resolves itself.
 	Note Level = "note"
 )
 
-// Row is a finding and where it stands in the input. Its JSON is an interface: field names do not change.
+// Row is a finding and its place in the input. Its JSON is an interface: field names do not change.
 type Row struct {
 	Level Level `json:"level"`
-	// Code is one of noproxy.Codes, or a further one of packages proxyconfig and source.
+	// Code is one of noproxy.Codes, or a code of packages proxyconfig, intent and resolve.
 	Code finding.Code `json:"code"`
 	// File is the name of the input; Document is counted from 1 in it, and so is Line.
 	File     string `json:"file"`
@@ -32,9 +32,9 @@ type Row struct {
 	Object string `json:"object"`
 	// Where is the place in the object, for example "key noProxy entry 3", empty for the object as a whole.
 	Where string `json:"where"`
-	// Message says what is the case.
+	// Message is the problem or fact.
 	Message string `json:"message"`
-	// Fix says what to write instead. It may be empty.
+	// Fix is what to write instead. It may be empty.
 	Fix string `json:"fix,omitempty"`
 
 	order int // of the object in the input
@@ -45,11 +45,11 @@ type Report struct {
 	// Findings are in the order of the objects in the input.
 	Findings []Row   `json:"findings"`
 	Summary  Summary `json:"summary"`
-	// Unread are lines about what was not looked at, because it makes no object.
+	// Unread are lines about input that was not checked, because it is not an object.
 	Unread []string `json:"-"`
 }
 
-// Summary counts the findings, and what was looked at.
+// Summary counts the findings and the checked objects.
 type Summary struct {
 	Rejections int `json:"rejections"`
 	Warnings   int `json:"warnings"`
@@ -58,7 +58,7 @@ type Summary struct {
 	Secrets    int `json:"secrets"`
 }
 
-// Text prints one finding a line, with the fix below it, and the counts.
+// Text prints each finding in one line, with the fix below it, and the counts.
 func (r Report) Text() string {
 	var b strings.Builder
 	for _, f := range r.Findings {

@@ -10,8 +10,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// The part of SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format) that lint has something to say in.
-// Numbers in comments are sections of the standard.
+// The part of SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format) that lint uses. Numbers in comments are
+// sections of the standard.
 type (
 	sarifLog struct { // 3.13
 		Schema  string     `json:"$schema"`

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// clusterView reads a Cluster, v1beta1 or v1beta2. Fields that still hold a variable of clusterctl are left out and
+// clusterView reads a Cluster, v1beta1 or v1beta2. Fields with an unresolved variable of clusterctl are omitted and
 // named.
 func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.Place) {
 	spec := dig(o.Value(), "spec")
@@ -72,7 +72,7 @@ func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.
 // endpointHost is the place of the host of the control-plane endpoint.
 func endpointHost() finding.Place { return finding.Field("spec", "controlPlaneEndpoint", "host") }
 
-// port returns the port of an endpoint, 0 if there is none or it is a variable still.
+// port returns the port of an endpoint, 0 if there is none or it is an unresolved variable.
 func port(endpoint map[string]any) int32 {
 	if n, ok := endpoint["port"].(int64); ok && 0 < n && n <= math.MaxUint16 {
 		return int32(n)
@@ -123,8 +123,8 @@ func override(worker *manifest.Object) string {
 	return worker.Annotations()[contract.AnnotationSecret]
 }
 
-// members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. What
-// cannot be patched is a problem if the Cluster is to be patched.
+// members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. An
+// object that cannot be patched is a problem if the Cluster is to be patched.
 func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []member {
 	enabled := r.All || view.Enabled
 	var members []member
@@ -153,8 +153,8 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 	return members
 }
 
-// bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched. It says why if its Cluster
-// is enabled.
+// bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched. It reports why if its
+// Cluster is enabled.
 func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.Object {
 	path := append(machinePath(worker), "bootstrap", "configRef")
 	reference := dig(worker.Value(), path...)
@@ -180,7 +180,7 @@ func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.
 	return nil
 }
 
-// clusterRun is the work on one Cluster.
+// clusterRun is the state of one Cluster's run.
 type clusterRun struct {
 	*renderer
 
@@ -209,7 +209,7 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolv
 	}
 	for _, warning := range resolution.Warnings {
 		switch {
-		case IsUnresolved(warning.Place, c.unresolved): // what is a variable still has no value to warn of
+		case IsUnresolved(warning.Place, c.unresolved): // an unresolved variable has no value to warn about
 		case noproxy.IsUsual(warning.Code):
 			c.usual.add(warning.Code, c.object)
 		default:
@@ -219,13 +219,14 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolv
 	return &resolution
 }
 
-// settle makes one bootstrap object what the Cluster asks for. main are the settings of the Cluster, nil if there are none.
+// settle changes one bootstrap object to what the Cluster asks for. main are the settings of the Cluster, nil if there
+// are none.
 func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *resolve.Resolution) {
 	at, _ := locate(m.object)
 	object := c.objectOf(m, at)
 	c.users[m.object] = c.object
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	want.Options.Adopt = false // whoever has the manifest can move their file
+	want.Options.Adopt = false // the owner of the manifest can move the file
 	missing := ""
 	decision := plan.Decide(object, want)
 	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
@@ -242,7 +243,7 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *r
 				resolution.Complete = false
 			}
 			object.Facts.Values = &plan.Values{Resolution: resolution}
-		default: // of names of generated Secrets, which manifests have for themselves
+		default: // of names of generated Secrets, which are free in manifests
 			object.Facts.Taken[decision.Name] = ""
 		}
 	}
@@ -252,7 +253,7 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *r
 	}
 }
 
-// objectOf is what the manifests tell of a bootstrap object.
+// objectOf is what the manifests show about a bootstrap object.
 func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	object := plan.Object{
 		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
@@ -285,7 +286,8 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	return object
 }
 
-// carryOut does what was decided about a bootstrap object, and says what was found. missing is what is not known of the network.
+// carryOut carries out a decision about a bootstrap object and reports its findings. missing is what is not known about
+// the network.
 func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, values *plan.Values, missing string) {
 	field := strings.Join(at.path, ".") + "."
 	for _, found := range decision.Findings {
@@ -317,7 +319,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	}
 }
 
-// missingNetwork says what of the network of a Cluster is not known yet, or "".
+// missingNetwork returns what is not known yet about the network of a Cluster, or "".
 func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) string {
 	switch {
 	case resolution.Settings.IsTrustOnly(): // there is no NO_PROXY
@@ -330,7 +332,7 @@ func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) s
 	return ""
 }
 
-// Unresolved names fields that still hold a variable of clusterctl.
+// Unresolved names fields with an unresolved variable of clusterctl.
 func Unresolved(fields []finding.Place) string {
 	names := make([]string, len(fields))
 	for i, field := range fields {
@@ -339,8 +341,8 @@ func Unresolved(fields []finding.Place) string {
 	return strings.Join(names, ", ")
 }
 
-// IsUnresolved reports whether what is at a place, or some of it, is a variable of clusterctl still. It may stand in another
-// object, from which the place would have it.
+// IsUnresolved reports whether the value at a place is, or contains, an unresolved variable of clusterctl. The variable
+// may be in another object from which the value comes.
 func IsUnresolved(place finding.Place, fields []finding.Place) bool {
 	return place.Object == "" && slices.ContainsFunc(fields, func(field finding.Place) bool {
 		return len(place.Path) > 0 && len(field.Path) >= len(place.Path) && slices.Equal(field.Path[:len(place.Path)], place.Path)

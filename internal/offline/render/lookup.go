@@ -15,8 +15,8 @@ import (
 type index struct {
 	kinds map[string][]*manifest.Object // by kind, in order
 	names map[kindName]*namesakes
-	// workers are what of each Cluster says how Machines are bootstrapped: its MachineDeployments, then its MachinePools,
-	// MachineSets and Machines, each in order.
+	// workers are the objects of each Cluster that define how Machines are bootstrapped: its MachineDeployments, then
+	// its MachinePools, MachineSets and Machines, each in order.
 	workers map[*manifest.Object][]*manifest.Object
 }
 
@@ -45,7 +45,7 @@ func newIndex(objects []*manifest.Object) index {
 // find returns the objects of a kind of Cluster API's core group, in order.
 func (x index) find(kind string) []*manifest.Object { return inGroup(x.kinds[kind], groupCluster) }
 
-// allWorkers returns the workers of all Clusters, but for Machines and MachineSets that a controller made.
+// allWorkers returns the workers of all Clusters, except Machines and MachineSets that a controller has created.
 func (x index) allWorkers() []*manifest.Object {
 	var found []*manifest.Object
 	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool, kindMachineSet, kindMachine} {
@@ -60,7 +60,7 @@ func (x index) allWorkers() []*manifest.Object {
 	return found
 }
 
-// lookup returns the object that somebody in a namespace means by a kind and a name, or nil. The empty group is any.
+// lookup returns the object to which a kind and a name refer in a namespace, or nil. The empty group is any.
 func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
 	if name == "" {
 		return nil
@@ -68,13 +68,13 @@ func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
 	return x.names[kindName{kind, manifest.SameName(name)}].nearest(namespace, group)
 }
 
-// secretGroup is what stands for the group of Secrets, which have none.
+// secretGroup represents the group of Secrets, which is empty.
 const secretGroup = "v1"
 
 // secrets returns all Secrets, in order.
 func (x index) secrets() []*manifest.Object { return inGroup(x.kinds["Secret"], secretGroup) }
 
-// secret returns the Secret that a name means, or nil.
+// secret returns the Secret to which a name refers, or nil.
 func (x index) secret(name types.NamespacedName) *manifest.Object {
 	return x.lookup(name.Namespace, secretGroup, "Secret", name.Name)
 }
@@ -105,9 +105,9 @@ func (n *namesakes) add(o *manifest.Object) {
 	n.namespaces[namespace] = append(n.namespaces[namespace], o)
 }
 
-// nearest returns the one of an API group that is in a namespace, or nil. The empty group is any. In manifests often
-// not every object says its namespace, because all get the same when they are applied: without one on either side,
-// any fits, but one that says the very namespace comes first.
+// nearest returns the object of an API group in a namespace, or nil. The empty group is any. Manifests often omit the
+// namespace of some objects, because all get the same when they are applied: if either side has none, any object
+// matches, but one with exactly the namespace comes first.
 func (n *namesakes) nearest(namespace, group string) *manifest.Object {
 	if n == nil {
 		return nil
@@ -136,7 +136,7 @@ func clusterName(worker *manifest.Object) string {
 	return name
 }
 
-// isPool reports whether a worker is one that names a proxy Secret of its own.
+// isPool reports whether a worker is a pool, which may name its own proxy Secret.
 func isPool(worker *manifest.Object) bool {
 	return worker.Kind() == intent.KindMachineDeployment || worker.Kind() == intent.KindMachinePool
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Manifests are inputs that are only looked at, by the rules of Render: which Secret serves which Cluster, and where its
+// Manifests are inputs that are only read, by the rules of Render: which Secret serves which Cluster, and where its
 // control-plane endpoint is.
 type Manifests struct{ renderer *renderer }
 
 // Cluster is a Cluster of Manifests.
 type Cluster struct {
-	// Object is where it stands.
+	// Object is its object in the manifests.
 	Object *manifest.Object
-	// View is what resolving needs of it.
+	// View is what resolving needs to know about it.
 	View intent.Cluster
-	// Unresolved are the fields that still hold a variable of clusterctl. View lacks their values.
+	// Unresolved are the fields with an unresolved variable of clusterctl. View lacks their values.
 	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
 	Settings intent.Topology
@@ -36,7 +36,7 @@ type Cluster struct {
 
 // Pool is a MachineDeployment or MachinePool.
 type Pool struct {
-	// Object is where it stands.
+	// Object is its object in the manifests.
 	Object *manifest.Object
 	// Secret is the value of its annotation contract.AnnotationSecret, or "".
 	Secret string
@@ -52,7 +52,7 @@ func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (
 	return &Manifests{renderer: r}, nil
 }
 
-// Notes are lines about what was read but makes no object that could be looked at.
+// Notes are lines about input that is not an object.
 func (m *Manifests) Notes() []string { return m.renderer.notes }
 
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
@@ -111,8 +111,9 @@ func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})
 }
 
-// IsProxySecret reports whether o is a Secret that is meant for this product: it has the label of proxy Secrets or a key
-// that only they have, in upper or lower case. HTTP_PROXY is none of these: it is a variable of some program. Generated Secrets are none.
+// IsProxySecret reports whether o is a Secret that is meant for this product: it has the label of proxy Secrets or a
+// key that only they have, in upper or lower case. HTTP_PROXY is not such a key: it is a variable of some program.
+// Generated Secrets are not proxy Secrets.
 func IsProxySecret(o *manifest.Object) bool {
 	labels := o.Labels()
 	if _, generated := labels[contract.LabelGenerated]; generated || o.Kind() != "Secret" || o.APIVersion() != "v1" {
@@ -132,5 +133,5 @@ func IsProxySecret(o *manifest.Object) bool {
 	return false
 }
 
-// Place names an object with its file and document, as messages do.
+// Place names an object in messages, with its file and document.
 func Place(o *manifest.Object) string { return place(o) }

@@ -10,8 +10,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// CheckMetadata returns a rejection for each label and annotation of an object of Cluster API whose value is not a string,
-// and for those of ours in any object. An API server refuses them; here they would be as good as absent.
+// CheckMetadata returns a rejection for each label and annotation of an object of Cluster API whose value is not a
+// string, and for those of ours in any object. An API server rejects them; here they would be ignored.
 func CheckMetadata(o *manifest.Object) finding.Errors {
 	group, _, _ := strings.Cut(o.APIVersion(), "/")
 	clusterAPI := group == groupCluster || strings.HasSuffix(group, "."+groupCluster)
@@ -30,7 +30,7 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 	return found
 }
 
-// checkMetadata rejects what CheckMetadata finds.
+// checkMetadata adds the findings of CheckMetadata to the problems.
 func (r *renderer) checkMetadata() {
 	for _, o := range slices.Concat(r.objects, r.secrets.given.secrets()) {
 		for _, found := range CheckMetadata(o) {

@@ -26,12 +26,12 @@ func CheckNames(o *manifest.Object) []finding.Finding {
 	return nil
 }
 
-// IsVariableLabel reports whether the value of contract.LabelEnabled is a variable of clusterctl still.
+// IsVariableLabel reports whether the value of contract.LabelEnabled is an unresolved variable of clusterctl.
 func IsVariableLabel(o *manifest.Object) bool {
 	return strings.Contains(o.Labels()[contract.LabelEnabled], "${")
 }
 
-// checkNames warns of what CheckNames finds, and tells if nothing can be patched because no Cluster asks for it.
+// checkNames reports the warnings of CheckNames, and notes if nothing can be patched because no Cluster has the label.
 func (r *renderer) checkNames() {
 	for _, o := range r.objects {
 		for _, warning := range CheckNames(o) {
@@ -44,7 +44,7 @@ func (r *renderer) checkNames() {
 	}
 }
 
-// leave leaves everything of a Cluster as it is whose label has a value that means nothing.
+// leave leaves everything of a Cluster unchanged if its label has an unknown value.
 func (r *renderer) leave(cluster *manifest.Object, members []member, unclear error) {
 	if IsVariableLabel(cluster) {
 		r.note(cluster, "label %s has an unresolved variable; nothing changes until clusterctl generate cluster resolves it", contract.LabelEnabled)

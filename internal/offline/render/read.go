@@ -7,8 +7,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// read parses inputs. What it cannot make sense of is a problem if it is about objects that the product reads, and a
-// note otherwise.
+// read parses inputs. What it cannot parse is a problem if it concerns objects that the product reads, else a note.
 func (r *renderer) read(inputs []Input) (streams []*manifest.Stream, problems []error) {
 	for _, input := range inputs {
 		stream, err := manifest.Parse(input.Name, input.Data)
@@ -41,7 +40,7 @@ func objectsOf(streams []*manifest.Stream) []*manifest.Object {
 	return objects
 }
 
-// isRead reports whether the product edits objects of this kind, or decides by them.
+// isRead reports whether the product edits objects of this kind, or reads them to decide.
 func isRead(o *manifest.Object) bool {
 	group, _, _ := strings.Cut(o.APIVersion(), "/")
 	switch group {
@@ -51,8 +50,8 @@ func isRead(o *manifest.Object) bool {
 	return o.Kind() == "Secret" && o.APIVersion() == "v1"
 }
 
-// twice returns an error for each object that is there before, among those that the product reads and those of
-// infrastructure providers: one of them would not be looked at.
+// twice returns an error for each duplicate among the objects that the product reads and those of infrastructure
+// providers: one of them would be ignored.
 func twice(objects []*manifest.Object) []error {
 	type key struct{ group, kind, namespace, name string }
 	seen := map[key]*manifest.Object{}

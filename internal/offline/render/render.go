@@ -33,17 +33,17 @@ type Input struct {
 type Options struct {
 	// Inputs are the manifests to patch.
 	Inputs []Input
-	// Secrets are further files with proxy Secrets, which are not part of the output.
+	// Secrets are additional files with proxy Secrets, which are not part of the output.
 	Secrets []Input
 	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
 	DefaultSecret types.NamespacedName
-	// All patches every Cluster, whether it has the label or not.
+	// All patches every Cluster, with or without the label.
 	All bool
 	// IncludeSecrets adds the generated Secrets to the output.
 	IncludeSecrets bool
 	// IncompleteSecrets prints generated Secrets even if the network of the Cluster is not fully known.
 	IncompleteSecrets bool
-	// Now is the clock by which trusted certificates expire. Without it nobody is warned of them.
+	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
 }
 
@@ -53,9 +53,9 @@ type Result struct {
 	Output []byte
 	// Notes are lines for people, in the order of the input. They hold no secret.
 	Notes []string
-	// Warnings counts the notes that are worth a change.
+	// Warnings counts the notes that are warnings.
 	Warnings int
-	// Summary is a line for people about what is usual and nobody has to change, or "".
+	// Summary is a line for people about what is usual and needs no change, or "".
 	Summary string
 
 	streams []*manifest.Stream
@@ -71,9 +71,9 @@ func (r Result) Diff() []byte {
 	return append(result, diff.Unified("/dev/null", "generated Secrets", diff.Part{New: string(r.secrets)})...)
 }
 
-// Render patches what belongs to the Clusters of the inputs, ClusterClasses included. A Cluster without the label loses
-// what an earlier run had added, but for a ClusterClass, which others may use. It changes nothing unless everything can be done: its error joins all findings, each with file,
-// document, object and field.
+// Render patches what belongs to the Clusters of the inputs, ClusterClasses included. From a Cluster without the label
+// it removes what an earlier run has added, except from a ClusterClass, which others may use. It changes nothing unless
+// everything can be done: its error joins all findings, each with file, document, object and field.
 func Render(ctx context.Context, o Options) (Result, error) {
 	r, err := newRenderer(o)
 	if err != nil {
@@ -100,7 +100,7 @@ const (
 	groupBootstrap    = "bootstrap.cluster.x-k8s.io"
 )
 
-// renderer is one run.
+// renderer is the state of one run.
 type renderer struct {
 	Options
 
@@ -113,7 +113,7 @@ type renderer struct {
 	usual    usual
 	noted    map[string]bool
 	problems []error
-	// edits are what is to change.
+	// edits are the changes to make.
 	edits map[*manifest.Object][]manifest.Edit
 	// users are the Clusters that use a bootstrap object.
 	users map[*manifest.Object]*manifest.Object
@@ -124,7 +124,7 @@ type renderer struct {
 	needed    map[secretKey]bool
 }
 
-// secretKey tells generated Secrets apart.
+// secretKey identifies a generated Secret.
 type secretKey struct {
 	cluster *manifest.Object
 	name    string
@@ -160,7 +160,7 @@ func (r *renderer) note(o *manifest.Object, format string, args ...any) (added b
 	return true
 }
 
-// warn notes what is worth a change.
+// warn adds a warning.
 func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
 	if r.note(o, "warning: "+format, args...) {
 		r.warnings++
@@ -184,7 +184,7 @@ func qualified(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// cluster patches the bootstrap objects of one Cluster, or takes out what an earlier run added.
+// cluster patches the bootstrap objects of one Cluster, or removes what an earlier run has added.
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	read := r.clusterOf(object)
 	members := r.members(object, read.View)
@@ -216,7 +216,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	}
 }
 
-// result collects the output after everything went well.
+// result collects the output after success.
 func (r *renderer) result() (Result, error) {
 	added, err := r.writeSecrets()
 	if err != nil {
@@ -254,7 +254,7 @@ func (r *renderer) commit() error {
 	return errors.Join(problems...)
 }
 
-// checkWorkers says which workers are not patched, or cannot be, because of their namespace.
+// checkWorkers reports which workers are not patched, or cannot be, because of their namespace.
 func (r *renderer) checkWorkers() {
 	for _, worker := range r.allWorkers() {
 		named := r.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
@@ -306,7 +306,7 @@ func locate(o *manifest.Object) (location, bool) {
 	default:
 		return at, false
 	}
-	if version == "v1beta1" { // later ones accept no empty spec, nor what would be empty without it
+	if version == "v1beta1" { // later ones accept no empty spec, and no parent that would be empty without it
 		at.keep = len(at.path)
 	}
 	return at, true
@@ -320,8 +320,8 @@ func specAt(o *manifest.Object, path []string) map[string]any {
 	return value
 }
 
-// apply remembers the edits of package patch on o, which may have some already if two Clusters without the label use
-// it, and the record of the output version; zero takes the record off.
+// apply records the edits of package patch for o, which may already have some if two Clusters without the label use it,
+// and the output version; zero removes its annotation.
 func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, version string) {
 	var changes []manifest.Edit
 	for _, edit := range edits {
@@ -352,19 +352,19 @@ func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, ve
 	r.edits[o] = changes
 }
 
-// fileValue returns a file as it is written into a manifest.
+// fileValue returns a file in the form of a manifest.
 func fileValue(f patch.File) any {
 	if f.Original == "" {
 		return mapping(f.Fields())
 	}
 	var original map[string]any
 	if err := json.Unmarshal([]byte(f.Original), &original); err != nil {
-		return nil // which manifest refuses; patch.ParseOriginals has read it
+		return nil // which package manifest rejects; patch.ParseOriginals has parsed it
 	}
 	return valueOf(original)
 }
 
-// valueOf returns a value that was decoded from JSON as package manifest writes it.
+// valueOf converts a value that was decoded from JSON to the types of package manifest.
 func valueOf(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

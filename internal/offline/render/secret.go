@@ -27,7 +27,7 @@ func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) 
 type secretReader struct {
 	input, given index
 	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other. The
-	// installation-wide one does so by itself.
+	// installation-wide Secret does not need that.
 	only *manifest.Object
 }
 
@@ -43,7 +43,7 @@ func newSecretReader(input, given index, files []Input, installation types.Names
 	return r, nil
 }
 
-// lookup returns the Secret that a name means, or nil.
+// lookup returns the Secret to which a name refers, or nil.
 func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
 	return cmp.Or(r.input.secret(name), r.given.secret(name))
 }
@@ -82,8 +82,8 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret,
 	return secret, found.Err()
 }
 
-// originals returns the files of the user that managed files of a bootstrap object have taken the place of, if the input
-// has the generated Secret that keeps them.
+// originals returns the files of the user that managed files of a bootstrap object have replaced, if the input has the
+// generated Secret that keeps them.
 func (r *renderer) originals(view intent.Cluster, o *manifest.Object) map[string]json.RawMessage {
 	key := types.NamespacedName{Namespace: view.Namespace, Name: intent.GeneratedSecretName(view.Name)}
 	generated := r.secrets.lookup(key)
@@ -115,7 +115,7 @@ type generatedSecret struct {
 	unresolved []finding.Place
 }
 
-// generate remembers a Secret that is needed.
+// generate records a Secret that is needed.
 func (c *clusterRun) generate(name string, resolution resolve.Resolution) {
 	key := secretKey{c.object, name}
 	if c.needed[key] {
@@ -159,8 +159,8 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 	return stream, nil
 }
 
-// isPrinted reports whether a generated Secret is to be printed. Nodes that come up with one that lacks the endpoint ask the
-// proxy for it.
+// isPrinted reports whether a generated Secret is to be printed. Nodes that start with a Secret without the endpoint
+// reach the endpoint through the proxy.
 func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 	missing := missingNetwork(g.unresolved, g.resolution)
 	switch {
@@ -178,7 +178,7 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 	return false
 }
 
-// updateSecret returns the edits that set what differs in a generated Secret of the input.
+// updateSecret returns the edits that update a generated Secret of the input.
 func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) ([]manifest.Edit, error) {
 	if manifest.SameName(o.Labels()[contract.LabelGenerated]) != manifest.SameName(g.view.Name) {
 		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
@@ -219,7 +219,7 @@ func (r *renderer) isJSON() bool {
 	return !slices.ContainsFunc(r.streams, func(s *manifest.Stream) bool { return !s.IsJSON() })
 }
 
-// newSecret returns a generated Secret as a document of its own.
+// newSecret returns a generated Secret as a separate document.
 func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
 		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(g.resolution),

@@ -9,7 +9,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// usual is what most inputs have, and nobody has to change. It is told in one line, so that the rest is seen.
+// usual is what most inputs have and what needs no change. It is reported in one line, so that the rest is not
+// overlooked.
 type usual struct {
 	// clusters are those that a usual warning is about (noproxy.IsUsual), or codeVariables.
 	clusters map[finding.Code]map[*manifest.Object]bool
@@ -57,7 +58,7 @@ func (u *usual) String() string {
 	return "summary: " + strings.Join(parts, "; ")
 }
 
-// described is a code as it follows the word Clusters.
+// described is the description of a code, worded to follow "Clusters".
 func described(code finding.Code) string {
 	switch code {
 	case noproxy.CodeDefaultsUsed:

@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// items returns the list at a path as mappings; what is none of both counts as empty.
+// items returns the list at a path as mappings; anything else counts as empty.
 func items(value map[string]any, path ...string) []map[string]any {
 	last := len(path) - 1
 	list, _ := dig(value, path[:last]...)[path[last]].([]any)
@@ -32,8 +32,8 @@ func topologyField(names ...string) finding.Place {
 	return finding.Field("spec", "topology").Child(names...)
 }
 
-// topologySource reads what the topology of a Cluster says, v1beta1 or v1beta2. A variable whose value still holds one of
-// clusterctl counts as not set and is named.
+// topologySource reads the topology of a Cluster, v1beta1 or v1beta2. A variable whose value has an unresolved variable
+// of clusterctl counts as not set and is named.
 func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []finding.Place) {
 	variable := func(parent map[string]any, list string, path finding.Place) []byte {
 		for _, item := range items(parent, list) {
@@ -70,7 +70,7 @@ func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []f
 	return s, unresolved
 }
 
-// topology has the ClusterClass of the Cluster declare the product's patch, and remembers the Secrets that the topology
+// topology declares the product's patch in the ClusterClass of the Cluster, and records the Secrets that the topology
 // hook will refer to.
 func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *resolve.Resolution) {
 	if !c.view.Enabled {
@@ -91,7 +91,7 @@ func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *re
 	}
 }
 
-// expect checks what the topology hook will make of a resolution, and remembers the Secret that it refers to.
+// expect checks the recipe that the topology hook will make of a resolution, and records the Secret that it refers to.
 func (c *clusterRun) expect(resolution *resolve.Resolution, secretName string) {
 	if resolution == nil {
 		return
@@ -122,7 +122,7 @@ func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, call
 	return r.lookup(namespace, groupCluster, "ClusterClass", name), qualified(namespace, name)
 }
 
-// hookFields returns the fields of an external patch in a version of the ClusterClass, with what they have to say.
+// hookFields returns the fields of an external patch in a version of the ClusterClass, with their values.
 func hookFields(version string) manifest.Map {
 	declared := intent.PatchFields(version)
 	fields := make(manifest.Map, len(declared))
@@ -132,8 +132,8 @@ func hookFields(version string) manifest.Map {
 	return fields
 }
 
-// declare adds the product's patch to a ClusterClass, behind all others, so that it finds what they put into the
-// templates. A patch that is there is left as it is.
+// declare adds the product's patch to a ClusterClass, after all others, so that it sees what they add to the templates.
+// An existing declaration is left unchanged.
 func (r *renderer) declare(class *manifest.Object) {
 	if r.declared[class] {
 		return
@@ -157,8 +157,8 @@ func (r *renderer) declare(class *manifest.Object) {
 	}}
 }
 
-// isDeclaration reports whether a patch of a ClusterClass is the product's: it has its handler, or its name and some handler,
-// because an ExtensionConfig can have another name.
+// isDeclaration reports whether a patch of a ClusterClass is the product's: it has its handler, or its name and any
+// handler, because an ExtensionConfig can have another name.
 func isDeclaration(p map[string]any) bool {
 	external := dig(p, "external")
 	for _, version := range []string{"v1beta1", "v1beta2"} {
@@ -171,7 +171,7 @@ func isDeclaration(p map[string]any) bool {
 	return false
 }
 
-// checkDeclaration notes what is odd about a patch that is there.
+// checkDeclaration warns about problems of an existing declaration.
 func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string]any, at int, want manifest.Map) {
 	for _, field := range want {
 		if text, _ := dig(patches[at], "external")[field.Name].(string); text == "" {
@@ -219,7 +219,7 @@ func (r *renderer) checkTemplates(class *manifest.Object) {
 	}
 }
 
-// templateKind is the kind that a ClusterClass refers to, "" if it cannot be told.
+// templateKind is the kind that a ClusterClass refers to, "" if it is not known.
 func templateKind(parent map[string]any) string {
 	for _, field := range []string{"templateRef", "ref"} { // v1beta2, v1beta1
 		if kind, _ := dig(parent, field)["kind"].(string); kind != "" && !strings.Contains(kind, "${") {
@@ -229,7 +229,7 @@ func templateKind(parent map[string]any) string {
 	return ""
 }
 
-// infrastructureOf completes the kind of the infrastructure Cluster, which tells the metadata service, from the
+// infrastructureOf completes the kind of the infrastructure Cluster, which selects the metadata service, from the
 // ClusterClass: Cluster API sets the reference later.
 func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster) {
 	if class, _ := r.class(cluster); view.Topology && view.InfrastructureKind == "" && class != nil {
@@ -237,8 +237,8 @@ func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Clust
 	}
 }
 
-// checkClasses notes ClusterClasses that declare the patch although no Cluster in the input needs it. They are left as they
-// are: other Clusters may, and without the label the patch does nothing.
+// checkClasses notes ClusterClasses that declare the patch although no Cluster in the input needs it. They are left
+// unchanged: other Clusters may need it, and without the label the patch does nothing.
 func (r *renderer) checkClasses() {
 	for _, class := range r.find("ClusterClass") {
 		if !r.declared[class] && slices.ContainsFunc(items(class.Value(), "spec", "patches"), isDeclaration) {
