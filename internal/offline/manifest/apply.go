@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// Change is a sequence of edits of one object. They are made one after the other; an index refers to the list as the
-// edits before have left it, as in JSON Patch (RFC 6902).
+// Change is a sequence of edits of one object. They are applied one after the other; an index refers to the list after
+// the edits before it, as in JSON Patch (RFC 6902).
 type Change struct {
 	Object *Object
 	Edits  []Edit
 }
 
-// Apply makes changes of objects of the stream. Either all are made or, with an error that names file, document and
-// field of each that cannot, none. A document is parsed once more, however many changes it takes.
+// Apply makes changes of objects of the stream. If one cannot be made, none is, and the error names file, document and
+// field of each that cannot. A document is parsed once more, however many changes it has.
 func (s *Stream) Apply(changes []Change) error {
 	var errs []error
 	trees := make(map[*Document]*tree)
@@ -87,7 +87,7 @@ func (o *Object) wrap(line int, err error) error {
 	return fmt.Errorf("editing %s: document %d, line %d: %w", o.File(), o.Document(), o.document.line+line-1, err)
 }
 
-// write returns the tree with changes made in its text, if that has the wanted value then.
+// write returns the tree with changes made in its text, if the result has the wanted value.
 func (t *tree) write(changes []Change, want map[string]any, quoted bool) (*tree, bool) {
 	var splices []splice
 	for _, c := range changes {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// leaf is what a sequence of edits comes to at one path.
+// leaf is the result of a sequence of edits at one path.
 type leaf struct {
 	path  []string
 	list  bool   // edited as a list
@@ -15,9 +15,9 @@ type leaf struct {
 
 // slot is an item of an edited list.
 type slot struct {
-	at    int // index in the list as it was, -1 for an item that is inserted
+	at    int // index in the old list, -1 for an item that is inserted
 	fresh bool
-	value any // if fresh: of an inserted item, or what takes the place of the old one
+	value any // if fresh: of an inserted item, or of the one that replaces the old one
 }
 
 // values returns the values of fresh slots.
@@ -29,8 +29,8 @@ func values(items []slot) []any {
 	return result
 }
 
-// compile returns what valid edits of an object come to, path by path in the order of the first edit of each. It
-// reports false if one path leads through another one, so that only one edit after the other tells the outcome.
+// compile returns the result of valid edits of an object, path by path in the order of the first edit of each. It
+// reports false if one path leads through another, so that only applying one edit after the other shows the result.
 func compile(edits []Edit, object map[string]any) ([]*leaf, bool) {
 	var leaves []*leaf
 	for _, e := range edits {

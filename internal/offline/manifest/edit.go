@@ -17,11 +17,11 @@ const (
 	// Insert puts Value into the list at Path, before the item at Index or, if Index is the length, at the end. A list
 	// that is absent or null, and absent mappings on the path, are created.
 	Insert Op = iota + 1
-	// Remove takes the item at Index out of the list at Path. A list that it empties is removed, see Edit.Keep.
+	// Remove removes the item at Index from the list at Path. A list that becomes empty is removed, see Edit.Keep.
 	Remove
-	// Replace puts Value in the place of the item at Index of the list at Path.
+	// Replace replaces the item at Index of the list at Path by Value.
 	Replace
-	// SetScalar gives the key at Path the Value, a scalar. The key and absent mappings on the path are created.
+	// SetScalar sets the key at Path to Value, a scalar. The key and absent mappings on the path are created.
 	SetScalar
 	// RemoveKey removes the key at Path, see Edit.Keep. It changes nothing if there is no such key.
 	RemoveKey
@@ -47,8 +47,8 @@ type Edit struct {
 	// Value is a string, bool, int or int64, a Map, or a []any of these. A string of several lines is written as a
 	// literal block scalar; strings are quoted only where they would not be read as the same string otherwise.
 	Value any
-	// Keep is the number of leading elements of Path that stay when Remove or RemoveKey empties them; mappings below
-	// are removed. It is less than the length of Path.
+	// Keep is the number of leading elements of Path that stay if Remove or RemoveKey empties them; mappings below are
+	// removed. It is less than the length of Path.
 	Keep int
 }
 
@@ -90,7 +90,7 @@ func (e Edit) check() (value any, err error) {
 	return value, err
 }
 
-// plain returns a value with the types that decoding it would give. It is an error if it has no place in a manifest.
+// plain returns a value with the types that decoding it would give. It is an error if a manifest cannot hold the value.
 func plain(value any) (any, error) {
 	switch v := value.(type) {
 	case string:
@@ -128,7 +128,7 @@ func plain(value any) (any, error) {
 	return value, nil
 }
 
-// applyTo makes the edit in a decoded object. This is what every edited text is held against.
+// applyTo makes the edit in a decoded object, with which every edited text is compared.
 func (e Edit) applyTo(object map[string]any) error {
 	value, err := e.check()
 	if err != nil {

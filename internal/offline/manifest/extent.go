@@ -7,11 +7,11 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// The parser tells where a node begins. This file finds out where it ends. A wrong answer for a document that is written
+// The parser returns where a node begins. This file finds where it ends. A wrong answer for a document that is written
 // in an unforeseen way does no harm, because every edited text is verified.
 
 // bound returns the first line that cannot belong to what the last frame leads to: that of the next key or item in the
-// document, or the line behind its content.
+// document, or the line after its content.
 func (t *tree) bound(frames []frame) int {
 	for _, f := range slices.Backward(frames) {
 		switch {
@@ -48,8 +48,8 @@ func (t *tree) dashLine(list *yaml.Node, item int) int {
 	return 0
 }
 
-// behindComments skips the comments directly at a line that are indented deeper than a column: they belong to what
-// stands before.
+// behindComments skips the comments directly at a line that are indented deeper than a column: they belong to what is
+// above.
 func (t *tree) behindComments(line, bound, column int) int {
 	for line < bound && isComment(t.line(line)) && indent(t.line(line)) > column {
 		line++
@@ -57,7 +57,7 @@ func (t *tree) behindComments(line, bound, column int) int {
 	return line
 }
 
-// lastLine returns the last line of a node, without the blank lines and comments that follow it. The column is that of
+// lastLine returns the last line of a node, without the empty lines and comments that follow it. The column is that of
 // the key or dash that the node belongs to, counted from 0.
 func (t *tree) lastLine(n *yaml.Node, column, bound int) int {
 	for n.Style&yaml.FlowStyle == 0 && len(n.Content) > 0 {
@@ -86,7 +86,7 @@ func (t *tree) lastLine(n *yaml.Node, column, bound int) int {
 	return line
 }
 
-// lastBlockLine returns the last line of a block scalar. Blank lines at its end belong to it if it keeps them ("|+").
+// lastBlockLine returns the last line of a block scalar. Empty lines at its end belong to it if it keeps them ("|+").
 func (t *tree) lastBlockLine(n *yaml.Node, column, bound int) int {
 	var keep bool
 	margin := 0 // Found at the first line with content.
@@ -187,7 +187,7 @@ func flowEnd(src string, at int) (int, bool) {
 	return end, end > at
 }
 
-// collectionEnd returns the end of a flow collection, given the offset behind its opening bracket.
+// collectionEnd returns the end of a flow collection, given the offset after its opening bracket.
 func collectionEnd(src string, at int) (int, bool) {
 	for at < len(src) {
 		switch src[at] {

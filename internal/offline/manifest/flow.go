@@ -40,8 +40,8 @@ func (t *tree) flowInsert(f frame, stride int, entries Map) (splice, bool) {
 	return splice{from: at, to: at, text: b.String()}, ok
 }
 
-// flowRemove takes entries out of a flow collection, each given by the index of its first node, in order: with the
-// separator behind it or, at the end, the one before it.
+// flowRemove removes entries from a flow collection, each given by the index of its first node, in order: with the
+// separator after it or, at the end, the one before it.
 func (t *tree) flowRemove(n *yaml.Node, stride int, entries []int) (changes []splice, ok bool) {
 	for len(entries) > 0 {
 		first, next := entries[0], entries[0]+stride
@@ -72,7 +72,7 @@ func (t *tree) flowRemove(n *yaml.Node, stride int, entries []int) (changes []sp
 	return changes, true
 }
 
-// flowReplace exchanges a value in a flow collection for another one.
+// flowReplace replaces a value in a flow collection.
 func (t *tree) flowReplace(n *yaml.Node, value any) (splice, bool) {
 	from, to, ok := t.token(n)
 	if !ok {

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// JSON is YAML but for some characters and escapes. A document that is a JSON object has its value from
-// encoding/json, as kubectl takes it, and its nodes from a text in which the YAML parser finds what it does not know
-// disguised, character by character so that lines and columns stay.
+// JSON is YAML except for some characters and escapes. A document that is a JSON object has its value from
+// encoding/json, as in kubectl, and its nodes from a text in which what the YAML parser does not know is disguised,
+// character by character so that lines and columns stay.
 
 // jsonStart returns where JSON may begin in the source of a document: at a brace with nothing before it but spaces and,
 // perhaps, a marker. It is -1 if there is no such place.
@@ -31,7 +31,7 @@ func jsonStart(src string) int {
 	return at
 }
 
-// jsonBody returns what the source of a document holds if that is one JSON object, and "" otherwise.
+// jsonBody returns the JSON object in the source of a document, "" if the source is not one JSON object.
 func jsonBody(src string) string {
 	if at := jsonStart(src); at >= 0 && json.Valid([]byte(src[at:])) {
 		return src[at:]
@@ -39,7 +39,7 @@ func jsonBody(src string) string {
 	return ""
 }
 
-// splitJSON cuts a chunk that holds several JSON values behind each other (JSON Lines) into one for each.
+// splitJSON cuts a chunk of several consecutive JSON values (JSON Lines) into one for each.
 func splitJSON(c chunk) []chunk {
 	start := jsonStart(c.src)
 	if start < 0 {
@@ -77,14 +77,14 @@ func splitJSON(c chunk) []chunk {
 	return chunks
 }
 
-// Private characters, in which no key is told apart from another one.
+// Private characters, by which no key is distinguished from another one.
 const (
-	disguiseSurrogate = 0xE000 - 0xD800 // from half a surrogate pair to what stands for it
-	disguiseSlash     = 0xE800          // behind a slash that was escaped
+	disguiseSurrogate = 0xE000 - 0xD800 // from half a surrogate pair to its replacement
+	disguiseSlash     = 0xE800          // after an escaped slash
 	disguiseControl   = 0xE900          // plus the lowest byte of a character that YAML does not allow
 )
 
-// disguise hides what only JSON knows from the YAML parser.
+// disguise hides JSON-only syntax from the YAML parser.
 func disguise(body string) string {
 	var b strings.Builder
 	for i := 0; i < len(body); {

@@ -27,7 +27,7 @@ func (o *Object) Namespace() string { return o.str("metadata", "namespace") }
 // Name returns metadata.name, "" if it is absent or not a string.
 func (o *Object) Name() string { return o.str("metadata", "name") }
 
-// String returns kind, namespace and name as messages call an object, for example "Cluster team-a/prod".
+// String returns kind, namespace and name as in messages, for example "Cluster team-a/prod".
 func (o *Object) String() string {
 	name := o.Name()
 	if namespace := o.Namespace(); namespace != "" {
@@ -36,13 +36,13 @@ func (o *Object) String() string {
 	return strings.TrimSpace(o.Kind() + " " + name)
 }
 
-// Labels returns a copy of metadata.labels without the entries that are not strings, which an API server refuses.
+// Labels returns a copy of metadata.labels without the entries that are not strings, which an API server rejects.
 func (o *Object) Labels() map[string]string { return o.strings("labels") }
 
 // Annotations returns a copy of metadata.annotations without the entries that are not strings.
 func (o *Object) Annotations() map[string]string { return o.strings("annotations") }
 
-// File returns the name of the input, as it is written in messages.
+// File returns the name of the input, as in messages.
 func (o *Object) File() string { return o.document.file() }
 
 // Document returns the number of the document in its input, counted from 1.
@@ -51,7 +51,7 @@ func (o *Object) Document() int { return o.document.index }
 // Line returns the line of the input at which the object begins, counted from 1. Edits do not change it.
 func (o *Object) Line() int { return o.line }
 
-// Place is where a key or an item of a list stands in its input.
+// Place is where a key or an item of a list is in its input.
 type Place struct {
 	// Line is that of the key or item, counted from 1.
 	Line int
@@ -60,8 +60,8 @@ type Place struct {
 	Text  string
 }
 
-// Find returns the place of what a path leads to, which has the names of keys and, counted from 0, the indexes of
-// items. It follows no aliases. Edits move places.
+// Find returns the place at a path of names of keys and, counted from 0, indexes of items. It follows no aliases. Edits
+// move places.
 func (o *Object) Find(path []string) (Place, bool) {
 	var p Place
 	n := o.document.tree.root()

@@ -16,7 +16,7 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// tree is one parsed document: its source, the nodes that say where everything stands, and its value.
+// tree is one parsed document: its source, the nodes with the places of everything, and its value.
 type tree struct {
 	text
 	nodes  *yaml.Node     // see root
@@ -24,10 +24,10 @@ type tree struct {
 	masked bool           // see mask; nodes hold masked text, value does not
 	isJSON bool           // the content is a JSON object
 	marked bool           // a JSON object stands behind a "---"
-	defect *syntaxError   // the first one with which a document can be read all the same
-	// aliased is what aliases stand for, see maxAliased.
+	defect *syntaxError   // the first one despite which the document can be read
+	// aliased is the size of what aliases stand for, see maxAliased.
 	aliased int
-	// readable is what the parser got: the source with directives hidden and, perhaps, variables masked.
+	// readable is the text for the parser: the source with directives hidden and, perhaps, variables masked.
 	readable string
 }
 
@@ -45,13 +45,13 @@ func (t *tree) root() *yaml.Node {
 // forget frees the nodes, which take many times the memory of the text, until they are needed again.
 func (t *tree) forget() { t.nodes = nil }
 
-// syntaxError is a cause with the line of the document at which it was found, 0 if the parser does not tell.
+// syntaxError is a cause with the line of the document at which it was found, 0 if that is not known.
 type syntaxError struct {
 	line  int
 	cause string
 }
 
-// errAliases is the error of aliases that stand for too much.
+// errAliases reports aliases that stand for too much.
 var errAliases = errors.New("aliases stand for more than 16 MiB of values; write out what they stand for")
 
 // Error returns the cause alone; the line is relative to the document and is translated by the caller.
@@ -61,8 +61,8 @@ func (e *syntaxError) Error() string { return e.cause }
 // 16 for each value.
 const maxAliased = 16 << 20
 
-// aliased returns what the aliases below a node stand for together, in the measure of maxAliased, and not much more
-// than that. The sizes are those of nodes with anchors so far; they are 0 for a node that contains itself.
+// aliased returns the size of what the aliases below a node stand for together, in the measure of maxAliased. It stops
+// soon after that limit. The sizes are those of nodes with anchors so far; they are 0 for a node that contains itself.
 func aliased(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	total := 0
 	if n.Kind == yaml.AliasNode {
@@ -156,8 +156,8 @@ func (t *tree) understand(readable string) error {
 	return nil
 }
 
-// hideMark takes out the byte order mark behind the "---" line, with which a document may begin for kubectl. It
-// counts as part of that line.
+// hideMark removes the byte order mark after the "---" line, with which kubectl lets a document begin. It counts as
+// part of that line.
 func (t *tree) hideMark(readable string) string {
 	for line := 1; line < t.lines(); line++ {
 		if at := t.start(line + 1); isMarker(t.line(line), "---") && strings.HasSuffix(t.src[:at], bom) {
@@ -170,8 +170,8 @@ func (t *tree) hideMark(readable string) string {
 // template is a line with nothing but a template, of clusterctl or Go.
 var template = regexp.MustCompile(`^\s*(\$\{.*\}|\{\{.*\}\})\s*$`)
 
-// hideTemplates makes comments of the lines that hold nothing but a template, and returns the first of them, 0 if
-// there is none.
+// hideTemplates turns lines with nothing but a template into comments, and returns the first of them, 0 if there is
+// none.
 func hideTemplates(t text, readable string) (hidden string, first int) {
 	if len(readable) != len(t.src) {
 		return readable, 0
@@ -224,7 +224,7 @@ func parseNode(src string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// newSyntaxError takes the line out of an error of the YAML parser. The problems that this parser reports are constant
+// newSyntaxError extracts the line from an error of the YAML parser. The problems that this parser reports are constant
 // texts, sometimes with the name of an anchor, and never quote a value.
 func newSyntaxError(err error) *syntaxError {
 	cause := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -237,7 +237,7 @@ func newSyntaxError(err error) *syntaxError {
 	if convErr != nil {
 		return &syntaxError{cause: cause}
 	}
-	// The parser counts from 0 when it speaks of the collection in which something is missing.
+	// The parser counts from 0 in errors about the collection in which something is missing.
 	if strings.HasPrefix(problem, "did not find expected") {
 		line++
 	}
@@ -263,8 +263,8 @@ func isControl(r rune) bool {
 	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7F && r <= 0x9F && r != 0x85 || r == 0xFFFE || r == 0xFFFF
 }
 
-// hideDirectives makes comments of the %YAML lines in front of a document: the parser knows no version but 1.1, while
-// files that say 1.2 are common and mean nothing else by it.
+// hideDirectives turns the %YAML lines before a document into comments: the parser knows only version 1.1, while files
+// with 1.2 are common and do not differ.
 func hideDirectives(t text) string {
 	src := t.src
 	for line := 1; line <= t.lines(); line++ {

@@ -9,7 +9,7 @@ import (
 )
 
 // refuse returns why changes cannot be made in the text, and what to write instead: an error for each place on the path
-// of an edit whose value does not stand there, or not only for itself, or else one for the first edit.
+// of an edit whose value is elsewhere, or is shared with another place, or else one for the first edit.
 func (t *tree) refuse(changes []Change) error {
 	var errs []error
 	for _, c := range changes {

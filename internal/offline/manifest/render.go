@@ -14,7 +14,7 @@ type renderer struct {
 	step   int  // from a key to the keys below it
 	seq    int  // from a key to the dashes below it: 0 in the compact style of kubectl
 	dash   int  // from a dash to its item
-	quoted bool // write strings that end in blank lines, which a blank line behind them would join, in double quotes
+	quoted bool // write strings that end in empty lines, which an empty line after them would join, in double quotes
 }
 
 // renderer takes the style from the nearest block collections: the list that is edited, its neighbors, and so on outward.
@@ -24,7 +24,7 @@ func (t *tree) renderer(s site) renderer {
 	nodes := []*yaml.Node{s.value}
 	for i, f := range slices.Backward(s.frames) {
 		if i == len(s.frames)-1 && f.node.Kind == yaml.MappingNode {
-			// The list itself comes before its neighbors.
+			// The list itself has precedence over its neighbors.
 			nodes = append(nodes, &yaml.Node{Kind: yaml.MappingNode, Content: f.node.Content[f.at : f.at+2]})
 		}
 		nodes = append(nodes, f.node)
@@ -63,10 +63,10 @@ func childOffset(n *yaml.Node, kind yaml.Kind) (int, bool) {
 	return 0, false
 }
 
-// pad returns n blanks.
+// pad returns n spaces.
 func pad(n int) string { return strings.Repeat(" ", n) }
 
-// entry returns the lines of a value whose key or dash stands at a column; the first begins with head.
+// entry returns the lines of a value whose key or dash is at a column; the first begins with head.
 func (r renderer) entry(head string, column int, value any) []string {
 	switch v := value.(type) {
 	case Map:
@@ -101,7 +101,7 @@ func (r renderer) below(column int, value any) []string {
 	return lines
 }
 
-// item returns the lines of a list item whose dash stands at a column.
+// item returns the lines of a list item whose dash is at a column.
 func (r renderer) item(column int, value any) []string {
 	var lines []string
 	inner := column + r.dash
@@ -123,7 +123,7 @@ func (r renderer) item(column int, value any) []string {
 }
 
 // isLiteral reports whether a string is written as a literal block scalar: it has several lines, at least one of them
-// with something to see, and no character that such a scalar would change.
+// not blank, and no character that such a scalar would change.
 func isLiteral(s string) bool {
 	return strings.Contains(s, "\n") && strings.Trim(s, " \t\n") != "" &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && needsEscape(r) })
@@ -133,7 +133,7 @@ func isLiteral(s string) bool {
 func (r renderer) literal(head string, column int, s string) []string {
 	header := head + " |"
 	if strings.HasPrefix(s, " ") || strings.HasPrefix(s, "\t") || strings.HasPrefix(s, "\n") {
-		header += strconv.Itoa(r.step) // The indentation cannot be seen from the first line.
+		header += strconv.Itoa(r.step) // The first line does not show the indentation.
 	}
 	switch {
 	case !strings.HasSuffix(s, "\n"):
@@ -151,8 +151,8 @@ func (r renderer) literal(head string, column int, s string) []string {
 	return lines
 }
 
-// scalar returns a scalar on one line. A string is plain if it can be, quoted where YAML 1.1 or 1.2 would read something
-// else from it; empty collections have their flow form.
+// scalar returns a scalar on one line. A string is plain if possible, and quoted if YAML 1.1 or 1.2 would read
+// something else; empty collections have their flow form.
 func scalar(value any) string {
 	s, ok := value.(string)
 	if !ok {
@@ -186,7 +186,7 @@ func isWord(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/:") == ""
 }
 
-// isNumber reports whether a string has nothing but digits.
+// isNumber reports whether a string has only digits.
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // inline returns a value in flow style. The result is JSON as well.
@@ -211,8 +211,8 @@ func inline(value any) string {
 	}
 }
 
-// needsEscape reports whether a character can stand only in double quotes: it is a line break for a YAML 1.1 parser, a
-// control character or a byte order mark.
+// needsEscape reports whether a character is only possible in double quotes: it is a line break for a YAML 1.1 parser,
+// a control character or a byte order mark.
 func needsEscape(r rune) bool {
 	return isControl(r) || r == '\n' || r == '\r' || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xFEFF
 }

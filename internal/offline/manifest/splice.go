@@ -20,7 +20,7 @@ type site struct {
 	value  *yaml.Node // what the last frame leads to
 }
 
-// locate follows a path. It gives up at aliases and merge keys, whose text stands elsewhere.
+// locate follows a path. It gives up at aliases and merge keys, whose text is elsewhere.
 func (t *tree) locate(path []string, item int) (site, bool) {
 	s := site{value: t.root()}
 	if item >= 0 {
@@ -73,8 +73,7 @@ func keyIndex(n *yaml.Node, key string) int {
 	return -1
 }
 
-// writer collects the changes of the text that the edits of an object come to. They are proposals that are still to be
-// verified.
+// writer collects the text changes for the edits of an object. They are proposals that are verified later.
 type writer struct {
 	*tree
 	quoted  bool // see renderer
@@ -83,7 +82,7 @@ type writer struct {
 	removed []*removal
 }
 
-// addition is what is put into a mapping, or in the place of an empty or null value.
+// addition is what is added to a mapping, or replaces an empty or null value.
 type addition struct {
 	site
 
@@ -91,15 +90,14 @@ type addition struct {
 	value  any
 }
 
-// removal are entries that are taken out of a mapping.
+// removal are entries that are removed from a mapping.
 type removal struct {
 	parents []frame
 	node    *yaml.Node
 	entries []int // indexes of their keys in the content of the node, in order
 }
 
-// splices returns the changes of the text that edits of one object come to. It reports false if it does not know how to
-// write them.
+// splices returns the text changes for edits of one object. It reports false if it does not know how to write them.
 func (t *tree) splices(c Change, want map[string]any, quoted bool) ([]splice, bool) {
 	before, after := c.Object.value(t.value), c.Object.value(want)
 	leaves, ok := compile(c.Edits, before)
@@ -122,7 +120,7 @@ func (w *writer) leaf(l *leaf, item int, after map[string]any) bool {
 	if !ok {
 		return false
 	}
-	gone := 1 // number of elements of the path to the outermost key that goes
+	gone := 1 // number of elements of the path to the outermost removed key
 	for gone <= len(l.path) {
 		if _, stays := lookupValue(after, l.path[:gone]); !stays {
 			break
@@ -169,7 +167,7 @@ func (w *writer) create(s site, missing []string, value any) {
 	}
 }
 
-// add adds keys behind those of a mapping, or fills a list or mapping that is empty or null.
+// add adds keys after those of a mapping, or fills a list or mapping that is empty or null.
 func (w *writer) add(a *addition) bool {
 	value := a.site.value
 	r := w.renderer(a.site)
@@ -195,14 +193,14 @@ func (w *writer) add(a *addition) bool {
 	return w.fill(a.site, a.value, r)
 }
 
-// renderer returns the one for a place.
+// renderer returns the renderer for a place.
 func (w *writer) renderer(s site) renderer {
 	r := w.tree.renderer(s)
 	r.quoted = w.quoted
 	return r
 }
 
-// fill writes a value below a key whose value is empty or null. A comment behind the key stays there.
+// fill writes a value below a key whose value is empty or null. A comment after the key stays there.
 func (w *writer) fill(s site, value any, r renderer) bool {
 	if len(s.frames) == 0 {
 		return false
@@ -217,7 +215,7 @@ func (w *writer) fill(s site, value any, r renderer) bool {
 	return w.change(w.replace(key.Line, key.Line, lines), true)
 }
 
-// set exchanges a scalar for another one.
+// set replaces a scalar.
 func (w *writer) set(s site, value any) bool {
 	if s.inFlow() {
 		return w.change(w.flowReplace(s.value, value))
@@ -239,7 +237,7 @@ func (w *writer) set(s site, value any) bool {
 	return w.change(w.replace(key.Line, w.lastLine(s.value, column, w.bound(s.frames)), lines), true)
 }
 
-// drop notes that the key of the last frame goes with its value.
+// drop notes that the key of the last frame is removed with its value.
 func (w *writer) drop(frames []frame) {
 	last := frames[len(frames)-1]
 	at := slices.IndexFunc(w.removed, func(r *removal) bool { return r.node == last.node })
@@ -254,8 +252,8 @@ func (w *writer) drop(frames []frame) {
 	}
 }
 
-// remove removes keys of a mapping with their values. A mapping that is emptied, and to which nothing is added, becomes
-// {}.
+// remove removes keys of a mapping with their values. A mapping that becomes empty, and to which nothing is added,
+// becomes {}.
 func (w *writer) remove(r *removal) bool {
 	if r.node.Style&yaml.FlowStyle != 0 {
 		changes, ok := w.flowRemove(r.node, 2, r.entries)
@@ -286,7 +284,7 @@ func (w *writer) remove(r *removal) bool {
 	return w.change(splice{from: at, to: at, text: " {}"}, ok)
 }
 
-// around returns what stands on the line of a value before it, up to the colon, and behind it, if the value is written on
+// around returns the text on the line of a value before it, up to the colon, and after it, if the value is written on
 // one line and only a comment follows it.
 func (t *tree) around(value *yaml.Node) (before, after string, ok bool) {
 	from, to, ok := t.token(value)
@@ -301,7 +299,7 @@ func (t *tree) around(value *yaml.Node) (before, after string, ok bool) {
 	return before, after, strings.HasSuffix(before, ":") && (after == "" || isComment(after))
 }
 
-// head returns the line of a key up to and with the colon.
+// head returns the line of a key up to and including the colon.
 func (t *tree) head(key *yaml.Node) (head string, ok bool) {
 	_, to, ok := t.token(key)
 	if !ok || to > t.end(key.Line) {
@@ -314,7 +312,7 @@ func (t *tree) head(key *yaml.Node) (head string, ok bool) {
 	return t.src[t.start(key.Line) : to+colon+1], true
 }
 
-// begins reports whether only blanks stand before a node on its line.
+// begins reports whether only spaces are before a node on its line.
 func (t *tree) begins(n *yaml.Node) bool {
 	at, ok := t.offset(n.Line, n.Column)
 	return ok && isBlank(t.src[t.start(n.Line):at])
@@ -327,7 +325,7 @@ func (w *writer) blockList(s site, items []slot) bool {
 		return false
 	}
 	at := func(i int) []frame { return append(slices.Clone(s.frames), frame{list, i}) }
-	var fresh []string // inserted before what comes next
+	var fresh []string // inserted before the next item
 	next := 0          // the item of the old list that comes next
 	for _, item := range append(items, slot{at: len(list.Content)}) {
 		for ; item.at > next; next++ { // those between are removed
@@ -362,9 +360,9 @@ func (w *writer) blockList(s site, items []slot) bool {
 	return true
 }
 
-// above returns the line before which an item is inserted that is to come before another one: that of its dash, or that
-// of the first comment directly above it. Behind the last item it is the line behind the list and its comments. It is 0
-// if the dash is not the first thing on its line.
+// above returns the line before which an item is inserted before another one: that of its dash, or that of the first
+// comment directly above it. For an item after the last one it is the line after the list and its comments. It is 0 if
+// the dash is not the first thing on its line.
 func (w *writer) above(s site, item int) int {
 	list, column := s.value, s.value.Column-1
 	if item == len(list.Content) {
@@ -389,7 +387,7 @@ func (w *writer) flowList(list *yaml.Node, items []slot) bool {
 	if !slices.ContainsFunc(items, func(item slot) bool { return item.at >= 0 }) {
 		return w.change(w.flowReplace(list, values(items)))
 	}
-	var fresh Map // inserted before what comes next
+	var fresh Map // inserted before the next item
 	var removed []int
 	next := 0
 	for _, item := range append(items, slot{at: len(list.Content)}) {

@@ -1,26 +1,27 @@
 // Package manifest reads and edits streams of Kubernetes manifests without disturbing what it does not edit.
 //
 // A stream that is read and written comes out byte for byte. An edited document differs only in the lines that the edit
-// added, removed or replaced: indentation, blank lines, comments, quoting, folding, line breaks (CRLF too), a missing
-// final line break and the order of keys stay. To that end edits are made in the text, at places found in the parsed
-// nodes. The new text is parsed again and its value compared with the old value plus the edits, so that a document that
-// is written in an unforeseen way cannot be damaged silently: that is an error. Nothing is written anew: a value behind
-// an alias or a merge key, or with an anchor or a tag, cannot be edited, and the error says what to write instead.
+// added, removed or replaced: indentation, empty lines, comments, quoting, folding, line breaks (CRLF too), a missing
+// final line break and the order of keys stay. For that purpose edits are made in the text, at places found in the
+// parsed nodes. The new text is parsed again and its value compared with the old value plus the edits, so that a
+// document that is written in an unforeseen way cannot be damaged silently: that is an error. Nothing is rewritten: a
+// value behind an alias or a merge key, or with an anchor or a tag, cannot be edited, and the error says what to write
+// instead.
 //
 // # Comments
 //
-// An item that is inserted goes above the comments that stand directly above the item it displaces, and a last item goes
-// behind comments that are indented deeper than the dash of the item before it. Comments around an item that is removed
-// stay; those inside it go with it.
+// An item is inserted above the comments directly above the item that it displaces, and a last item after comments that
+// are indented deeper than the dash of the item before it. Comments around a removed item stay; those inside it are
+// removed with it.
 //
 // # Insert and remove
 //
-// Inserting and removing again gives back the original bytes, with this exception: a list or mapping that was written as
-// [], {} or null and was filled is absent after it was emptied, unless Edit.Keep says otherwise.
+// Inserting and removing again restores the original bytes, with one exception: a list or mapping that was written as
+// [], {} or null and was filled is absent after it is emptied, unless Edit.Keep retains it.
 //
 // # Variables
 //
-// Unresolved variables of clusterctl, ${NAME} or ${NAME:=default}, are strings, wherever a scalar may stand.
+// Unresolved variables of clusterctl, ${NAME} or ${NAME:=default}, are strings, wherever a scalar is possible.
 package manifest
 
 import (
@@ -51,13 +52,12 @@ type Document struct {
 	defects []Defect
 }
 
-// Defect is what is wrong with a document that can be read nevertheless: it comes out as it is.
+// Defect is what is wrong with a document that can still be read: it is written unchanged.
 type Defect struct {
-	// Objects are those that cannot be edited for it. They have a value, in which the last of equal keys counts and
-	// lines with templates are left out. A document that is a list, or nothing but templates, has none.
+	// Objects are those that cannot be edited because of it. They have a value, in which the last of equal keys counts
+	// and lines with templates are omitted. A document that is a list, or only templates, has none.
 	Objects []*Object
-	// Place is file, document and line, as in the errors of Parse, and Cause says what is wrong without quoting a
-	// value.
+	// Place is file, document and line, as in the errors of Parse, and Cause is what is wrong, without quoting a value.
 	Place, Cause string
 }
 
@@ -72,9 +72,9 @@ func (s *Stream) Defects() []Defect {
 }
 
 // Parse reads a stream. The name is that of the file, for messages; "-" stands for standard input. Documents are
-// separated as YAML says, so that comments and directives in front of the first "---" belong to the first document,
-// and numbered from 1. JSON objects need no separator between them. A document that is neither empty nor a mapping
-// is an error, but for the defects of Stream.Defects. All documents in error are reported, each with its number and
+// separated by the rules of YAML, so that comments and directives before the first "---" belong to the first document,
+// and numbered from 1. JSON objects need no separator between them. A document that is neither empty nor a mapping is
+// an error, except for the defects of Stream.Defects. All documents in error are reported, each with its number and
 // line.
 func Parse(name string, data []byte) (*Stream, error) {
 	s := &Stream{}
@@ -97,8 +97,8 @@ func Parse(name string, data []byte) (*Stream, error) {
 	return s, nil
 }
 
-// Join returns streams one behind the other, with a "---" between documents of two streams unless they bring their own
-// and with a line break behind the last line of each. The streams remain as they are.
+// Join concatenates streams, with a "---" between documents of two streams unless they have their own, and with a line
+// break after the last line of each. The streams are not modified.
 func Join(streams ...*Stream) ([]byte, error) {
 	var joined Stream
 	for _, s := range streams {
@@ -115,7 +115,7 @@ func Join(streams ...*Stream) ([]byte, error) {
 	return joined.Bytes(), nil
 }
 
-// join makes next fit to stand behind last.
+// join prepares next to follow last.
 func join(last, next *Document) error {
 	eol := last.tree.eol()
 	closed := last.tree
@@ -137,7 +137,7 @@ func join(last, next *Document) error {
 		case isBlank(content) || isComment(content):
 			continue
 		case strings.HasPrefix(content, "%"):
-			// Directives are read only behind the end of a document, which belongs to the document before.
+			// Directives are read only after the end of a document, which belongs to the document before.
 			var err error
 			if closed, err = closed.with(closed.src+"..."+eol, closed.value); err != nil {
 				return last.wrap("ending", err)
@@ -181,7 +181,7 @@ func (d *Document) parse(src string) error {
 	return nil
 }
 
-// findDefects tells which objects the defect of the tree concerns. In a list, a key that occurs twice in an item
+// findDefects finds the objects that the defect of the tree concerns. In a list, a key that occurs twice in an item
 // concerns only that.
 func (d *Document) findDefects() {
 	defect := d.tree.defect
@@ -211,8 +211,8 @@ func (d *Document) addDefect(defect *syntaxError, objects ...*Object) {
 	d.defects = append(d.defects, Defect{Objects: objects, Place: place, Cause: defect.cause})
 }
 
-// items returns the objects of a list, nil if the document is none. A list is what kubectl takes for one: its kind
-// ends with "List" and it has items.
+// items returns the objects of a list, nil if the document is not a list. As in kubectl, the kind of a list ends with
+// "List" and it has items.
 func (d *Document) items() ([]*Object, error) {
 	kind, _ := d.tree.value["kind"].(string)
 	values, ok := d.tree.value["items"].([]any)
@@ -256,7 +256,7 @@ func (d *Document) Text() string {
 }
 
 // Objects returns the objects of all documents in order. The items of a v1 List, and of any other kind that ends with
-// "List" and has items, are objects of their own; the list itself is none.
+// "List" and has items, are separate objects; the list itself is not an object.
 func (s *Stream) Objects() []*Object {
 	var objects []*Object
 	for _, d := range s.documents {
@@ -265,8 +265,8 @@ func (s *Stream) Objects() []*Object {
 	return objects
 }
 
-// Diff returns what edits have changed since Parse, in the unified format with the name given to Parse, and nothing if
-// that is nothing. Documents, and the items of a list, are compared one by one.
+// Diff returns what edits have changed since Parse, in the unified format with the name given to Parse, "" if nothing.
+// Documents, and the items of a list, are compared one by one.
 func (s *Stream) Diff() []byte {
 	var name string
 	var parts []diff.Part
@@ -286,7 +286,7 @@ func (s *Stream) Diff() []byte {
 	return diff.Unified(name, name+" (rendered)", parts...)
 }
 
-// parts cuts a document that is a list in front of its items, if they begin on lines of their own.
+// parts cuts a document that is a list before its items, if each begins on a new line.
 func (t *tree) parts() []string {
 	var parts []string
 	at := 0

@@ -8,14 +8,14 @@ import (
 )
 
 // text is the source of one document together with the places where its lines begin. Line numbers are 1-based, as in
-// the nodes of the YAML parser, and a line break is whatever that parser takes for one (YAML 1.1, section 4.2).
+// the nodes of the YAML parser, and a line break is what that parser reads as one (YAML 1.1, section 4.2).
 type text struct {
 	src    string
 	starts []int
 }
 
 // newText indexes src. A final line without a line break counts as a line, an empty rest does not. A byte order mark
-// behind the line of a "---" counts as the end of that line.
+// after the line of a "---" counts as the end of that line.
 func newText(src string) text {
 	t := text{src: src}
 	for at := 0; at < len(src); {
@@ -94,32 +94,32 @@ func (t text) eol() string {
 	return t.src[content:full]
 }
 
-// splice is one change of a text: the bytes from..to give way to others.
+// splice is one change of a text: it replaces the bytes from..to.
 type splice struct {
 	from, to int
 	text     string
-	// depth orders what is inserted at one place: behind the end of an inner collection first.
+	// depth orders what is inserted at one place: after the end of an inner collection first.
 	depth int
 }
 
-// insert places lines before the given line.
+// insert inserts lines before the given line.
 func (t text) insert(line int, lines []string, depth int) splice {
 	at := t.start(line)
 	return splice{at, at, strings.Join(lines, t.eol()) + t.eol(), depth}
 }
 
-// remove takes out the lines first to last.
+// remove removes the lines first to last.
 func (t text) remove(first, last int) splice {
 	return splice{from: t.start(first), to: t.start(last + 1)}
 }
 
-// replace exchanges the lines first to last for others.
+// replace replaces the lines first to last.
 func (t text) replace(first, last int, lines []string) splice {
 	return splice{from: t.start(first), to: t.end(last), text: strings.Join(lines, t.eol())}
 }
 
-// splice returns the source with changes made, which all refer to the text as it is. It reports false if two of them
-// touch the same bytes. A text whose last line has no line break keeps that property, which not every value bears.
+// splice returns the source with changes made, which all refer to the unchanged text. It reports false if two of them
+// touch the same bytes. A text whose last line has no line break keeps that property, which changes some values.
 func (t text) splice(changes []splice) (string, bool) {
 	slices.SortStableFunc(changes, func(a, b splice) int {
 		return cmp.Or(a.from-b.from, min(a.to-a.from, 1)-min(b.to-b.from, 1), b.depth-a.depth)
@@ -153,10 +153,10 @@ func endsLine(s string) bool {
 // indent returns the number of spaces a line begins with.
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// isBlank reports whether a line holds nothing but blanks.
+// isBlank reports whether a line has only spaces.
 func isBlank(line string) bool { return strings.Trim(line, " \t") == "" }
 
-// isComment reports whether a line holds nothing but a comment.
+// isComment reports whether a line has only a comment.
 func isComment(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") }
 
 // isMarker reports whether a line is a document marker, "---" or "...", at the first column.

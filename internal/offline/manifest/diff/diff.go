@@ -12,11 +12,11 @@ import (
 // context is the number of equal lines shown around a change.
 const context = 3
 
-// Part is a part of two texts that is compared by itself. All but the last end with a line break, if they are not
+// Part is a part of two texts that is compared separately. All but the last end with a line break, if they are not
 // empty.
 type Part struct{ Old, New string }
 
-// change puts lines in the place of the lines from..to of the old text.
+// change replaces the lines from..to of the old text by lines.
 type change struct {
 	from, to int
 	added    []string
@@ -55,7 +55,7 @@ func Unified(oldName, newName string, parts ...Part) []byte {
 	return out.Bytes()
 }
 
-// splitLines cuts a text behind every "\n".
+// splitLines cuts a text after every "\n".
 func splitLines(s string) []string {
 	lines := strings.SplitAfter(s, "\n")
 	if lines[len(lines)-1] == "" {
@@ -64,7 +64,7 @@ func splitLines(s string) []string {
 	return lines
 }
 
-// writeHunk writes changes with their context, and returns the shift of the lines behind them.
+// writeHunk writes changes with their context, and returns the shift of the lines after them.
 func writeHunk(out *bytes.Buffer, lines []string, changes []change, before int) (after int) {
 	from, to := max(0, changes[0].from-context), min(len(lines), changes[len(changes)-1].to+context)
 	after = before
@@ -82,7 +82,7 @@ func writeHunk(out *bytes.Buffer, lines []string, changes []change, before int) 
 	return after
 }
 
-// writeLines writes lines and says if one has no line break.
+// writeLines writes lines and marks one without a line break.
 func writeLines(out *bytes.Buffer, prefix byte, lines []string) {
 	for _, line := range lines {
 		out.WriteByte(prefix)
@@ -93,7 +93,7 @@ func writeLines(out *bytes.Buffer, prefix byte, lines []string) {
 	}
 }
 
-// lineRange returns the range of a hunk: first line and length, the length left out if it is 1. The first line of an
+// lineRange returns the range of a hunk: first line and length, the length omitted if it is 1. The first line of an
 // empty range is the one before it.
 func lineRange(from, to int) string {
 	switch to - from {
