@@ -22,7 +22,7 @@ import (
 
 const hooks = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/"
 
-// clusters is how many different Clusters take turns.
+// clusters is how many different Clusters are used in turn.
 const clusters = 16
 
 // bench is two running servers.

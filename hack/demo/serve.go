@@ -62,7 +62,7 @@ func serve(ctx context.Context, dir, binary string, out io.Writer) (err error) {
 	return nil
 }
 
-// startManager starts the program that users run. Its log goes to manager.log.
+// startManager starts the program that users run. It logs to manager.log.
 func startManager(ctx context.Context, dir, binary string, flags ...string) (*exec.Cmd, string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package measure is what the programs that measure the product share: servers on loopback, and what Linux tells of a process.
+// Package measure is what the programs that measure the product share: servers on loopback, and what Linux reports
+// about a process.
 package measure
 
 import (

@@ -314,7 +314,7 @@ func (w *world) floors(ctx context.Context, r *results) error {
 	return err
 }
 
-// rest measures a manager that looks at every Cluster again and again, although nothing changes.
+// rest measures a manager that keeps reconciling every Cluster although nothing changes.
 func (w *world) rest(ctx context.Context, r *results) error {
 	progress("rest")
 	period := max(5*time.Second, time.Duration(w.clusters)*5*time.Millisecond)

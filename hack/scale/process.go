@@ -22,7 +22,7 @@ import (
 // startTimeout is how long a manager may take to fill its caches.
 const startTimeout = 10 * time.Minute
 
-// process is a manager, the product's or the one that does nothing.
+// process is a manager, the product's or the idle one.
 type process struct {
 	cmd *exec.Cmd
 	// health, metrics and pprof are its addresses.
@@ -45,7 +45,7 @@ func addresses(n int) ([]string, error) {
 	return found, nil
 }
 
-// launch starts a manager and waits until it is ready. Its log goes to a file.
+// launch starts a manager and waits until it is ready. It logs to a file.
 func launch(ctx context.Context, p *process, log, program string, args ...string) error {
 	file, err := os.Create(log) //nolint:gosec // a folder of our own
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // requests counts requests by verb and resource, as "create secrets" or "patch clusters/status".
 type requests map[string]int
 
-// minus returns what has been added since.
+// minus returns the difference.
 func (r requests) minus(before requests) requests {
 	added := requests{}
 	for kind, count := range r {

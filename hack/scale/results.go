@@ -79,7 +79,7 @@ func (r *results) print(out io.Writer) {
 	row("same bytes: writes, reads", "0, 0", "0, 10", "%d, %d", same.Requests.writes(), same.Requests.reads())
 	row("same bytes: reconciles", "0", "0", "%.0f", same.Reconciles)
 	row("rest, two resyncs: requests", "0", "0", "%d", rest.Requests.total())
-	// A resync looks at every Cluster once in ten minutes.
+	// A resync reconciles every Cluster once in ten minutes.
 	row("rest: CPU with a resync each ten minutes", "0", "0.1 %", "%.3f %%", 100*rest.CPUSeconds/rest.Reconciles*n/600)
 	row("created in a fan-out: writes before it", "", "", "%d of %d (%d Clusters)", r.NewcomerBehind, r.Clusters, r.Newcomers)
 	row("created in a fan-out: the slowest", "", "2 s", "%.2f s", r.NewcomerSeconds)

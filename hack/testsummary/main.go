@@ -66,8 +66,8 @@ type suite struct {
 // counts are leaves; see the package comment.
 type counts struct{ passed, failed, skipped int }
 
-// summarize prints each package to w when it ends, and the skipped tests at the end.
-// Lines that are not events, such as what go itself has to say, are printed as they are.
+// summarize prints each package to w when it ends, and the skipped tests at the end. Lines that are not events, such as
+// messages of go itself, are printed unchanged.
 func summarize(r io.Reader, w io.Writer) (counts, error) {
 	var total counts
 	var skips, order []string

@@ -80,8 +80,8 @@ func run(t *testing.T, command, input string) (status int, stdout, stderr string
 	return status, out.String(), err.String()
 }
 
-// TestInput_PassesWhatIsNotRead has documents beside a Cluster that no object can be made of, or no certain one. All three commands do
-// their work and say what they leave as it is.
+// TestInput_PassesWhatIsNotRead has documents beside a Cluster that make no object, or no certain one. All three
+// commands do their work and report what they leave unchanged.
 func TestInput_PassesWhatIsNotRead(t *testing.T) {
 	t.Parallel()
 	const others = "---\n- a\n- b\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  a: b\n  a: c\n" +

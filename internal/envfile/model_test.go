@@ -32,7 +32,7 @@ func readLikeSystemd(content string) map[string]string {
 type systemdReader struct {
 	state      readerState
 	key, value strings.Builder
-	// valueEnd is where the trailing blanks of an unquoted value begin, or -1.
+	// valueEnd is where the trailing spaces of an unquoted value begin, or -1.
 	valueEnd int
 	environ  map[string]string
 }

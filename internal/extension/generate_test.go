@@ -287,7 +287,7 @@ func TestGenerate_UsesTheVersionOfTheTemplateThatUpgrades(t *testing.T) {
 		raw := &q.Items[i].Variables[0].Value.Raw
 		*raw = bytes.Replace(*raw, []byte(hookrequests.Version), []byte("v1.37.0"), 1)
 	}
-	upgraded(1) // the control plane goes first
+	upgraded(1) // the control plane is first
 	upgraded(5)
 	if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "", "cluster-0000-proxy-files"}, references(t, &Handlers{}, q)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -354,8 +354,8 @@ func TestGenerate_CreatesMissingParents(t *testing.T) {
 	}
 }
 
-// TestGenerate_KeepsUnknownFields keeps out decoders of Go types, as those of topologymutation.WalkTemplates: what
-// they do not know is gone when they have written it.
+// TestGenerate_KeepsUnknownFields forbids decoding into Go types, as topologymutation.WalkTemplates does: fields that
+// they do not know would be lost.
 func TestGenerate_KeepsUnknownFields(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Pools: 1})

@@ -50,7 +50,7 @@ func stateOf(secrets resolve.SecretReader, cluster *clusterv1.Cluster) Managemen
 	return ManagementCluster{Cached: reader, Live: reader, Resolver: resolve.Resolver{Secrets: secrets}}
 }
 
-// storedCluster is the Cluster that a request for a topology tells of.
+// storedCluster is the Cluster that a request for a topology is about.
 func storedCluster(o hookrequests.Options, endpoint string) *clusterv1.Cluster {
 	variables := func(value string) []clusterv1.ClusterVariable {
 		if value == "" {

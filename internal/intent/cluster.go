@@ -52,8 +52,8 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 	}
 }
 
-// SecretLabels returns the labels of a generated Secret. The Cluster API label brings it into the caches of the
-// bootstrap provider.
+// SecretLabels returns the labels of a generated Secret. The Cluster API label adds it to the caches of the bootstrap
+// provider.
 func SecretLabels(cluster Cluster) map[string]string {
 	return map[string]string{clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name}
 }

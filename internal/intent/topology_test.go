@@ -300,7 +300,7 @@ func FuzzParseVariable(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was accepted is accepted again as it is written.
+		// An accepted value is accepted again in its written form.
 		fields := map[string]any{}
 		if v.SecretName != "" {
 			fields[contract.VariableSecretName] = v.SecretName

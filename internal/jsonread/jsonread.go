@@ -120,7 +120,7 @@ func (r *Reader) element(yield func([]byte) bool, name []byte) bool {
 	return r.err != nil
 }
 
-// enter goes into an object or array, or skips another value.
+// enter enters an object or array, or skips another value.
 func (r *Reader) enter(bracket byte) bool {
 	if r.blanks(); r.peek() != bracket {
 		r.Skip()
@@ -133,7 +133,7 @@ func (r *Reader) enter(bracket byte) bool {
 	return r.err == nil
 }
 
-// leave goes out of an object or array if this is its end.
+// leave leaves an object or array if this is its end.
 func (r *Reader) leave(bracket byte) bool {
 	if r.blanks(); r.peek() != bracket {
 		return r.err != nil
@@ -143,7 +143,7 @@ func (r *Reader) leave(bracket byte) bool {
 	return true
 }
 
-// next goes over the comma after an element, or out of the object or array. It reports whether there is no next element.
+// next skips the comma after an element, or leaves the object or array. It reports whether there is no next element.
 func (r *Reader) next(bracket byte) bool {
 	if r.leave(bracket) {
 		return true
@@ -162,7 +162,7 @@ func (r *Reader) Kind() byte {
 	return r.peek()
 }
 
-// Raw reads a value and returns its text without blanks around it. It is nil after an error.
+// Raw reads a value and returns its text without surrounding spaces. It is nil after an error.
 func (r *Reader) Raw() []byte {
 	r.blanks()
 	start := r.at
@@ -178,7 +178,7 @@ func (r *Reader) Text() (string, bool) {
 	return string(text), is
 }
 
-// Bytes is Text without a copy where the text has the string as it is. The result must not be changed.
+// Bytes is Text without a copy if the string needs no decoding. The result must not be changed.
 func (r *Reader) Bytes() ([]byte, bool) {
 	if r.Kind() != '"' {
 		r.Skip()
@@ -229,7 +229,7 @@ func (r *Reader) Value() any {
 	}
 }
 
-// Skip goes over a value and checks it.
+// Skip skips a value and checks it.
 func (r *Reader) Skip() {
 	switch r.Kind() {
 	case '{':
@@ -286,7 +286,7 @@ func (r *Reader) literal(word string) {
 	r.fail("not a value")
 }
 
-// str goes over a string. It reports whether the bytes between the quotes are its value, if they are valid UTF-8.
+// str skips a string. It reports whether the bytes between the quotes are its value, if they are valid UTF-8.
 func (r *Reader) str() (plain bool) {
 	if r.err != nil {
 		return false
@@ -365,7 +365,7 @@ func (r *Reader) number() {
 	}
 }
 
-// digits goes over digits and reports whether there was one.
+// digits skips digits and reports whether there was one.
 func (r *Reader) digits() bool {
 	start := r.at
 	for c := r.peek(); '0' <= c && c <= '9'; c = r.peek() {

@@ -14,7 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
-// controlPlanes is a cache or an API server with objects of one kind. It selects by label and index, as it is asked to.
+// controlPlanes is a cache or an API server with objects of one kind. It selects by label and index.
 type controlPlanes struct {
 	client.Reader
 	kind  string // of the objects

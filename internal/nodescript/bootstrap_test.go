@@ -18,8 +18,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
-// userData is what lands on a node, and its files by their paths. It goes through Cluster API's own renderers and has to come
-// out as the same bytes.
+// userData is the content of a node's user data, and its files by their paths. It passes through Cluster API's own
+// renderers and has to come out as the same bytes.
 func userData(t *testing.T) (base cloudinit.BaseUserData, want map[string]string) {
 	t.Helper()
 	vars := []envfile.Var{

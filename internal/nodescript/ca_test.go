@@ -90,7 +90,7 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 	}
 }
 
-// emptied takes all certificates out of the bundle of a node that trusts some of it, and one that is not ours.
+// emptied removes all certificates from the bundle of a node that trusts some of them, and one that is not ours.
 func emptied(n *tree, call, dir string) {
 	t := n.t
 	t.Helper()

@@ -111,8 +111,8 @@ func TestCompose_UserEntries(t *testing.T) {
 	}
 }
 
-// rejectsEntries fails unless each entry of a user, by what it is, is one finding of a code, which tells its place and not the
-// entry itself.
+// rejectsEntries fails unless each entry of a user, by what it is, is one finding of a code, which names its place and
+// not the entry itself.
 func rejectsEntries(t *testing.T, code finding.Code, entries map[string]string) {
 	t.Helper()
 	for name, entry := range entries {

@@ -25,7 +25,7 @@ const (
 // parsed is one entry in canonical text.
 type parsed struct {
 	kind kind
-	// values are the canonical forms, the one that the author wrote first. A range has several.
+	// values are the canonical forms, first the form that the author wrote. A range has several.
 	values []string
 	// also are forms that are added for clients that compare literally, unless values[0] is already in the list.
 	also []string

@@ -15,7 +15,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// typed turns a document into the type of the API. Fields that it does not know are dropped.
+// typed decodes a document into the type of the API. Fields that it does not know are dropped.
 func typed(t *testing.T, d document) bootstrapv1.KubeadmConfigSpec {
 	t.Helper()
 	encoded, err := json.Marshal(d)

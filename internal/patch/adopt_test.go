@@ -13,8 +13,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// handWritten is a bootstrap spec with drop-ins that somebody wrote before they met this product, one of them in the
-// folder for packages, and with fields that this program does not look at.
+// handWritten is a bootstrap spec with hand-written drop-ins, one of them in the folder for packages, and with fields
+// that this program does not read.
 const handWritten = `{
   "files": [
     {"path": "/etc/motd", "content": "hello\n", "encoding": "base64"},
@@ -145,7 +145,7 @@ func TestAdopt_TakesOnlyWhatItMay(t *testing.T) {
 	if edits := patch.Adopt(spec, wanted, func(index int) bool { return index == 3 }); len(edits) != 1 || edits[0].Index != 3 {
 		t.Errorf("got %+v, want entry 3 only", edits)
 	}
-	// Of two files in the way of one managed file the second stays, and stays a conflict.
+	// Of two files that conflict with one managed file the second stays, and stays a conflict.
 	twice, _ := specOfJSON(t, strings.Replace(handWritten, "/etc/hosts.allow", "/run/systemd/system/kubelet.service.d/http-proxy.conf", 1))
 	edits := patch.Adopt(twice, wanted, func(int) bool { return true })
 	if _, err := patch.Ensure(patch.Apply(twice, edits), wanted); err == nil {

@@ -109,7 +109,7 @@ func isDropIn(p string) bool {
 func conflicts(spec Spec, recipe Recipe) []string {
 	var (
 		found  []string
-		needed []contract.Target // for what is in the way
+		needed []contract.Target // for conflicts
 	)
 	for i, f := range spec.Files {
 		if IsManagedFile(f) {
@@ -185,7 +185,7 @@ func overrides(spec Spec) []string {
 // entry is an entry of a list: a file or a command.
 type entry interface{ File | string }
 
-// isManaged reports whether an entry is one that this product writes, in any of its versions.
+// isManaged reports whether any version of this product writes such an entry.
 func isManaged[T entry](e T) bool {
 	switch e := any(e).(type) {
 	case File:

@@ -19,7 +19,7 @@ type Location struct {
 	Parents []string
 	// Missing is how many of the last Parents the object does not have.
 	Missing int
-	// Alone is how many of the last Parents hold nothing but the three lists or the next parent, and are removed when the
+	// Alone is how many of the last Parents hold only the three lists or the next parent, and are removed when the
 	// lists are empty. The API server accepts none of them empty.
 	Alone int
 }

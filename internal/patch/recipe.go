@@ -222,7 +222,7 @@ const (
 	anyProxy        = `_[Pp][Rr][Oo][Xx][Yy]`
 )
 
-// isManagedCommand reports whether command is one that this product writes, in any of its versions.
+// isManagedCommand reports whether any version of this product writes command.
 func isManagedCommand(command string) bool {
 	switch command {
 	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandUnset:

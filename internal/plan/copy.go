@@ -2,7 +2,7 @@ package plan
 
 import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 
-// Copied is the template that a KubeadmConfig of a topology was copied from: the one that its pool has now.
+// Copied is the current template of the pool of a KubeadmConfig that was copied from a template of a topology.
 type Copied struct {
 	// Paused reports that its copies are paused until delivery Inline knows the control-plane endpoint.
 	Paused bool

@@ -89,8 +89,8 @@ func (s scene) decide(t *testing.T) (plan.Decision, []string) {
 	}
 }
 
-// outcome says in words what was decided: what becomes of the managed entries, of the pause, what waits, the reasons that the
-// operator is told ("note" for none), and after a slash what was asked for.
+// outcome describes a decision in words: what happens to the managed entries and to the pause, what waits, the reported
+// reasons ("note" for none), and after a slash the facts that were asked for.
 func (s scene) outcome(t *testing.T) string {
 	t.Helper()
 	d, asked := s.decide(t)
@@ -193,12 +193,12 @@ func patched(s *scene) {
 	s.object.Spec = patch.Apply(s.object.Spec, ensured.Edits)
 }
 
-// created is that the object is being created as it is.
+// created marks the object as being created unchanged.
 func created(s *scene) {
 	s.object.Write = &plan.Write{Stored: s.object.Spec, Sent: s.object.Spec, Annotations: s.object.Annotations, Creates: true}
 }
 
-// updated is that the object is being written as it is.
+// updated marks the object as being written unchanged.
 func updated(s *scene) {
 	created(s)
 	s.object.Write.Creates = false

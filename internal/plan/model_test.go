@@ -31,14 +31,14 @@ type stored struct {
 	pools       []plan.Pool
 	running     bool
 	asked       bool // a decision has asked for a fact
-	busy        bool // Cluster API has not noticed a pause
+	busy        bool // Cluster API has not confirmed a pause
 	want        plan.Want
 	values      plan.Values
 	taken       string
 	originals   map[string]json.RawMessage
 }
 
-// inTheWayPath is that of a user's file in the way of a managed one.
+// inTheWayPath is the path of a user's file that conflicts with a managed one.
 const inTheWayPath = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
 
 // manifests are what the user may write.
@@ -157,7 +157,7 @@ func (s *stored) reconcile() bool {
 	return wrote
 }
 
-// write is a write of the user's that passes the webhook. rolls is that it changes the version of a control plane. One that
+// write is a user's write that passes the webhook. With rolls it changes the version of a control plane. One that
 // changes the user's entries replaces Machines as well.
 func (s *stored) write(asked patch.Spec, annotations map[string]string, rolls bool) error {
 	managed := patch.Recipe{Files: slices.DeleteFunc(slices.Clone(s.spec.Files), func(f patch.File) bool { return !patch.IsManagedFile(f) })}
@@ -187,7 +187,7 @@ func (*stored) changed(d plan.Decision, annotations map[string]string) map[strin
 	return after
 }
 
-// plain is spec as it is read again.
+// plain is spec after encoding and decoding.
 func plain(spec patch.Spec) patch.Spec {
 	for i := range spec.Files {
 		spec.Files[i].Original = ""
@@ -281,10 +281,10 @@ func (s *stored) managed(spec patch.Spec) []string {
 	return entries
 }
 
-// inUse is why most objects must stay as they are.
+// inUse is why most objects must not change.
 const inUse = "the object is in use"
 
-// rests says why the managed entries must stay as they are, "" if they need not.
+// rests returns why the managed entries must not change, "" if they may.
 func (s *stored) rests(rolls bool) string {
 	controlPlane := s.kind == plan.KindControlPlane
 	switch {
@@ -307,8 +307,8 @@ func (s *stored) isOthers() bool { return slices.Contains(patch.References(s.spe
 
 const otherSecret = "prod-eu-proxy-files"
 
-// during carries out a change, and returns an error if it changes managed entries that must stay, or brings a reference to a
-// Secret of somebody else.
+// during carries out a change, and returns an error if it changes managed entries that must stay, or adds a reference
+// to a Secret that is not ours.
 func (s *stored) during(write, rolls bool, change func()) error {
 	before, why := s.spec, s.rests(rolls)
 	s.asked = false

@@ -13,7 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
-// TestDecide_ConfiguresOnlyTrustWithoutAProxy goes through the rooms: each knows of the settings in its own way.
+// TestDecide_ConfiguresOnlyTrustWithoutAProxy covers all rooms: each gets the settings in its own way.
 func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 	t.Parallel()
 	settings, err := proxyconfig.Parse(map[string][]byte{"trustedCA": []byte(cabundle.Small(t))})

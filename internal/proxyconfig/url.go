@@ -18,7 +18,7 @@ import (
 // text.
 type URL struct {
 	scheme   string
-	userinfo string // percent-encoded, as it stands in the URL
+	userinfo string // percent-encoded, as in the URL
 	host     string // lower case; an IPv6 address is in brackets
 	port     string // "" if the Secret gave none
 }

@@ -129,7 +129,7 @@ func (s *Server) Start(ctx context.Context) error {
 	})
 	s.started.Store(true)
 	err = server.Serve(tls.NewListener(s.clients.listen(listener), config))
-	if stop() { // it has failed by itself
+	if stop() { // it failed
 		s.draining.Done()
 	}
 	if !errors.Is(err, http.ErrServerClosed) {

@@ -86,9 +86,8 @@ func dropInFolders(unitName string) []string {
 // of the environment file at filePath. systemd does not start the service if
 // the file is missing.
 //
-// It is an error if filePath is not an absolute clean path of ASCII letters,
-// digits and the characters / . _ and -: a blank ends the path, and % * ? [
-// have a meaning in EnvironmentFile= (systemd.exec(5)).
+// It is an error if filePath is not an absolute clean path of ASCII letters, digits and the characters / . _ and -: a
+// space ends the path, and % * ? [ have a meaning in EnvironmentFile= (systemd.exec(5)).
 func EnvironmentFileDropIn(filePath string) ([]byte, error) {
 	if err := checkPath(filePath); err != nil {
 		return nil, fmt.Errorf("rendering drop-in with environment file %q: %w", filePath, err)

@@ -83,7 +83,7 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	case a.view.Enabled:
 		want.Unusable = new(finding.Of(err).One())
 	default:
-		want.Options = intent.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+		want.Options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
 	object := plan.Object{
 		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
@@ -139,8 +139,8 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 	return err
 }
 
-// values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants. Whether
-// there is a proxy URL among them, the generated Secret tells.
+// values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants. The
+// generated Secret shows whether they have a proxy URL.
 func (a *admission) values(ctx context.Context, object plan.Object, options intent.Options) (*plan.Values, error) {
 	if options.Delivery == contract.DeliveryReference {
 		key := types.NamespacedName{Namespace: a.view.Namespace, Name: object.GeneratedSecret(a.view.Name)}

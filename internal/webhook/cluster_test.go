@@ -61,7 +61,7 @@ func (c clusterText) String() string {
 	return string(text)
 }
 
-// admit sends a write to the webhook of Clusters and returns the object after it, the warnings and the answer as it is.
+// admit sends a write to the webhook of Clusters and returns the object after it, the warnings and the raw answer.
 func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.AdmissionRequest)) (object string, warnings []string, patched bool) {
 	t.Helper()
 	handler := serve(t, &store{}, &store{})

@@ -33,7 +33,7 @@ type write struct {
 
 func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
 
-// decode reads a request. Objects stay as they are in JSON, so that fields which this program does not know survive.
+// decode reads a request. Objects stay in JSON, so that fields that this program does not know are kept.
 func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	w := write{
 		kind: kind, namespace: request.Namespace, name: request.Name,

@@ -1,5 +1,5 @@
 // Package webhook patches bootstrap objects at admission, so that no write and no Machine precedes the patch. It
-// decides by packages plan, patch and source, as the controller does, which patches what admission could not see.
+// decides with package plan, as the controller does, which patches what admission could not see.
 //
 // For a Cluster with a ClusterClass it only maintains topology-hold, which keeps a label change from replacing running
 // Machines.

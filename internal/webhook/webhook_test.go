@@ -32,7 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
-// store is a reader of Clusters. It stands for a cache or for an API server that answers as it is told to.
+// store is a reader of Clusters. It stands for a cache or for an API server with given answers.
 type store struct {
 	clusters    []clusterv1.Cluster
 	deployments []clusterv1.MachineDeployment

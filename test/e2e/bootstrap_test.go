@@ -28,7 +28,7 @@ type want struct {
 	proxy string
 	// delivery is contract.DeliveryReference if it is empty.
 	delivery string
-	// plain is set for a pool whose template has nothing of the user's.
+	// plain is set for a pool whose template has no entries of the user.
 	plain bool
 	// entries have to be in NO_PROXY beside those that every Cluster has.
 	entries []string

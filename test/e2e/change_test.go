@@ -164,7 +164,7 @@ func TestLabelRemoved(t *testing.T) {
 	})
 }
 
-// specs returns the bootstrap specs of the cluster as they are stored, and the annotations of their objects.
+// specs returns the stored bootstrap specs of the cluster, and the annotations of their objects.
 func (c *cluster) specs(t *testing.T) []string {
 	t.Helper()
 	return []string{

@@ -92,7 +92,7 @@ func (c *cluster) applyClassOf(t *testing.T, path, name string, edit func(string
 	c.kubectl(t, c.clusterctl(t, environment, "generate", "yaml", "--from", file), "apply", "-f", "-")
 }
 
-// ofTopologyControlPlane tells the Machines of the control plane; names of a topology have a random part.
+// ofTopologyControlPlane identifies the Machines of the control plane; names of a topology have a random part.
 func ofTopologyControlPlane(name string) bool { return !strings.HasPrefix(name, "work-md-") }
 
 // owned returns the control plane and the bootstrap templates that pools of the Cluster use.
@@ -174,7 +174,7 @@ func TestClusterClass(t *testing.T) {
 		t.Errorf("generations are %v after a change of values", vocabulary.Generations(owned...))
 	}
 
-	// Immediate has both replaced, through the topology.
+	// Immediate replaces both, through the topology.
 	c.kubectl(t, "", "annotate", "cluster", c.name, contract.AnnotationRollout+"="+contract.RolloutImmediate)
 	replaced := c.waitReplaced(t, machines, 2, anyMachine)
 	c.waitBehind(t, 0)

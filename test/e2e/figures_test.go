@@ -32,7 +32,7 @@ func (f *figures) note(format string, args ...any) {
 	f.lines = append(f.lines, fmt.Sprintf(format, args...))
 }
 
-// write adds what the audit log tells and writes the lines to a file.
+// write adds the figures of the audit log and writes the lines to a file.
 func (f *figures) write(ctx context.Context, w *world, path string) error {
 	if err := f.steadyState(ctx, w); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (f *figures) steadyState(ctx context.Context, w *world) error {
 	return nil
 }
 
-// storm tells what one Cluster costs and how long it takes, of those that were applied at once.
+// storm computes the cost and the duration for one of the Clusters that were applied at once.
 func (f *figures) storm(w *world) error {
 	const namespace = "storm-everything-at-once-in-random-order"
 	requests, err := w.cluster.Requests(func(r management.Request) bool {

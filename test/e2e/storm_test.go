@@ -157,7 +157,7 @@ func (c *cluster) withoutProxy(t *testing.T) int {
 	return missing
 }
 
-// calm fails if a Machine is replaced, now or before: each one that ever came up is still there.
+// calm fails if a Machine is replaced, now or before: each Machine that was ever created still exists.
 func (s *storm) calm(t *testing.T) {
 	t.Helper()
 	staysTrue(t, func() error {

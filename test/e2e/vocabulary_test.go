@@ -266,7 +266,7 @@ func (c *cluster) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	return list.Items, err
 }
 
-// identity tells Machines apart from their replacements.
+// identity distinguishes Machines from their replacements.
 type identity map[string]types.UID
 
 // waitRunning waits until the cluster has count Machines, all of them running, and returns their identity.
@@ -294,7 +294,7 @@ func (c *cluster) waitRunning(t *testing.T, count int) identity {
 	return found
 }
 
-// staysCalm fails if a Machine comes, goes or is replaced while nobody has a reason to do that.
+// staysCalm fails if a Machine is created, deleted or replaced without a reason.
 func (c *cluster) staysCalm(t *testing.T, want identity) {
 	t.Helper()
 	staysTrue(t, func() error {
@@ -336,7 +336,7 @@ func (c *cluster) waitReplaced(t *testing.T, before identity, count int, of func
 
 func anyMachine(string) bool { return true }
 
-// ofControlPlane and ofPool tell Machines by their names.
+// ofControlPlane and ofPool identify Machines by their names.
 func (c *cluster) ofControlPlane(name string) bool {
 	return strings.HasPrefix(name, c.controlPlaneName())
 }
@@ -407,8 +407,8 @@ func rewritten(objects ...client.Object) map[string]int64 {
 	return generations
 }
 
-// eventually waits until f returns nil, as long as anybody writes anything in the namespace of the test. Cluster API writes
-// again what is there every ten minutes, so in all namespaces together something moves for ever.
+// eventually waits until f returns nil, as long as anybody writes anything in the namespace of the test. Cluster API
+// writes again what is there every ten minutes, so in all namespaces together something always moves.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
 	moved := func() (int, error) { return managed.writes(namespaceOf(t)) }

@@ -103,7 +103,7 @@ func TestGeneratedSecret_ThatIsRevertedIsContested(t *testing.T) {
 			if writes := secretWrites(ns)[before:]; len(writes) > 4 {
 				t.Errorf("%d writes until the contest was noticed: %v", len(writes), writes)
 			}
-			for i := range 20 { // what brings the Cluster back does not bring a write
+			for i := range 20 { // what enqueues the Cluster does not cause a write
 				change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
 					cluster.Annotations = map[string]string{"example.com/touched": strconv.Itoa(i)}
 				})

@@ -26,7 +26,7 @@ func adoptedCluster(t *testing.T, ns string) (c classic, before string) {
 	return c, before
 }
 
-// filesWith counts the files of the Cluster's objects whose path ends with suffix: those of the user and ours.
+// filesWith counts the user's and our files of the Cluster's objects whose path ends with suffix.
 func (c classic) filesWith(suffix string) (own, managed int) {
 	c.t.Helper()
 	for _, spec := range c.specs() {
@@ -92,8 +92,8 @@ func TestGiveback_RestoresFilesWhoeverRemovesOurs(t *testing.T) {
 	}
 }
 
-// TestGiveback_KeepsTheSecretUntilOriginalsAreRestored lets somebody take our files out of a control plane that waits for its
-// rollout, while no webhook looks.
+// TestGiveback_KeepsTheSecretUntilOriginalsAreRestored removes our files from a control plane that waits for its
+// rollout, without a webhook.
 func TestGiveback_KeepsTheSecretUntilOriginalsAreRestored(t *testing.T) {
 	ns := namespace(t)
 	c, _ := adoptedCluster(t, ns)

@@ -52,7 +52,7 @@ func TestLabelThatMeansNothing_ChangesNothing(t *testing.T) {
 				}
 				return ""
 			})
-			if webhooks != "" { // what a manifest takes out comes back
+			if webhooks != "" { // what a manifest removes is restored
 				change(t, c.controlPlane(), strip)
 				if diff := cmp.Diff(before, c.snapshot()); diff != "" {
 					t.Errorf("a manifest without the entries was applied:\n%s", diff)

@@ -84,7 +84,7 @@ func TestCredentials_StayInSecrets(t *testing.T) {
 	}
 }
 
-// forms returns text as it is, and what base64 makes of its inside wherever in an encoded value it begins.
+// forms returns text unchanged, and its base64 forms at every offset in an encoded value.
 func forms(text string) []string {
 	all := []string{text}
 	for offset := range 3 {

@@ -289,6 +289,6 @@ func TestImmediate_OfATopologyIsSetOnTheCluster(t *testing.T) {
 		}
 		return ""
 	})
-	c.eventuallyRollsOut(false, false) // the topology controller brings it to the objects
+	c.eventuallyRollsOut(false, false) // the topology controller writes it into the objects
 	staysQuiet(t, ns)
 }

@@ -31,7 +31,7 @@ func TestForeignEntries_AreKept(t *testing.T) {
 	prod, eu := newCluster(t, ns, "prod"), newCluster(t, ns, "prod-eu")
 	prod.eventuallyReports(contract.ReasonConfigured)
 	eu.eventuallyReports(contract.ReasonConfigured)
-	prod.begin() // keeps the Cluster at work after its label is gone
+	prod.begin() // keeps the Cluster reconciling after its label is removed
 	prod.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	prod.eventuallyReports(contract.ReasonRemovalWaiting)
 
@@ -58,8 +58,8 @@ func TestSecret_OfTheUserIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// TestForeignSecret_IsNotReferredTo is about a Secret that comes when everything is configured, and about one that is
-// there before the endpoint is known.
+// TestForeignSecret_IsNotReferredTo has a Secret that is created after everything is configured, and one that exists
+// before the endpoint is known.
 func TestForeignSecret_IsNotReferredTo(t *testing.T) {
 	t.Parallel()
 	const generated = "one-proxy-files"
@@ -92,7 +92,7 @@ func TestForeignSecret_IsNotReferredTo(t *testing.T) {
 			c.wantPatched(t, "control plane")
 			staysQuietButFor(t, ns, "secrets")
 
-			// A write of the user brings nothing back, and one that rolls the control plane takes it out.
+			// A write of the user restores nothing, and one that rolls the control plane removes it.
 			change(t, c.template(), func(o *bootstrapv1.KubeadmConfigTemplate) { o.Labels = map[string]string{"a": "b"} })
 			change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = newVersion })
 			c.wantPatched(t, noObject...)

@@ -26,7 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-// resync is how often the manager under test looks at everything although nothing changed.
+// resync is the interval at which the manager under test reconciles everything although nothing changed.
 const resync = 2 * time.Second
 
 // world is what the tests share: one API server, one manager.
@@ -133,8 +133,8 @@ func (l *requestLog) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// writes returns how many requests there were that write. Reads do not tell that anything moves: a Cluster of a test that is over
-// may be looked at for ever, because something is missing.
+// writes returns how many requests there were that write. Reads do not count as movement: a Cluster of a finished test
+// may be reconciled without end, because something is missing.
 func (l *requestLog) writes() (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

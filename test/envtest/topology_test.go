@@ -132,8 +132,8 @@ func specOf(o client.Object) (string, *bootstrapv1.KubeadmConfigSpec) {
 	return "", &bootstrapv1.KubeadmConfigSpec{}
 }
 
-// topologyWrites brings an object to a recipe as the topology controller does on the word of the hook. Without options it
-// takes the proxy out.
+// topologyWrites applies a recipe to an object, as the topology controller does for the hook. Without options it
+// removes the proxy.
 func topologyWrites(t *testing.T, o client.Object, options ...patch.Options) {
 	t.Helper()
 	kind, typed := specOf(o)
@@ -167,7 +167,7 @@ func reference(secret string) patch.Options {
 	return patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret}
 }
 
-// carried has the topology controller bring the proxy to all objects.
+// carried writes the proxy into all objects in place of the topology controller.
 func (c classic) carried() {
 	c.t.Helper()
 	for _, o := range []client.Object{c.controlPlane(), c.template(), c.config()} {

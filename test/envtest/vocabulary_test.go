@@ -71,7 +71,7 @@ func change[T client.Object](t *testing.T, object T, edit func(T)) {
 	vocabulary.Change(t, shared.client, object, edit)
 }
 
-// eventually fails if problem does not come to return "" while the manager writes anything, for any test, or a while later.
+// eventually waits until problem returns "". It fails if the manager writes nothing more, for any test, for a while.
 func eventually(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	within(t, patience, what, problem)
@@ -201,7 +201,8 @@ func (c classic) eventuallyReports(reason string, parts ...string) {
 	})
 }
 
-// eventuallyAsBefore waits until the product is done with the Cluster, and fails if it left anything behind. before is a snapshot.
+// eventuallyAsBefore waits until the product has cleaned up the Cluster, and fails if it left anything behind. before
+// is a snapshot.
 func (c classic) eventuallyAsBefore(t *testing.T, before string) {
 	t.Helper()
 	c.eventuallyReports(noCondition)
@@ -213,7 +214,7 @@ func (c classic) eventuallyAsBefore(t *testing.T, before string) {
 	}
 }
 
-// eventuallyNudged waits until a KubeadmConfig has been changed so that Cluster API looks at it again.
+// eventuallyNudged waits until a KubeadmConfig is changed so that Cluster API reconciles it again.
 func (c classic) eventuallyNudged(name string) {
 	c.t.Helper()
 	eventually(c.t, "KubeadmConfig "+name, func() string {

@@ -112,8 +112,8 @@ func manifest(t *testing.T, objects ...client.Object) string {
 	return b.String()
 }
 
-// runControlPlane creates a control-plane Machine, so that a change of the control plane would replace it. As Cluster API
-// does, it creates a KubeadmConfig first; that tells when the cache has not seen the Machine yet.
+// runControlPlane creates a control-plane Machine, so that a change of the control plane would replace it. As Cluster
+// API does, it creates a KubeadmConfig first; that shows it while the cache does not have the Machine yet.
 func (c classic) runControlPlane() {
 	c.t.Helper()
 	labels := map[string]string{clusterv1.ClusterNameLabel: c.name, clusterv1.MachineControlPlaneLabel: ""}
@@ -127,7 +127,7 @@ func (c classic) runControlPlane() {
 	})
 }
 
-// strip takes our entries out of a control plane, as a manifest without them does.
+// strip removes our entries from a control plane, as a manifest without them does.
 func strip(o *controlplanev1.KubeadmControlPlane) {
 	o.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
 	o.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo own"}
@@ -581,7 +581,7 @@ func lateInline(o client.Object) {
 	}
 }
 
-// endpointComes has the infrastructure provider tell the endpoint.
+// endpointComes sets the endpoint, as the infrastructure provider does.
 func (c classic) endpointComes() {
 	c.t.Helper()
 	c.edit(func(cluster *clusterv1.Cluster) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// request is one that a manager sent and the API server answered.
+// request is a request of a manager that the API server answered.
 type request struct {
 	verb, resource, namespace, name string
 	code                            int
@@ -56,8 +56,8 @@ func (l *auditLog) read(t *testing.T, namespace string) []request {
 	return found
 }
 
-// writes returns how many requests there were that write, without those of leader election, which never end. Reads do not tell that
-// anything moves, because they may go on for ever too.
+// writes returns how many requests there were that write, without those of leader election, which never end. Reads do
+// not count as movement, because they may continue without end too.
 func (l *auditLog) writes() (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

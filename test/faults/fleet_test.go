@@ -47,7 +47,7 @@ func newFleet(t *testing.T, size int) *fleet {
 	return f
 }
 
-// proxySecret is the one that serves all Clusters of the namespace.
+// proxySecret is the proxy Secret of all Clusters of the namespace.
 func (f *fleet) proxySecret(url string) *corev1.Secret {
 	return vocabulary.ProxySecret(f.ns, contract.DefaultSecretName, map[string]string{
 		"httpProxy": url, "username": "user", "password": `p%@"'$\#{{`, "noProxy": "own.example.com,10.1.0.0/16",
@@ -69,7 +69,7 @@ func (f *fleet) create(options ...func(client.Object)) {
 	f.plant(options...)
 }
 
-// plant creates what has been remembered.
+// plant creates the recorded objects.
 func (f *fleet) plant(options ...func(client.Object)) {
 	f.t.Helper()
 	f.each(func(name string) error {
@@ -128,7 +128,7 @@ func (f *fleet) remember(options ...func(client.Object)) {
 	})
 }
 
-// each calls do for every Cluster, several at once, and fails if one of the calls does.
+// each calls do for every Cluster, several at once, and fails if one of the calls fails.
 func (f *fleet) each(do func(name string) error) {
 	f.t.Helper()
 	var wait sync.WaitGroup
@@ -172,7 +172,7 @@ func (f *fleet) objects(name string, options ...func(client.Object)) []client.Ob
 	o.Config.Spec.Files = files
 	o.Config.Spec.PreKubeadmCommands = []string{"echo own"}
 
-	// Pools come before their bootstrap objects, so that admission can tell whose those are.
+	// Pools come before their bootstrap objects, so that admission finds their Clusters.
 	list := []client.Object{o.Cluster, o.ControlPlane, o.Deployment, o.Template, o.Pool, o.Config}
 	if f.poolless {
 		list = list[:4]

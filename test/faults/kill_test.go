@@ -71,8 +71,8 @@ func TestManager_IsKilledAgainAndAgain(t *testing.T) {
 	staysQuiet(t, f.ns)
 }
 
-// TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch is about delivery Inline, which has no generated Secret that tells the next
-// process what the killed one had begun.
+// TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch is about delivery Inline, which has no generated Secret that
+// shows the next process what the killed one had begun.
 func TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch(t *testing.T) {
 	const size = 4
 	f := newFleet(t, size)

@@ -120,7 +120,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 		return ""
 	})
 	first.kill()
-	time.Sleep(time.Second) // what was under way comes to its end
+	time.Sleep(time.Second) // what was in progress completes
 	done := len(from.since(request.isOfSpec, request.done))
 	if done > total*2/3 {
 		t.Fatalf("%d of %d objects were written when the leader was killed: that was not the middle", done, total)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// noResync keeps a manager from finding by accident what it has missed: it has to be told, or to try again.
+	// noResync keeps a manager from finding by accident what it has missed: it needs an event, or has to retry.
 	noResync = "--sync-period=1h"
 	// shortResync is for managers that have nothing to do, and are to find that out often.
 	shortResync = "--sync-period=1s"

@@ -70,7 +70,7 @@ func (f *fleet) staysAsIs(before objects, but ...string) {
 	}
 }
 
-// eventuallyTells waits until the condition of the only Cluster is True and its message tells of Machines that are
+// eventuallyTells waits until the condition of the only Cluster is True and its message reports Machines that are
 // behind, or does not.
 func (f *fleet) eventuallyTells(behind bool) {
 	f.t.Helper()

@@ -102,7 +102,7 @@ func versions(t *testing.T, ns string) map[string]string {
 	return found
 }
 
-// state returns the objects of the namespace as they are.
+// state returns the objects of the namespace.
 func (f *fleet) state() objects {
 	f.t.Helper()
 	found := objects{}
@@ -112,8 +112,8 @@ func (f *fleet) state() objects {
 	return found
 }
 
-// rendered returns what render makes of the Clusters and proxy Secrets as they are and of everything else as the user
-// wrote it.
+// rendered returns what render makes of the current Clusters and proxy Secrets and of everything else as the user wrote
+// it.
 func (f *fleet) rendered() objects {
 	f.t.Helper()
 	var input bytes.Buffer
@@ -182,8 +182,8 @@ func (f *fleet) compare(want, got objects) string {
 	return ""
 }
 
-// sorted returns an object with the files of its bootstrap spec by path. The order of those that were added depends on
-// which of them were there before, and means nothing; that of the user's own is seen to by damage.
+// sorted returns an object with the files of its bootstrap spec by path. The order of the added files depends on which
+// of them existed before, and has no meaning; damage checks the order of the user's own.
 func sorted(object map[string]any) map[string]any {
 	u := unstructured.Unstructured{Object: object}
 	place := append(slices.Clone(specs()[u.GetKind()]), "files")
@@ -227,8 +227,8 @@ func nodeFiles(t *testing.T, secret map[string]any) map[string]any {
 	return files
 }
 
-// damage says what is wrong with the lists of an object, whatever render thinks of it: an entry of the user's is lost,
-// changed or moved, or one that was added is there twice.
+// damage returns what is wrong with the lists of an object, independent of render: an entry of the user is lost,
+// changed or moved, or an added entry is duplicated.
 func (f *fleet) damage(name string, object map[string]any) string {
 	kind, _, _ := strings.Cut(name, "/")
 	place, holds := specs()[kind]

@@ -115,7 +115,7 @@ func TestManager_SurvivesOthersThatWriteTheSameObjects(t *testing.T) {
 		if done != step.specs {
 			t.Errorf("%s: %d writes of %d objects", step.name, done, step.specs)
 		}
-		// Every refusal is the work of a write of somebody else, which brings the Cluster back.
+		// Every conflict is caused by a write of somebody else, which enqueues the Cluster.
 		if int64(refused) > writes {
 			t.Errorf("%s: %d writes were refused, but others wrote only %d times", step.name, refused, writes)
 		}

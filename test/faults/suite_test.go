@@ -1,7 +1,8 @@
-// Package faults runs the program that users run, as processes of its own, and takes away what it relies on while it
-// works: the API server, the leader, the process itself, its webhooks, its Secrets, and the peace in which an object is
-// read and written. Whatever happens, it has to come to the same end as if nothing had: what render prints for the same
-// manifests is in the objects, once, what the user wrote is there byte for byte, and then nothing is written any more.
+// Package faults runs the program that users run, as separate processes, and removes what it relies on while it works:
+// the API server, the leader, the process itself, its webhooks, its Secrets, and the peace in which an object is read
+// and written. Whatever happens, the result has to be the same as if nothing had happened: what render prints for the
+// same manifests is in the objects, once, what the user wrote is there byte for byte, and then nothing is written any
+// more.
 package faults
 
 import (

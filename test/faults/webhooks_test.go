@@ -138,7 +138,7 @@ func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 	}
 	p.stop()
 	staysQuiet(t, f.ns, flags...)
-	// What is to go can go, whoever is away.
+	// Removal works, whichever component is down.
 	for _, object := range f.objects(f.names[0]) {
 		if err := shared.client.Delete(t.Context(), object); err != nil {
 			t.Errorf("deleting %T while the webhooks are down: %v", object, err)

@@ -31,7 +31,7 @@ import (
 // patience is how long Cluster API waits for an answer.
 const patience = 10 * time.Second
 
-// process is one that serves, with the memory that its manifest gives it.
+// process is a serving process, with the memory limit of its manifest.
 type process struct {
 	t       *testing.T
 	address string

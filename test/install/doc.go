@@ -1,2 +1,2 @@
-// Package install builds and looks at what users install: the kustomizations of config, the image and the release folder.
+// Package install builds and checks what users install: the kustomizations of config, the image and the release folder.
 package install

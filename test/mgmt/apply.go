@@ -32,7 +32,7 @@ func (c *Cluster) ApplyKustomize(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Apply applies objects in their order with server-side apply, and leaves them as they are.
+// Apply applies objects in order with server-side apply, and does not modify them.
 func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		// Apply writes the answer of the server into its argument.

@@ -101,7 +101,7 @@ func (c *Cluster) install(ctx context.Context, crds []*apiextensionsv1.CustomRes
 // NewEnvironment returns etcd and kube-apiserver as processes on loopback, which are still to be started.
 func NewEnvironment() *envtest.Environment {
 	env := &envtest.Environment{UseExistingCluster: new(false), ControlPlaneStartTimeout: startTimeout}
-	// Loopback has to be said: a machine without a default route has no address that the API server finds suitable by
+	// Loopback has to be given: a machine without a default route has no address that the API server finds suitable by
 	// itself, and it refuses to publish one of loopback as an endpoint.
 	env.ControlPlane.GetAPIServer().Configure().
 		Set("advertise-address", "127.0.0.1").

@@ -24,7 +24,7 @@ type Webhooks struct {
 	options *envtest.WebhookInstallOptions
 }
 
-// PrepareWebhooks builds a kustomization and takes the mutating webhook configurations out of it. Close removes the
+// PrepareWebhooks builds a kustomization and extracts its mutating webhook configurations. Close removes the
 // certificate.
 func PrepareWebhooks(dir string) (*Webhooks, error) {
 	objects, err := Kustomize(dir)

@@ -72,7 +72,8 @@ func annotate(object client.Object, name, value string) {
 func clusterOperations() []operation {
 	label := func(cluster string) operation {
 		return operation{Name: "label of " + cluster, Args: []string{"true", "true", "true", "true", "false", "True", ""}, Weight: 4, Do: func(w *world, value string) error {
-			// A label that the controller never saw leaves what webhooks have added: it cannot be told from what render has.
+			// A label that the controller never saw leaves what webhooks have added: it cannot be distinguished from
+			// the output of render.
 			if err := w.see(cluster); err != nil {
 				return err
 			}
@@ -112,7 +113,7 @@ func clusterOperations() []operation {
 	}
 }
 
-// see has the controller notice a label that it has not reported on.
+// see makes the controller notice a label that it has not reported on.
 func (w *world) see(name string) error {
 	cluster, _ := w.live[key{"Cluster", name}].(*clusterv1.Cluster)
 	if len(cluster.Status.Conditions) > 0 || len(cluster.Labels) == 0 {
@@ -320,7 +321,7 @@ func otherOperations() []operation {
 		}},
 		{Name: "Cluster API creates the first Machine", Weight: 2, Do: func(w *world, _ string) error {
 			if w.read != nil {
-				// It lasts until Cluster API has compared: a user's change since has it replaced.
+				// It lasts until Cluster API has compared: a user's change since then replaces it.
 				due := unmanaged(specOf(w.read)) != unmanaged(specOf(w.controlPlane()))
 				w.machine(*w.read.Spec.KubeadmConfigSpec.DeepCopy())
 				w.due = due

@@ -106,7 +106,7 @@ func (s *server) keyOf(object client.Object) key { return key{s.kindOf(object), 
 
 func copyOf[T client.Object](object T) T { return object.DeepCopyObject().(T) } //nolint:forcetypeassert // it is
 
-// put stores an object as it is; nil removes it.
+// put stores an object unchanged; nil removes it.
 func (s *server) put(k key, object client.Object) {
 	if object == nil {
 		delete(s.live, k)
@@ -122,7 +122,7 @@ func (s *server) put(k key, object client.Object) {
 		}
 		object.SetNamespace(namespace)
 		if len(object.GetAnnotations()) == 0 {
-			object.SetAnnotations(nil) // as they are read again
+			object.SetAnnotations(nil) // after encoding and decoding
 		}
 		s.live[k] = object
 	}

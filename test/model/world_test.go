@@ -235,7 +235,7 @@ func (w *world) reconcile(name string) error {
 	return nil
 }
 
-// looks is a pass of Cluster API over the control plane of prod in which it does nothing but to write condition Paused.
+// looks is a pass of Cluster API over the control plane of prod that only writes condition Paused.
 func (w *world) looks() {
 	controlPlane := w.controlPlane()
 	_, paused := controlPlane.Annotations[clusterv1.PausedAnnotation]
@@ -341,7 +341,7 @@ func (w *world) finish() error {
 		cluster, _ := copyOf(w.live[key{"Cluster", name}]).(*clusterv1.Cluster)
 		delete(cluster.Labels, contract.LabelEnabled)
 		cluster.Spec.Paused = nil
-		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate} // one that is wrong has removal wait
+		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate} // a wrong one delays removal
 		w.change(cluster)
 	}
 	for k := range w.own {

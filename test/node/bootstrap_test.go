@@ -24,8 +24,8 @@ const (
 	ownResult            = `the user's "own" 100% $HOME`
 )
 
-// userSpec is what the user has in the spec before the product comes. more are commands before the one that records
-// what the user's commands see.
+// userSpec is the spec of the user before the product patches it. more are commands before the command that records the
+// environment of the user's commands.
 func userSpec(more []string) *bootstrapv1.KubeadmConfigSpec {
 	return &bootstrapv1.KubeadmConfigSpec{
 		Files: []bootstrapv1.File{{

@@ -120,7 +120,7 @@ func servicesHaveVariables(t *testing.T, n *node) {
 	n.saw(t, "containerd, kubelet: %d variables", len(n.expected(n.services)))
 }
 
-// starts counts how often containerd has been started in this boot.
+// starts counts the starts of containerd in this boot.
 func starts(t *testing.T, n *node) int {
 	t.Helper()
 	n.MustRun(t, "journalctl", "--sync")

@@ -86,7 +86,7 @@ type environment struct {
 	report               *report.Report
 }
 
-// node is a machine that has been told to bootstrap, and what is expected of it.
+// node is a machine that bootstraps, and what is expected of it.
 type node struct {
 	*machine.Machine
 	scenario

@@ -60,8 +60,7 @@ func Start(t *testing.T, name string, files map[string][]byte) Result {
 	write(t, script, runScript)
 
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", script, dir) //nolint:gosec // paths of this test
-	// Killed halfway, the script could not remove its cgroup; it ends by
-	// itself after 22 s at most.
+	// Killed halfway, the script could not remove its cgroup; it ends on its own after 22 s at most.
 	cmd.Cancel = func() error { return nil }
 	cmd.Env = append(os.Environ(), "REALSYSTEMD_BINARY="+manager, "REALSYSTEMD_UNIT_PATH="+strings.Join(unitPath(), ":"))
 	out, err := cmd.CombinedOutput()

@@ -9,8 +9,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/realsystemd"
 )
 
-// Two traps of systemd that its reader must show, or it proves nothing: a
-// specifier that resolves is replaced, one that does not drops the variable.
+// Two traps of systemd that the reader must show, or it proves nothing: a specifier that resolves is replaced, one that
+// does not drops the variable.
 func TestStart_ShowsWhatSystemdDoesToAnUnescapedValue(t *testing.T) {
 	got := realsystemd.Start(t, "containerd", map[string][]byte{
 		"/etc/systemd/system/containerd.service.d/http-proxy.conf": []byte("[Service]\n" +

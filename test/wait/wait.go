@@ -16,15 +16,16 @@ type Rule struct {
 	Still time.Duration
 	// Poll is how often to look.
 	Poll time.Duration
-	// Moved returns a number that grows whenever something happens that may bring what is waited for. Without it nothing
-	// is known to move, and Still is how long a wait lasts.
+	// Moved returns a number that grows whenever something happens that may end the wait. Without it a wait lasts for
+	// Still.
 	Moved func() (int, error)
 }
 
-// margin is how long before the end of the test program a wait ends, so that its problem is told.
+// margin is how long before the end of the test program a wait ends, so that its problem is reported.
 const margin = 20 * time.Second
 
-// ErrStill is the error of a wait in which nothing moved any more, ErrLate that of one that the end of the test program ended.
+// ErrStill is the error of a wait in which nothing moves any more, ErrLate that of a wait that ends because the test
+// program ends.
 var (
 	ErrStill = errors.New("nothing has moved")
 	ErrLate  = errors.New("the test program ends soon")

@@ -1,8 +1,8 @@
-// Command cripull tells containerd to pull images, as kubelet does: containerd pulls, in its own environment.
+// Command cripull makes containerd pull images, as kubelet does: containerd pulls, in its own environment.
 //
 //	cripull IMAGE...
 //
-// It prints what containerd answers, one line for each image, and fails if containerd refuses one.
+// It prints containerd's answers, one line for each image, and fails if containerd rejects one.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDefects_LetDocumentsPass reads documents that no object can be made of, or no certain one. They come out as they are.
+// TestDefects_LetDocumentsPass reads documents that make no object, or no certain one. They come out unchanged.
 func TestDefects_LetDocumentsPass(t *testing.T) {
 	t.Parallel()
 	const twice = "key %q occurs twice in one mapping"

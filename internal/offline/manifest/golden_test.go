@@ -51,8 +51,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// patch returns a stream with proxyEdits in all bootstrap specs, made at once. One edit after the other must come to the
-// same.
+// patch returns a stream with proxyEdits in all bootstrap specs, made at once. One edit after the other must have the
+// same result.
 func patch(t *testing.T, data string) string {
 	t.Helper()
 	s, err := Parse("in.yaml", []byte(data))

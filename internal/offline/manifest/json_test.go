@@ -28,7 +28,7 @@ func decodeAll(t *testing.T, data []byte) []any {
 	}
 }
 
-// TestJSON_ComesOutAsJSON edits JSON in the forms in which programs write it. Everything else stays as it is.
+// TestJSON_ComesOutAsJSON edits JSON in the forms in which programs write it. Everything else is unchanged.
 func TestJSON_ComesOutAsJSON(t *testing.T) {
 	t.Parallel()
 	const rude = "tab\there \\ \"q\" / \u2028 \u0085 \x7f \x01 😀\nnext"

@@ -144,7 +144,7 @@ func (o *Object) Apply(edits []Edit) error {
 	return nil
 }
 
-// lookup returns the value of a key, also one that a merge key provides; nil if it is absent.
+// lookup returns the value of a key, including one from a merge key; nil if it is absent.
 func lookup(n *yaml.Node, key string) *yaml.Node {
 	switch n.Kind {
 	case yaml.AliasNode:

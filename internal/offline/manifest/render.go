@@ -17,8 +17,8 @@ type renderer struct {
 	quoted bool // write strings that end in empty lines, which an empty line after them would join, in double quotes
 }
 
-// renderer takes the style from the nearest block collections: the list that is edited, its neighbors, and so on outward.
-// Without an example it is that of kubectl.
+// renderer copies the style of the nearest block collections: the list that is edited, its neighbors, and so on
+// outward. Without an example it uses kubectl's style.
 func (t *tree) renderer(s site) renderer {
 	r := renderer{step: 2, dash: 2}
 	nodes := []*yaml.Node{s.value}
@@ -175,8 +175,8 @@ func scalar(value any) string {
 	return text
 }
 
-// isWord reports whether a string is obviously one for every parser: a path or name that begins with a letter or slash and
-// is not the name of another value in any version of YAML.
+// isWord reports whether a string is obviously a string for every parser: a path or name that begins with a letter or
+// slash and is not the name of another value in any version of YAML.
 func isWord(s string) bool {
 	switch strings.ToLower(s) {
 	case "", "y", "n", "yes", "no", "on", "off", "true", "false", "null":

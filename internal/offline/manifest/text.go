@@ -165,12 +165,12 @@ func isMarker(line, marker string) bool {
 	return ok && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
 }
 
-// chunk is the source of one document as it stands in its stream: comments and directives in front of it, its "---"
-// line, its content, and what follows up to the next document.
+// chunk is the source of one document in its stream: comments and directives before it, its "---" line, its content,
+// and what follows up to the next document.
 type chunk struct {
 	src  string
 	line int  // of the first line in the stream
-	bom  bool // a byte order mark stands in front of src
+	bom  bool // a byte order mark is before src
 }
 
 // bom is the byte order mark; it may begin a stream and every document in it (YAML 1.2.2, section 5.2).

@@ -57,8 +57,8 @@ func axiosEntry(t string) (string, int) {
 	return t, 0
 }
 
-// axiosHost brings a host or entry into one spelling: no trailing dots, IPv4 in four decimal parts, mapped addresses as IPv4,
-// IPv6 compressed, names in ASCII.
+// axiosHost normalizes a host or entry: no trailing dots, IPv4 in four decimal parts, mapped addresses as IPv4, IPv6
+// compressed, names in ASCII.
 func axiosHost(host string) string {
 	host = strings.TrimRight(unbracket(host), ".")
 	if addr, ok := pton(host); ok {

@@ -11,11 +11,12 @@ import (
 // curlRules are the differences between the versions of lib/noproxy.c.
 type curlRules struct {
 	legacy    bool // up to 7.85: no CIDR, nothing normalized, trailing dots compared
-	stopBlank bool // from 8.9 on: a blank that no comma follows ends the list
+	stopBlank bool // from 8.9 on: a space without a comma after it ends the list
 	v6        bool // from 8.18 on: IPv6 addresses are compared as addresses
 }
 
-// split returns the tokens of the list. Commas and blanks separate; where a blank ends the list, the rest is marked unread.
+// split returns the tokens of the list. Commas and spaces separate; if a space ends the list, the rest is marked
+// unread.
 func (c curlRules) split(list string) []token {
 	blanks := " \t"
 	if c.legacy {

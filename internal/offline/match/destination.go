@@ -108,7 +108,7 @@ func (d destination) netloc() string {
 	return host
 }
 
-// uLabel converts an ASCII form back to letters. A name that does not convert stays as it is.
+// uLabel converts an ASCII form back to letters. A name that cannot be converted is not changed.
 func uLabel(name string) string {
 	if out, err := idna.ToUnicode(name); err == nil {
 		return out

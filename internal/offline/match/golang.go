@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// goSplit splits like httpproxy: on commas only, blanks around an item removed, empty items skipped.
+// goSplit splits like httpproxy: on commas only, spaces around an item removed, empty items skipped.
 func goSplit(list string) []token {
 	var out []token
 	for item := range strings.SplitSeq(list, ",") {

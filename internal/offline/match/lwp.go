@@ -6,7 +6,8 @@ import (
 	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
-// lwpSplit follows split(/\s*,\s*/): blanks around commas go, blanks at both ends stay, empty items at the end are dropped.
+// lwpSplit follows split(/\s*,\s*/): spaces around commas are removed, spaces at both ends stay, empty items at the end
+// are dropped.
 func lwpSplit(list string) []token {
 	items := strings.Split(list, ",")
 	for i := range items {

@@ -1,5 +1,5 @@
-// Package match models what HTTP clients do with NO_PROXY: given the text of the variable and the URL of a request,
-// it says whether the client goes direct or through the proxy, and which entry decided.
+// Package match models what HTTP clients do with NO_PROXY: given the text of the variable and the URL of a request, it
+// returns whether the client connects directly or through the proxy, and which entry decided.
 //
 // There is no standard for NO_PROXY. The package holds one matcher per rule set, written after the source of the client
 // it models and proven on testdata/matrix.csv, a table of measurements on real clients. Every matcher assumes that proxies
@@ -115,7 +115,7 @@ func (c Client) Dead(noProxy string) []DeadEntry {
 	return found
 }
 
-// probe tells whether the first token of list decides about some destination that is made from its text.
+// probe reports whether the first token of list decides about a destination that is made from its text.
 func (c Client) probe(list, text string) (alive, fatal bool) {
 	for _, d := range witnesses(text) {
 		a := c.match(list, d, nil)

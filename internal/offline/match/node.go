@@ -117,7 +117,7 @@ func (u undiciRules) matchV8(t, host string, port int) bool {
 	return !sub && host == name || strings.HasSuffix(host, "."+name)
 }
 
-// nodeHTTPSplit splits on commas and removes blanks; empty items stay but match nothing.
+// nodeHTTPSplit splits on commas and removes spaces; empty items stay but match nothing.
 func nodeHTTPSplit(list string) []token {
 	items := strings.Split(list, ",")
 	for i, s := range items {

@@ -10,7 +10,7 @@ import (
 	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
-// commaTrimSplit splits on commas, removes blanks around items and skips empty items.
+// commaTrimSplit splits on commas, removes spaces around items and skips empty items.
 func commaTrimSplit(list string) []token { return goSplit(list) }
 
 // bypassEnvironment follows urllib.request.proxy_bypass_environment of CPython. The host may carry a port.

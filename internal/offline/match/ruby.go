@@ -85,7 +85,7 @@ func (ru rubyRules) undecided(list string, d destination, i int, text string) An
 	return Answer{Verdict: DependsOnDNS, Entry: i, Token: text, Reason: "the address of the host may match"}
 }
 
-// resolve returns the address of the host. open is true if the host is a name whose address nobody told.
+// resolve returns the address of the host. open is true if the host is a name whose address is not known.
 func (rubyRules) resolve(d destination, resolve Resolver) (addr netip.Addr, known, open bool) {
 	if a, ok := pton(d.host); ok {
 		return a, true, false

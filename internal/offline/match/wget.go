@@ -8,7 +8,8 @@ import (
 	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
-// wgetSplit follows sepstring of GNU Wget: commas separate, blanks after a comma are skipped, all other blanks and empty items stay.
+// wgetSplit follows sepstring of GNU Wget: commas separate, spaces after a comma are skipped, all other spaces and
+// empty items stay.
 func wgetSplit(list string) []token {
 	if list == "" {
 		return nil
@@ -35,7 +36,8 @@ func matchWget(list string, d destination, _ Resolver) Answer {
 	})
 }
 
-// matchWget2 follows px_manager_is_ignore of libproxy, which Wget2 is built with: no blanks are removed and letter case counts.
+// matchWget2 follows px_manager_is_ignore of libproxy, which Wget2 is built with: no spaces are removed and letter case
+// counts.
 func matchWget2(list string, d destination, _ Resolver) Answer {
 	host, ok := hosts.ASCII(d.host)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
-// exported are objects of a management cluster in which a drop-in of the user's was adopted: originals is the Secret's key,
-// targets the annotation of the Cluster.
+// exported are objects of a management cluster in which a drop-in of the user was adopted: originals is the Secret's
+// key, targets the annotation of the Cluster.
 func exported(originals, targets, label string) string {
 	return `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDiff_AppliesWithPatch takes the difference of every golden input to the output with the program that it is for,
-// as the input stands, with Windows line breaks, and without a line break at its end.
+// as is, with Windows line breaks, and without a line break at its end.
 func TestDiff_AppliesWithPatch(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("patch")

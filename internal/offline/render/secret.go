@@ -125,8 +125,8 @@ func (c *clusterRun) generate(name string, resolution resolve.Resolution) {
 	c.generated = append(c.generated, generatedSecret{c.object, c.view, name, resolution, c.unresolved})
 }
 
-// writeSecrets brings the generated Secrets of the input up to date and returns the others as a stream. Without
-// IncludeSecrets it only counts them.
+// writeSecrets updates the generated Secrets of the input and returns the others as a stream. Without IncludeSecrets it
+// only counts them.
 func (r *renderer) writeSecrets() ([]byte, error) {
 	var stream []byte
 	for _, g := range r.generated {

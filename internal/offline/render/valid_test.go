@@ -102,8 +102,8 @@ func TestRender_KeepsAFileWithoutALineBreakAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestRemoval_GivesBackWhatWasThere renders with the label, and then without it. Where an object does not come back as it
-// was, the reference says so.
+// TestRemoval_GivesBackWhatWasThere renders with the label, and then without it. The reference names the objects that
+// are not restored byte for byte.
 func TestRemoval_GivesBackWhatWasThere(t *testing.T) {
 	t.Parallel()
 	const (

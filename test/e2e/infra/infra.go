@@ -72,7 +72,7 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 				Labels: map[string]string{
 					clusterv1.GroupVersion.Group + "/v1beta2": gvk.Version,
 					clusterv1.ProviderNameLabel:               "infrastructure-local",
-					clusterctlv1.ClusterctlLabel:              "", // clusterctl move looks at it
+					clusterctlv1.ClusterctlLabel:              "", // clusterctl move reads it
 				},
 			},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{

@@ -135,7 +135,7 @@ func (p *Provider) pool(ctx context.Context, object *unstructured.Unstructured) 
 	if err := set(object, int64(*pool.Spec.Replicas), "status", "replicas"); err != nil {
 		return err
 	}
-	// What Cluster API v1.14 looks at for a MachinePool is still the field of the v1beta1 contract.
+	// For a MachinePool Cluster API v1.14 still reads the field of the v1beta1 contract.
 	if err := set(object, true, "status", "ready"); err != nil {
 		return err
 	}

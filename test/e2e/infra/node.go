@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clusterLabel on a Node tells whose it is.
+// clusterLabel on a Node names its cluster.
 const clusterLabel = "local." + group + "/cluster"
 
 // node is a machine that came up.

@@ -35,7 +35,7 @@ rules:
 - level: None
 `
 
-// Request is one request to the API server, as its audit log tells it.
+// Request is one request to the API server, from its audit log.
 type Request struct {
 	Verb      string
 	UserAgent string
@@ -51,7 +51,7 @@ type Request struct {
 // Succeeded reports whether the request did what it asked for.
 func (r Request) Succeeded() bool { return r.ResponseStatus.Code >= 200 && r.ResponseStatus.Code < 300 }
 
-// IsWrite reports whether the request is one that changes something.
+// IsWrite reports whether the request changes something.
 func (r Request) IsWrite() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

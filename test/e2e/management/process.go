@@ -28,7 +28,7 @@ const (
 	stopTimeout = 20 * time.Second
 )
 
-// Process is a program that can be stopped and started again. Its output goes to a log, over all its lives.
+// Process is a program that can be stopped and started again. Its output is appended to one log over all restarts.
 type Process struct {
 	// Name is the name of its log, without .log.
 	Name string
@@ -50,7 +50,8 @@ func (c *Cluster) newProcess(name, path, health string, args ...string) *Process
 	return p
 }
 
-// ErrRunning is returned by Start if the process runs already. It may have ended by itself: only Stop and Kill tell.
+// ErrRunning is returned by Start if the process runs already. It may have ended on its own: only Stop and Kill find
+// out.
 var ErrRunning = errors.New("it is running")
 
 // Start starts the process and returns when it is ready.

@@ -27,7 +27,7 @@ const (
 	stepLog  = "what the proxies saw"
 )
 
-// cluster makes a cluster of two nodes, replaces one, and looks at everything.
+// cluster creates a cluster of two nodes, replaces one, and checks everything.
 func (s *suite) cluster(t *testing.T) {
 	c := s.management.newCluster(t, "team", clusterManifest, s.secrets())
 	var first, second, third node
@@ -146,7 +146,7 @@ func variables(url, userinfo, noProxy string) map[string]string {
 	return vocabulary.Environment(proxy, proxy, noProxy)
 }
 
-// clusterHoldsNoCredential looks at what the API server has, the static Pods included.
+// clusterHoldsNoCredential checks the objects of the API server, including the static Pods.
 func (s *suite) clusterHoldsNoCredential(t *testing.T, n node) {
 	t.Helper()
 	t.Run("no object in the API has a credential", func(t *testing.T) {

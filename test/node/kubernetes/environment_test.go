@@ -15,12 +15,12 @@ import (
 const (
 	// searched is where a password could end up.
 	searched = "/etc /run /var /tmp /root /home /opt /usr/local /dev/shm"
-	// look prints what the system tells every user.
+	// look prints what every user can see of the system.
 	look = "systemctl show containerd kubelet cloud-final; systemctl cat containerd kubelet; systemctl show-environment; " +
 		"journalctl --no-pager; dmesg; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; true"
 )
 
-// environments looks at the processes of a node, and for the password on it.
+// environments checks the processes of a node, and searches it for the password.
 func (s *suite) environments(t *testing.T, n node, want map[string]string, password string) {
 	t.Helper()
 	t.Run("containerd and kubelet of "+n.name+" have exactly the values of the Secret", func(t *testing.T) {

@@ -39,7 +39,7 @@ func (s *suite) explain(t *testing.T, c cluster, n node) []string {
 	t.Helper()
 	s.report.Step(t, stepExplain)
 	t.Run("the API server answers at its Service, without the proxy", func(t *testing.T) {
-		// Until kube-proxy, which has just started, has made its rules.
+		// Until kube-proxy, which has just started, has written its rules.
 		answer := n.MustRun(t, "sh", "-c", `set -a; . /etc/capi-proxy-patcher/proxy.env; set +a
 			curl --silent --insecure --fail --retry 30 --retry-delay 1 --retry-all-errors https://10.96.0.1/healthz`)
 		if answer != "ok" {

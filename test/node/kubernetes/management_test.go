@@ -165,8 +165,8 @@ type booted struct {
 	data                []byte
 }
 
-// waitBoot waits until there is a Machine with a label that boots, other than those that are given, and returns what it
-// boots with, as it is.
+// waitBoot waits until there is a Machine with a label that boots, other than those that are given, and returns its
+// bootstrap data unchanged.
 func (c cluster) waitBoot(t *testing.T, label string, others ...string) booted {
 	t.Helper()
 	var b booted

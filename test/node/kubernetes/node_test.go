@@ -43,7 +43,7 @@ type image struct {
 // node is a machine of the Cluster.
 type node struct {
 	*machine.Machine
-	// name tells nodes of a test apart; host is that of the Machine, and of the Node.
+	// name identifies a node of a test; host is the name of the Machine and of the Node.
 	name, host, address string
 }
 
@@ -120,7 +120,7 @@ func (n node) waitForBootstrap(t *testing.T) []string {
 	return result.V1.Errors
 }
 
-// mustBootstrap is waitForBootstrap for one that has to go well.
+// mustBootstrap is waitForBootstrap for a bootstrap that has to succeed.
 func (n node) mustBootstrap(t *testing.T) {
 	t.Helper()
 	if errs := n.waitForBootstrap(t); len(errs) > 0 {

@@ -21,7 +21,7 @@ const (
 	openProxy     = "open"
 	plainEndpoint = "10.77.0.30"
 	plainWorker   = "10.77.0.31"
-	// ownSpelling is a variable of the user's that kubeadm would copy too.
+	// ownSpelling is a variable of the user that kubeadm would copy too.
 	ownSpelling = "All_Proxy"
 	// forward asks a Pod through kubectl port-forward.
 	forward = `kubectl --kubeconfig=/etc/kubernetes/admin.conf port-forward "pod/$1" 18080:8080 >/run/forward 2>&1 &
@@ -77,7 +77,7 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	})
 }
 
-// reach runs a Pod on a worker and asks for it in every way that goes through kubelet.
+// reach runs a Pod on a worker and reaches it in every way that involves kubelet.
 func (s *suite) reach(t *testing.T, step string, first, worker node) {
 	t.Helper()
 	first.kubectl(t, "run", "probe", "--image="+probeImage, "--port=8080",

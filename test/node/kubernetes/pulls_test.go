@@ -17,7 +17,7 @@ import (
 // pull is a machine that does no more than pull one image where kubeadm would run.
 type pull struct {
 	name string
-	// unlabelled takes the label out.
+	// unlabelled removes the label.
 	unlabelled bool
 	// change is what differs in the Cluster's Secret; an empty value removes a key.
 	change map[string]string

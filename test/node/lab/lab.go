@@ -131,7 +131,7 @@ func (l *Lab) write(t *testing.T, name string, content []byte) {
 	must(t, os.WriteFile(path, content, 0o600))
 }
 
-// order tells the first process to do something and waits until it is done.
+// order makes the first process do something and waits until it is done.
 func (l *Lab) order(t *testing.T, verb, name string) {
 	t.Helper()
 	_, err := fmt.Fprintln(l.orders, verb, name)

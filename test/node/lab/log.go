@@ -53,7 +53,7 @@ func ParseRequests(text string) ([]Request, error) {
 	return requests, nil
 }
 
-// destination is where a request goes: a CONNECT names host:port, all others a URL.
+// destination is the destination of a request: a CONNECT names host:port, all others a URL.
 func destination(method, target string) (host, port string, err error) {
 	if method == "CONNECT" {
 		return net.SplitHostPort(target)

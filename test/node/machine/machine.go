@@ -34,7 +34,7 @@ import (
 var runScript []byte
 
 const (
-	// pollInterval is the time between two looks at a machine.
+	// pollInterval is the time between two checks of a machine.
 	pollInterval = 100 * time.Millisecond
 	// bootTimeout is how long a machine may take to have a first process.
 	bootTimeout = 30 * time.Second
@@ -347,8 +347,7 @@ func ParseEnviron(text string) map[string]string {
 	return environ
 }
 
-// Stop powers the machine off and waits until it is gone. It can be started
-// again then.
+// Stop powers the machine off and waits until it is gone. It can then be started again.
 func (m *Machine) Stop(t *testing.T) {
 	t.Helper()
 	_, _ = m.Run("systemctl", "poweroff", "--no-block") // which may itself end with the machine

@@ -115,7 +115,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	defer func() { _ = content.Close() }()
-	_, _ = io.Copy(w, content) // a client that goes away, or a file that changed: the length tells the client
+	_, _ = io.Copy(w, content) // a client that disconnects, or a file that changed: the client sees it by the length
 }
 
 func (r *registry) find(path string) (blob, bool) {

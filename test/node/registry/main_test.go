@@ -116,7 +116,7 @@ func get(t *testing.T, handler http.Handler, path, mediaType string) []byte {
 	return response.Body.Bytes()
 }
 
-// content is a blob, after it has been checked against its descriptor.
+// content is a blob, checked against its descriptor.
 func content(t *testing.T, handler http.Handler, d descriptor) []byte {
 	t.Helper()
 	got := get(t, handler, "/v2/group/one/blobs/"+d.Digest, d.MediaType)

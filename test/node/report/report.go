@@ -24,7 +24,7 @@ type Report struct {
 	rows []row
 }
 
-// Progress tells a visitor who waits, if there is one.
+// Progress informs a waiting visitor, if there is one.
 func Progress(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if name := os.Getenv(progressVariable); name != "" {

@@ -145,7 +145,7 @@ func BenchmarkUnified(b *testing.B) {
 	}
 }
 
-// FuzzDiff holds that a difference turns one text into the other, forward and backward, cut into parts or not.
+// FuzzDiff checks that a diff converts one text to the other, forward and backward, cut into parts or not.
 func FuzzDiff(f *testing.F) {
 	f.Add("a\nb\nc\n", "a\nx\nc", uint8(1))
 	f.Add("", "a", uint8(0))
