@@ -393,8 +393,8 @@ func TestTrustedCA_Warns(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that what is accepted is read by Go as it is meant, and that an error is one of the known kind and
-// does not hold the password.
+// FuzzParse checks that Go reads accepted URLs as meant, and that an error is of a known kind and does not contain the
+// password.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"http://u:p%40@proxy:1", "https://[::1]:2/", "proxy", "http://a@b@c", "http://xn--a:1", "http://\u00ad:1", "http://1.2.3.4.:1"} {
 		f.Add(seed, "user", "password")

@@ -120,7 +120,7 @@ func TestAdoption_StaysWhenTheFileIsAppliedAgain(t *testing.T) {
 				}
 			}
 
-			// What waits for a rollout goes on waiting: the file that comes again is no change of the user's.
+			// What waits for a rollout continues to wait: the file that comes again is no change of the user.
 			c.edit(func(o *clusterv1.Cluster) { o.Annotations[contract.AnnotationTargets] = "containerd,kubelet" })
 			c.eventuallyReports(contract.ReasonWaitingForRollout)
 			generation := c.controlPlane().Generation

@@ -330,7 +330,7 @@ func TestPause_LeavesObjectsAlone(t *testing.T) {
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
 	c.eventuallyReports(contract.ReasonConfigured)
 
-	// A paused object goes on referring to the generated Secret, which goes on following its sources.
+	// A paused object still refers to the generated Secret, which still follows its sources.
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
 		o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
@@ -524,7 +524,7 @@ func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	}
 }
 
-// windowsPool makes the machine template ask for Windows in the way of real providers, and nothing else.
+// windowsPool makes the machine template ask for Windows like those of real providers, and changes nothing else.
 func windowsPool(o client.Object) {
 	if template, ok := o.(*unstructured.Unstructured); ok {
 		template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{
@@ -584,7 +584,7 @@ func TestPool_WaitsForItsMachineTemplate(t *testing.T) {
 		return len(slices.DeleteFunc(shared.requests.in(ns), func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
 	}
 	before := asked()
-	for i := range 30 { // each brings the Cluster back
+	for i := range 30 { // each enqueues the Cluster
 		change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
 			cluster.Annotations = map[string]string{"example.com/touched": strconv.Itoa(i)}
 		})

@@ -40,7 +40,7 @@ type scenario struct {
 	httpProxy string
 	delivery  string
 	targets   []contract.Target
-	// removed takes the product out of the spec again before the node boots.
+	// removed removes the product from the spec again before the node boots.
 	removed  bool
 	ignition bool
 	// files and remove change the root file system, commands are those of the user.
@@ -51,7 +51,7 @@ type scenario struct {
 	services, users sight
 	// starts is how often containerd is started in the first boot; 2 if not set, by systemd and by the product.
 	starts int
-	// stops is a regular expression for the line by which the bootstrap ends before kubeadm; empty if it goes through.
+	// stops is a regular expression for the line with which the bootstrap stops before kubeadm; empty if it succeeds.
 	stops string
 	// managed are the files of the product on the node, with mode and owner.
 	managed []string

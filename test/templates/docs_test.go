@@ -101,7 +101,7 @@ func TestDocs_ExamplesWork(t *testing.T) {
 	}
 }
 
-// TestTemplates_CommentedExamplesWork takes the comment signs off what templates show and leave out.
+// TestTemplates_CommentedExamplesWork uncomments what templates show and omit.
 func TestTemplates_CommentedExamplesWork(t *testing.T) {
 	t.Parallel()
 	// A line of an example is a key or an item; a sentence has a comma, or neither.

@@ -137,7 +137,7 @@ func TestTemplates_ExplainEveryVariable(t *testing.T) {
 	}
 }
 
-// TestTemplates_KeepOddValues looks at every place where a value ends up.
+// TestTemplates_KeepOddValues checks every place where a value is used.
 func TestTemplates_KeepOddValues(t *testing.T) {
 	t.Parallel()
 	for _, name := range templates(t) {
