@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -22,8 +21,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 )
 
 // The indexes of the cache that nobody else uses.
@@ -47,7 +46,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// CacheOptions returns the options of the manager's cache: no managed fields, no file contents that are not ours,
+// CacheOptions returns the options of the manager's cache: of every object what decisions read (package slim),
 // and of all Secrets only those that the product generated. namespace limits it to one namespace if not empty.
 // A read of a kind that nobody watches fails instead of starting a watch.
 func CacheOptions(namespace string, resync time.Duration) (cache.Options, error) {
@@ -55,15 +54,20 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 	if err != nil {
 		return cache.Options{}, err
 	}
+	script := []byte(nodescript.Setup())
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
 		SyncPeriod:                  &resync,
-		DefaultTransform:            slimMetadata,
+		DefaultTransform:            kept(slim.Metadata),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:                      {Label: generated, Transform: shareScript([]byte(nodescript.Setup()))},
-			&controlplanev1.KubeadmControlPlane{}: {Transform: slimControlPlane},
-			&bootstrapv1.KubeadmConfigTemplate{}:  {Transform: slimTemplate},
-			&bootstrapv1.KubeadmConfig{}:          {Transform: slimConfig},
+			&corev1.Secret{}: {Label: generated, Transform: kept(func(secret *corev1.Secret) { slim.Secret(secret, script) })},
+
+			&clusterv1.Cluster{}:                  {Transform: kept(slim.Cluster)},
+			&clusterv1.MachineDeployment{}:        {Transform: kept(slim.Deployment)},
+			&clusterv1.MachinePool{}:              {Transform: kept(slim.Pool)},
+			&controlplanev1.KubeadmControlPlane{}: {Transform: kept(slim.ControlPlane)},
+			&bootstrapv1.KubeadmConfigTemplate{}:  {Transform: kept(slim.Template)},
+			&bootstrapv1.KubeadmConfig{}:          {Transform: kept(slim.Config)},
 		},
 	}
 	if namespace != "" {
@@ -83,7 +87,7 @@ func ProxySecretCacheOptions(namespace, defaultNamespace string, scheme *runtime
 	options := cache.Options{
 		Scheme:                      scheme,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            slimMetadata,
+		DefaultTransform:            kept(slim.Metadata),
 		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labelled}},
 	}
 	if namespace != "" {
@@ -103,56 +107,13 @@ func exists(label string) (labels.Selector, error) {
 	return labels.NewSelector().Add(*requirement), nil
 }
 
-// slimMetadata drops what no decision looks at.
-func slimMetadata(object any) (any, error) {
-	if accessor, ok := object.(metav1.Object); ok {
-		accessor.SetManagedFields(nil)
-		if annotations := accessor.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
-			delete(annotations, corev1.LastAppliedConfigAnnotation)
-			accessor.SetAnnotations(annotations)
-		}
-	}
-	return object, nil
-}
-
-// shareScript keeps the script once for all generated Secrets that have it.
-func shareScript(script []byte) toolscache.TransformFunc {
+// kept is the transform of a kind: keep takes out of an object what no decision looks at.
+func kept[T metav1.Object](keep func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
-		if secret, ok := object.(*corev1.Secret); ok && bytes.Equal(secret.Data[contract.KeySetup], script) {
-			secret.Data[contract.KeySetup] = script
+		if typed, ok := object.(T); ok {
+			keep(typed)
 		}
-		return slimMetadata(object)
-	}
-}
-
-func slimControlPlane(object any) (any, error) {
-	if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
-		slimFiles(controlPlane.Spec.KubeadmConfigSpec.Files)
-	}
-	return slimMetadata(object)
-}
-
-func slimTemplate(object any) (any, error) {
-	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok {
-		slimFiles(template.Spec.Template.Spec.Files)
-	}
-	return slimMetadata(object)
-}
-
-func slimConfig(object any) (any, error) {
-	if config, ok := object.(*bootstrapv1.KubeadmConfig); ok {
-		slimFiles(config.Spec.Files)
-	}
-	return slimMetadata(object)
-}
-
-// slimFiles drops the content of the user's files: decisions need only their paths.
-func slimFiles(files []bootstrapv1.File) {
-	spec := patch.SpecOf(&bootstrapv1.KubeadmConfigSpec{Files: files})
-	for i := range files {
-		if !patch.IsManagedFile(spec.Files[i]) {
-			files[i].Content = ""
-		}
+		return object, nil
 	}
 }
 
