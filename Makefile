@@ -40,9 +40,14 @@ all: generate test build ## Generate, lint, test and build.
 build: ## Build bin/capi-proxy-patcher, a static binary.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
 
+# What the image says of itself. PUSH=1 needs an IMAGE with a registry and a tag.
+PLATFORMS ?= linux/amd64,linux/arm64
+IMAGE_FLAGS = -root '$(CURDIR)' -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \
+	-created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" -platforms '$(PLATFORMS)'
+
 .PHONY: image
-image: build ## Build the container image IMAGE (capi-proxy-patcher:dev) with docker.
-	docker build -t $(or $(IMAGE),capi-proxy-patcher:dev) .
+image: ## Build the image for PLATFORMS into out/image, an OCI layout, and print its digest; PUSH=1 IMAGE=registry/name:tag pushes it.
+	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(CURDIR)/out/image' $(if $(PUSH),-push '$(IMAGE)')
 
 .PHONY: generate
 generate: ## Write config/rbac/role.yaml and config/webhook/manifests.yaml from the markers in internal/.
@@ -80,6 +85,7 @@ fmt: ## Format the code.
 .PHONY: lint
 lint: ## Lint code and tests.
 	$(TOOL) golangci-lint run
+	cd hack/image && go tool -modfile='$(CURDIR)/go.tools.mod' golangci-lint run --config '$(CURDIR)/.golangci.yml'
 
 .PHONY: lint-fix
 lint-fix: ## Lint, and fix what can be fixed mechanically.
@@ -88,6 +94,7 @@ lint-fix: ## Lint, and fix what can be fixed mechanically.
 .PHONY: vet
 vet: ## Run go vet.
 	go vet ./...
+	go vet -C hack/image ./...
 
 .PHONY: verify
 verify: verify-help verify-paths verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
@@ -104,6 +111,7 @@ verify-paths: ## Check that every path is one that the go command accepts in a m
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.
 	go mod tidy -diff
+	cd hack/image && go mod tidy -diff
 
 .PHONY: verify-gen
 verify-gen: ## Check that make generate changes nothing.
@@ -128,6 +136,7 @@ test: ## Lint, vet and run all tests; the last line is their sum.
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out; $(FETCH_MODULES); echo "== unit tests"
 	@$(WITHOUT_PROXY) go test -json $(RACE) -shuffle=on $(UNIT_PACKAGES) | $(SUMMARY)
+	@go list -C hack/image -e -deps -test ./... >/dev/null; $(WITHOUT_PROXY) go test -C hack/image -json -shuffle=on ./... | $(SUMMARY)
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
