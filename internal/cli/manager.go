@@ -87,8 +87,11 @@ func newManager(streams Streams) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to the Pod's service account")
 	f.StringVar(&o.Namespace, "namespace", "", "serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; defaults to all")
-	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; its noProxy is merged into every Cluster's, and it serves Clusters without a Secret of their own in the namespaces of --default-proxy-namespaces")
-	f.StringVar(&o.DefaultProxyNamespaces, "default-proxy-namespaces", contract.LabelDefaultProxy+"="+contract.DefaultProxyAllowed, "label selector of the namespaces whose Clusters may use the URLs and credentials of --default-proxy-secret, and whose readers of Secrets can therefore read them; empty selects none")
+	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; "+
+		"its noProxy is merged into every Cluster's, and it serves Clusters without their own Secret in the namespaces of "+
+		"--default-proxy-namespaces")
+	f.StringVar(&o.DefaultProxyNamespaces, "default-proxy-namespaces", contract.LabelDefaultProxy+"="+contract.DefaultProxyAllowed, "label selector of the namespaces whose Clusters may use the URLs and credentials of "+
+		"--default-proxy-secret, and whose readers of Secrets can therefore read them; empty selects none")
 	f.BoolVar(&o.LeaderElect, "leader-elect", false, "elect a leader among replicas")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; defaults to the Pod's own")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "maximum number of Clusters reconciled concurrently")
@@ -104,7 +107,8 @@ func newManager(streams Streams) *cobra.Command {
 	f.IntVar(&o.Hooks.Port, "hook-port", 9444, "port of the runtime hooks; 0 disables them")
 	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "", "address on which the runtime hooks listen; defaults to all")
 	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "", "folder with tls.crt and tls.key of the runtime hooks; without it there are none")
-	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "", "file in that folder with the CA certificates that client certificates of the runtime hooks must be signed by; by default none is required")
+	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "", "file in that folder with the CA certificates that client certificates of the runtime hooks "+
+		"must be signed by; by default none is required")
 	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour, "how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
 	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd

@@ -32,7 +32,8 @@ them to standard output. Everything else is written unchanged, byte for byte. No
 standard error.
 
 Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is written), 2 wrong usage.`,
-		Example: `  clusterctl generate cluster demo | capi-proxy-patcher render -f - --secret proxy-secret.yaml | kubectl apply -f -
+		Example: `  clusterctl generate cluster demo |
+    capi-proxy-patcher render -f - --secret proxy-secret.yaml | kubectl apply -f -
   capi-proxy-patcher render -f clusters/ --include-secrets -o diff`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runRender(cmd, o, streams) },

@@ -95,7 +95,8 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 		return bad("the scheme is unknown", "use http:// or https://, which is how the proxy itself is reached")
 	}
 
-	const encode = "percent-encode it in the URL, or put the unencoded user and password into the keys username and password"
+	const encode = "percent-encode it in the URL, or " +
+		"put the unencoded user and password into the keys username and password"
 	authority := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		tail := rest[end:]

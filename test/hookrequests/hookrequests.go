@@ -77,8 +77,10 @@ func Generate(o Options) (*runtimehooksv1.GeneratePatchesRequest, error) {
 	plane := b.name + "-x7k2p"
 	controlPlane := b.builtin(runtimehooksv1.Builtins{ControlPlane: &runtimehooksv1.ControlPlaneBuiltins{
 		Version: Version, Name: plane, Replicas: new(int32(3)),
-		Metadata:        &runtimehooksv1.ObjectMeta{Labels: map[string]string{"cluster.x-k8s.io/cluster-name": b.name, "topology.cluster.x-k8s.io/owned": ""}},
-		MachineTemplate: &runtimehooksv1.ControlPlaneMachineTemplateBuiltins{InfrastructureRef: runtimehooksv1.ControlPlaneMachineTemplateInfrastructureRefBuiltins{Name: plane}},
+		Metadata: &runtimehooksv1.ObjectMeta{Labels: map[string]string{"cluster.x-k8s.io/cluster-name": b.name, "topology.cluster.x-k8s.io/owned": ""}},
+		MachineTemplate: &runtimehooksv1.ControlPlaneMachineTemplateBuiltins{
+			InfrastructureRef: runtimehooksv1.ControlPlaneMachineTemplateInfrastructureRefBuiltins{Name: plane},
+		},
 	}})
 	add := func(part, kind, name, field string, variables ...runtimehooksv1.Variable) {
 		q.Items = append(q.Items, runtimehooksv1.GeneratePatchesRequestItem{
@@ -156,7 +158,9 @@ func (b *builder) pool(o Options, i int) (string, []runtimehooksv1.Variable) {
 		Annotations: o.PoolAnnotations[i],
 	}
 	object := name + "-q9w8e"
-	bootstrap := &runtimehooksv1.MachineBootstrapBuiltins{ConfigRef: &runtimehooksv1.MachineBootstrapConfigRefBuiltins{Name: object}}
+	bootstrap := &runtimehooksv1.MachineBootstrapBuiltins{
+		ConfigRef: &runtimehooksv1.MachineBootstrapConfigRefBuiltins{Name: object},
+	}
 	infrastructure := &runtimehooksv1.MachineInfrastructureRefBuiltins{Name: object}
 	if i >= o.Pools {
 		return "MachinePool", append(variables, b.builtin(runtimehooksv1.Builtins{MachinePool: &runtimehooksv1.MachinePoolBuiltins{

@@ -83,7 +83,9 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 				},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 					Name: gvk.Version, Served: true, Storage: true,
-					Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+					Subresources: &apiextensionsv1.CustomResourceSubresources{
+						Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+					},
 					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 						Type:       "object",
 						Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": anything, "status": anything},
