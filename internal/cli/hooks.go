@@ -78,7 +78,8 @@ func newHooks(streams Streams) *cobra.Command {
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
 	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
-	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in that folder with the CA certificates that client certificates must be signed by; by default none is required")
+	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in that folder with the CA certificates that client certificates must be signed by; "+
+		"by default none is required")
 	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
 	f.IntVarP(&o.verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd
