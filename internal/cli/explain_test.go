@@ -140,7 +140,7 @@ func TestExplain_FailsAPipeline(t *testing.T) {
 func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 	t.Parallel()
 	broken := folder(t, map[string]string{
-		"network.yaml":    strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {pods: {cidrBlocks: [s3cr/99]}}", 1),
+		"network.yaml":    strings.Replace(clusterManifest, "10.244.0.0/16", "s3cr/99", 1),
 		"annotation.yaml": strings.Replace(clusterManifest, "metadata: {", `metadata: {annotations: {capi-proxy-patcher.io/no-proxy-groups: metadata}, `, 1),
 		"unquoted.yaml":   strings.Replace(clusterManifest, "metadata: {", `metadata: {annotations: {capi-proxy-patcher.io/secret: 7}, `, 1),
 		"secret.yaml":     strings.Replace(secretManifest, "proxy.example.com:3128", "u:s3cr/et@proxy.example.com", 1),

@@ -15,7 +15,7 @@ func labelled(label, annotations, pool string) string {
 kind: Cluster
 metadata: {name: one, namespace: a, ` + label + `annotations: {` + annotations + `}}
 spec:
-  clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}
+  clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}, services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}
   controlPlaneEndpoint: {host: cp.example.com, port: 6443}
   controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}
 ---

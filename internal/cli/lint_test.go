@@ -59,7 +59,7 @@ func TestLint_PointsAtTheLine(t *testing.T) {
 
 func TestLint_ExitStatus(t *testing.T) {
 	t.Parallel()
-	clean := strings.Replace(clusterManifest, "spec:", "spec:\n  clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}", 1) + "---\n" + secretManifest
+	clean := strings.Replace(clusterManifest, "[10.244.0.0/16]}", "[10.244.0.0/16]}, services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local", 1) + "---\n" + secretManifest
 	for name, test := range map[string]struct {
 		stdin, args string
 		status      int
@@ -109,7 +109,7 @@ metadata: {name: edge-proxy}
 stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
 `
 	status, stdout, _ := run(t, clusterManifest+"---\n"+secretManifest+pool, "lint", "-f", "-")
-	if want := `standard input:21: rejection: Secret edge-proxy key "HTTP_PROXY": unknown key (unknown-key)`; status != 1 || !strings.Contains(stdout, want) {
+	if want := `standard input:22: rejection: Secret edge-proxy key "HTTP_PROXY": unknown key (unknown-key)`; status != 1 || !strings.Contains(stdout, want) {
 		t.Errorf("exit status %d, output\n%s\nwant in it\n%s", status, stdout, want)
 	}
 	if want := "in 1 labelled Cluster and 2 proxy Secrets\n"; !strings.HasSuffix(stdout, want) {

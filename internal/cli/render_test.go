@@ -15,6 +15,7 @@ const (
 kind: Cluster
 metadata: {name: c, labels: {capi-proxy-patcher.io/enabled: "true"}}
 spec:
+  clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}
   controlPlaneEndpoint: {host: cp.example.com, port: 6443}
   controlPlaneRef: {kind: KubeadmControlPlane, name: c}
 `

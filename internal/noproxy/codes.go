@@ -66,6 +66,8 @@ const (
 	// CodeBadServiceCIDR is a Service network that Kubernetes cannot use as such, for example one too small for the DNS
 	// address.
 	CodeBadServiceCIDR finding.Code = "bad-service-cidr"
+	// CodeNoPodNetwork is a Cluster whose Pod network is not known: what is sent from a node to a Pod goes to the proxy.
+	CodeNoPodNetwork finding.Code = "no-pod-network"
 )
 
 // Codes returns all codes, rejections first.
@@ -75,7 +77,7 @@ func Codes() []finding.Code {
 		CodeBadProxyURL, CodeBadName,
 		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
-		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR,
+		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
 	}
 }
 

@@ -307,6 +307,10 @@ func items(text string) func(yield func(string) bool) {
 // cluster adds the groups that are computed from the Cluster.
 func (c *composer) cluster() {
 	pods := c.networks(networkField("pods"), c.in.PodCIDRs)
+	if len(c.in.PodCIDRs) == 0 && !c.omitted(GroupPods) {
+		c.warn(CodeNoPodNetwork, networkField("pods"), "the field is empty; nodes reach Pods through the proxy",
+			"set the field to the network that the CNI gives to Pods; if noProxy has that network, leave out group pods")
+	}
 	services := c.networks(networkField("services"), c.in.ServiceCIDRs)
 	if len(c.in.ServiceCIDRs) == 0 {
 		services = []network{{netip.MustParsePrefix("10.96.0.0/12"), finding.Field("kubeadm default service network")}}

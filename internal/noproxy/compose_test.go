@@ -316,7 +316,7 @@ func TestCompose_ReadsTheCluster(t *testing.T) {
 	composes(t, []composition{
 		{
 			"an empty Cluster gets the defaults of kubeadm", func() noproxy.Input { return noproxy.Input{} },
-			"localhost,127.0.0.1,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.", "defaults-used/defaults-used/endpoint-unset",
+			"localhost,127.0.0.1,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.", "no-pod-network/defaults-used/defaults-used/endpoint-unset",
 		},
 		{
 			"both families, IPv6 first", func() noproxy.Input { return dual },

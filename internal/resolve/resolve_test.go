@@ -296,7 +296,7 @@ func TestWarningCodes_AreListedOnce(t *testing.T) {
 func TestResolve_WarnsOfCertificatesByTheClock(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://p:1", "trustedCA": shortLived}}}
-	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", PodCIDRs: []string{"10.244.0.0/16"}}
 	for at, want := range map[string]string{"2026-12-01": "", "2027-01-05": "ca-expiring", "2027-02-01": "ca-expired"} {
 		now, err := time.Parse(time.DateOnly, at)
 		if err != nil {

@@ -41,7 +41,7 @@ const goodCluster = `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
 metadata: {name: c, namespace: team, labels: {capi-proxy-patcher.io/enabled: "true"}}
 spec:
-  clusterNetwork: {services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}
+  clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}, services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}
   controlPlaneEndpoint: {host: cp.example.com, port: 6443}
 `
 

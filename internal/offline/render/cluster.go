@@ -226,7 +226,7 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *r
 	object := c.objectOf(m, at)
 	c.users[m.object] = c.object
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	want.Options.Adopt = false // the owner of the manifest can move the file
+	want.Options.Adopt = c.options.Adopt && c.IncludeSecrets // else nothing would keep the originals
 	missing := ""
 	decision := plan.Decide(object, want)
 	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
@@ -260,7 +260,7 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 		Spec: patch.SpecOfMap(specAt(m.object, at.path)),
 		Facts: plan.Facts{
 			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false), Owners: map[string]string{},
-			Originals: &plan.Originals{Files: c.originals(c.view, m.object)},
+			Originals: &plan.Originals{Files: c.originals(c.view)[plan.OriginalsKey(m.object.Kind(), m.object.Name())]},
 		},
 	}
 	if strings.Contains(object.Spec.Format, "${") {
@@ -299,7 +299,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
 		for _, finding := range conflict.Conflicts {
-			c.reject(m.object, "conflict: %s%s", field, finding)
+			c.reject(m.object, "conflict: %s%s%s", field, finding, c.conflict())
 		}
 	} else if decision.Refused != nil {
 		c.reject(m.object, "%s", decision.Refused)
@@ -310,6 +310,9 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	}
 	for _, warning := range decision.Warnings {
 		c.warn(m.object, "%s%s", field, warning)
+	}
+	if len(decision.Adopted) > 0 {
+		c.keep(m.object, at, decision.Adopted)
 	}
 	if len(decision.Edits) > 0 {
 		c.apply(m.object, at, decision.Edits, decision.Annotations[contract.AnnotationOutputVersion])

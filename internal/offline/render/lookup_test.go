@@ -165,3 +165,8 @@ func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 		t.Errorf("the Secret is there %d times:\n%s", n, result.Output)
 	}
 }
+
+// withPods gives the Cluster of a scene a Pod network, so that nothing is missing from it that somebody has to add.
+func withPods(scene string) string {
+	return strings.Replace(scene, "spec: {controlPlaneRef", "spec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, controlPlaneRef", 1)
+}

@@ -51,7 +51,7 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(scene("c", "KubeadmControlPlane cp") + test.manifests)}}}
+			options := render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(withPods(scene("c", "KubeadmControlPlane cp")) + test.manifests)}}}
 			before := options.Inputs[0].Data
 			result, err := render.Render(t.Context(), options)
 			if err != nil {

@@ -122,6 +122,9 @@ type renderer struct {
 	// generated are the Secrets that bootstrap objects refer to, in order.
 	generated []generatedSecret
 	needed    map[secretKey]bool
+	// kept are the originals of adopted files by their Cluster, keepers these Clusters in order.
+	kept    map[*manifest.Object]*keptOriginals
+	keepers []*manifest.Object
 }
 
 // secretKey identifies a generated Secret.
@@ -134,6 +137,7 @@ func newRenderer(o Options) (*renderer, error) {
 	r := &renderer{
 		Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{},
 		noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{}, needed: map[secretKey]bool{},
+		kept: map[*manifest.Object]*keptOriginals{},
 	}
 	var problems, more []error
 	var given []*manifest.Stream

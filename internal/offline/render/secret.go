@@ -16,8 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -82,26 +80,6 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret,
 	return secret, found.Err()
 }
 
-// originals returns the files of the user that managed files of a bootstrap object have replaced, if the input has the
-// generated Secret that keeps them.
-func (r *renderer) originals(view intent.Cluster, o *manifest.Object) map[string]json.RawMessage {
-	key := types.NamespacedName{Namespace: view.Namespace, Name: intent.GeneratedSecretName(view.Name)}
-	generated := r.secrets.lookup(key)
-	if generated == nil || generated.Labels()[contract.LabelGenerated] != view.Name {
-		return nil
-	}
-	secret, err := decodeSecret(generated, key)
-	if err != nil {
-		r.problems = append(r.problems, err)
-		return nil
-	}
-	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
-	if err != nil {
-		r.reject(generated, "data.%s: %s", contract.KeyAdoptedFiles, err)
-	}
-	return originals[plan.OriginalsKey(o.Kind(), o.Name())]
-}
-
 func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {
 	return finding.Rejection(intent.CodeBadEncoding, finding.Key(field, key).Of(place(o)), "the value "+why, advice)
 }
@@ -113,6 +91,37 @@ type generatedSecret struct {
 	name       string
 	resolution resolve.Resolution
 	unresolved []finding.Place
+	// originals is the text of adopted files, nil for none. A bare Secret has nothing else.
+	originals []byte
+	bare      bool
+}
+
+// annotations returns those of the Secret.
+func (g generatedSecret) annotations() map[string]string {
+	if g.bare {
+		return nil
+	}
+	return resolve.SecretAnnotations(g.resolution)
+}
+
+// allGenerated returns the Secrets that are needed, with the originals that they keep.
+func (r *renderer) allGenerated() ([]generatedSecret, error) {
+	all := slices.Clone(r.generated)
+	for _, cluster := range r.keepers {
+		kept := r.kept[cluster]
+		text, err := r.originalsText(cluster)
+		if err != nil {
+			return nil, err
+		}
+		name := intent.GeneratedSecretName(kept.view.Name)
+		i := slices.IndexFunc(all, func(g generatedSecret) bool { return g.cluster == cluster && g.name == name })
+		if i < 0 {
+			i = len(all)
+			all = append(all, generatedSecret{cluster: cluster, view: kept.view, name: name, bare: true})
+		}
+		all[i].originals = text
+	}
+	return all, nil
 }
 
 // generate records a Secret that is needed.
@@ -122,21 +131,30 @@ func (c *clusterRun) generate(name string, resolution resolve.Resolution) {
 		return
 	}
 	c.needed[key] = true
-	c.generated = append(c.generated, generatedSecret{c.object, c.view, name, resolution, c.unresolved})
+	c.generated = append(c.generated, generatedSecret{
+		cluster: c.object, view: c.view, name: name, resolution: resolution, unresolved: c.unresolved,
+	})
 }
 
 // writeSecrets updates the generated Secrets of the input and returns the others as a stream. Without IncludeSecrets it
 // only counts them.
 func (r *renderer) writeSecrets() ([]byte, error) {
 	var stream []byte
-	for _, g := range r.generated {
+	generated, err := r.allGenerated()
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range generated {
 		if !r.IncludeSecrets {
 			r.usual.secrets = append(r.usual.secrets, qualified(g.view.Namespace, g.name))
 			continue
 		}
 		existing := r.secrets.input.secret(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
-		if !r.isPrinted(g, existing != nil) {
-			continue
+		if !g.bare && !r.isPrinted(g, existing != nil) {
+			if g.originals == nil {
+				continue
+			}
+			g.bare = true
 		}
 		data, err := encodedData(g)
 		if err != nil {
@@ -195,7 +213,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		set(dig(value, "data")[key], "data", key)(data[key])
 	}
-	annotations := resolve.SecretAnnotations(g.resolution)
+	annotations := g.annotations()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
@@ -203,9 +221,15 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {
-	data, err := resolve.SecretData(g.resolution, 0)
-	if err != nil {
-		return nil, err
+	data := map[string][]byte{}
+	if !g.bare {
+		var err error
+		if data, err = resolve.SecretData(g.resolution, len(g.originals)); err != nil {
+			return nil, err
+		}
+	}
+	if g.originals != nil {
+		data[contract.KeyAdoptedFiles] = g.originals
 	}
 	encoded := map[string]string{}
 	for key, value := range data {
@@ -222,7 +246,10 @@ func (r *renderer) isJSON() bool {
 // newSecret returns a generated Secret as a separate document.
 func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
-		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(g.resolution),
+		"name": g.name, "labels": intent.SecretLabels(g.view),
+	}
+	if annotations := g.annotations(); annotations != nil {
+		metadata["annotations"] = annotations
 	}
 	if g.view.Namespace != "" {
 		metadata["namespace"] = g.view.Namespace

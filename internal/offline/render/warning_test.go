@@ -9,7 +9,7 @@ import (
 
 // members is a Cluster with a control plane and two pools, of which the first is as given.
 func members(controlPlane, configRef, annotations, format string) string {
-	text := scene("c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md", "MachineDeployment other", "KubeadmConfigTemplate other")
+	text := withPods(scene("c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md", "MachineDeployment other", "KubeadmConfigTemplate other"))
 	text = strings.Replace(text, "kind: KubeadmControlPlane, name: cp", controlPlane, 1)
 	text = strings.Replace(text, "configRef: {kind: KubeadmConfigTemplate, name: md}", configRef, 1)
 	text = strings.Replace(text, "metadata: {name: md}", "metadata: {name: md, annotations: {"+annotations+"}}", 1)
