@@ -44,7 +44,10 @@ func newBench(program string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	b.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs:    pool,
+		MinVersion: tls.VersionTLS12,
+	}, ForceAttemptHTTP2: true}}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
@@ -59,7 +62,8 @@ func newBench(program string) (*bench, error) {
 	if b.null, _, err = b.start(b.nullURL, self, "-null", "-port", ports[0], "-cert-dir", folder); err != nil {
 		return nil, err
 	}
-	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", ports[1], "--bind-address", "127.0.0.1", "--cert-dir", folder, "--health-addr", "0")
+	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", ports[1], "--bind-address", "127.0.0.1",
+		"--cert-dir", folder, "--health-addr", "0")
 	if err != nil {
 		b.close()
 		return nil, err

@@ -1,10 +1,11 @@
 // Command bench compares the server of hooks with an extension that does nothing. Both run one after the other on one
-// core, with the same requests over HTTPS, in rounds that alternate, and the CPU time that each server used is divided by
-// the number of requests. Every answer of the first round is applied and checked.
+// core, with the same requests over HTTPS, in rounds that alternate, and the CPU time that each server used is divided
+// by the number of requests. Every answer of the first round is applied and checked.
 //
 //	go run ./hack/bench [-program bin/capi-proxy-patcher] [-requests 400] [-rounds 5] [-pools 1,10,100]
 //
-// Wall-clock times of a shared machine mean little; the ratio of CPU times repeats. The exit status is 1 if a goal is missed.
+// Wall-clock times of a shared machine mean little; the ratio of CPU times repeats. The exit status is 1 if a goal is
+// missed.
 package main
 
 import (
@@ -56,11 +57,18 @@ func run() error {
 		return err
 	}
 	defer b.close()
-	fmt.Printf("start to answered discovery: %d ms; idle resident memory %.0f MiB\n\n", b.started.Milliseconds(), measure.ResidentMiB(b.product.Process.Pid))
+	fmt.Printf("start to answered discovery: %d ms; idle resident memory %.0f MiB\n\n", b.started.Milliseconds(),
+		measure.ResidentMiB(b.product.Process.Pid))
 	fmt.Println("pools  request      bytes in  bytes out   null ms    ours ms    ratio  goal")
 	missed := 0
 	for _, n := range pools {
-		for _, s := range []scenario{{"plain", 1.5}, {"overrides", 1.7}, {"distinct", 1.7}, {"patched", 1.4}, {"validate", 1.4}} {
+		for _, s := range []scenario{
+			{"plain", 1.5},
+			{"overrides", 1.7},
+			{"distinct", 1.7},
+			{"patched", 1.4},
+			{"validate", 1.4},
+		} {
 			figures, err := b.compare(n, s.name, max(*count/n, 20), *rounds)
 			if err != nil {
 				return fmt.Errorf("%d pools, %s: %w", n, s.name, err)
@@ -70,7 +78,8 @@ func run() error {
 				missed++
 				verdict = "  MISSED"
 			}
-			fmt.Printf("%5d  %-10s %10d %10d %9.3f  %9.3f  %7.2f  %.1f%s\n", n, s.name, figures.in, figures.out, figures.null, figures.ours, figures.ratio, s.limit, verdict)
+			fmt.Printf("%5d  %-10s %10d %10d %9.3f  %9.3f  %7.2f  %.1f%s\n", n, s.name, figures.in, figures.out, figures.null,
+				figures.ours, figures.ratio, s.limit, verdict)
 		}
 	}
 	fmt.Printf("\npeak resident memory %.0f MiB\n", measure.PeakMiB(b.product.Process.Pid))

@@ -20,20 +20,27 @@ func serveNull(port int, certDir string) error {
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return fmt.Errorf("building catalog of hooks: %w", err)
 	}
-	server, err := runtimeserver.New(runtimeserver.Options{Catalog: catalog, Host: "127.0.0.1", Port: port, CertDir: certDir})
+	server, err := runtimeserver.New(runtimeserver.Options{
+		Catalog: catalog, Host: "127.0.0.1", Port: port,
+		CertDir: certDir,
+	})
 	if err != nil {
 		return fmt.Errorf("setting up the server: %w", err)
 	}
 	for _, handler := range []runtimeserver.ExtensionHandler{
 		{
 			Hook: runtimehooksv1.GeneratePatches, Name: "generate-patches",
-			HandlerFunc: func(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) {
+			HandlerFunc: func(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest,
+				response *runtimehooksv1.GeneratePatchesResponse,
+			) {
 				response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 			},
 		},
 		{
 			Hook: runtimehooksv1.ValidateTopology, Name: "validate-topology",
-			HandlerFunc: func(_ context.Context, _ *runtimehooksv1.ValidateTopologyRequest, response *runtimehooksv1.ValidateTopologyResponse) {
+			HandlerFunc: func(_ context.Context, _ *runtimehooksv1.ValidateTopologyRequest,
+				response *runtimehooksv1.ValidateTopologyResponse,
+			) {
 				response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 			},
 		},

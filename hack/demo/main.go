@@ -32,11 +32,12 @@ func main() {
 
 func run() int {
 	var (
-		serving = flag.Bool("serve", false, "run the management cluster and the manager until told to stop; used by the demo itself")
-		keep    = flag.Bool("keep", false, "leave everything running")
-		stop    = flag.Bool("stop", false, "stop what -keep left running")
-		dir     = flag.String("dir", ".demo", "folder for the kubeconfig and logs")
-		binary  = flag.String("manager", "bin/capi-proxy-patcher", "the program to show")
+		serving = flag.Bool("serve", false,
+			"run the management cluster and the manager until told to stop; used by the demo itself")
+		keep   = flag.Bool("keep", false, "leave everything running")
+		stop   = flag.Bool("stop", false, "stop what -keep left running")
+		dir    = flag.String("dir", ".demo", "folder for the kubeconfig and logs")
+		binary = flag.String("manager", "bin/capi-proxy-patcher", "the program to show")
 	)
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // the manager logs for itself
@@ -87,7 +88,8 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	}
 	fmt.Printf("\nDone in %.0f s.\n", time.Since(start).Seconds())
 	if keep {
-		fmt.Printf("Everything is still running. Look around with\n\n  export KUBECONFIG=%s\n  kubectl -n demo get cluster,kubeadmcontrolplane,kubeadmconfigtemplate,secret\n\nand stop it with make demo-stop.\n",
+		fmt.Printf("Everything is still running. Look around with\n\n  export KUBECONFIG=%s\n  kubectl -n demo get "+
+			"cluster,kubeadmcontrolplane,kubeadmconfigtemplate,secret\n\nand stop it with make demo-stop.\n",
 			kubeconfigFile(dir))
 	}
 	return nil

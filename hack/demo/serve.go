@@ -46,7 +46,8 @@ func serve(ctx context.Context, dir, binary string, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, webhooks.Close()) }()
 	progress("starting the manager as its ServiceAccount, with the rights of config/rbac and no more")
 	manager, health, err := startManager(ctx, dir, binary,
-		"--kubeconfig", managerKubeconfig, "--webhook-bind-address", webhooks.Host, "--webhook-port", strconv.Itoa(webhooks.Port), "--webhook-cert-dir", webhooks.CertDir)
+		"--kubeconfig", managerKubeconfig, "--webhook-bind-address", webhooks.Host, "--webhook-port",
+		strconv.Itoa(webhooks.Port), "--webhook-cert-dir", webhooks.CertDir)
 	if err != nil {
 		return err
 	}

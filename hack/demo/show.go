@@ -83,12 +83,15 @@ func show(ctx context.Context, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "\n    %s: %s (%s)\n    %s\n", condition.Type, condition.Status, condition.Reason, condition.Message)
+	_, _ = fmt.Fprintf(out, "\n    %s: %s (%s)\n    %s\n", condition.Type, condition.Status, condition.Reason,
+		condition.Message)
 	title(out, "What changed in the specs")
-	if err := printChange(out, "KubeadmControlPlane spec.kubeadmConfigSpec", "KubeadmControlPlane", controlPlane.Spec.KubeadmConfigSpec, "spec", "kubeadmConfigSpec"); err != nil {
+	if err := printChange(out, "KubeadmControlPlane spec.kubeadmConfigSpec", "KubeadmControlPlane",
+		controlPlane.Spec.KubeadmConfigSpec, "spec", "kubeadmConfigSpec"); err != nil {
 		return err
 	}
-	if err := printChange(out, "KubeadmConfigTemplate spec.template.spec", "KubeadmConfigTemplate", template.Spec.Template.Spec, "spec", "template", "spec"); err != nil {
+	if err := printChange(out, "KubeadmConfigTemplate spec.template.spec", "KubeadmConfigTemplate",
+		template.Spec.Template.Spec, "spec", "template", "spec"); err != nil {
 		return err
 	}
 	if err := printNode(ctx, user, out, controlPlane.Spec.KubeadmConfigSpec); err != nil {
@@ -97,7 +100,8 @@ func show(ctx context.Context, dir string, out io.Writer) error {
 	return applyAgain(ctx, user, out, controlPlane, template)
 }
 
-// applyAgain applies the Cluster for a second time, without the entries that were added, and looks that nothing changes.
+// applyAgain applies the Cluster for a second time, without the entries that were added, and looks that nothing
+// changes.
 func applyAgain(ctx context.Context, user client.Client, out io.Writer, patched ...client.Object) error {
 	title(out, "The same manifest again")
 	_, _ = fmt.Fprintln(out)
@@ -119,7 +123,8 @@ func applyAgain(ctx context.Context, user client.Client, out io.Writer, patched 
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(out, "    %s %s: generation %d before, %d after\n", kind.Kind, after.GetName(), before.GetGeneration(), after.GetGeneration())
+		_, _ = fmt.Fprintf(out, "    %s %s: generation %d before, %d after\n", kind.Kind, after.GetName(),
+			before.GetGeneration(), after.GetGeneration())
 		if before.GetGeneration() != after.GetGeneration() {
 			return fmt.Errorf("applying the manifest again changed the spec of %s %s", kind.Kind, after.GetName())
 		}
@@ -127,7 +132,8 @@ func applyAgain(ctx context.Context, user client.Client, out io.Writer, patched 
 	return nil
 }
 
-// waitWebhooks waits until applying a file without storing anything, as kubectl diff does, keeps the files of the control plane.
+// waitWebhooks waits until applying a file without storing anything, as kubectl diff does, keeps the files of the
+// control plane.
 func waitWebhooks(ctx context.Context, user client.Client, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -136,9 +142,11 @@ func waitWebhooks(ctx context.Context, user client.Client, file string) error {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "KubeadmControlPlane" })
+		i := slices.IndexFunc(objects,
+			func(o *unstructured.Unstructured) bool { return o.GetKind() == "KubeadmControlPlane" })
 		dry := objects[i]
-		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(dry), client.FieldOwner("kubectl"), client.DryRunAll); err != nil {
+		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(dry), client.FieldOwner("kubectl"),
+			client.DryRunAll); err != nil {
 			return err
 		}
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
@@ -163,7 +171,8 @@ func applyTemplate(ctx context.Context, user client.Client, file string) error {
 		return err
 	}
 	for _, object := range objects {
-		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
+			client.FieldOwner("kubectl")); err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -193,7 +202,8 @@ func process(file string) ([]*unstructured.Unstructured, error) {
 
 // waitConfigured waits until the Cluster is configured with both of its bootstrap objects, which it reads.
 func waitConfigured(
-	ctx context.Context, user client.Client, controlPlane *controlplanev1.KubeadmControlPlane, template *bootstrapv1.KubeadmConfigTemplate,
+	ctx context.Context, user client.Client, controlPlane *controlplanev1.KubeadmControlPlane,
+	template *bootstrapv1.KubeadmConfigTemplate,
 ) (*metav1.Condition, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -206,7 +216,8 @@ func waitConfigured(
 				return nil, err
 			}
 		}
-		both := patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) && patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec))
+		both := patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) &&
+			patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec))
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
 		if condition != nil && condition.Status == metav1.ConditionTrue && both {
 			return condition, nil
@@ -243,7 +254,8 @@ func printChange(out io.Writer, name, kind string, after bootstrapv1.KubeadmConf
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "\n%s", diff.Unified(name+" (before)", name+" (after)", diff.Part{Old: string(was), New: string(is)}))
+	_, _ = fmt.Fprintf(out, "\n%s",
+		diff.Unified(name+" (before)", name+" (after)", diff.Part{Old: string(was), New: string(is)}))
 	return nil
 }
 
@@ -254,7 +266,8 @@ func printNode(ctx context.Context, user client.Client, out io.Writer, spec boot
 		content := []byte(f.Content)
 		if f.ContentFrom.IsDefined() {
 			secret := &corev1.Secret{}
-			if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: f.ContentFrom.Secret.Name}, secret); err != nil {
+			if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: f.ContentFrom.Secret.Name},
+				secret); err != nil {
 				return err
 			}
 			content = secret.Data[f.ContentFrom.Secret.Key]

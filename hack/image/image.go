@@ -65,7 +65,8 @@ func (o options) build(ctx context.Context) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, o.labels()).(v1.ImageIndex), nil
 }
 
-// compile builds the program for a platform, which is never that of this machine by accident, and nothing of this machine is in it.
+// compile builds the program for a platform, which is never that of this machine by accident, and nothing of this
+// machine is in it.
 func (o options) compile(ctx context.Context, platform *v1.Platform) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "capi-proxy-patcher-image-")
 	if err != nil {
@@ -90,7 +91,8 @@ func (o options) image(binary []byte, platform *v1.Platform) (v1.Image, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	err := w.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: program, Size: int64(len(binary)), Mode: 0o555, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR,
+		Typeflag: tar.TypeReg, Name: program, Size: int64(len(binary)), Mode: 0o555, ModTime: time.Unix(0, 0),
+		Format: tar.FormatUSTAR,
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +103,11 @@ func (o options) image(binary []byte, platform *v1.Platform) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	content, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil },
+	content, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error,
+	) {
+		return io.NopCloser(bytes.NewReader(layer.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, err
@@ -143,7 +149,8 @@ func write(folder string, index v1.ImageIndex, ref string) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", folder, err)
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref})); err != nil {
+	if err := path.AppendIndex(index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref})); err != nil {
 		return fmt.Errorf("writing %s: %w", folder, err)
 	}
 	// Anybody may read it.

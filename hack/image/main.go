@@ -1,10 +1,11 @@
-// Command image builds the container image of the product, for several platforms, without a daemon and without a base image,
-// and writes it as an OCI layout. The same commit makes the same bytes, wherever and whenever it is built with the same Go.
+// Command image builds the container image of the product, for several platforms, without a daemon and without a base
+// image, and writes it as an OCI layout. The same commit makes the same bytes, wherever and whenever it is built with
+// the same Go.
 //
 //	image -root . -out out/image -version v1.2.3 -revision COMMIT
 //
-// The digest of the image is all that it prints. With -push the image goes to a registry too, as whoever is logged in there
-// with docker login or the like.
+// The digest of the image is all that it prints. With -push the image goes to a registry too, as whoever is logged in
+// there with docker login or the like.
 package main
 
 import (
@@ -77,7 +78,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if target != nil {
-		if err := remote.WriteIndex(target, index, remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx)); err != nil {
+		if err := remote.WriteIndex(target, index, remote.WithAuthFromKeychain(authn.DefaultKeychain),
+			remote.WithContext(ctx)); err != nil {
 			return fmt.Errorf("pushing to %s: %w", target, err)
 		}
 	}

@@ -31,13 +31,17 @@ func FreePort() (string, error) {
 	return port, err
 }
 
-// Certificate writes tls.crt and tls.key for 127.0.0.1 into a folder, and returns the authorities of clients that trust it.
+// Certificate writes tls.crt and tls.key for 127.0.0.1 into a folder, and returns the authorities of clients that trust
+// it.
 func Certificate(folder string) (*x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate: %w", err)
@@ -47,7 +51,10 @@ func Certificate(folder string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("writing a key: %w", err)
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, text := range map[string][]byte{"tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
+	for name, text := range map[string][]byte{
+		"tls.crt": public,
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	} {
 		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
 			return nil, fmt.Errorf("writing %s: %w", name, err)
 		}
@@ -57,8 +64,8 @@ func Certificate(folder string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// CPUMilliseconds returns the CPU time of all threads of a process, from schedstat, which counts nanoseconds (proc(5)). The
-// time of threads that have ended is lost.
+// CPUMilliseconds returns the CPU time of all threads of a process, from schedstat, which counts nanoseconds (proc(5)).
+// The time of threads that have ended is lost.
 func CPUMilliseconds(pid int) (float64, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {

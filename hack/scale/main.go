@@ -1,12 +1,13 @@
-// Command scale measures the manager with many Clusters. It starts etcd and kube-apiserver, creates classic Clusters (one control
-// plane, three pools), runs the real program as its ServiceAccount, and counts what it does from nothing to converged, at rest, after a
-// restart, when the one proxy Secret of all Clusters changes or is written again, and for one call of a webhook. The floor
-// beside a figure is that of a manager that caches the same kinds and does nothing, run in the same way.
+// Command scale measures the manager with many Clusters. It starts etcd and kube-apiserver, creates classic Clusters
+// (one control plane, three pools), runs the real program as its ServiceAccount, and counts what it does from nothing
+// to converged, at rest, after a restart, when the one proxy Secret of all Clusters changes or is written again, and
+// for one call of a webhook. The floor beside a figure is that of a manager that caches the same kinds and does
+// nothing, run in the same way.
 //
 //	go run ./hack/scale [-clusters 1000] [-json out/scale.json] [-baseline FILE [-update]]
 //
-// With a baseline only counts are compared: requests, reconciles, allocations, bytes. Wall-clock times of a shared machine mean
-// little. The exit status is 1 if a count has grown beyond its tolerance.
+// With a baseline only counts are compared: requests, reconciles, allocations, bytes. Wall-clock times of a shared
+// machine mean little. The exit status is 1 if a count has grown beyond its tolerance.
 package main
 
 import (
@@ -51,7 +52,8 @@ func run() error {
 	flag.IntVar(&o.pools, "pools", 3, "MachineDeployments of each")
 	flag.IntVar(&o.calls, "calls", 500, "calls of the webhook")
 	flag.StringVar(&o.program, "program", "bin/capi-proxy-patcher", "program to measure")
-	flag.StringVar(&o.args, "args", "--kube-api-qps=10000 --kube-api-burst=20000", "more flags of its manager; its own limit of requests is no property of its work")
+	flag.StringVar(&o.args, "args", "--kube-api-qps=10000 --kube-api-burst=20000",
+		"more flags of its manager; its own limit of requests is no property of its work")
 	flag.StringVar(&o.profiles, "profiles", "", "folder for profiles of memory and CPU; default is none")
 	output := flag.String("json", "out/scale.json", "file for all figures")
 	baseline := flag.String("baseline", "", "file with the counts to compare with")

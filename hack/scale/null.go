@@ -35,8 +35,8 @@ type nullOptions struct {
 	port                               int
 }
 
-// serve runs a manager of controller-runtime that caches what the product caches, whole but for the managed fields, reconciles
-// nothing, and has a webhook that allows everything.
+// serve runs a manager of controller-runtime that caches what the product caches, whole but for the managed fields,
+// reconciles nothing, and has a webhook that allows everything.
 func (n nullOptions) serve(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", n.kubeconfig)
 	if err != nil {
@@ -73,7 +73,11 @@ func (n nullOptions) serve(ctx context.Context) error {
 		}
 	}
 	mgr.GetWebhookServer().Register(nullPath, &admission.Webhook{
-		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }),
+		Handler: admission.HandlerFunc(func(context.Context,
+			admission.Request,
+		) admission.Response {
+			return admission.Allowed("")
+		}),
 	})
 	if err := mgr.AddReadyzCheck("caches", func(r *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(r.Context()) {

@@ -40,10 +40,13 @@ func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
 	w.runs++
 	p := &process{health: free[0], metrics: free[1], pprof: free[2]}
 	args := append([]string{
-		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", p.health, "--metrics-addr", p.metrics, "--pprof-addr", p.pprof,
-		"--default-proxy-secret", proxyNamespace + "/" + proxySecret, "--default-proxy-namespaces", "kubernetes.io/metadata.name=" + namespace,
+		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", p.health, "--metrics-addr", p.metrics,
+		"--pprof-addr", p.pprof,
+		"--default-proxy-secret", proxyNamespace + "/" + proxySecret, "--default-proxy-namespaces",
+		"kubernetes.io/metadata.name=" + namespace,
 	}, more...)
-	return p, launch(ctx, p, filepath.Join(w.folder, fmt.Sprintf("manager-%d.log", w.runs)), w.program, append(args, strings.Fields(w.args)...)...)
+	return p, launch(ctx, p, filepath.Join(w.folder, fmt.Sprintf("manager-%d.log", w.runs)), w.program,
+		append(args, strings.Fields(w.args)...)...)
 }
 
 // null starts the manager that does nothing.
@@ -57,13 +60,16 @@ func (w *world) null(ctx context.Context, port, certDir string) (*process, error
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	p := &process{health: free[0], pprof: free[1]}
-	return p, launch(ctx, p, filepath.Join(w.folder, "null.log"), self, "-null", "-null-kubeconfig", w.kubeconfig, "-null-health", p.health,
+	return p, launch(ctx, p, filepath.Join(w.folder, "null.log"), self, "-null", "-null-kubeconfig", w.kubeconfig,
+		"-null-health", p.health,
 		"-null-pprof", p.pprof, "-null-port", port, "-null-cert-dir", certDir)
 }
 
-// watch runs what begins a phase and waits until nothing happens any more and done, if it is not nil, reports true. p is set by
-// what starts a process.
-func (w *world) watch(ctx context.Context, p **process, begin func() error, done func(reconciles float64, r requests) bool) (*phase, error) {
+// watch runs what begins a phase and waits until nothing happens any more and done, if it is not nil, reports true. p
+// is set by what starts a process.
+func (w *world) watch(ctx context.Context, p **process, begin func() error,
+	done func(reconciles float64, r requests) bool,
+) (*phase, error) {
 	before, err := w.audit.read()
 	if err != nil {
 		return nil, err
@@ -187,7 +193,8 @@ func (w *world) lifecycle(ctx context.Context, r *results) error {
 		r.Phases[name] = f
 		live, _, err := p.heap()
 		f.LiveMiB = live / (1 << 20)
-		return errors.Join(err, p.profile(w.profiles, "heap", name+".heap.pprof"), p.profile(w.profiles, "allocs", name+".allocs.pprof"))
+		return errors.Join(err, p.profile(w.profiles, "heap", name+".heap.pprof"),
+			p.profile(w.profiles, "allocs", name+".allocs.pprof"))
 	}
 	all := func(reconciles float64, _ requests) bool { return reconciles >= float64(w.clusters) }
 	if err := run("converge", start, all); err != nil {
@@ -281,7 +288,8 @@ func (w *world) newcomers(ctx context.Context, r *results) error {
 func (w *world) floors(ctx context.Context, r *results) error {
 	progress("floors")
 	secrets := &corev1.SecretList{}
-	if err := w.client.List(ctx, secrets, client.InNamespace(namespace), client.HasLabels{contract.LabelGenerated}); err != nil {
+	if err := w.client.List(ctx, secrets, client.InNamespace(namespace),
+		client.HasLabels{contract.LabelGenerated}); err != nil {
 		return err
 	}
 	started := time.Now()

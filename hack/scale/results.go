@@ -29,8 +29,8 @@ type results struct {
 	NullResidentMiB    float64 `json:"nullResidentMiB"`
 	NullLiveMiB        float64 `json:"nullLiveMiB"`
 
-	// Newcomers is how many Clusters were created while others waited for their turn, NewcomerSeconds the longest time until
-	// one of them was configured, and NewcomerBehind the most others that got a write in this time.
+	// Newcomers is how many Clusters were created while others waited for their turn, NewcomerSeconds the longest time
+	// until one of them was configured, and NewcomerBehind the most others that got a write in this time.
 	Newcomers       int     `json:"newcomers"`
 	NewcomerSeconds float64 `json:"newcomerSeconds"`
 	NewcomerBehind  int     `json:"newcomerBehind"`
@@ -57,11 +57,15 @@ func (r *results) print(out io.Writer) {
 	}
 	n := float64(r.Clusters)
 	_, _ = fmt.Fprintf(table, "%d Clusters, %d pools each\tmeasured\tfloor\twanted with 10,000\n", r.Clusters, r.Pools)
-	converge, restart, changed, same, rest := r.Phases["converge"], r.Phases["restart"], r.Phases["changed"], r.Phases["same"], r.Phases["rest"]
-	row("resident memory, converged (peak)", fmt.Sprintf("%.0f MiB", r.NullResidentMiB), "250 MiB", "%.0f (%.0f) MiB", converge.ResidentMiB, converge.PeakMiB)
-	row("resident memory, after a restart (peak)", fmt.Sprintf("%.0f MiB", r.NullResidentMiB), "250 MiB", "%.0f (%.0f) MiB", restart.ResidentMiB, restart.PeakMiB)
+	converge, restart, changed, same, rest := r.Phases["converge"], r.Phases["restart"], r.Phases["changed"],
+		r.Phases["same"], r.Phases["rest"]
+	row("resident memory, converged (peak)", fmt.Sprintf("%.0f MiB", r.NullResidentMiB), "250 MiB", "%.0f (%.0f) MiB",
+		converge.ResidentMiB, converge.PeakMiB)
+	row("resident memory, after a restart (peak)", fmt.Sprintf("%.0f MiB", r.NullResidentMiB), "250 MiB",
+		"%.0f (%.0f) MiB", restart.ResidentMiB, restart.PeakMiB)
 	row("live heap, after a restart", fmt.Sprintf("%.1f MiB", r.NullLiveMiB), "120 MiB", "%.1f MiB", restart.LiveMiB)
-	row("  a Cluster, beyond a manager without any", fmt.Sprintf("%.1f KiB", (r.NullLiveMiB-r.EmptyLiveMiB)*1024/n), "10 KiB", "%.1f KiB", r.clusterKiB())
+	row("  a Cluster, beyond a manager without any", fmt.Sprintf("%.1f KiB", (r.NullLiveMiB-r.EmptyLiveMiB)*1024/n),
+		"10 KiB", "%.1f KiB", r.clusterKiB())
 	row("reconciles a Cluster, to converge", "1", "1.2", "%.2f", converge.Reconciles/n)
 	row("requests a Cluster, to converge", "7", "8", "%.2f", float64(converge.Requests.total())/n)
 	for _, kind := range slices.Sorted(maps.Keys(converge.Requests)) {
@@ -71,17 +75,21 @@ func (r *results) print(out io.Writer) {
 	}
 	row("restart: writes, reads", "0, 0", "0, 10", "%d, %d", restart.Requests.writes(), restart.Requests.reads())
 	row("restart: reconciles a Cluster", "1", "", "%.2f", restart.Reconciles/n)
-	row("restart: seconds, of CPU", fmt.Sprintf("%.2f, %.2f", r.NullReadySeconds, r.NullCPUSeconds), "1.5x", "%.2f, %.2f (%.2fx)",
+	row("restart: seconds, of CPU", fmt.Sprintf("%.2f, %.2f", r.NullReadySeconds, r.NullCPUSeconds), "1.5x",
+		"%.2f, %.2f (%.2fx)",
 		restart.Seconds, restart.CPUSeconds, restart.CPUSeconds/r.NullCPUSeconds)
-	row("Secret changed: writes, reads", fmt.Sprintf("%d, 0", r.Clusters), "the same", "%d, %d", changed.Requests.writes(), changed.Requests.reads())
+	row("Secret changed: writes, reads", fmt.Sprintf("%d, 0", r.Clusters), "the same", "%d, %d", changed.Requests.writes(),
+		changed.Requests.reads())
 	row("Secret changed: reconciles a Cluster", "1", "1.05", "%.2f", changed.Reconciles/n)
-	row("Secret changed: seconds", fmt.Sprintf("%.2f", r.PlainWriterSeconds), "1.1x", "%.2f (%.2fx)", changed.Seconds, changed.Seconds/r.PlainWriterSeconds)
+	row("Secret changed: seconds", fmt.Sprintf("%.2f", r.PlainWriterSeconds), "1.1x", "%.2f (%.2fx)", changed.Seconds,
+		changed.Seconds/r.PlainWriterSeconds)
 	row("same bytes: writes, reads", "0, 0", "0, 10", "%d, %d", same.Requests.writes(), same.Requests.reads())
 	row("same bytes: reconciles", "0", "0", "%.0f", same.Reconciles)
 	row("rest, two resyncs: requests", "0", "0", "%d", rest.Requests.total())
 	// A resync reconciles every Cluster once in ten minutes.
 	row("rest: CPU with a resync each ten minutes", "0", "0.1 %", "%.3f %%", 100*rest.CPUSeconds/rest.Reconciles*n/600)
-	row("created in a fan-out: writes before it", "", "", "%d of %d (%d Clusters)", r.NewcomerBehind, r.Clusters, r.Newcomers)
+	row("created in a fan-out: writes before it", "", "", "%d of %d (%d Clusters)", r.NewcomerBehind,
+		r.Clusters, r.Newcomers)
 	row("created in a fan-out: the slowest", "", "2 s", "%.2f s", r.NewcomerSeconds)
 	for _, c := range []struct {
 		name       string
@@ -91,7 +99,8 @@ func (r *results) print(out io.Writer) {
 		{"scales", r.Webhook.Scale, r.Webhook.NullScale, r.Webhook.ScaleRequests},
 		{"creates", r.Webhook.Create, r.Webhook.NullCreate, r.Webhook.CreateRequests},
 	} {
-		row(fmt.Sprintf("webhook, %s a control plane (%d bytes): CPU", c.name, c.ours.Bytes), fmt.Sprintf("%.3f ms", c.null.CPUMilliseconds), "3x",
+		row(fmt.Sprintf("webhook, %s a control plane (%d bytes): CPU", c.name, c.ours.Bytes),
+			fmt.Sprintf("%.3f ms", c.null.CPUMilliseconds), "3x",
 			"%.3f ms (%.2fx)", c.ours.CPUMilliseconds, c.ours.CPUMilliseconds/c.null.CPUMilliseconds)
 		row("  allocations", fmt.Sprintf("%.0f", c.null.Allocations), "400", "%.0f", c.ours.Allocations)
 		row("  reads", "0", "0", "%d", c.asked.reads())
@@ -115,8 +124,8 @@ type limit struct {
 	Tolerance float64 `json:"tolerance"`
 }
 
-// counts are what is compared: figures that do not depend on how busy the machine is, with the tolerance of a new baseline. Races
-// decide whether a status is written once or twice, hence not 0.
+// counts are what is compared: figures that do not depend on how busy the machine is, with the tolerance of a new
+// baseline. Races decide whether a status is written once or twice, hence not 0.
 func (r *results) counts() map[string]limit {
 	all, n := map[string]limit{}, float64(r.Clusters)
 	round := func(value float64) float64 { return math.Round(value*100) / 100 }
@@ -175,11 +184,13 @@ func (r *results) compare(file string, out io.Writer) error {
 			grown++
 			_, _ = fmt.Fprintf(out, "GROWN   %s: %g, was %g, at most %.2f\n", name, now, before.Value, allowed)
 		case known && now < before.Value*(1-before.Tolerance)-slack:
-			_, _ = fmt.Fprintf(out, "less    %s: %g, was %g; write the baseline anew with make bench-baseline\n", name, now, before.Value)
+			_, _ = fmt.Fprintf(out, "less    %s: %g, was %g; write the baseline anew with make bench-baseline\n", name,
+				now, before.Value)
 		}
 	}
 	if grown > 0 {
-		return errors.New("counts have grown: mend it, or say in the commit why, and write the baseline anew with make bench-baseline")
+		return errors.New(
+			"counts have grown: mend it, or say in the commit why, and write the baseline anew with make bench-baseline")
 	}
 	_, _ = fmt.Fprintf(out, "%d counts compared with %s: none has grown\n", len(counts), file)
 	return nil

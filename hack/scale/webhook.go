@@ -96,7 +96,8 @@ func (w *world) webhook(ctx context.Context, r *results) error {
 	return err
 }
 
-// reviews returns the reviews of an update that scales a KubeadmControlPlane, and of the create of one, as the API server sends them.
+// reviews returns the reviews of an update that scales a KubeadmControlPlane, and of the create of one, as the API
+// server sends them.
 func (w *world) reviews(ctx context.Context) (scaled, created []byte, err error) {
 	stored, err := w.raw(ctx, controlplanev1.GroupVersion.String(), "KubeadmControlPlane", clusterName(0))
 	if err != nil {
@@ -130,9 +131,16 @@ func setReplicas(object map[string]any, replicas int64) error {
 
 func review(operation admissionv1.Operation, object, old client.Object) ([]byte, error) {
 	request := &admissionv1.AdmissionRequest{
-		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: operation, Namespace: object.GetNamespace(), Name: object.GetName(),
-		Kind:     metav1.GroupVersionKind{Group: controlplanev1.GroupVersion.Group, Version: controlplanev1.GroupVersion.Version, Kind: "KubeadmControlPlane"},
-		Resource: metav1.GroupVersionResource{Group: controlplanev1.GroupVersion.Group, Version: controlplanev1.GroupVersion.Version, Resource: "kubeadmcontrolplanes"},
+		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: operation, Namespace: object.GetNamespace(),
+		Name: object.GetName(),
+		Kind: metav1.GroupVersionKind{
+			Group:   controlplanev1.GroupVersion.Group,
+			Version: controlplanev1.GroupVersion.Version, Kind: "KubeadmControlPlane",
+		},
+		Resource: metav1.GroupVersionResource{
+			Group:   controlplanev1.GroupVersion.Group,
+			Version: controlplanev1.GroupVersion.Version, Resource: "kubeadmcontrolplanes",
+		},
 	}
 	var err error
 	if request.Object.Raw, err = json.Marshal(object); err == nil && old != nil {
@@ -143,7 +151,8 @@ func review(operation admissionv1.Operation, object, old client.Object) ([]byte,
 	}
 	request.Options = runtime.RawExtension{Raw: []byte(`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1"}`)}
 	return json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: request,
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request:  request,
 	})
 }
 
@@ -156,7 +165,10 @@ func (w *world) call(ctx context.Context, p *process, certDir, url string, body 
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
-	caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}}
+	caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs:    pool,
+		MinVersion: tls.VersionTLS12,
+	}, ForceAttemptHTTP2: true}}
 	defer caller.CloseIdleConnections()
 	post := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))

@@ -77,7 +77,10 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	for _, object := range []client.Object{vocabulary.MachineTemplate(namespace, machines), w.secret("proxy-1.example.com")} {
+	for _, object := range []client.Object{
+		vocabulary.MachineTemplate(namespace, machines),
+		w.secret("proxy-1.example.com"),
+	} {
 		if err := w.client.Create(ctx, object); err != nil {
 			return nil, fmt.Errorf("creating what Clusters share: %w", err)
 		}
@@ -101,7 +104,10 @@ func clusterName(i int) string { return fmt.Sprintf("cluster-%05d", i) }
 // secret is the proxy Secret of all Clusters.
 func (w *world) secret(host string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: proxyNamespace, Name: proxySecret, Labels: map[string]string{contract.LabelProxySecret: ""}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: proxyNamespace, Name: proxySecret,
+			Labels: map[string]string{contract.LabelProxySecret: ""},
+		},
 		StringData: map[string]string{
 			"httpProxy": "http://" + host + ":3128", "noProxy": ".corp.example.com,10.20.0.0/16", "username": "node", "password": "s3cr%t", //nolint:gosec // no password
 		},
@@ -130,7 +136,10 @@ func classic(name string, pools int) ([]client.Object, error) {
 	}
 	const controlPlaneItem, workerItem = 1, 3
 	c := vocabulary.NewClassic(namespace, name, machines)
-	c.Cluster.Labels = map[string]string{clusterv1.ClusterNameLabel: name, contract.LabelEnabled: contract.LabelEnabledValue}
+	c.Cluster.Labels = map[string]string{
+		clusterv1.ClusterNameLabel: name,
+		contract.LabelEnabled:      contract.LabelEnabledValue,
+	}
 	owned := map[string]string{clusterv1.ClusterNameLabel: name}
 	var controlPlane controlplanev1.KubeadmControlPlaneTemplate
 	if err := json.Unmarshal(request.Items[controlPlaneItem].Object.Raw, &controlPlane); err != nil {

@@ -137,9 +137,13 @@ func (o ManagerOptions) installation(cached client.Reader) (resolve.Installation
 		selector = labels.Nothing()
 	}
 	if err != nil {
-		return resolve.Installation{}, fmt.Errorf("--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE", o.DefaultProxyNamespaces, err)
+		return resolve.Installation{}, fmt.Errorf("--default-proxy-namespaces %q: %w; use a label selector such as KEY=VALUE",
+			o.DefaultProxyNamespaces, err)
 	}
-	return resolve.Installation{Secret: secret, Namespaces: lookup.LabelledNamespaces{Cached: cached, Selector: selector}}, nil
+	return resolve.Installation{
+		Secret:     secret,
+		Namespaces: lookup.LabelledNamespaces{Cached: cached, Selector: selector},
+	}, nil
 }
 
 func parseSecretName(text string) (types.NamespacedName, error) {
@@ -155,7 +159,8 @@ func parseSecretName(text string) (types.NamespacedName, error) {
 
 // checkWebhooks checks the flags of the webhooks.
 func (o ManagerOptions) checkWebhooks() error {
-	if err := firstOf(checkPort("--webhook-port", o.WebhookPort, true), checkHost("--webhook-bind-address", o.WebhookBindAddress)); err != nil || !o.webhooks() {
+	if err := firstOf(checkPort("--webhook-port", o.WebhookPort, true),
+		checkHost("--webhook-bind-address", o.WebhookBindAddress)); err != nil || !o.webhooks() {
 		return err
 	}
 	return checkCertificate("--webhook-cert-dir", o.WebhookCertDir)

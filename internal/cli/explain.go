@@ -57,18 +57,24 @@ Cluster directly.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
-	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.StringArrayVarP(&o.files, "filename", "f", nil,
+		"file or folder with manifests, - for standard input; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil,
+		"file with the proxy Secret, if it is not among the manifests; may be repeated")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; defaults to the current one")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
-	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; defaults to that of the context, with manifests to any")
+	f.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace of the Cluster; defaults to that of the context, with manifests to any")
 	f.StringVar(&o.cluster, "cluster", "", "name of the Cluster, or namespace/name; not needed if there is only one")
 	f.StringVar(&o.pool, "pool", "", "MachineDeployment or MachinePool with its own proxy Secret")
-	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService), "who reads the value: service (nodes) or shell (other programs)")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
+		"installation-wide proxy Secret as namespace/name, as given to the manager")
+	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService),
+		"who reads the value: service (nodes) or shell (other programs)")
 	f.StringVar(&o.noProxy, "no-proxy", "", "value to explain; a Cluster then only provides the destinations")
 	f.StringSliceVar(&o.clients, "client", strings.Split(defaultClients, ","), "clients, each as name or name@version")
-	f.StringSliceVar(&o.failOn, "fail-on", nil, "clients that must reach every destination of the Cluster directly, else the exit status is 3")
+	f.StringSliceVar(&o.failOn, "fail-on", nil,
+		"clients that must reach every destination of the Cluster directly, else the exit status is 3")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	return cmd
 }
@@ -80,11 +86,14 @@ func (o explainOptions) check(args []string) error {
 	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
 		return fmt.Errorf("explain: unknown output %q; use text, json or yaml", o.output)
 	case o.profile != string(noproxy.ProfileService) && o.profile != string(noproxy.ProfileShell):
-		return fmt.Errorf("explain: unknown profile %q; use %s or %s", o.profile, noproxy.ProfileService, noproxy.ProfileShell)
+		return fmt.Errorf("explain: unknown profile %q; use %s or %s", o.profile, noproxy.ProfileService,
+			noproxy.ProfileShell)
 	case len(o.files) > 0 && live:
 		return errors.New("explain: -f reads manifests, --context and --kubeconfig a management cluster; use one of them")
 	case len(o.files) == 0 && !o.live() && !o.hasNoProxy:
-		return errors.New("explain: no NO_PROXY to explain; use -f FILE for manifests, --cluster NAME for a management cluster, or --no-proxy VALUE")
+		return errors.New(
+			"explain: no NO_PROXY to explain; use -f FILE for manifests, --cluster NAME for a management cluster, or " +
+				"--no-proxy VALUE")
 	case len(o.files) == 0 && len(o.secrets) > 0:
 		return errors.New("explain: --secret needs -f; a management cluster has the Secret")
 	case len(o.files) == 0 && !o.live() && len(args) == 0:
@@ -97,7 +106,8 @@ func (o explainOptions) check(args []string) error {
 
 // live reports whether a management cluster is asked.
 func (o explainOptions) live() bool {
-	return len(o.files) == 0 && (o.context != "" || o.kubeconfig != "" || o.cluster != "" || o.namespace != "" || o.pool != "")
+	return len(o.files) == 0 && (o.context != "" || o.kubeconfig != "" || o.cluster != "" ||
+		o.namespace != "" || o.pool != "")
 }
 
 func runExplain(ctx context.Context, o explainOptions, args []string, streams Streams) error {
@@ -166,7 +176,8 @@ func (o explainOptions) print(report explain.Report, streams Streams) error {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	for _, f := range report.Failures {
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: explain: %s: %s by %s, but it belongs to the Cluster\n", f.Destination, passive(f.Verdict), f.Client)
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: explain: %s: %s by %s, but it belongs to the Cluster\n",
+			f.Destination, passive(f.Verdict), f.Client)
 	}
 	if len(report.Failures) > 0 {
 		return statusError{exitProxied}

@@ -40,11 +40,13 @@ func (o HookOptions) server() extension.ServerOptions {
 // check validates the flags, so that mistakes show at the start and not when the first request fails. prefix is that of
 // the flags.
 func (o HookOptions) check(prefix string) error {
-	if err := firstOf(checkPort("--"+prefix+"port", o.Port, false), checkHost("--"+prefix+"bind-address", o.BindAddress)); err != nil {
+	if err := firstOf(checkPort("--"+prefix+"port", o.Port, false),
+		checkHost("--"+prefix+"bind-address", o.BindAddress)); err != nil {
 		return err
 	}
 	if o.CertDir == "" {
-		return usagef("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service", prefix)
+		return usagef("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service",
+			prefix)
 	}
 	if err := checkCertificate("--"+prefix+"cert-dir", o.CertDir); err != nil || o.ClientCAName == "" {
 		return err
@@ -69,7 +71,8 @@ func newHooks(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hooks",
 		Short: "Serve only Cluster API's runtime hooks",
-		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without access to an\n" +
+		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without " +
+			"access to an\n" +
 			"API server. Delivery Inline and BeforeClusterCreate need the hooks of the manager (manager --hook-cert-dir).",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runHooks(untilSignal(cmd.Context()), o, streams) },
@@ -78,8 +81,9 @@ func newHooks(streams Streams) *cobra.Command {
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
 	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
-	f.StringVar(&o.ClientCAName, "client-ca-name", "", "file in that folder with the CA certificates that client certificates must be signed by; "+
-		"by default none is required")
+	f.StringVar(&o.ClientCAName, "client-ca-name", "",
+		"file in that folder with the CA certificates that client certificates must be signed by; "+
+			"by default none is required")
 	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
 	f.IntVarP(&o.verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd
@@ -120,7 +124,8 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 	for range serving {
 		err := <-ends
 		if failed == nil && err != nil && !errors.Is(err, http.ErrServerClosed) {
-			failed = fmt.Errorf("--port %s: serving hooks: %w; choose another port, or check the certificate", strconv.Itoa(o.Port), err)
+			failed = fmt.Errorf("--port %s: serving hooks: %w; choose another port, or check the certificate",
+				strconv.Itoa(o.Port), err)
 		}
 		cancel()
 	}
@@ -131,7 +136,9 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 // healthServer answers /healthz always and /readyz by started.
 func healthServer(started healthz.Checker) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))
-	mux.Handle("/readyz", http.StripPrefix("/readyz", &healthz.Handler{Checks: map[string]healthz.Checker{"hooks": started}}))
+	mux.Handle("/healthz",
+		http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))
+	mux.Handle("/readyz",
+		http.StripPrefix("/readyz", &healthz.Handler{Checks: map[string]healthz.Checker{"hooks": started}}))
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
 }

@@ -43,9 +43,12 @@ Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or inp
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
-	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
-	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
+	f.StringArrayVarP(&o.files, "filename", "f", nil,
+		"file or folder with manifests, - for standard input; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil,
+		"file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
+		"installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
 	return cmd
@@ -89,7 +92,8 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 		return fmt.Errorf("writing output: %w", err)
 	}
 	if report.Summary.Clusters+report.Summary.Secrets+len(report.Findings) == 0 {
-		_, _ = fmt.Fprintf(streams.Err, "lint: the input has neither a Cluster with label %s nor a proxy Secret\n", contract.LabelEnabled)
+		_, _ = fmt.Fprintf(streams.Err, "lint: the input has neither a Cluster with label %s nor a proxy Secret\n",
+			contract.LabelEnabled)
 	}
 	if report.Summary.Rejections > 0 || o.strict && report.Summary.Warnings > 0 {
 		return statusError{exitInput}

@@ -24,7 +24,8 @@ import (
 func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.context})
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return target{}, fmt.Errorf("reading kubeconfig: %w", err)
@@ -126,7 +127,8 @@ func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster 
 	case client.IgnoreNotFound(err) != nil:
 		return "", reading(err, "MachinePool", o.namespace, o.pool)
 	}
-	return "", fmt.Errorf("explain: Cluster %s has neither a MachineDeployment nor a MachinePool %s", qualifiedName(o.namespace, cluster), o.pool)
+	return "", fmt.Errorf("explain: Cluster %s has neither a MachineDeployment nor a MachinePool %s",
+		qualifiedName(o.namespace, cluster), o.pool)
 }
 
 func reading(err error, kind, namespace, name string) error {

@@ -86,16 +86,19 @@ func newManager(streams Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to the Pod's service account")
-	f.StringVar(&o.Namespace, "namespace", "", "serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; defaults to all")
+	f.StringVar(&o.Namespace, "namespace", "",
+		"serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; defaults to all")
 	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; "+
 		"its noProxy is merged into every Cluster's, and it serves Clusters without their own Secret in the namespaces of "+
 		"--default-proxy-namespaces")
-	f.StringVar(&o.DefaultProxyNamespaces, "default-proxy-namespaces", contract.LabelDefaultProxy+"="+contract.DefaultProxyAllowed, "label selector of the namespaces whose Clusters may use the URLs and credentials of "+
+	f.StringVar(&o.DefaultProxyNamespaces, "default-proxy-namespaces", contract.LabelDefaultProxy+"="+
+		contract.DefaultProxyAllowed, "label selector of the namespaces whose Clusters may use the URLs and credentials of "+
 		"--default-proxy-secret, and whose readers of Secrets can therefore read them; empty selects none")
 	f.BoolVar(&o.LeaderElect, "leader-elect", false, "elect a leader among replicas")
 	f.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; defaults to the Pod's own")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "maximum number of Clusters reconciled concurrently")
-	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "interval at which every Cluster is reconciled even if nothing changed")
+	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
+		"interval at which every Cluster is reconciled even if nothing changed")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
 	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
@@ -103,13 +106,18 @@ func newManager(streams Streams) *cobra.Command {
 	f.StringVar(&o.PprofAddr, "pprof-addr", "0", "address of /debug/pprof, Go's profiles; 0 disables it")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 disables them")
 	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address on which the webhooks listen; defaults to all")
-	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key of the webhooks; without it there are none")
+	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "",
+		"folder with tls.crt and tls.key of the webhooks; without it there are none")
 	f.IntVar(&o.Hooks.Port, "hook-port", 9444, "port of the runtime hooks; 0 disables them")
-	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "", "address on which the runtime hooks listen; defaults to all")
-	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "", "folder with tls.crt and tls.key of the runtime hooks; without it there are none")
-	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "", "file in that folder with the CA certificates that client certificates of the runtime hooks "+
-		"must be signed by; by default none is required")
-	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour, "how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
+	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "",
+		"address on which the runtime hooks listen; defaults to all")
+	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "",
+		"folder with tls.crt and tls.key of the runtime hooks; without it there are none")
+	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "",
+		"file in that folder with the CA certificates that client certificates of the runtime hooks "+
+			"must be signed by; by default none is required")
+	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour,
+		"how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
 	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
 	return cmd
 }
@@ -136,8 +144,8 @@ func runManager(ctx context.Context, o ManagerOptions, streams Streams) error {
 	return nil
 }
 
-// shutdownTime is how long the manager may take to end its controller and its caches before it gives up the lease. What its
-// servers still answer may take server.DrainTime, from the same moment on.
+// shutdownTime is how long the manager may take to end its controller and its caches before it gives up the lease. What
+// its servers still answer may take server.DrainTime, from the same moment on.
 const shutdownTime = 15 * time.Second
 
 // drainedManager gives up the lease before it waits for its servers: another replica leads while they answer.
@@ -279,7 +287,9 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, not only the leader.
-func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation, absences *lookup.Absences) error {
+func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation,
+	absences *lookup.Absences,
+) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
 			Cached:   mgr.GetCache(),
@@ -313,7 +323,10 @@ func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, i
 func webhookServer(o ManagerOptions) *server.Server {
 	return server.New(server.Options{
 		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
-		Limits: server.Limits{Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest, Time: 5 * time.Second},
+		Limits: server.Limits{
+			Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest,
+			Time: 5 * time.Second,
+		},
 	})
 }
 

@@ -39,11 +39,15 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 		RunE: func(cmd *cobra.Command, _ []string) error { return runRender(cmd, o, streams) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with manifests, - for standard input; may be repeated")
-	f.StringArrayVar(&o.secrets, "secret", nil, "file with the proxy Secret, if it is not among the manifests; may be repeated")
-	f.StringVar(&o.defaultSecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name, as given to the manager")
+	f.StringArrayVarP(&o.files, "filename", "f", nil,
+		"file or folder with manifests, - for standard input; may be repeated")
+	f.StringArrayVar(&o.secrets, "secret", nil,
+		"file with the proxy Secret, if it is not among the manifests; may be repeated")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
+		"installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.all, "all", false, "patch every Cluster, with or without the label")
-	f.BoolVar(&o.includeSecrets, "include-secrets", false, "also print the generated Secrets, which hold the proxy's credentials")
+	f.BoolVar(&o.includeSecrets, "include-secrets", false,
+		"also print the generated Secrets, which hold the proxy's credentials")
 	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false,
 		"with --include-secrets, print generated Secrets even if the network of their Cluster is not known yet")
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
@@ -158,7 +162,8 @@ func (r *inputReader) readFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if r.left -= int64(len(data)); r.left < 0 {
-		return nil, fmt.Errorf("reading %s: the input is larger than %d MiB in total; give fewer manifests at a time", name, maxInput>>20)
+		return nil, fmt.Errorf("reading %s: the input is larger than %d MiB in total; give fewer manifests at a time",
+			name, maxInput>>20)
 	}
 	return data, nil
 }

@@ -61,7 +61,8 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, nil
 	}
 	if t.override == contract.SecretNone {
-		return network, fmt.Errorf("%s: pool %s uses no proxy (its Secret is %q); there is nothing to explain", name, o.pool, contract.SecretNone)
+		return network, fmt.Errorf("%s: pool %s uses no proxy (its Secret is %q); there is nothing to explain", name, o.pool,
+			contract.SecretNone)
 	}
 	switch {
 	case t.cluster.Enabled:
@@ -74,7 +75,11 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return network, usageError{err}
 	}
-	resolver := resolve.Resolver{Secrets: withoutFiles{t.secrets}, Default: resolve.Installation{Secret: defaultSecret, Namespaces: resolve.EveryNamespace{}}, Profile: noproxy.Profile(o.profile)}
+	resolver := resolve.Resolver{
+		Secrets: withoutFiles{t.secrets},
+		Default: resolve.Installation{Secret: defaultSecret, Namespaces: resolve.EveryNamespace{}},
+		Profile: noproxy.Profile(o.profile),
+	}
 	if t.override != "" {
 		resolver.Object = "pool " + o.pool
 	}
@@ -90,7 +95,8 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, fmt.Errorf("%s: %s; there is nothing to explain", name, note)
 	}
 	in.NoProxy, in.Entries, in.Warnings = resolution.NoProxy.Value, resolution.NoProxy.Entries, resolution.Warnings
-	in.Secret, in.Profile = "Secret "+qualifiedName(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
+	in.Secret, in.Profile = "Secret "+
+		qualifiedName(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
 	return network, nil
 }
 
@@ -175,7 +181,8 @@ func (o explainOptions) choose(names []string) (int, error) {
 		if !qualified {
 			namespace, name = "", n
 		}
-		if o.cluster != "" && o.cluster != name && o.cluster != n || o.namespace != "" && namespace != "" && o.namespace != namespace {
+		if o.cluster != "" && o.cluster != name && o.cluster != n || o.namespace != "" && namespace != "" &&
+			o.namespace != namespace {
 			continue
 		}
 		if found >= 0 {

@@ -53,7 +53,8 @@ const (
 const (
 	// VariableName is the name of the variable in spec.topology.variables of a Cluster and in overrides of its pools.
 	VariableName = "capiProxyPatcher"
-	// VariableSecretName names the proxy Secret, as AnnotationSecret does. In the override of a pool it may be SecretNone.
+	// VariableSecretName names the proxy Secret, as AnnotationSecret does. In the override of a pool it may be
+	// SecretNone.
 	VariableSecretName = "secretName"
 	// VariableDelivery chooses how values reach a node, as AnnotationDelivery does.
 	VariableDelivery = "delivery"
@@ -63,7 +64,8 @@ const (
 	VariableNoProxy = "noProxy"
 )
 
-// Names of the handlers that serve Cluster API's runtime hooks. A ClusterClass refers to them as HANDLER.EXTENSIONCONFIG.
+// Names of the handlers that serve Cluster API's runtime hooks. A ClusterClass refers to them as
+// HANDLER.EXTENSIONCONFIG.
 const (
 	HandlerGeneratePatches     = "generate-patches"
 	HandlerValidateTopology    = "validate-topology"
@@ -96,8 +98,8 @@ const (
 	// AnnotationWarnings on a generated Secret lists the codes of NO_PROXY warnings, separated by commas.
 	AnnotationWarnings = Domain + "/warnings"
 	// AnnotationChangedAt on a generated Secret is when a value that nodes read last changed, in RFC 3339. It is absent
-	// as long as the values are those that the Secret was created with. Machines whose bootstrap data is not younger are
-	// behind.
+	// as long as the values are those that the Secret was created with. Machines whose bootstrap data is not younger
+	// are behind.
 	AnnotationChangedAt = Domain + "/changed-at"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
@@ -231,8 +233,8 @@ const (
 	// ReasonInvalidSettings surfaces when the proxy Secret, an annotation of the Cluster or the Cluster's
 	// network cannot be used.
 	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of that
-	// name exists that was not generated for the Cluster.
+	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of
+	// that name exists that was not generated for the Cluster.
 	ReasonNameTaken = "NameTaken"
 	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user at a managed path, or when
 	// the label is removed and an adopted file is not restored in its object.

@@ -5,15 +5,16 @@ import "strings"
 // ClusterLabels returns the names, without the domain, of the labels that a Cluster may have.
 func ClusterLabels() []string { return names(LabelEnabled) }
 
-// ClusterAnnotations returns the names, without the domain, of the annotations that a Cluster may have, those for the user
-// first.
+// ClusterAnnotations returns the names, without the domain, of the annotations that a Cluster may have, those for the
+// user first.
 func ClusterAnnotations() []string {
-	return append(names(AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt, AnnotationNoProxyGroups),
+	return append(names(AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt,
+		AnnotationNoProxyGroups),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion)...)
 }
 
-// PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or a
-// pool of a topology may have.
+// PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or
+// a pool of a topology may have.
 func PoolAnnotations() []string { return names(AnnotationSecret) }
 
 func names(keys ...string) []string {

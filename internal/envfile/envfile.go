@@ -75,7 +75,8 @@ func Validate(vars []Var) error {
 	for i, v := range vars {
 		switch {
 		case !isName(v.Name):
-			problems = append(problems, fmt.Sprintf("variable %d (%q): not a name of ASCII letters, digits and underscores", i+1, v.Name))
+			problems = append(problems,
+				fmt.Sprintf("variable %d (%q): not a name of ASCII letters, digits and underscores", i+1, v.Name))
 			continue
 		case seen[v.Name]:
 			problems = append(problems, fmt.Sprintf("variable %d (%s): occurs twice", i+1, v.Name))

@@ -53,7 +53,10 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	}
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
-		g := &generator{asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]string{}, files: map[patch.File][]byte{}}
+		g := &generator{
+			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]string{},
+			files: map[patch.File][]byte{},
+		}
 		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
 			return err
 		}
@@ -72,7 +75,8 @@ type items struct {
 // add writes the item with a UID in JSON and a patch in base64.
 func (i *items) add(uid []byte, patch string) error {
 	if i.response.Len()+len(patch) > i.limit {
-		return fmt.Errorf("the response would have more than %d bytes; split the pools of the Cluster among several Clusters", i.limit)
+		return fmt.Errorf("the response would have more than %d bytes; split the pools of the Cluster among several Clusters",
+			i.limit)
 	}
 	start := `,"items":[{"uid":`
 	if i.count++; i.count > 1 {
@@ -141,7 +145,8 @@ func windowsMachines(q request) (map[poolKey]bool, error) {
 	for i := range q.items {
 		it := &q.items[i]
 		// The fields are called os and osType; letters may be written as escape sequences.
-		if it.fieldPath != fieldInfrastructure || !bytes.Contains(it.object, []byte(`"os`)) && !bytes.Contains(it.object, []byte(`\u00`)) {
+		if it.fieldPath != fieldInfrastructure || !bytes.Contains(it.object, []byte(`"os`)) &&
+			!bytes.Contains(it.object, []byte(`\u00`)) {
 			continue
 		}
 		if err := checkSize(it.object); err != nil {

@@ -54,7 +54,8 @@ type State interface {
 	// Taken returns why templates of a Cluster may not refer to a generated Secret of a name, because that Secret is
 	// not ours, or nil.
 	Taken(ctx context.Context, cluster *Stored, secret string) error
-	// Check returns why the proxy Secret of a Cluster, or the one that override names for a pool, cannot be used, or nil.
+	// Check returns why the proxy Secret of a Cluster, or the one that override names for a pool, cannot be used, or
+	// nil.
 	Check(ctx context.Context, cluster *Stored, override string) error
 }
 
@@ -76,8 +77,8 @@ type asked struct {
 	settings intent.Topology // with the pools in the order of the request
 }
 
-// ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the user and
-// the same for the same request.
+// ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the
+// user and the same for the same request.
 func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 	a.cluster, _ = decodeBuiltin(q.variables.builtin)
 	if err := intent.CheckTopologyLabel(a.cluster.labels, a.cluster.annotations); err != nil {
@@ -89,7 +90,8 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 	if h.Namespace != "" && a.cluster.namespace != h.Namespace {
 		// Templates without patches would remove the proxy from a Cluster that another manager is responsible for.
 		return a, false, fmt.Errorf("this manager serves only --namespace %[3]s, not Cluster %[1]s/%[2]s; "+
-			"exclude its namespace in the namespaceSelector of the ExtensionConfig", a.cluster.namespace, a.cluster.name, h.Namespace)
+			"exclude its namespace in the namespaceSelector of the ExtensionConfig", a.cluster.namespace,
+			a.cluster.name, h.Namespace)
 	}
 	s := sourceOf(a.cluster, q)
 	if a.settings, err = intent.ReadTopology(s); err != nil {
@@ -218,7 +220,8 @@ func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, 
 // holdBack writes the answer for a Cluster.
 func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtimehooksv1.BeforeClusterCreateResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.MaxWait <= 0 || h.Now().Sub(q.created) >= h.MaxWait {
+	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.MaxWait <= 0 ||
+		h.Now().Sub(q.created) >= h.MaxWait {
 		return
 	}
 	stored, err := h.State.Stored(ctx, q.namespace, q.name)

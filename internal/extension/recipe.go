@@ -85,7 +85,9 @@ func (g *generator) resolve(pool intent.Pool) (*plan.Values, error) {
 		return &plan.Values{}, nil
 	}
 	if g.handlers.State == nil {
-		return nil, fmt.Errorf("delivery %s needs the hooks of the manager, which reads Secrets; use delivery %s, or point the ExtensionConfig to the manager",
+		return nil, fmt.Errorf(
+			"delivery %s needs the hooks of the manager, which reads Secrets; use delivery %s, or point the ExtensionConfig "+
+				"to the manager",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	if err := g.allowed(pool, ""); err != nil {
@@ -123,8 +125,10 @@ func (g *generator) allowed(pool intent.Pool, secret string) error {
 	}
 	inline := g.settings.Options.Delivery == contract.DeliveryInline
 	asks := g.stored.Settings
-	if !g.pools[pool] || inline && (asks.SecretName != g.settings.SecretName || !reflect.DeepEqual(asks.Options, g.settings.Options)) {
-		return fmt.Errorf("the request differs from the stored Cluster %s/%s; Cluster API retries", g.cluster.namespace, g.cluster.name)
+	if !g.pools[pool] || inline &&
+		(asks.SecretName != g.settings.SecretName || !reflect.DeepEqual(asks.Options, g.settings.Options)) {
+		return fmt.Errorf("the request differs from the stored Cluster %s/%s; Cluster API retries",
+			g.cluster.namespace, g.cluster.name)
 	}
 	if inline {
 		return nil
@@ -137,7 +141,8 @@ func (g *generator) allowed(pool intent.Pool, secret string) error {
 // created from a KubeadmConfigTemplate.
 func holdBack(t *template) ([]patch.Operation, error) {
 	if t.at.Missing > len(t.at.Parents)-2 {
-		return nil, fmt.Errorf("delivery %s cannot pause objects that are created from a template without spec.template; use delivery %s",
+		return nil, fmt.Errorf(
+			"delivery %s cannot pause objects that are created from a template without spec.template; use delivery %s",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	at := "/spec/template/metadata"

@@ -63,7 +63,9 @@ func decodeRequest(body []byte) (request, error) {
 		}
 	}
 	if many {
-		return request{}, fmt.Errorf("reading the request: it has more than %d templates; split the pools of the Cluster among several Clusters", maxItems)
+		return request{},
+			fmt.Errorf("reading the request: it has more than %d templates; split the pools of the Cluster among several "+
+				"Clusters", maxItems)
 	}
 	if err := r.End(); err != nil {
 		return request{}, fmt.Errorf("reading the request: %w", err)
@@ -175,7 +177,8 @@ func (i *item) isControlPlane() bool {
 
 // isPool reports whether i is the bootstrap template of a pool.
 func (i *item) isPool() bool {
-	return i.fieldPath == fieldBootstrap && (i.holderKind == intent.KindMachineDeployment || i.holderKind == intent.KindMachinePool)
+	return i.fieldPath == fieldBootstrap &&
+		(i.holderKind == intent.KindMachineDeployment || i.holderKind == intent.KindMachinePool)
 }
 
 // poolKey identifies a pool in a request.

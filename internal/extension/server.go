@@ -46,8 +46,8 @@ const (
 	maxItems = 20_000
 )
 
-// maxAnswer returns the size of the largest answer to a body of a size, in bytes: an answer with all entries of the proxy
-// is not ten times as large, and Cluster API reads 20 MiB.
+// maxAnswer returns the size of the largest answer to a body of a size, in bytes: an answer with all entries of the
+// proxy is not ten times as large, and Cluster API reads 20 MiB.
 func maxAnswer(body int) int { return min(20<<20, 1<<20+16*body) }
 
 // limits are what clients of hooks can use up. Requests of a topology with 300 or more pools are large.
@@ -92,13 +92,17 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 		},
 		{
 			runtimehooksv1.BeforeClusterCreate, contract.HandlerBeforeClusterCreate,
-			signature[runtimehooksv1.BeforeClusterCreateRequest, runtimehooksv1.BeforeClusterCreateResponse], h.respondBeforeClusterCreate,
+			signature[runtimehooksv1.BeforeClusterCreateRequest, runtimehooksv1.BeforeClusterCreateResponse],
+			h.respondBeforeClusterCreate,
 		},
 	}
 	if h.State == nil || h.MaxWait <= 0 {
 		handlers = handlers[:len(handlers)-1]
 	}
-	serving := server.New(server.Options{Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, Limits: limits()})
+	serving := server.New(server.Options{
+		Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName,
+		Limits: limits(),
+	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}
 	for _, handler := range handlers {
 		gvh, err := catalog.GroupVersionHook(handler.hook)

@@ -87,7 +87,9 @@ func (m ManagementCluster) Check(ctx context.Context, cluster *Stored, override 
 	return err
 }
 
-func (m ManagementCluster) resolve(ctx context.Context, cluster intent.Cluster, settings intent.Topology, override string) (resolve.Resolution, error) {
+func (m ManagementCluster) resolve(ctx context.Context, cluster intent.Cluster, settings intent.Topology,
+	override string,
+) (resolve.Resolution, error) {
 	resolution, err := m.Resolver.Resolve(ctx, settings.ApplyTo(cluster), settings.Options, override)
 	if err == nil {
 		return resolution, nil
@@ -95,7 +97,8 @@ func (m ManagementCluster) resolve(ctx context.Context, cluster intent.Cluster, 
 	if len(finding.Of(err)) > 0 {
 		return resolution, err
 	}
-	return resolution, retry(ctx, err, fmt.Sprintf("reading the proxy Secret of Cluster %s/%s", cluster.Namespace, cluster.Name))
+	return resolution,
+		retry(ctx, err, fmt.Sprintf("reading the proxy Secret of Cluster %s/%s", cluster.Namespace, cluster.Name))
 }
 
 // retry logs an error of the API server, whose text changes, and returns one whose text does not.

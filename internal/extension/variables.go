@@ -12,11 +12,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
-// DiscoverVariables answers the hook of the same name with the one variable. It is optional, and so is each of its fields.
+// DiscoverVariables answers the hook of the same name with the one variable. It is optional, and so is each of its
+// fields.
 //
 // The schema has no defaults, its descriptions name them: Cluster API would write a default into every override too,
 // where it would contradict the Cluster's value.
-func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) {
+func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest,
+	response *runtimehooksv1.DiscoverVariablesResponse,
+) {
 	targets := make([]apiextensionsv1.JSON, 0, len(contract.Targets()))
 	for _, target := range contract.Targets() {
 		targets = append(targets, literal(target))
@@ -28,25 +31,35 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 		Required: new(false),
 		Schema: clusterv1.VariableSchema{OpenAPIV3Schema: clusterv1.JSONSchemaProps{
 			Type: "object",
-			Description: "The proxy of the nodes, for a Cluster with label " + contract.LabelEnabled + ": \"" + contract.LabelEnabledValue + "\". " +
-				"Every field is optional. A pool's override may set " + contract.VariableSecretName + " and must agree with the Cluster in all others.",
+			Description: "The proxy of the nodes, for a Cluster with label " + contract.LabelEnabled + ": \"" +
+				contract.LabelEnabledValue + "\". " +
+				"Every field is optional. A pool's override may set " + contract.VariableSecretName +
+				" and must agree with the Cluster in all others.",
 			Example: example(map[string]any{
 				contract.VariableSecretName: "corp-proxy", contract.VariableDelivery: contract.DeliveryReference,
-				contract.VariableTargets: contract.Targets(), contract.VariableNoProxy: []string{".corp.example.com", "10.20.0.0/16"},
+				contract.VariableTargets: contract.Targets(),
+				contract.VariableNoProxy: []string{".corp.example.com", "10.20.0.0/16"},
 			}),
 			Properties: map[string]clusterv1.JSONSchemaProps{
 				contract.VariableSecretName: {
 					Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(253)),
 					Pattern: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
-					Description: "Name of the proxy Secret in the Cluster's namespace. Default: <cluster>" + contract.ClusterSecretSuffix +
-						" if it exists, else " + contract.DefaultSecretName + ", else the manager's --default-proxy-secret. In a pool's override, " +
+					Description: "Name of the proxy Secret in the Cluster's namespace. Default: <cluster>" +
+						contract.ClusterSecretSuffix +
+						" if it exists, else " + contract.DefaultSecretName +
+						", else the manager's --default-proxy-secret. In a pool's override, " +
 						contract.SecretNone + " means that the pool uses no proxy.",
 					Example: example("corp-proxy"),
 				},
 				contract.VariableDelivery: {
-					Type: "string", Enum: []apiextensionsv1.JSON{literal(contract.DeliveryReference), literal(contract.DeliveryInline)},
-					Description: "How nodes get the values. " + contract.DeliveryReference + ": in a generated Secret, templates hold only constants. " +
-						contract.DeliveryInline + ": in the templates; refused for a proxy with credentials. Default: " + contract.DeliveryReference + ".",
+					Type: "string", Enum: []apiextensionsv1.JSON{
+						literal(contract.DeliveryReference),
+						literal(contract.DeliveryInline),
+					},
+					Description: "How nodes get the values. " + contract.DeliveryReference +
+						": in a generated Secret, templates hold only constants. " +
+						contract.DeliveryInline + ": in the templates; refused for a proxy with credentials. Default: " +
+						contract.DeliveryReference + ".",
 					Example: example(contract.DeliveryReference),
 				},
 				contract.VariableTargets: {

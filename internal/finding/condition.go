@@ -213,7 +213,8 @@ func Unconfigured(cluster string, objects []Object, unsupported bool) []Finding 
 		}}
 	default:
 		return []Finding{{
-			Reason: contract.ReasonTemplateNotSupported, Message: "no bootstrap object of Cluster " + cluster + " carries the proxy",
+			Reason: contract.ReasonTemplateNotSupported, Message: "no bootstrap object of Cluster " + cluster +
+				" carries the proxy",
 		}}
 	}
 }

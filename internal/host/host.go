@@ -25,7 +25,8 @@ func IsASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// Port returns a port without leading zeros. It reports false if text is not a number from 1 to 65535 of at most five digits.
+// Port returns a port without leading zeros. It reports false if text is not a number from 1 to 65535 of at most five
+// digits.
 func Port(text string) (string, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return strconv.FormatUint(n, 10), err == nil && n > 0 && len(text) <= len("65535")

@@ -1,6 +1,6 @@
-// Package intent reads what a Cluster asks for: its label, its annotations, the variable of its topology, and for each of its
-// pools whether it uses the proxy, from which Secret, and the name of the Secret that its nodes read. It is pure: controller,
-// webhooks, topology hook and offline commands share it, so that all of them read the same.
+// Package intent reads what a Cluster asks for: its label, its annotations, the variable of its topology, and for each
+// of its pools whether it uses the proxy, from which Secret, and the name of the Secret that its nodes read. It is
+// pure: controller, webhooks, topology hook and offline commands share it, so that all of them read the same.
 package intent
 
 import (

@@ -50,20 +50,26 @@ func CheckLabel(labels map[string]string) error {
 		fmt.Sprintf("use %q or %q", contract.LabelEnabledValue, contract.LabelDisabledValue))}
 }
 
-// CheckCluster warns of labels and annotations of a Cluster that carry the domain of the product and that nothing reads.
+// CheckCluster warns of labels and annotations of a Cluster that carry the domain of the product and that nothing
+// reads.
 func CheckCluster(labels, annotations map[string]string) []finding.Finding {
-	return append(unknown("label", finding.Label, labels, contract.ClusterLabels(), "an annotation", contract.ClusterAnnotations()),
-		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations(), "a label", contract.ClusterLabels())...)
+	return append(unknown("label", finding.Label, labels, contract.ClusterLabels(), "an annotation",
+		contract.ClusterAnnotations()),
+		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations(), "a label",
+			contract.ClusterLabels())...)
 }
 
-// CheckPool warns of annotations of a pool that carry the domain of the product and that nothing reads. Those of a Cluster
-// have no effect on a pool.
+// CheckPool warns of annotations of a pool that carry the domain of the product and that nothing reads. Those of a
+// Cluster have no effect on a pool.
 func CheckPool(annotations map[string]string) []finding.Finding {
-	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations(), "an annotation of the Cluster", contract.ClusterAnnotations())
+	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations(),
+		"an annotation of the Cluster", contract.ClusterAnnotations())
 }
 
 // unknown warns of the unknown keys of a kind, in alphabetical order. elsewhere are the names of another kind.
-func unknown(kind string, place func(key string) finding.Place, keys map[string]string, known []string, otherKind string, elsewhere []string) []finding.Finding {
+func unknown(kind string, place func(key string) finding.Place, keys map[string]string, known []string,
+	otherKind string, elsewhere []string,
+) []finding.Finding {
 	var found []finding.Finding
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		name, ours := strings.CutPrefix(key, contract.Domain+"/")

@@ -33,7 +33,8 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 			return values[0]
 		}
 		if !slices.Contains(values, value) {
-			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+strings.Join(values, " or "))...)
+			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+
+				strings.Join(values, " or "))...)
 		}
 		return value
 	}
@@ -65,7 +66,8 @@ func parseTargets(value string) ([]contract.Target, finding.Errors) {
 	for position, item := range strings.Split(value, ",") {
 		target := contract.Target(strings.TrimSpace(item))
 		if !slices.Contains(known, target) {
-			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets), fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
+			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets),
+				fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
 				"use a list of containerd, kubelet, kubeadm, trust")
 		}
 		chosen[target] = true

@@ -20,7 +20,10 @@ func PatchFields(version string) []PatchField {
 	if version == "v1beta1" {
 		names = [...]string{"generateExtension", "validateExtension", "discoverVariablesExtension"}
 	}
-	handlers := [...]string{contract.HandlerGeneratePatches, contract.HandlerValidateTopology, contract.HandlerDiscoverVariables}
+	handlers := [...]string{
+		contract.HandlerGeneratePatches, contract.HandlerValidateTopology,
+		contract.HandlerDiscoverVariables,
+	}
 	fields := make([]PatchField, len(names))
 	for i, name := range names {
 		fields[i] = PatchField{Name: name, Extension: handlers[i] + "." + contract.Name}

@@ -82,11 +82,17 @@ func TopologySourceOf(cluster *clusterv1.Cluster) TopologySource {
 	}
 	for i := range topology.Workers.MachineDeployments {
 		pool := &topology.Workers.MachineDeployments[i]
-		s.Pools = append(s.Pools, PoolSource{KindMachineDeployment, pool.Name, pool.Metadata.Annotations, valueOf(pool.Variables.Overrides)})
+		s.Pools = append(s.Pools, PoolSource{
+			KindMachineDeployment, pool.Name, pool.Metadata.Annotations,
+			valueOf(pool.Variables.Overrides),
+		})
 	}
 	for i := range topology.Workers.MachinePools {
 		pool := &topology.Workers.MachinePools[i]
-		s.Pools = append(s.Pools, PoolSource{KindMachinePool, pool.Name, pool.Metadata.Annotations, valueOf(pool.Variables.Overrides)})
+		s.Pools = append(s.Pools, PoolSource{
+			KindMachinePool, pool.Name, pool.Metadata.Annotations,
+			valueOf(pool.Variables.Overrides),
+		})
 	}
 	return s
 }

@@ -20,7 +20,8 @@ import (
 // an environment string (see noproxy.CodeTooLong).
 const MaxNoProxy = 1000
 
-// maxVariable is how many bytes of JSON a value of the variable may have. It holds MaxNoProxy entries of 300 characters twice.
+// maxVariable is how many bytes of JSON a value of the variable may have. It holds MaxNoProxy entries of 300 characters
+// twice.
 const maxVariable = 1 << 20
 
 // Variable is a value of the variable capiProxyPatcher. The zero value of a field means that it is not set.
@@ -52,12 +53,14 @@ func parse(at finding.Place, raw []byte) (Variable, finding.Errors) {
 		return v, nil
 	}
 	if len(raw) > maxVariable {
-		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, fmt.Sprintf("has %d bytes, but at most %d are allowed", len(raw), maxVariable),
+		return v, finding.Errors{finding.Rejection(CodeBadVariable, at,
+			fmt.Sprintf("has %d bytes, but at most %d are allowed", len(raw), maxVariable),
 			"write networks or suffixes instead of single hosts")}
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, "is not an object", "see the schema of the variable in the ClusterClass's status")}
+		return v, finding.Errors{finding.Rejection(CodeBadVariable, at, "is not an object",
+			"see the schema of the variable in the ClusterClass's status")}
 	}
 	p := parser{at: at}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -75,7 +78,8 @@ func parse(at finding.Place, raw []byte) (Variable, finding.Errors) {
 		case contract.VariableNoProxy:
 			v.NoProxy = p.noProxy(value)
 		default:
-			p.reject(at.Item(strconv.Quote(name)), "is not a field of the variable", "the fields are secretName, delivery, targets and noProxy")
+			p.reject(at.Item(strconv.Quote(name)), "is not a field of the variable",
+				"the fields are secretName, delivery, targets and noProxy")
 		}
 	}
 	return v, p.found
@@ -123,7 +127,8 @@ func (p *parser) secretName(raw []byte) string {
 		return ""
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		p.reject(p.at.Child(contract.VariableSecretName), "is not the name of a Secret", "write lower-case letters, digits, hyphens and dots")
+		p.reject(p.at.Child(contract.VariableSecretName), "is not the name of a Secret",
+			"write lower-case letters, digits, hyphens and dots")
 		return ""
 	}
 	return name
@@ -167,7 +172,8 @@ func (p *parser) noProxy(raw []byte) []string {
 		return nil
 	}
 	if len(entries) > MaxNoProxy {
-		p.reject(p.at.Child(contract.VariableNoProxy), fmt.Sprintf("has %d entries, but at most %d are allowed", len(entries), MaxNoProxy),
+		p.reject(p.at.Child(contract.VariableNoProxy),
+			fmt.Sprintf("has %d entries, but at most %d are allowed", len(entries), MaxNoProxy),
 			"write networks or suffixes instead of single hosts")
 		return nil
 	}
@@ -175,7 +181,8 @@ func (p *parser) noProxy(raw []byte) []string {
 	for i, entry := range entries {
 		// A list inside an item, or an empty item, would shift the positions in messages.
 		if entry == "-" || strings.ContainsAny(entry, ", \t\r\n") || entry == "" {
-			p.reject(p.at.Child(contract.VariableNoProxy).Index(i), "is not a single entry", "write each entry as an item of its own")
+			p.reject(p.at.Child(contract.VariableNoProxy).Index(i), "is not a single entry",
+				"write each entry as an item of its own")
 			single = false
 		}
 	}

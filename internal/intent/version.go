@@ -20,7 +20,8 @@ func OutputVersion(annotations map[string]string) (int, error) {
 	}
 	version, err := strconv.Atoi(recorded)
 	if err != nil || version < 1 {
-		return 0, finding.Errors{finding.Rejection(CodeBadAnnotation, finding.Annotation(contract.AnnotationOutputVersion).Of("the Cluster"),
+		return 0, finding.Errors{finding.Rejection(CodeBadAnnotation,
+			finding.Annotation(contract.AnnotationOutputVersion).Of("the Cluster"),
 			"not an output version", "")}
 	}
 	return version, nil

@@ -1,5 +1,6 @@
-// Package jsonread reads JSON in place: it walks over a text once, checks it on the way, and decodes only what its caller
-// asks for. A request of Cluster API for a large topology has half a megabyte, of which a hook needs a few kilobytes.
+// Package jsonread reads JSON in place: it walks over a text once, checks it on the way, and decodes only what its
+// caller asks for. A request of Cluster API for a large topology has half a megabyte, of which a hook needs a few
+// kilobytes.
 //
 // It accepts what encoding/json accepts (RFC 8259, at most 10,000 levels deep) and gives strings the values that
 // encoding/json gives them. Names of members are compared exactly. Where a name occurs twice the caller sees both, and
@@ -25,7 +26,8 @@ type Reader struct {
 	err   error
 }
 
-// New returns a Reader at the start of text, which must not be changed while the Reader and what it returned are in use.
+// New returns a Reader at the start of text, which must not be changed while the Reader and what it returned are in
+// use.
 func New(text []byte) *Reader { return &Reader{text: text} }
 
 // End checks that nothing follows, and returns the first error of the walk. It names the position, counted in bytes
@@ -39,8 +41,8 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Count returns how many values JSON has at most: members, elements, objects and arrays. Decoded, a short one may take a
-// hundred times its size.
+// Count returns how many values JSON has at most: members, elements, objects and arrays. Decoded, a short one may take
+// a hundred times its size.
 func Count(text []byte) int {
 	count := 1
 	for i := 0; i < len(text); i++ {

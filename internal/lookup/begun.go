@@ -27,14 +27,16 @@ func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bo
 	configs := &bootstrapv1.KubeadmConfigList{}
 	in, ofControlPlane := client.InNamespace(namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel}
 	for _, list := range []client.ObjectList{machines, configs} {
-		err := c.Cached.List(ctx, list, in, client.MatchingFields{IndexLabel: cluster}, ofControlPlane, client.UnsafeDisableDeepCopy)
+		err := c.Cached.List(ctx, list, in, client.MatchingFields{IndexLabel: cluster}, ofControlPlane,
+			client.UnsafeDisableDeepCopy)
 		if err == nil && (len(machines.Items) > 0 || len(configs.Items) > 0) {
 			return true, nil
 		}
 	}
 	live := &metav1.PartialObjectMetadataList{}
 	live.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigList"))
-	if err := c.Live.List(ctx, live, in, client.MatchingLabels{clusterv1.ClusterNameLabel: cluster}, ofControlPlane, client.Limit(1)); err != nil {
+	if err := c.Live.List(ctx, live, in, client.MatchingLabels{clusterv1.ClusterNameLabel: cluster}, ofControlPlane,
+		client.Limit(1)); err != nil {
 		return false, fmt.Errorf("listing KubeadmConfigs of the control plane: %w", err)
 	}
 	return len(live.Items) > 0, nil

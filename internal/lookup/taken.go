@@ -39,8 +39,8 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 	return g.TakenLive(ctx, name, cluster)
 }
 
-// HasOnlyCertificates reports whether the Secret of a name was generated for a Cluster whose settings have no proxy URL; nil is
-// that the cache does not have it.
+// HasOnlyCertificates reports whether the Secret of a name was generated for a Cluster whose settings have no proxy
+// URL; nil is that the cache does not have it.
 func (g GeneratedSecrets) HasOnlyCertificates(ctx context.Context, name types.NamespacedName, cluster string) *bool {
 	secret := &corev1.Secret{}
 	if err := g.Cached.Get(ctx, name, secret); err != nil || taken(name, cluster, secret.Labels) != "" {

@@ -73,7 +73,8 @@ const (
 // Codes returns all codes, rejections first.
 func Codes() []finding.Code {
 	return []finding.Code{
-		CodeBadCIDR, CodeBadPort, CodeUnsupportedWildcard, CodeControlCharacter, CodeForbiddenCharacter, CodeURLEntry, CodeTooLong,
+		CodeBadCIDR, CodeBadPort, CodeUnsupportedWildcard, CodeControlCharacter, CodeForbiddenCharacter,
+		CodeURLEntry, CodeTooLong,
 		CodeBadProxyURL, CodeBadName,
 		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,

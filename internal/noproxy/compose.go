@@ -404,7 +404,10 @@ func (c *composer) serviceAddresses(services []network) {
 		}
 	}
 	for _, a := range dns {
-		c.add(Entry{Value: a.String(), Group: GroupServiceAddresses, Role: RoleDNSAddress, Place: finding.Field("the options")})
+		c.add(Entry{
+			Value: a.String(), Group: GroupServiceAddresses, Role: RoleDNSAddress,
+			Place: finding.Field("the options"),
+		})
 	}
 }
 
@@ -479,7 +482,8 @@ func (c *composer) metadata() {
 // host adds one host of the Cluster or its infrastructure: exactly the name, without port, brackets or trailing dot.
 func (c *composer) host(g Group, text string, place finding.Place) {
 	p, bad := parseEntry(text)
-	if bad == nil && (p.kind == kindStar || g == GroupEndpoint && (p.kind == kindCIDR || strings.HasPrefix(p.values[0], "."))) {
+	if bad == nil &&
+		(p.kind == kindStar || g == GroupEndpoint && (p.kind == kindCIDR || strings.HasPrefix(p.values[0], "."))) {
 		bad = rejection(CodeBadName, "the value is not one host", "write a name or an address")
 	}
 	if bad != nil {

@@ -313,7 +313,8 @@ func (p *parsed) partial(prefix, text string) *finding.Finding {
 	}
 	p.values = []string{prefix + text}
 	p.warn(CodePartialIP,
-		"no client reads part of an address as a network; some compare it with the end of the host name", "write address/length")
+		"no client reads part of an address as a network; some compare it with the end of the host name",
+		"write address/length")
 	return nil
 }
 

@@ -28,7 +28,8 @@ func ParseOriginals(text []byte) (Originals, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.New("not a JSON object of objects of files; restore it from a backup, or delete it if no original is to be put back")
+		return nil, errors.New(
+			"not a JSON object of objects of files; restore it from a backup, or delete it if no original is to be put back")
 	}
 	return originals, nil
 }

@@ -79,12 +79,14 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 
 // Remove returns the edits that remove every managed entry from spec.
 func Remove(spec Spec) []Edit {
-	return slices.Concat(removeManaged(ListFiles, spec.Files), removeManaged(ListPre, spec.PreKubeadmCommands), removeManaged(ListPost, spec.PostKubeadmCommands))
+	return slices.Concat(removeManaged(ListFiles, spec.Files), removeManaged(ListPre, spec.PreKubeadmCommands),
+		removeManaged(ListPost, spec.PostKubeadmCommands))
 }
 
 // IsPatched reports whether spec has a managed entry.
 func IsPatched(spec Spec) bool {
-	return slices.ContainsFunc(spec.Files, IsManagedFile) || slices.ContainsFunc(spec.PreKubeadmCommands, isManagedCommand) ||
+	return slices.ContainsFunc(spec.Files, IsManagedFile) ||
+		slices.ContainsFunc(spec.PreKubeadmCommands, isManagedCommand) ||
 		slices.ContainsFunc(spec.PostKubeadmCommands, isManagedCommand)
 }
 
@@ -103,7 +105,8 @@ func IsTrustOnly(spec Spec) bool {
 // isDropIn reports whether p is a drop-in of a configured unit with the name that the product uses. systemd merges
 // drop-ins by file name over all its folders, so a drop-in of that name in another folder is replaced, not added.
 func isDropIn(p string) bool {
-	return systemd.IsDropInOf(p, string(contract.TargetContainerd)) || systemd.IsDropInOf(p, string(contract.TargetKubelet))
+	return systemd.IsDropInOf(p, string(contract.TargetContainerd)) ||
+		systemd.IsDropInOf(p, string(contract.TargetKubelet))
 }
 
 func conflicts(spec Spec, recipe Recipe) []string {
@@ -141,8 +144,9 @@ func conflicts(spec Spec, recipe Recipe) []string {
 	}{{ListPre, spec.PreKubeadmCommands}, {ListPost, spec.PostKubeadmCommands}} {
 		for i, command := range list.commands {
 			if strings.HasSuffix(command, mark) && !isManagedCommand(command) {
-				found = append(found, fmt.Sprintf("%s[%d] ends with the marker %q of managed commands but is not one; remove the marker",
-					list.name, i, strings.TrimSpace(mark)))
+				found = append(found,
+					fmt.Sprintf("%s[%d] ends with the marker %q of managed commands but is not one; remove the marker",
+						list.name, i, strings.TrimSpace(mark)))
 			}
 		}
 	}
@@ -175,8 +179,9 @@ func overrides(spec Spec) []string {
 		}
 		name, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(command), "export "), "=")
 		if found && isProxyVariable(strings.TrimSpace(name)) {
-			warnings = append(warnings, fmt.Sprintf("%s[%d] sets %s itself and overrides the proxy Secret for the commands after it; remove the command",
-				ListPre, i-countManaged(spec.PreKubeadmCommands[:i]), strings.TrimSpace(name)))
+			warnings = append(warnings,
+				fmt.Sprintf("%s[%d] sets %s itself and overrides the proxy Secret for the commands after it; remove the command",
+					ListPre, i-countManaged(spec.PreKubeadmCommands[:i]), strings.TrimSpace(name)))
 		}
 	}
 	return warnings
@@ -311,7 +316,10 @@ func rebuildCommands(list List, commands, first, last []string) []Edit {
 // CheckSize returns a *ConflictError if a list of spec is longer after edits than a KubeadmConfigSpec allows. The API
 // server rejects such a write, the user's part of it included.
 func CheckSize(spec Spec, edits []Edit) error {
-	sizes := map[List]int{ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands), ListPost: len(spec.PostKubeadmCommands)}
+	sizes := map[List]int{
+		ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands),
+		ListPost: len(spec.PostKubeadmCommands),
+	}
 	for _, edit := range edits {
 		switch edit.Op {
 		case OpAdd:
@@ -326,7 +334,8 @@ func CheckSize(spec Spec, edits []Edit) error {
 		size int
 	}{{ListFiles, maxFiles}, {ListPre, maxCommands}, {ListPost, maxCommands}} {
 		if sizes[limit.list] > limit.size {
-			return &ConflictError{Conflicts: []string{fmt.Sprintf("%s would have %d entries, but at most %d are allowed; shorten it", limit.list, sizes[limit.list], limit.size)}}
+			return &ConflictError{Conflicts: []string{fmt.Sprintf(
+				"%s would have %d entries, but at most %d are allowed; shorten it", limit.list, sizes[limit.list], limit.size)}}
 		}
 	}
 	return nil

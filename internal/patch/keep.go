@@ -41,7 +41,8 @@ func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit
 	if len(stored)-countManaged(stored) != len(asked)-countManaged(asked) {
 		return otherwise()
 	}
-	if slices.EqualFunc(stored, asked, func(s, a T) bool { return isManaged(s) == isManaged(a) && (!isManaged(s) || s == a) }) {
+	if slices.EqualFunc(stored, asked,
+		func(s, a T) bool { return isManaged(s) == isManaged(a) && (!isManaged(s) || s == a) }) {
 		return nil
 	}
 	edits := removeManaged(name, asked)

@@ -111,7 +111,8 @@ func (f File) Fields() []Field {
 	fields := []Field{{"path", f.Path}, {"owner", f.Owner}, {"permissions", f.Permissions}}
 	switch {
 	case f.ContentFrom != (SecretKey{}):
-		return append(fields, Field{"contentFrom", []Field{{"secret", []Field{{"name", f.ContentFrom.Name}, {"key", f.ContentFrom.Key}}}}})
+		return append(fields,
+			Field{"contentFrom", []Field{{"secret", []Field{{"name", f.ContentFrom.Name}, {"key", f.ContentFrom.Key}}}}})
 	case f.Content != "":
 		return append(fields, Field{"content", f.Content})
 	}

@@ -65,7 +65,8 @@ func NewRecipe(o Options) (Recipe, error) {
 		o.Version = OutputVersion
 	}
 	if o.Version != 1 {
-		return Recipe{}, fmt.Errorf("output version %d is not known to this version of %s; use a newer one", o.Version, contract.Name)
+		return Recipe{}, fmt.Errorf("output version %d is not known to this version of %s; use a newer one",
+			o.Version, contract.Name)
 	}
 	b := builder{Options: o}
 	recipe, err := b.recipe()
@@ -113,7 +114,8 @@ type managedFile struct {
 
 // managedFiles returns the files of output version 1, in order.
 func managedFiles() []managedFile {
-	const containerd, kubelet, kubeadm, trust = contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm, contract.TargetTrust
+	const containerd, kubelet, kubeadm, trust = contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm,
+		contract.TargetTrust
 	return []managedFile{
 		{contract.PathProxyEnv, "0600", contract.KeyProxyEnv, []contract.Target{containerd, kubelet, kubeadm}},
 		{systemd.DropInPath(string(containerd)), "0644", "", []contract.Target{containerd}},
@@ -137,7 +139,8 @@ func (b builder) recipe() (Recipe, error) {
 	if inline {
 		content[contract.PathSetup] = nodescript.Setup()
 		if content[contract.PathTrustedCA] = TrustedCABundle(b.Settings); len(b.Settings.TrustedCA) == 0 {
-			b.Targets = slices.DeleteFunc(slices.Clone(b.Targets), func(t contract.Target) bool { return t == contract.TargetTrust })
+			b.Targets = slices.DeleteFunc(slices.Clone(b.Targets),
+				func(t contract.Target) bool { return t == contract.TargetTrust })
 		}
 	}
 	for _, f := range managedFiles() {
@@ -182,8 +185,10 @@ func (b builder) values() (exports []string, dropIn string, err error) {
 		return []string{commandExport}, string(content), nil
 	}
 	if b.Settings.HasCredentials() {
-		return nil, "", fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without credentials",
-			contract.DeliveryInline, contract.DeliveryReference)
+		return nil, "",
+			fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without "+
+				"credentials",
+				contract.DeliveryInline, contract.DeliveryReference)
 	}
 	vars := b.Settings.Vars(b.NoProxy)
 	if len(vars) == 0 {
@@ -214,9 +219,11 @@ const (
 	// unless that is the only one: a missing tool, a readonly variable or a name that a shell cannot unset stops it.
 	// Lines are variables, because newlines in values become dots. The shell calls env itself: another shell in between
 	// would drop names that it does not know.
-	commandUnset = `eval "$(` + listEnvironment + `'s/^\([A-Za-z0-9_]*` + anyProxy + `\)=.*/command unset \1;/p')" || :; ` +
+	commandUnset = `eval "$(` + listEnvironment + `'s/^\([A-Za-z0-9_]*` + anyProxy +
+		`\)=.*/command unset \1;/p')" || :; ` +
 		`[ "$(` + listEnvironment + `'s/=.*//; /` + anyProxy + `$/p')" = ` + contract.Name + `_proxy ] || ` +
-		`{ echo '` + contract.Name + `: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +
+		`{ echo '` + contract.Name +
+		`: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +
 		`your commands, or leave kubeadm out of the annotation ` + contract.AnnotationTargets + `' >&2; exit 1; }` + mark
 	listEnvironment = `env -0 ` + contract.Name + `_proxy= | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
 	anyProxy        = `_[Pp][Rr][Oo][Xx][Yy]`

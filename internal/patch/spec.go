@@ -86,7 +86,8 @@ func hasHeader(content string) bool {
 // SpecOf returns the view of a typed bootstrap spec.
 func SpecOf(typed *bootstrapv1.KubeadmConfigSpec) Spec {
 	spec := Spec{
-		PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands, Format: string(typed.Format),
+		PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands,
+		Format: string(typed.Format),
 	}
 	for _, f := range typed.Files {
 		spec.Files = append(spec.Files, File{
@@ -142,7 +143,8 @@ func fileOfMap(entry map[string]any) File {
 	secret := mapOf(mapOf(entry["contentFrom"])["secret"])
 	f := File{
 		Path: stringOf(entry["path"]), Owner: stringOf(entry["owner"]), Permissions: stringOf(entry["permissions"]),
-		Content: stringOf(entry["content"]), ContentFrom: SecretKey{Name: stringOf(secret["name"]), Key: stringOf(secret["key"])},
+		Content:     stringOf(entry["content"]),
+		ContentFrom: SecretKey{Name: stringOf(secret["name"]), Key: stringOf(secret["key"])},
 	}
 	for key := range entry {
 		switch key {

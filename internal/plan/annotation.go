@@ -11,8 +11,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// IsPausedByUs reports whether annotations are of an object that this product has paused: Cluster API does not reconcile it
-// as long as it carries the annotation, whatever the value.
+// IsPausedByUs reports whether annotations are of an object that this product has paused: Cluster API does not
+// reconcile it as long as it carries the annotation, whatever the value.
 func IsPausedByUs(annotations map[string]string) bool {
 	switch annotations[clusterv1.PausedAnnotation] {
 	case contract.PausedForEndpoint, contract.PausedForPatch:

@@ -34,7 +34,8 @@ func (d decider) decideCopy(from *Copied) Decision {
 	switch {
 	case IsPausedByUser(d.Annotations), from == nil, from.Paused, patch.IsPatched(d.Spec) && !IsPausedByUs(d.Annotations):
 		return d.leave()
-	case !d.want.Enabled, !from.Patched, from.Conflict: // the Machines do not get what the topology controller has not given to the pool
+	// the Machines do not get what the topology controller has not given to the pool
+	case !d.want.Enabled, !from.Patched, from.Conflict:
 		return d.resume()
 	case from.Recipe == nil:
 		return d.leave()

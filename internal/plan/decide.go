@@ -175,20 +175,23 @@ func (d decider) leftAlone() *finding.Finding {
 	other := d.disagreeing()
 	switch what := patch.Unsupported(d.Spec); {
 	case IsTopologyOwned(d.Labels) && !d.Hooked:
-		found = d.find(contract.ReasonTemplateNotSupported, "%s belongs to a ClusterClass topology and is not patched", d.Name)
+		found = d.find(contract.ReasonTemplateNotSupported,
+			"%s belongs to a ClusterClass topology and is not patched", d.Name)
 	case IsPausedByUser(d.Annotations):
 		found = d.find(contract.ReasonPaused, "%s is paused and left alone", d.Name)
 	case what != "":
 		found = NotSupported(d.Name, what)
 	case other != nil:
-		found = d.find(contract.ReasonSharedTemplate, "%s and %s share %s but name different proxy Secrets; give each its own template",
+		found = d.find(contract.ReasonSharedTemplate,
+			"%s and %s share %s but name different proxy Secrets; give each its own template",
 			d.Pools[0], other, d.Name)
 	case d.Foreign != nil:
 		user := "Cluster " + d.Foreign.Cluster
 		if d.Foreign.Object != "" {
 			user = d.Foreign.String() + " of " + user
 		}
-		found = d.find(contract.ReasonSharedTemplate, "%s is also used by %s; give each Cluster its own template", d.Name, user)
+		found = d.find(contract.ReasonSharedTemplate,
+			"%s is also used by %s; give each Cluster its own template", d.Name, user)
 	default:
 		return nil
 	}
@@ -308,7 +311,9 @@ func (d decider) bring(values Values, secret string) Decision {
 }
 
 // recipes returns what makes the recipe by an output version.
-func (d decider) recipes(values Values, resolution resolve.Resolution, secret string) func(version int) (patch.Recipe, error) {
+func (d decider) recipes(values Values, resolution resolve.Resolution,
+	secret string,
+) func(version int) (patch.Recipe, error) {
 	options, trust := d.want.Options, resolution.Settings.IsTrustOnly()
 	switch {
 	case d.Hooked && d.isReference(): // the same entries whatever the settings are, because a hook may see no Secret
@@ -424,7 +429,8 @@ func (d decider) infrastructure() *Decision {
 		out.pause = pauseClear
 		return &out
 	case tells.Missing != "" && !d.OfMachine: // the template of a Machine existed, if only for a moment
-		out := d.leave(d.find(contract.ReasonWaitingForObjects, "%s does not exist yet; it shows whether nodes run Windows", tells.Missing))
+		out := d.leave(d.find(contract.ReasonWaitingForObjects,
+			"%s does not exist yet; it shows whether nodes run Windows", tells.Missing))
 		return &out
 	}
 	return nil
@@ -494,7 +500,8 @@ func (d decider) stop(out Decision) Decision {
 	}
 	kept := d.leaveAs(out, pauseForPatch)
 	kept.Findings = append(kept.Findings, d.find(contract.ReasonConfiguring,
-		"%s is paused by annotation %s; it is patched before it has Machines, once Cluster API confirms the pause", d.Name, clusterv1.PausedAnnotation))
+		"%s is paused by annotation %s; it is patched before it has Machines, once Cluster API confirms the pause", d.Name,
+		clusterv1.PausedAnnotation))
 	return kept
 }
 
@@ -505,13 +512,15 @@ func (d decider) waiting(removing bool) finding.Finding {
 		reason, verb = contract.ReasonRemovalWaiting, "loses"
 	}
 	if d.Kind == KindConfig {
-		return d.find(reason, "%s already has its bootstrap data, which does not change; a new KubeadmConfig %s the current proxy", d.Name, verb)
+		return d.find(reason,
+			"%s already has its bootstrap data, which does not change; a new KubeadmConfig %s the current proxy", d.Name, verb)
 	}
 	when := "when"
 	if d.want.Admission {
 		when = "with its next rollout, or now when"
 	}
-	return d.find(reason, "%s has Machines, which a change would replace; it %s the current proxy %s annotation %s of the Cluster is %s",
+	return d.find(reason,
+		"%s has Machines, which a change would replace; it %s the current proxy %s annotation %s of the Cluster is %s",
 		d.Name, verb, when, contract.AnnotationRollout, contract.RolloutImmediate)
 }
 
@@ -527,7 +536,8 @@ func (d decider) leave(findings ...finding.Finding) Decision {
 	}
 	kept, err := Keep(d.stored, d.Spec)
 	if err != nil {
-		return Decision{Findings: []finding.Finding{d.find(contract.ReasonConflictingFile, "%s: %s", d.Name, err)}, asSent: true}
+		return Decision{Findings: []finding.Finding{d.find(contract.ReasonConflictingFile, "%s: %s", d.Name,
+			err)}, asSent: true}
 	}
 	out.Edits = kept.Edits
 	return out

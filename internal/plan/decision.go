@@ -52,7 +52,8 @@ type Object struct {
 	// Running reports that a control plane has Machines, or that a KubeadmConfig has bootstrap data, as far as is known
 	// without asking.
 	Running bool
-	// Busy reports that Cluster API may be creating the first Machine from the version that a change replaces, see AtRest.
+	// Busy reports that Cluster API may be creating the first Machine from the version that a change replaces, see
+	// AtRest.
 	Busy bool
 	// Rolls reports that the user's change replaces all Machines of a control plane now.
 	Rolls bool
@@ -115,8 +116,8 @@ type Facts struct {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
 	Resolution *resolve.Resolution
-	// TrustOnly says of settings that are not in Resolution whether they are certificates without a proxy URL; nil is that
-	// nobody knows.
+	// TrustOnly says of settings that are not in Resolution whether they are certificates without a proxy URL; nil is
+	// that nobody knows.
 	TrustOnly *bool
 	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
@@ -196,7 +197,8 @@ const (
 	pauseForPatch
 )
 
-// NotSupported is the note about an object whose nodes cannot be configured; see patch.Unsupported and patch.ForWindows.
+// NotSupported is the note about an object whose nodes cannot be configured; see patch.Unsupported and
+// patch.ForWindows.
 func NotSupported(name, what string) finding.Finding {
 	return finding.Finding{Message: name + " is " + what + " and left alone"}
 }

@@ -56,7 +56,10 @@ func PoolOf(object metav1.Object) Pool {
 	var p Pool
 	read := func(kind, topologyName, cluster string, machine clusterv1.MachineSpec) {
 		p = Pool{
-			Pool:   intent.Pool{Kind: kind, Name: object.GetName(), Override: object.GetAnnotations()[contract.AnnotationSecret]},
+			Pool: intent.Pool{
+				Kind: kind, Name: object.GetName(),
+				Override: object.GetAnnotations()[contract.AnnotationSecret],
+			},
 			Object: object.GetName(), Annotations: object.GetAnnotations(), Cluster: cluster, Version: machine.Version,
 			Bootstrap: machine.Bootstrap.ConfigRef, Infrastructure: machine.InfrastructureRef,
 		}
@@ -66,9 +69,11 @@ func PoolOf(object metav1.Object) Pool {
 	}
 	switch o := object.(type) {
 	case *clusterv1.MachineDeployment:
-		read(intent.KindMachineDeployment, o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.ClusterName, o.Spec.Template.Spec)
+		read(intent.KindMachineDeployment, o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.ClusterName,
+			o.Spec.Template.Spec)
 	case *clusterv1.MachinePool:
-		read(intent.KindMachinePool, o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.ClusterName, o.Spec.Template.Spec)
+		read(intent.KindMachinePool, o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.ClusterName,
+			o.Spec.Template.Spec)
 	}
 	return p
 }
@@ -120,7 +125,9 @@ func IsTopologyOwned(labels map[string]string) bool {
 // Version returns the output version for spec, so that an upgrade of this program changes no object: for a patched
 // object the version recorded in annotations, or, for a KubeadmConfig that was cloned from a patched template and has
 // no record, the version whose recipe it has. Everything else gets the newest. recipe returns the recipe of a version.
-func Version(annotations map[string]string, spec patch.Spec, newest int, recipe func(version int) (patch.Recipe, error)) int {
+func Version(annotations map[string]string, spec patch.Spec, newest int,
+	recipe func(version int) (patch.Recipe, error),
+) int {
 	if !patch.IsPatched(spec) {
 		return newest
 	}
@@ -139,12 +146,14 @@ func Version(annotations map[string]string, spec patch.Spec, newest int, recipe 
 	return newest
 }
 
-// trustOnly returns the options of a Cluster whose proxy Secret has certificates and no proxy URL: only the trust store is
-// configured.
+// trustOnly returns the options of a Cluster whose proxy Secret has certificates and no proxy URL: only the trust store
+// is configured.
 func trustOnly(options intent.Options) (intent.Options, error) {
 	if !slices.Contains(options.Targets, contract.TargetTrust) {
-		return options, fmt.Errorf("the proxy Secret has only key %s, and %s leaves out target %s; add that target, or a proxy URL to the Secret",
-			contract.KeyTrustedCA, patch.TargetsPlace(options.TargetsIn), contract.TargetTrust)
+		return options,
+			fmt.Errorf("the proxy Secret has only key %s, and %s leaves out target %s; add that target, or a proxy URL to "+
+				"the Secret",
+				contract.KeyTrustedCA, patch.TargetsPlace(options.TargetsIn), contract.TargetTrust)
 	}
 	options.Targets = []contract.Target{contract.TargetTrust}
 	return options, nil
@@ -153,7 +162,9 @@ func trustOnly(options intent.Options) (intent.Options, error) {
 // Recipe returns the recipe of an output version. Only Inline delivery uses the values of resolution, only Reference
 // delivery secretName. Settings without a proxy URL configure only the trust store. Its errors are for the user, like
 // those of patch.NewRecipe.
-func Recipe(options intent.Options, version int, resolution resolve.Resolution, secretName string) (patch.Recipe, error) {
+func Recipe(options intent.Options, version int, resolution resolve.Resolution,
+	secretName string,
+) (patch.Recipe, error) {
 	if resolution.Settings.IsTrustOnly() {
 		var err error
 		if options, err = trustOnly(options); err != nil {
@@ -161,7 +172,8 @@ func Recipe(options intent.Options, version int, resolution resolve.Resolution, 
 		}
 	}
 	return patch.NewRecipe(patch.Options{
-		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secretName,
-		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
+		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn,
+		SecretName: secretName,
+		Settings:   resolution.Settings, NoProxy: resolution.NoProxy.Value,
 	})
 }

@@ -84,7 +84,8 @@ func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
 		}
 	}
 	if number == 0 {
-		if decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(bundle)), "")); err == nil && bytes.Contains(decoded, []byte("-----BEGIN")) {
+		if decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(bundle)), "")); err == nil &&
+			bytes.Contains(decoded, []byte("-----BEGIN")) {
 			return bad("base64 of PEM instead of PEM", "move the value from stringData to data, or decode it")
 		}
 		return bad("not PEM", "convert it to PEM, for example with openssl x509 -inform der -outform pem")

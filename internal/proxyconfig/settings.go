@@ -31,8 +31,8 @@ const (
 	CodeProxyPort finding.Code = "proxy-port"
 )
 
-// Settings are the validated values of one proxy Secret: proxy URLs, or trusted certificates, or both. The zero value is not
-// usable; Parse returns Settings.
+// Settings are the validated values of one proxy Secret: proxy URLs, or trusted certificates, or both. The zero value
+// is not usable; Parse returns Settings.
 type Settings struct {
 	// HTTPProxy is the proxy for http destinations. It is unset when the Secret has only httpsProxy.
 	HTTPProxy URL
@@ -182,9 +182,11 @@ func missingURL(data map[string][]byte) *finding.Finding {
 		if len(forURL) == 0 {
 			return nil
 		}
-		advice += ", or remove " + strings.Join(forURL, " and ") + " if nodes only have to trust the certificates of trustedCA"
+		advice += ", or remove " + strings.Join(forURL, " and ") +
+			" if nodes only have to trust the certificates of trustedCA"
 	}
-	f := finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy), "no proxy URL", advice)
+	f := finding.Rejection(CodeNoProxyURL, finding.Keys(contract.KeyHTTPProxy, contract.KeyHTTPSProxy),
+		"no proxy URL", advice)
 	return &f
 }
 
@@ -244,7 +246,10 @@ func percentEncode(text string) string {
 // have a username and a password too.
 func isProxySecret(data map[string][]byte) bool {
 	for key := range data {
-		for _, own := range []string{contract.KeyHTTPProxy, contract.KeyHTTPSProxy, contract.KeyNoProxy, contract.KeyTrustedCA} {
+		for _, own := range []string{
+			contract.KeyHTTPProxy, contract.KeyHTTPSProxy, contract.KeyNoProxy,
+			contract.KeyTrustedCA,
+		} {
 			if spelling.Same(key, own) {
 				return true
 			}

@@ -43,5 +43,6 @@ func tooLarge(resolution Resolution, size, beside int) error {
 		why += fmt.Sprintf(" and adopted files %d", beside)
 	}
 	return finding.Errors{finding.Rejection(CodeSecretTooLarge, finding.Place{Object: resolution.Secret.where()},
-		fmt.Sprintf("%s; a generated Secret holds %d", why, maxFiles), "remove certificates that no node needs from "+contract.KeyTrustedCA)}
+		fmt.Sprintf("%s; a generated Secret holds %d", why, maxFiles), "remove certificates that no node needs from "+
+			contract.KeyTrustedCA)}
 }

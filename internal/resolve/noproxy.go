@@ -33,7 +33,8 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 
 // Mendable returns warnings without those of an unset endpoint, which is a state and not a mistake.
 func Mendable(warnings []finding.Finding) []finding.Finding {
-	return slices.DeleteFunc(slices.Clone(warnings), func(w finding.Finding) bool { return w.Code == noproxy.CodeEndpointUnset })
+	return slices.DeleteFunc(slices.Clone(warnings),
+		func(w finding.Finding) bool { return w.Code == noproxy.CodeEndpointUnset })
 }
 
 // WarningCodes lists the codes of mendable warnings once each, in order of appearance.

@@ -1,6 +1,6 @@
-// Package resolve finds the proxy Secret that a Cluster or one of its pools uses, validates it, and composes the NO_PROXY value
-// that follows from the Cluster's network. It reads Secrets through an interface; package lookup has the one of a management
-// cluster.
+// Package resolve finds the proxy Secret that a Cluster or one of its pools uses, validates it, and composes the
+// NO_PROXY value that follows from the Cluster's network. It reads Secrets through an interface; package lookup has the
+// one of a management cluster.
 package resolve
 
 import (
@@ -110,7 +110,8 @@ func (r Resolution) Note() string {
 	if !r.Settings.IsTrustOnly() {
 		return ""
 	}
-	return fmt.Sprintf("%s has only key %s: nodes trust its certificates and get no proxy variables", r.Secret, contract.KeyTrustedCA)
+	return fmt.Sprintf("%s has only key %s: nodes trust its certificates and get no proxy variables", r.Secret,
+		contract.KeyTrustedCA)
 }
 
 // Candidates returns the names under which the proxy Secret of a Cluster is looked up in the Cluster's namespace,
@@ -137,12 +138,17 @@ func Candidates(cluster intent.Cluster, override string) []types.NamespacedName 
 //
 // It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
 // exists, and other errors as they come from the SecretReader.
-func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options, override string) (Resolution, error) {
+func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options,
+	override string,
+) (Resolution, error) {
 	candidates := Candidates(cluster, override)
 	named := len(candidates) == 1
 	if named && len(validation.IsDNS1123Subdomain(candidates[0].Name)) > 0 {
-		return Resolution{}, finding.Errors{finding.Rejection(intent.CodeBadAnnotation, finding.Annotation(contract.AnnotationSecret).Of(r.Object), fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
-			"name a Secret in the Cluster's namespace, without the namespace")}
+		return Resolution{},
+			finding.Errors{finding.Rejection(intent.CodeBadAnnotation,
+				finding.Annotation(contract.AnnotationSecret).Of(r.Object),
+				fmt.Sprintf("%q cannot be the name of a Secret", candidates[0].Name),
+				"name a Secret in the Cluster's namespace, without the namespace")}
 	}
 	var (
 		found        *Secret
@@ -194,7 +200,10 @@ func (r Resolver) notServed(candidates []types.NamespacedName) error {
 
 // missing reports that a Secret does not exist, and what to do.
 func missing(format string, args ...any) error {
-	return finding.Errors{{Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound, Message: fmt.Sprintf(format, args...)}}
+	return finding.Errors{{
+		Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound,
+		Message: fmt.Sprintf(format, args...),
+	}}
 }
 
 func (r Resolver) notFound(candidates []types.NamespacedName) error {
@@ -203,13 +212,16 @@ func (r Resolver) notFound(candidates []types.NamespacedName) error {
 		names[i] = display(name)
 	}
 	if len(names) == 1 {
-		return missing("Secret %s does not exist; create it or change %s", names[0], finding.Annotation(contract.AnnotationSecret).Of(r.Object))
+		return missing("Secret %s does not exist; create it or change %s", names[0],
+			finding.Annotation(contract.AnnotationSecret).Of(r.Object))
 	}
 	return missing("neither Secret %s exists; create one of them or name another in %s",
 		strings.Join(names, " nor "), finding.Annotation(contract.AnnotationSecret))
 }
 
-func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found, installation *Secret) (Resolution, error) {
+func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
+	installation *Secret,
+) (Resolution, error) {
 	resolution := Resolution{Secret: *found}
 	settings, unusable := proxyconfig.Parse(found.Data)
 	resolution.Settings = settings
@@ -235,7 +247,10 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		input.User = layer(found)
 	}
 	if options.NoProxy != "" {
-		input.Variable = noproxy.Layer{Place: finding.Field("variable "+contract.VariableName, contract.VariableNoProxy), Text: options.NoProxy}
+		input.Variable = noproxy.Layer{
+			Place: finding.Field("variable "+contract.VariableName, contract.VariableNoProxy),
+			Text:  options.NoProxy,
+		}
 	}
 	result, err := noproxy.Compose(input)
 	if rejected := append(of(found.where(), finding.Of(unusable)), finding.Of(err)...); len(rejected) > 0 {

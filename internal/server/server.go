@@ -83,7 +83,10 @@ type Server struct {
 
 // New returns a Server.
 func New(o Options) *Server {
-	return &Server{options: o, mux: http.NewServeMux(), clients: clients{limit: o.Limits.Connections}, working: semaphore.NewWeighted(int64(o.Limits.Worked))}
+	return &Server{
+		options: o, mux: http.NewServeMux(), clients: clients{limit: o.Limits.Connections},
+		working: semaphore.NewWeighted(int64(o.Limits.Worked)),
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
@@ -102,7 +105,8 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port)))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp",
+		net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port)))
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}

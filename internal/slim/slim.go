@@ -1,9 +1,10 @@
 // Package slim takes out of objects what no decision reads, before a cache keeps them, and keeps equal strings once. A
 // management cluster has ten thousand Clusters and the manager little memory.
 //
-// Each function changes the object that it is given. What remains says the same to every decision: SpecOf of a slim spec is that
-// of the whole one but for the contents of files that are not managed, and a spec is empty only if it was. Labels, annotations
-// and owner references stay, as they are written back. Never send a slim object to the API server whole.
+// Each function changes the object that it is given. What remains says the same to every decision: SpecOf of a slim
+// spec is that of the whole one but for the contents of files that are not managed, and a spec is empty only if it was.
+// Labels, annotations and owner references stay, as they are written back. Never send a slim object to the API server
+// whole.
 package slim
 
 import (
@@ -34,7 +35,8 @@ func Metadata(object metav1.Object) {
 	object.SetFinalizers(each(object.GetFinalizers()))
 	owners := object.GetOwnerReferences()
 	for i := range owners {
-		owners[i].APIVersion, owners[i].Kind, owners[i].Name = once(owners[i].APIVersion), once(owners[i].Kind), once(owners[i].Name)
+		owners[i].APIVersion, owners[i].Kind, owners[i].Name = once(owners[i].APIVersion), once(owners[i].Kind),
+			once(owners[i].Name)
 	}
 	object.SetOwnerReferences(owners)
 }
@@ -47,7 +49,8 @@ func Cluster(cluster *clusterv1.Cluster) {
 	spec.ClusterNetwork.Pods.CIDRBlocks = each(spec.ClusterNetwork.Pods.CIDRBlocks)
 	spec.ClusterNetwork.Services.CIDRBlocks = each(spec.ClusterNetwork.Services.CIDRBlocks)
 	cluster.Status = clusterv1.ClusterStatus{
-		Conditions: conditions(cluster.Status.Conditions, contract.ConditionProxyConfigured, clusterv1.ClusterTopologyReconciledCondition),
+		Conditions: conditions(cluster.Status.Conditions, contract.ConditionProxyConfigured,
+			clusterv1.ClusterTopologyReconciledCondition),
 	}
 }
 
@@ -55,11 +58,13 @@ func Cluster(cluster *clusterv1.Cluster) {
 func ControlPlane(controlPlane *controlplanev1.KubeadmControlPlane) {
 	Metadata(controlPlane)
 	controlPlane.Spec = controlplanev1.KubeadmControlPlaneSpec{
-		Version: once(controlPlane.Spec.Version), Rollout: controlplanev1.KubeadmControlPlaneRolloutSpec{After: controlPlane.Spec.Rollout.After},
+		Version:           once(controlPlane.Spec.Version),
+		Rollout:           controlplanev1.KubeadmControlPlaneRolloutSpec{After: controlPlane.Spec.Rollout.After},
 		KubeadmConfigSpec: bootstrapSpec(controlPlane.Spec.KubeadmConfigSpec),
 	}
 	controlPlane.Status = controlplanev1.KubeadmControlPlaneStatus{
-		Replicas: controlPlane.Status.Replicas, Conditions: conditions(controlPlane.Status.Conditions, clusterv1.PausedCondition),
+		Replicas:   controlPlane.Status.Replicas,
+		Conditions: conditions(controlPlane.Status.Conditions, clusterv1.PausedCondition),
 	}
 }
 
@@ -114,8 +119,9 @@ func Secret(secret *corev1.Secret, script []byte) {
 // bootstrapSpec returns a spec with what patch.SpecOf reads.
 func bootstrapSpec(whole bootstrapv1.KubeadmConfigSpec) bootstrapv1.KubeadmConfigSpec {
 	spec := bootstrapv1.KubeadmConfigSpec{
-		Files: files(whole.Files), PreKubeadmCommands: each(whole.PreKubeadmCommands), PostKubeadmCommands: each(whole.PostKubeadmCommands),
-		Format: whole.Format,
+		Files: files(whole.Files), PreKubeadmCommands: each(whole.PreKubeadmCommands),
+		PostKubeadmCommands: each(whole.PostKubeadmCommands),
+		Format:              whole.Format,
 	}
 	spec.InitConfiguration.NodeRegistration = registration(whole.InitConfiguration.NodeRegistration)
 	spec.JoinConfiguration.NodeRegistration = registration(whole.JoinConfiguration.NodeRegistration)
@@ -153,13 +159,17 @@ func registration(whole bootstrapv1.NodeRegistrationOptions) bootstrapv1.NodeReg
 			arg.Value = new(once(*arg.Value))
 		}
 	}
-	return bootstrapv1.NodeRegistrationOptions{CRISocket: once(whole.CRISocket), KubeletExtraArgs: slices.Clip(whole.KubeletExtraArgs)}
+	return bootstrapv1.NodeRegistrationOptions{
+		CRISocket:        once(whole.CRISocket),
+		KubeletExtraArgs: slices.Clip(whole.KubeletExtraArgs),
+	}
 }
 
 func machineSpec(whole clusterv1.MachineSpec) clusterv1.MachineSpec {
 	return clusterv1.MachineSpec{
-		ClusterName: once(whole.ClusterName), Version: once(whole.Version), InfrastructureRef: reference(whole.InfrastructureRef),
-		Bootstrap: clusterv1.Bootstrap{ConfigRef: reference(whole.Bootstrap.ConfigRef)},
+		ClusterName: once(whole.ClusterName), Version: once(whole.Version),
+		InfrastructureRef: reference(whole.InfrastructureRef),
+		Bootstrap:         clusterv1.Bootstrap{ConfigRef: reference(whole.Bootstrap.ConfigRef)},
 	}
 }
 

@@ -73,7 +73,10 @@ type admission struct {
 
 // decide returns what happens to the object.
 func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
-	want := plan.Want{Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted, Admission: true}
+	want := plan.Want{
+		Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted,
+		Admission: true,
+	}
 	options, err := intent.ParseOptions(a.view.Annotations)
 	switch {
 	case a.view.Unclear != nil:
@@ -112,7 +115,9 @@ func invalid(message string) *finding.Finding {
 }
 
 // answerTo finds a fact that a decision asks for.
-func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision, options intent.Options) error {
+func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision,
+	options intent.Options,
+) error {
 	var err error
 	facts := &object.Facts
 	switch asks.Ask {
@@ -120,7 +125,8 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 		facts.Values, err = a.values(ctx, *object, options)
 	case plan.FactTaken:
 		key := types.NamespacedName{Namespace: a.view.Namespace, Name: asks.Name}
-		facts.Taken[asks.Name], err = lookup.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx, key, a.view.Name)
+		facts.Taken[asks.Name], err = lookup.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx,
+			key, a.view.Name)
 	case plan.FactInfrastructure:
 		facts.Infrastructure, err = a.infrastructure(ctx, object.Pools)
 	case plan.FactBegun:
@@ -145,7 +151,10 @@ func (a *admission) values(ctx context.Context, object plan.Object, options inte
 	if options.Delivery == contract.DeliveryReference {
 		key := types.NamespacedName{Namespace: a.view.Namespace, Name: object.GeneratedSecret(a.view.Name)}
 		names := lookup.GeneratedSecrets{Cached: a.Cached}
-		return &plan.Values{Resolution: &resolve.Resolution{}, TrustOnly: names.HasOnlyCertificates(ctx, key, a.view.Name)}, nil
+		return &plan.Values{
+			Resolution: &resolve.Resolution{},
+			TrustOnly:  names.HasOnlyCertificates(ctx, key, a.view.Name),
+		}, nil
 	}
 	if allowed, err := a.mayHaveValues(ctx, object.Pools); err != nil || !allowed {
 		return &plan.Values{Withheld: true}, err
@@ -180,12 +189,14 @@ func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 	var warnings []string
 	for _, found := range decision.Report() {
 		switch found.Reason {
-		case contract.ReasonPaused, contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting, contract.ReasonWaitingForObjects:
+		case contract.ReasonPaused, contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting,
+			contract.ReasonWaitingForObjects:
 		default:
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
-	operations := append(patch.Operations(a.at, a.sent, decision.Edits), plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
+	operations := append(patch.Operations(a.at, a.sent, decision.Edits),
+		plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))
 	} else if len(warnings) > 0 {

@@ -21,7 +21,8 @@ import (
 //
 // +kubebuilder:webhook:path=/mutate-cluster-x-k8s-io-v1beta2-cluster,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=cluster.x-k8s.io,resources=clusters,verbs=update,versions=v1beta2,name=cluster.capi-proxy-patcher.io
 
-// KindCluster is the kind of object whose webhook keeps contract.AnnotationTopologyHold and contract.AnnotationEnabledBefore.
+// KindCluster is the kind of object whose webhook keeps contract.AnnotationTopologyHold and
+// contract.AnnotationEnabledBefore.
 const KindCluster = "Cluster"
 
 // admitCluster answers a write to a Cluster. What it cannot read passes unchanged.
@@ -38,11 +39,13 @@ func admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) an
 		if hold.Enabled {
 			verb = "lose"
 		}
-		a.warnings = []string{fmt.Sprintf("%s: Machines that run Kubernetes %s %s the proxy with their next upgrade, or when annotation %s is %s",
+		a.warnings = []string{fmt.Sprintf(
+			"%s: Machines that run Kubernetes %s %s the proxy with their next upgrade, or when annotation %s is %s",
 			contract.Name, hold.Version, verb, contract.AnnotationRollout, contract.RolloutImmediate)}
 	}
 	if len(a.operations) > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Holding templates of a topology", "hold", after.annotations[contract.AnnotationTopologyHold])
+		ctrl.LoggerFrom(ctx).V(2).Info("Holding templates of a topology", "hold",
+			after.annotations[contract.AnnotationTopologyHold])
 	}
 	return a
 }
@@ -64,7 +67,8 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 	d := decision{annotations: map[string]string{contract.AnnotationEnabledBefore: ""}}
 	was, is := intent.IsEnabled(stored.Labels), intent.IsEnabled(asked.Labels)
 	before := stored.Annotations[contract.AnnotationEnabledBefore]
-	wasUnclear, isUnclear := intent.StateOf(stored.Labels) == intent.Unclear, intent.StateOf(asked.Labels) == intent.Unclear
+	wasUnclear, isUnclear := intent.StateOf(stored.Labels) == intent.Unclear,
+		intent.StateOf(asked.Labels) == intent.Unclear
 	switch {
 	case wasUnclear && before != "":
 		was = before == contract.LabelEnabledValue

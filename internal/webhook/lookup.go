@@ -62,7 +62,8 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clu
 		}
 	}
 	var clusters clusterv1.ClusterList
-	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace), client.MatchingFields{lookup.IndexControlPlane: object.name})
+	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace),
+		client.MatchingFields{lookup.IndexControlPlane: object.name})
 	if err != nil || len(clusters.Items) == 0 {
 		// A Cluster that the cache does not know yet is new, and a new one matters only with the label.
 		err = w.Live.List(ctx, &clusters, client.InNamespace(object.namespace),
@@ -159,7 +160,8 @@ func clusterNames(pools []plan.Pool, fallback string) []string {
 	return slices.Compact(names)
 }
 
-// livePools bounds how many pools of a namespace a request reads from the API server. A MachineDeployment is up to 10 kB.
+// livePools bounds how many pools of a namespace a request reads from the API server. A MachineDeployment is up to 10
+// kB.
 const livePools = 250
 
 // pools returns the pools of a kind that refer to the object, by name. A pool that the cache does not have is
@@ -169,7 +171,8 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 	if object.name == "" {
 		return nil, nil
 	}
-	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace), client.MatchingFields{lookup.IndexBootstrap: object.name})
+	err := w.Cached.List(ctx, list, client.InNamespace(object.namespace),
+		client.MatchingFields{lookup.IndexBootstrap: object.name})
 	pools := poolsOf(list, object)
 	if err != nil || len(pools) == 0 {
 		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace), client.Limit(livePools)); err != nil {
@@ -219,7 +222,8 @@ func clusterName(object write) string {
 }
 
 func hasOwner(object write, kind string) bool {
-	return slices.ContainsFunc(object.asked.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == kind })
+	return slices.ContainsFunc(object.asked.GetOwnerReferences(),
+		func(r metav1.OwnerReference) bool { return r.Kind == kind })
 }
 
 // cluster returns a Cluster, nil if there is none.
@@ -248,8 +252,8 @@ func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.O
 	return true, nil
 }
 
-// generatedFor returns which Clusters the Secrets that managed files of spec come from were generated for, as far as the
-// cache knows.
+// generatedFor returns which Clusters the Secrets that managed files of spec come from were generated for, as far as
+// the cache knows.
 func (w *Webhook) generatedFor(ctx context.Context, namespace string, spec patch.Spec) map[string]string {
 	labels := map[string]string{}
 	for _, name := range patch.References(spec) {
@@ -288,8 +292,8 @@ func (a *admission) isStored(object client.Object) bool {
 	return !a.created && object != nil && object.GetUID() != "" && object.GetUID() == a.stored.GetUID()
 }
 
-// mayHaveValues reports whether the values of Inline delivery may be in the answer: the write is an update of the stored
-// object, or creates an object that does not exist yet and that the Cluster or a pool names.
+// mayHaveValues reports whether the values of Inline delivery may be in the answer: the write is an update of the
+// stored object, or creates an object that does not exist yet and that the Cluster or a pool names.
 func (a *admission) mayHaveValues(ctx context.Context, pools []plan.Pool) (bool, error) {
 	stored, err := a.fromCache(ctx)
 	switch {

@@ -97,8 +97,10 @@ func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionR
 	if err := json.Unmarshal(body, review); err != nil {
 		return nil, http.StatusBadRequest, errors.New("request is not an AdmissionReview")
 	}
-	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" || review.Request == nil {
-		return nil, http.StatusBadRequest, errors.New("request is not an AdmissionReview of " + admissionv1.SchemeGroupVersion.String())
+	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" ||
+		review.Request == nil {
+		return nil, http.StatusBadRequest,
+			errors.New("request is not an AdmissionReview of " + admissionv1.SchemeGroupVersion.String())
 	}
 	return review, http.StatusOK, nil
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// New returns certificate authorities in PEM, no two alike, of at least size bytes and at most 30,000 more. They are valid
-// until 2100.
+// New returns certificate authorities in PEM, no two alike, of at least size bytes and at most 30,000 more. They are
+// valid until 2100.
 func New(t *testing.T, size int) string {
 	t.Helper()
 	var text strings.Builder
@@ -38,7 +38,8 @@ func authority(t *testing.T, serial int64, padding int) string {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(serial), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), IsCA: true,
+		BasicConstraintsValid: true,
 		CRLDistributionPoints: []string{"http://" + strings.Repeat("a", padding)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -65,7 +65,9 @@ func AsV1Beta1(tb testing.TB, object map[string]any) map[string]any {
 	return converted
 }
 
-func downgrade[Hub, Spoke any](tb testing.TB, object map[string]any, convert func(context.Context, *Hub, *Spoke) error) map[string]any {
+func downgrade[Hub, Spoke any](tb testing.TB, object map[string]any,
+	convert func(context.Context, *Hub, *Spoke) error,
+) map[string]any {
 	tb.Helper()
 	var (
 		hub   Hub
@@ -109,7 +111,8 @@ var validators = sync.OnceValues(func() (map[string]*validate.SchemaValidator, e
 	if err != nil {
 		return nil, fmt.Errorf("finding Cluster API in the module cache: %w", err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(module)), "*", "kubeadm", "config", "crd", "bases", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(module)), "*", "kubeadm", "config", "crd",
+		"bases", "*.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("listing CustomResourceDefinitions: %w", err)
 	}
@@ -133,7 +136,8 @@ var validators = sync.OnceValues(func() (map[string]*validate.SchemaValidator, e
 		}
 		for i := range crd.Spec.Versions {
 			version := &crd.Spec.Versions[i]
-			found[crd.Spec.Names.Kind+"/"+version.Name] = validate.NewSchemaValidator(&version.Schema.OpenAPIV3Schema, nil, "", strfmt.Default)
+			found[crd.Spec.Names.Kind+"/"+version.Name] = validate.NewSchemaValidator(&version.Schema.OpenAPIV3Schema, nil,
+				"", strfmt.Default)
 		}
 	}
 	return found, nil

@@ -60,7 +60,10 @@ func controlPlane(version string) map[string]any {
 		return map[string]any{"version": "v1.36.3", "machineTemplate": map[string]any{"infrastructureRef": reference}}
 	}
 	reference["apiGroup"] = "infrastructure.cluster.x-k8s.io"
-	return map[string]any{"version": "v1.36.3", "machineTemplate": map[string]any{"spec": map[string]any{"infrastructureRef": reference}}}
+	return map[string]any{
+		"version":         "v1.36.3",
+		"machineTemplate": map[string]any{"spec": map[string]any{"infrastructureRef": reference}},
+	}
 }
 
 // Spec returns a bootstrap spec that the schema of a version accepts in an object, or an empty one.
@@ -102,5 +105,6 @@ func length(random *rand.Rand, limit int) int {
 
 var rude = []string{ //nolint:gochecknoglobals // a constant
 	"echo own",
-	`%s "$(date)" '\\' {{ ds.meta_data }}`, "a\nb\n", "`id`; ~1 ~0 /-", "пробел", "{% raw %}\t", "export HTTP_PROXY=http://mine:1", "\u2028",
+	`%s "$(date)" '\\' {{ ds.meta_data }}`, "a\nb\n", "`id`; ~1 ~0 /-", "пробел", "{% raw %}\t",
+	"export HTTP_PROXY=http://mine:1", "\u2028",
 }

@@ -1,5 +1,5 @@
-// Package hookrequests builds the requests that Cluster API v1.14 sends to runtime hooks for the topology of a Cluster: three
-// templates of the Cluster, two of each pool, and the builtin variables. For tests and measurements.
+// Package hookrequests builds the requests that Cluster API v1.14 sends to runtime hooks for the topology of a Cluster:
+// three templates of the Cluster, two of each pool, and the builtin variables. For tests and measurements.
 package hookrequests
 
 import (
@@ -72,21 +72,30 @@ func Generate(o Options) (*runtimehooksv1.GeneratePatchesRequest, error) {
 			Version:  Version,
 			ClassRef: runtimehooksv1.ClusterTopologyClusterClassRefBuiltins{Name: "standard", Namespace: "team-a"},
 		},
-		Network: &runtimehooksv1.ClusterNetworkBuiltins{ServiceDomain: new("cluster.local"), Services: []string{"10.128.0.0/12"}, Pods: []string{"192.168.0.0/16"}},
+		Network: &runtimehooksv1.ClusterNetworkBuiltins{
+			ServiceDomain: new("cluster.local"),
+			Services:      []string{"10.128.0.0/12"}, Pods: []string{"192.168.0.0/16"},
+		},
 	}}))
 	plane := b.name + "-x7k2p"
 	controlPlane := b.builtin(runtimehooksv1.Builtins{ControlPlane: &runtimehooksv1.ControlPlaneBuiltins{
 		Version: Version, Name: plane, Replicas: new(int32(3)),
-		Metadata: &runtimehooksv1.ObjectMeta{Labels: map[string]string{"cluster.x-k8s.io/cluster-name": b.name, "topology.cluster.x-k8s.io/owned": ""}},
+		Metadata: &runtimehooksv1.ObjectMeta{Labels: map[string]string{
+			"cluster.x-k8s.io/cluster-name":   b.name,
+			"topology.cluster.x-k8s.io/owned": "",
+		}},
 		MachineTemplate: &runtimehooksv1.ControlPlaneMachineTemplateBuiltins{
 			InfrastructureRef: runtimehooksv1.ControlPlaneMachineTemplateInfrastructureRefBuiltins{Name: plane},
 		},
 	}})
 	add := func(part, kind, name, field string, variables ...runtimehooksv1.Variable) {
 		q.Items = append(q.Items, runtimehooksv1.GeneratePatchesRequestItem{
-			UID:             b.uid(),
-			HolderReference: runtimehooksv1.HolderReference{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: kind, Namespace: "team-a", Name: name, FieldPath: field},
-			Object:          runtime.RawExtension{Raw: b.json(b.parts[part])}, Variables: variables,
+			UID: b.uid(),
+			HolderReference: runtimehooksv1.HolderReference{
+				APIVersion: "cluster.x-k8s.io/v1beta2", Kind: kind,
+				Namespace: "team-a", Name: name, FieldPath: field,
+			},
+			Object: runtime.RawExtension{Raw: b.json(b.parts[part])}, Variables: variables,
 		})
 	}
 	add("cluster", "Cluster", b.name, "spec.infrastructureRef")
@@ -110,7 +119,10 @@ func Validate(q *runtimehooksv1.GeneratePatchesRequest) *runtimehooksv1.Validate
 	v.SetGroupVersionKind(runtimehooksv1.GroupVersion.WithKind("ValidateTopologyRequest"))
 	for i := range q.Items {
 		item := &q.Items[i]
-		v.Items = append(v.Items, &runtimehooksv1.ValidateTopologyRequestItem{HolderReference: item.HolderReference, Object: item.Object, Variables: item.Variables})
+		v.Items = append(v.Items, &runtimehooksv1.ValidateTopologyRequestItem{
+			HolderReference: item.HolderReference,
+			Object:          item.Object, Variables: item.Variables,
+		})
 	}
 	return v
 }
@@ -154,7 +166,10 @@ func (b *builder) pool(o Options, i int) (string, []runtimehooksv1.Variable) {
 	}
 	name := fmt.Sprintf("pool-%03d", i)
 	meta := &runtimehooksv1.ObjectMeta{
-		Labels:      map[string]string{"cluster.x-k8s.io/cluster-name": b.name, "topology.cluster.x-k8s.io/deployment-name": name},
+		Labels: map[string]string{
+			"cluster.x-k8s.io/cluster-name":             b.name,
+			"topology.cluster.x-k8s.io/deployment-name": name,
+		},
 		Annotations: o.PoolAnnotations[i],
 	}
 	object := name + "-q9w8e"
@@ -163,15 +178,17 @@ func (b *builder) pool(o Options, i int) (string, []runtimehooksv1.Variable) {
 	}
 	infrastructure := &runtimehooksv1.MachineInfrastructureRefBuiltins{Name: object}
 	if i >= o.Pools {
-		return "MachinePool", append(variables, b.builtin(runtimehooksv1.Builtins{MachinePool: &runtimehooksv1.MachinePoolBuiltins{
+		return "MachinePool",
+			append(variables, b.builtin(runtimehooksv1.Builtins{MachinePool: &runtimehooksv1.MachinePoolBuiltins{
+				Version: Version, Class: "standard", Name: object, TopologyName: name, Replicas: new(int64(3)), Metadata: meta,
+				Bootstrap: bootstrap, InfrastructureRef: infrastructure,
+			}}))
+	}
+	return "MachineDeployment",
+		append(variables, b.builtin(runtimehooksv1.Builtins{MachineDeployment: &runtimehooksv1.MachineDeploymentBuiltins{
 			Version: Version, Class: "standard", Name: object, TopologyName: name, Replicas: new(int64(3)), Metadata: meta,
 			Bootstrap: bootstrap, InfrastructureRef: infrastructure,
 		}}))
-	}
-	return "MachineDeployment", append(variables, b.builtin(runtimehooksv1.Builtins{MachineDeployment: &runtimehooksv1.MachineDeploymentBuiltins{
-		Version: Version, Class: "standard", Name: object, TopologyName: name, Replicas: new(int64(3)), Metadata: meta,
-		Bootstrap: bootstrap, InfrastructureRef: infrastructure,
-	}}))
 }
 
 // distinguish makes the files of the next worker template unlike those before.

@@ -23,8 +23,8 @@ const (
 	ManagerAccount  = "capi-proxy-patcher-manager"
 )
 
-// InstallProduct applies config/default of the repository at root, see ApplyKustomize, and returns the configuration of the
-// manager's ServiceAccount.
+// InstallProduct applies config/default of the repository at root, see ApplyKustomize, and returns the configuration of
+// the manager's ServiceAccount.
 func (c *Cluster) InstallProduct(ctx context.Context, root string) (*rest.Config, error) {
 	if err := c.ApplyKustomize(ctx, filepath.Join(root, "config", "default")); err != nil {
 		return nil, err
@@ -33,7 +33,8 @@ func (c *Cluster) InstallProduct(ctx context.Context, root string) (*rest.Config
 }
 
 // ServiceAccountConfig returns a configuration that authenticates with a token of an existing ServiceAccount, as a Pod
-// would. It may do what RBAC allows that ServiceAccount, and nothing more. admin is the configuration of who asks for it.
+// would. It may do what RBAC allows that ServiceAccount, and nothing more. admin is the configuration of who asks for
+// it.
 func ServiceAccountConfig(ctx context.Context, admin *rest.Config, namespace, name string) (*rest.Config, error) {
 	clients, err := kubernetes.NewForConfig(admin)
 	if err != nil {

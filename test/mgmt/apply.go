@@ -15,8 +15,8 @@ import (
 const FieldOwner = client.FieldOwner("capi-proxy-patcher-test")
 
 // ApplyKustomize builds a kustomization as kubectl apply -k does and applies every object, Namespaces first, with
-// server-side apply, except certificates and webhook configurations, which need Pods. It does not wait for anything, and
-// stops at the first object that the API server refuses.
+// server-side apply, except certificates and webhook configurations, which need Pods. It does not wait for anything,
+// and stops at the first object that the API server refuses.
 func (c *Cluster) ApplyKustomize(ctx context.Context, dir string) error {
 	objects, err := Kustomize(dir)
 	if err != nil {

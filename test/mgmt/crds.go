@@ -24,8 +24,8 @@ const clusterAPIModule = "sigs.k8s.io/cluster-api"
 //go:embed testdata/infrastructure-crds.yaml
 var infrastructureCRDs []byte
 
-// customResourceDefinitions returns the CRDs of Cluster API, as the module that dir is in requires it, and of the stand-in
-// infrastructure provider.
+// customResourceDefinitions returns the CRDs of Cluster API, as the module that dir is in requires it, and of the
+// stand-in infrastructure provider.
 //
 // Versions that are not stored are left out: they need the conversion webhook, and without it the API server would
 // answer with objects of one version under the name of another.

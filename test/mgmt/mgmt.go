@@ -1,10 +1,10 @@
-// Package mgmt starts a management cluster for tests and for the demo: etcd and kube-apiserver as processes on loopback,
-// RBAC authorization, the CRDs of Cluster API core, of the kubeadm bootstrap and control plane providers, and those of a
-// stand-in infrastructure provider.
+// Package mgmt starts a management cluster for tests and for the demo: etcd and kube-apiserver as processes on
+// loopback, RBAC authorization, the CRDs of Cluster API core, of the kubeadm bootstrap and control plane providers, and
+// those of a stand-in infrastructure provider.
 //
 // No controller runs in it and no node: a Deployment is stored and nothing more, a deleted Namespace stays Terminating,
-// owned objects are not garbage collected, and there is no admission webhook of Cluster API. Those of this product can be
-// installed with PrepareWebhooks and Install.
+// owned objects are not garbage collected, and there is no admission webhook of Cluster API. Those of this product can
+// be installed with PrepareWebhooks and Install.
 package mgmt
 
 import (
@@ -25,12 +25,13 @@ import (
 // hack/kube-assets.sh prints a folder for it.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout is how long etcd and kube-apiserver may take each. A machine that compiles something else at the same time
-// needs far more than the seconds of an idle one.
+// startTimeout is how long etcd and kube-apiserver may take each. A machine that compiles something else at the same
+// time needs far more than the seconds of an idle one.
 const startTimeout = 2 * time.Minute
 
 // ErrNoAssets is returned by Start if the programs of the cluster are not there. Tests skip on it.
-var ErrNoAssets = errors.New(AssetsVariable + " names no folder with etcd and kube-apiserver; run make test-envtest or set it to the output of hack/kube-assets.sh")
+var ErrNoAssets = errors.New(AssetsVariable +
+	" names no folder with etcd and kube-apiserver; run make test-envtest or set it to the output of hack/kube-assets.sh")
 
 // Options configure a Cluster. The zero value is a working configuration.
 type Options struct {
@@ -41,8 +42,8 @@ type Options struct {
 	// Progress is called with a short phrase before each step that takes time, if it is set.
 	Progress func(string)
 
-	// AuditLog is a file to which the API server appends one event of audit.k8s.io/v1 as a line of JSON for each request of
-	// a ServiceAccount, watches and leases left out, if it is set.
+	// AuditLog is a file to which the API server appends one event of audit.k8s.io/v1 as a line of JSON for each
+	// request of a ServiceAccount, watches and leases left out, if it is set.
 	AuditLog string
 }
 
@@ -54,8 +55,8 @@ type Cluster struct {
 	dir string
 }
 
-// Start starts a cluster and returns when all CRDs are served, after about five seconds. The context bounds the start, not
-// the life of the cluster: that ends with Stop, which has to be called. Nothing is left running if Start fails.
+// Start starts a cluster and returns when all CRDs are served, after about five seconds. The context bounds the start,
+// not the life of the cluster: that ends with Stop, which has to be called. Nothing is left running if Start fails.
 //
 // An existing cluster is never used, whatever USE_EXISTING_CLUSTER of envtest says.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// auditPolicy has the requests of ServiceAccounts logged when they are answered. Watches last, and a lease is renewed every
-// two seconds.
+// auditPolicy has the requests of ServiceAccounts logged when they are answered. Watches last, and a lease is renewed
+// every two seconds.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

@@ -12,8 +12,8 @@ import (
 )
 
 // Webhooks are the webhook configurations of a kustomization, rewritten for a server that is a process on loopback and
-// not a Pod behind a Service: Host and Port are free to listen at, and CertDir holds tls.crt and tls.key for them, which
-// the configurations trust.
+// not a Pod behind a Service: Host and Port are free to listen at, and CertDir holds tls.crt and tls.key for them,
+// which the configurations trust.
 type Webhooks struct {
 	Host    string
 	Port    int
@@ -55,7 +55,9 @@ func PrepareWebhooks(dir string) (*Webhooks, error) {
 }
 
 // Install creates webhook configurations. The API server heeds them a moment later.
-func (c *Cluster) Install(ctx context.Context, configurations ...*admissionregistrationv1.MutatingWebhookConfiguration) error {
+func (c *Cluster) Install(ctx context.Context,
+	configurations ...*admissionregistrationv1.MutatingWebhookConfiguration,
+) error {
 	creator, err := client.New(c.Config(), client.Options{})
 	if err != nil {
 		return fmt.Errorf("installing webhooks: %w", err)
@@ -76,8 +78,8 @@ func (w *Webhooks) Close() error {
 	return nil
 }
 
-// needsPods reports whether an object is of use only in a cluster with Pods: certificates that cert-manager would issue,
-// and webhook configurations that point to a Service. PrepareWebhooks is for those.
+// needsPods reports whether an object is of use only in a cluster with Pods: certificates that cert-manager would
+// issue, and webhook configurations that point to a Service. PrepareWebhooks is for those.
 func needsPods(object *unstructured.Unstructured) bool {
 	switch object.GroupVersionKind().Group {
 	case "cert-manager.io", admissionregistrationv1.GroupName:

@@ -103,7 +103,8 @@ func requirements(t *testing.T) (manager string) {
 	if manager == "" {
 		t.Skip("systemd is not installed")
 	}
-	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--cgroup", "--pid", "--fork", "--propagation", "private", "sh", "-c",
+	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--cgroup", "--pid", "--fork", "--propagation",
+		"private", "sh", "-c",
 		"mount -t tmpfs none /run && mkdir /run/cgroup && mount -t cgroup2 none /run/cgroup").CombinedOutput()
 	if err != nil {
 		t.Skipf("no right to make namespaces or no cgroup2: %v %s", err, out)

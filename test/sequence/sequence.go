@@ -65,7 +65,8 @@ func (s Test[W]) Run(t *testing.T) {
 		}
 		calls = s.shrink(calls)
 		_, err := s.failure(calls)
-		t.Fatalf("repeat with -run '^%s$' -model.seed=%d -model.steps=%d\n%s\nthen: %v", t.Name(), first, s.Length, text(calls), err)
+		t.Fatalf("repeat with -run '^%s$' -model.seed=%d -model.steps=%d\n%s\nthen: %v", t.Name(), first, s.Length,
+			text(calls), err)
 	}
 	t.Logf("%d sequences of %d operations, from seed %d", max(1, count/s.Length), s.Length, *seed)
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Write writes tls.crt, tls.key and ca.crt into a folder: a certificate for 127.0.0.1, for servers and clients, that is its
-// own authority.
+// Write writes tls.crt, tls.key and ca.crt into a folder: a certificate for 127.0.0.1, for servers and clients, that is
+// its own authority.
 func Write(tb testing.TB, folder string) tls.Certificate {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -26,7 +26,8 @@ func Write(tb testing.TB, folder string) tls.Certificate {
 		tb.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotAfter:    time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},

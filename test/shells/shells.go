@@ -1,5 +1,5 @@
-// Package shells finds the shells in which tests run what a node runs. A shell that this machine lacks is left out without a
-// word; the test of this package is skipped for it, once for all others.
+// Package shells finds the shells in which tests run what a node runs. A shell that this machine lacks is left out
+// without a word; the test of this package is skipped for it, once for all others.
 package shells
 
 import (

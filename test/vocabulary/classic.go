@@ -25,8 +25,8 @@ type Classic struct {
 	Config   *bootstrapv1.KubeadmConfig
 }
 
-// NewClassic returns a Cluster of a namespace and a name, without the label, whose Machines are made of a machine template;
-// see MachineTemplate. None of it is created.
+// NewClassic returns a Cluster of a namespace and a name, without the label, whose Machines are made of a machine
+// template; see MachineTemplate. None of it is created.
 func NewClassic(ns, name, infrastructure string) Classic {
 	object := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 	c := Classic{
@@ -63,9 +63,11 @@ func Ref(group, kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: group, Kind: kind, Name: name}
 }
 
-// MachineSpec is the spec of Machines of a Cluster, made of a machine template, with bootstrap data of an object of a kind.
+// MachineSpec is the spec of Machines of a Cluster, made of a machine template, with bootstrap data of an object of a
+// kind.
 func MachineSpec(cluster, infrastructure, kind, bootstrap string) clusterv1.MachineSpec {
-	spec := clusterv1.MachineSpec{ClusterName: cluster, InfrastructureRef: Ref(infrastructureGroup, machineTemplate, infrastructure)}
+	spec := clusterv1.MachineSpec{ClusterName: cluster, InfrastructureRef: Ref(infrastructureGroup, machineTemplate,
+		infrastructure)}
 	spec.Bootstrap.ConfigRef = Ref("bootstrap.cluster.x-k8s.io", kind, bootstrap)
 	return spec
 }

@@ -1,5 +1,5 @@
-// Package vocabulary holds the words that the tests of several packages share: how they start a management cluster, what
-// they create in it, and how they read, change and wait for what is there.
+// Package vocabulary holds the words that the tests of several packages share: how they start a management cluster,
+// what they create in it, and how they read, change and wait for what is there.
 package vocabulary
 
 import (
@@ -28,11 +28,13 @@ import (
 // NoCondition is the reason that Condition gives to a Cluster without a condition of the product.
 const NoCondition = "(no condition)"
 
-// Main runs the tests of a package that share a management cluster, and ends the program if they fail. run is called with
-// the cluster and a folder, both of which are gone after it, and returns the status of the tests. auditLog is the name of
-// the audit log in that folder, empty for none; see mgmt.Options. Without the programs of a cluster, Main runs the tests by
-// themselves, and each of them has to skip.
-func Main(m *testing.M, auditLog string, run func(ctx context.Context, cluster *mgmt.Cluster, dir string) (int, error)) {
+// Main runs the tests of a package that share a management cluster, and ends the program if they fail. run is called
+// with the cluster and a folder, both of which are gone after it, and returns the status of the tests. auditLog is the
+// name of the audit log in that folder, empty for none; see mgmt.Options. Without the programs of a cluster, Main runs
+// the tests by themselves, and each of them has to skip.
+func Main(m *testing.M, auditLog string,
+	run func(ctx context.Context, cluster *mgmt.Cluster, dir string) (int, error),
+) {
 	status, err := runWith(m, auditLog, run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,7 +45,9 @@ func Main(m *testing.M, auditLog string, run func(ctx context.Context, cluster *
 	}
 }
 
-func runWith(m *testing.M, auditLog string, run func(context.Context, *mgmt.Cluster, string) (int, error)) (status int, err error) {
+func runWith(m *testing.M, auditLog string,
+	run func(context.Context, *mgmt.Cluster, string) (int, error),
+) (status int, err error) {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // there is no test yet to take it from
 	defer cancel()
 	dir, err := os.MkdirTemp("", "capi-proxy-patcher-tests-")
@@ -142,7 +146,8 @@ func Change[T client.Object](t *testing.T, c client.Client, object T, edit func(
 
 // Condition returns the condition of the product on a Cluster, with the reason NoCondition if there is none.
 func Condition(cluster *clusterv1.Cluster) metav1.Condition {
-	if condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured); condition != nil {
+	if condition := meta.FindStatusCondition(cluster.Status.Conditions,
+		contract.ConditionProxyConfigured); condition != nil {
 		return *condition
 	}
 	return metav1.Condition{Reason: NoCondition}

@@ -1,5 +1,5 @@
-// Package wait holds the rule by which tests wait for what others do: as long as anything moves. A time by which all has to be done
-// is right on one machine only, and a busy one fails tests in which nothing is wrong.
+// Package wait holds the rule by which tests wait for what others do: as long as anything moves. A time by which all
+// has to be done is right on one machine only, and a busy one fails tests in which nothing is wrong.
 package wait
 
 import (
@@ -31,7 +31,8 @@ var (
 	ErrLate  = errors.New("the test program ends soon")
 )
 
-// Until waits until problem returns "". It fails the test, with what and the last problem, if nothing has moved for a while.
+// Until waits until problem returns "". It fails the test, with what and the last problem, if nothing has moved for a
+// while.
 func (r Rule) Until(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	deadline, _ := t.Deadline()

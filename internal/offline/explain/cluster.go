@@ -21,8 +21,8 @@ type Cluster struct {
 	port    int32
 }
 
-// NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists, omitted groups and profile of in have no
-// influence. The zero Input stands for a Cluster with the defaults of kubeadm. endpointPort 0 means 6443.
+// NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists, omitted groups and profile of
+// in have no influence. The zero Input stands for a Cluster with the defaults of kubeadm. endpointPort 0 means 6443.
 // The error is the one of noproxy.Compose.
 func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	in.OmitGroups, in.Profile = nil, noproxy.ProfileService
@@ -43,20 +43,22 @@ func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	return c, nil
 }
 
-// Destinations returns the important destinations of the Cluster in a fixed order: the API Service by address and by its names, DNS,
-// an address of a Pod, the control plane endpoint and the metadata service of the cloud, each where the Cluster has one, and last a
-// counter-check that should go to the proxy.
+// Destinations returns the important destinations of the Cluster in a fixed order: the API Service by address and by
+// its names, DNS, an address of a Pod, the control plane endpoint and the metadata service of the cloud, each where the
+// Cluster has one, and last a counter-check that should go to the proxy.
 func (c Cluster) Destinations() []Destination {
 	var out []Destination
 	add := func(d Destination) { out = append(out, d) }
-	c.each(noproxy.GroupServiceAddresses, noproxy.RoleAPIAddress, func(v string) { add(at("https", v, 0, noproxy.RoleAPIAddress)) })
+	c.each(noproxy.GroupServiceAddresses, noproxy.RoleAPIAddress,
+		func(v string) { add(at("https", v, 0, noproxy.RoleAPIAddress)) })
 	const name = "API Service name"
 	for _, host := range []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"} {
 		add(at("https", host, 0, name))
 	}
 	add(at("https", "kubernetes.default.svc."+c.domain, 0, name))
 	add(at("https", "kubernetes.default.svc."+c.domain+".", 0, "absolute API Service name"))
-	c.each(noproxy.GroupServiceAddresses, noproxy.RoleDNSAddress, func(v string) { add(at("http", v, 0, noproxy.RoleDNSAddress)) })
+	c.each(noproxy.GroupServiceAddresses, noproxy.RoleDNSAddress,
+		func(v string) { add(at("http", v, 0, noproxy.RoleDNSAddress)) })
 	families := map[bool]bool{}
 	c.each(noproxy.GroupPods, "", func(v string) {
 		if p, err := netip.ParsePrefix(v); err == nil && !families[p.Addr().Is4()] {
@@ -66,7 +68,10 @@ func (c Cluster) Destinations() []Destination {
 	})
 	c.each(noproxy.GroupEndpoint, "", func(v string) { add(at("https", v, c.port, "control plane endpoint")) })
 	c.each(noproxy.GroupMetadata, "", func(v string) { add(at("http", v, 0, "metadata service")) })
-	return append(out, Destination{Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied", CounterCheck: true})
+	return append(out, Destination{
+		Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied",
+		CounterCheck: true,
+	})
 }
 
 // each calls f for the values of a group, of those with a role if it is not "".
@@ -78,7 +83,8 @@ func (c Cluster) each(g noproxy.Group, role string, f func(value string)) {
 	}
 }
 
-// podAddress returns an address from the middle of the first /24 or /120 of a network, or its last one if it is smaller.
+// podAddress returns an address from the middle of the first /24 or /120 of a network, or its last one if it is
+// smaller.
 func podAddress(p netip.Prefix) netip.Addr {
 	a := p.Addr()
 	for range 17 {
@@ -89,8 +95,9 @@ func podAddress(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// Contains reports whether a destination belongs to the Cluster: it is on a loopback interface, in a Pod or Service network, below the
-// Service domain or .svc, a short name of the API Service, the control plane endpoint or the metadata service.
+// Contains reports whether a destination belongs to the Cluster: it is on a loopback interface, in a Pod or Service
+// network, below the Service domain or .svc, a short name of the API Service, the control plane endpoint or the
+// metadata service.
 func (c Cluster) Contains(d Destination) bool {
 	host := strings.ToLower(d.host())
 	address, err := netip.ParseAddr(host)
@@ -108,7 +115,8 @@ func (c Cluster) Contains(d Destination) bool {
 		switch {
 		case err == nil && address.String() == e.Value:
 			return true
-		case strings.HasPrefix(e.Value, ".") && strings.HasSuffix(strings.TrimSuffix(host, "."), strings.TrimSuffix(e.Value, ".")):
+		case strings.HasPrefix(e.Value, ".") &&
+			strings.HasSuffix(strings.TrimSuffix(host, "."), strings.TrimSuffix(e.Value, ".")):
 			return true
 		case strings.TrimSuffix(host, ".") == e.Value:
 			return true

@@ -36,7 +36,8 @@ type Input struct {
 
 	// NoProxy is the value of the variable.
 	NoProxy string
-	// Entries are the items of NoProxy with their origins. If nil, they are split from NoProxy and called "entry 1" and so on.
+	// Entries are the items of NoProxy with their origins. If nil, they are split from NoProxy and called "entry 1" and
+	// so on.
 	Entries []noproxy.Entry
 	// Warnings are passed on.
 	Warnings []finding.Finding
@@ -125,12 +126,13 @@ type Failure struct {
 	Verdict     match.Verdict `json:"verdict"`
 }
 
-// Explain asks every client about every destination. Its error is that of match.Client.Match and cannot happen for destinations of
-// this package. It takes about 0.1 s for each client and 4,000 entries.
+// Explain asks every client about every destination. Its error is that of match.Client.Match and cannot happen for
+// destinations of this package. It takes about 0.1 s for each client and 4,000 entries.
 func Explain(in Input) (Report, error) {
 	clients := columns(in)
 	r := Report{
-		Subject: in.Subject, Entries: entries(in), Warnings: append([]finding.Finding{}, in.Warnings...), Clients: []Client{}, Destinations: []Row{}, Failures: []Failure{},
+		Subject: in.Subject, Entries: entries(in), Warnings: append([]finding.Finding{}, in.Warnings...), Clients: []Client{},
+		Destinations: []Row{}, Failures: []Failure{},
 	}
 	shown := make([]string, len(r.Entries))
 	for i, e := range r.Entries {
@@ -148,7 +150,8 @@ func Explain(in Input) (Report, error) {
 				return Report{}, err
 			}
 			row.Answers = append(row.Answers, r.answer(c, a))
-			if d.InCluster && misses(a.Verdict) && slices.ContainsFunc(in.FailOn, func(f match.Client) bool { return f.String() == c.String() }) {
+			if d.InCluster && misses(a.Verdict) &&
+				slices.ContainsFunc(in.FailOn, func(f match.Client) bool { return f.String() == c.String() }) {
 				r.Failures = append(r.Failures, Failure{Destination: d.Name, Client: c.String(), Verdict: a.Verdict})
 			}
 		}
@@ -203,7 +206,8 @@ func (r Report) answer(c match.Client, a match.Answer) Answer {
 	whole := func(e Entry) bool { return e.raw == token }
 	folded := func(e Entry) bool { return strings.EqualFold(e.raw, token) }
 	part := func(e Entry) bool {
-		return slices.Contains(strings.FieldsFunc(e.raw, func(r rune) bool { return r == ':' || r == ' ' || r == '\t' }), token)
+		return slices.Contains(strings.FieldsFunc(e.raw,
+			func(r rune) bool { return r == ':' || r == ' ' || r == '\t' }), token)
 	}
 	for _, same := range []func(Entry) bool{whole, folded, part} {
 		if i := slices.IndexFunc(r.Entries, same); i >= 0 {

@@ -15,8 +15,8 @@ const maxShown = 1000
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// display makes text from users fit for a terminal: userinfo is replaced, also the beginning of one whose password has a comma, and what is
-// not printable is escaped.
+// display makes text from users fit for a terminal: userinfo is replaced, also the beginning of one whose password has
+// a comma, and what is not printable is escaped.
 func display(text string) string {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if isURL {
@@ -26,7 +26,8 @@ func display(text string) string {
 	}
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		rest = "xxxxx" + rest[i:]
-	} else if _, port, ok := strings.Cut(rest, ":"); ok && (isURL || strings.Count(rest, ":") == 1) && !strings.HasPrefix(rest, "[") && strings.Trim(port, "0123456789/") != "" {
+	} else if _, port, ok := strings.Cut(rest, ":"); ok && (isURL || strings.Count(rest, ":") == 1) &&
+		!strings.HasPrefix(rest, "[") && strings.Trim(port, "0123456789/") != "" {
 		rest = "xxxxx"
 	}
 	text = scheme + rest
@@ -171,7 +172,8 @@ func because(a Answer) string {
 	return a.Entry + " (" + a.Origin + ")"
 }
 
-// constant reports whether client i gives the same answer, for a reason that is not the destination, in all of several rows.
+// constant reports whether client i gives the same answer, for a reason that is not the destination, in all of several
+// rows.
 func (r Report) constant(i int) bool {
 	rows := r.Destinations
 	if len(rows) < 2 {

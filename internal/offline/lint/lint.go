@@ -67,7 +67,8 @@ type linter struct {
 func newLinter(manifests *render.Manifests, now time.Time) *linter {
 	l := &linter{
 		manifests: manifests, objects: manifests.Objects(), now: now,
-		known: map[Row]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{}, entries: map[block][]int{}, places: map[string]bool{},
+		known: map[Row]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{},
+		entries: map[block][]int{}, places: map[string]bool{},
 	}
 	for i, o := range l.objects {
 		l.order[o] = i

@@ -260,7 +260,8 @@ func checkCharacters(t text) error {
 
 // isControl reports whether YAML allows a character only as an escape.
 func isControl(r rune) bool {
-	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7F && r <= 0x9F && r != 0x85 || r == 0xFFFE || r == 0xFFFF
+	return r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r >= 0x7F && r <= 0x9F && r != 0x85 ||
+		r == 0xFFFE || r == 0xFFFF
 }
 
 // hideDirectives turns the %YAML lines before a document into comments: the parser knows only version 1.1, while files

@@ -42,10 +42,14 @@ func (t *tree) obstacle(item int, path []string) (line int, why string) {
 	for {
 		switch {
 		case n.Kind == yaml.AliasNode:
-			what := map[yaml.Kind]string{yaml.MappingNode: "mapping", yaml.SequenceNode: "list", yaml.ScalarNode: "value"}[n.Alias.Kind]
+			what := map[yaml.Kind]string{
+				yaml.MappingNode: "mapping", yaml.SequenceNode: "list",
+				yaml.ScalarNode: "value",
+			}[n.Alias.Kind]
 			return n.Line, fmt.Sprintf("%s is an alias (*%s); write the %s out", called, n.Value, what)
 		case n.Anchor != "":
-			return n.Line, fmt.Sprintf("%s has an anchor (&%s); remove it, and write the value out where its aliases are", called, n.Anchor)
+			return n.Line, fmt.Sprintf("%s has an anchor (&%s); remove it, and write the value out where its aliases are",
+				called, n.Anchor)
 		case n.Style&yaml.TaggedStyle != 0:
 			return n.Line, fmt.Sprintf("%s has a tag (%s); remove it", called, n.Tag)
 		case n.Kind == yaml.SequenceNode && item >= 0:

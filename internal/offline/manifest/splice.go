@@ -36,7 +36,8 @@ func (t *tree) locate(path []string, item int) (site, bool) {
 			break
 		}
 	}
-	return s, s.value.Kind != yaml.AliasNode && (s.value.Kind != yaml.MappingNode || len(s.frames)-s.base == len(path) || keyIndex(s.value, "<<") < 0)
+	return s, s.value.Kind != yaml.AliasNode && (s.value.Kind != yaml.MappingNode || len(s.frames)-s.base == len(path) ||
+		keyIndex(s.value, "<<") < 0)
 }
 
 // enter goes down to the value of a key.

@@ -227,7 +227,8 @@ func (d *Document) items() ([]*Object, error) {
 			line = d.line + node.Content[i].Line - 1
 		}
 		if _, ok := value.(map[string]any); !ok {
-			return nil, fmt.Errorf("parsing %s: document %d, line %d: item %d of the list is not a mapping", d.file(), d.index, line, i+1)
+			return nil, fmt.Errorf("parsing %s: document %d, line %d: item %d of the list is not a mapping", d.file(),
+				d.index, line, i+1)
 		}
 		objects = append(objects, &Object{document: d, item: i, line: line})
 	}

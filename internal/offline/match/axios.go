@@ -8,8 +8,8 @@ import (
 	hosts "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
 )
 
-// matchAxios follows lib/helpers/shouldBypassProxy.js: prefixes of both families, exact names, suffixes after a leading dot or star,
-// addresses in any spelling, and one class for all spellings of loopback.
+// matchAxios follows lib/helpers/shouldBypassProxy.js: prefixes of both families, exact names, suffixes after a leading
+// dot or star, addresses in any spelling, and one class for all spellings of loopback.
 func matchAxios(list string, d destination, _ Resolver) Answer {
 	host, ok := d.whatwg()
 	if !ok {

@@ -85,10 +85,12 @@ func fullName(name string) string {
 	return name
 }
 
-// Lookup returns the client of a spec such as "curl", "curl@7.88.1" or "python-requests@2.31". Short names such as "go", "requests" or
-// "curl788" work too. Without a version it returns the newest one; for Node that is 24, the long-term release, and
-// "requests" is 2.32, the last one without label boundaries, because a list that is right for it is right for later ones. A version that was not
-// measured gets the rules of the newest measured version before it, one without its last number those of the newest that begins with it. The error for an unknown client lists the known names.
+// Lookup returns the client of a spec such as "curl", "curl@7.88.1" or "python-requests@2.31". Short names such as
+// "go", "requests" or "curl788" work too. Without a version it returns the newest one; for Node that is 24, the
+// long-term release, and "requests" is 2.32, the last one without label boundaries, because a list that is right for it
+// is right for later ones. A version that was not measured gets the rules of the newest measured version before it, one
+// without its last number those of the newest that begins with it. The error for an unknown client lists the known
+// names.
 func Lookup(spec string) (Client, error) {
 	name, version, _ := strings.Cut(spec, "@")
 	expanded, preset, _ := strings.Cut(fullName(name), "@")

@@ -126,7 +126,8 @@ func (c curlRules) matchAddr(t string, addr netip.Addr) bool {
 	return err == nil && p.Contains(addr)
 }
 
-// atoi reads like atoi(3): an optional sign and the digits at the start; anything else is 0. Values above 999 are cut there.
+// atoi reads like atoi(3): an optional sign and the digits at the start; anything else is 0. Values above 999 are cut
+// there.
 func atoi(s string) int {
 	s = strings.TrimLeft(s, " \t\n\v\f\r")
 	sign := 1

@@ -23,7 +23,8 @@ type destination struct {
 	port     string // digits, or empty if the URL does not spell a port
 }
 
-// parseDestination splits an absolute http or https URL. It does not normalize the host, because every client does that its own way.
+// parseDestination splits an absolute http or https URL. It does not normalize the host, because every client does that
+// its own way.
 func parseDestination(raw string) (destination, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	d := destination{scheme: strings.ToLower(scheme)}
@@ -155,7 +156,8 @@ func hexV6(addr netip.Addr) string {
 		return addr.String()
 	}
 	b := addr.As16()
-	return "::ffff:" + strconv.FormatUint(uint64(b[12])<<8|uint64(b[13]), 16) + ":" + strconv.FormatUint(uint64(b[14])<<8|uint64(b[15]), 16)
+	return "::ffff:" + strconv.FormatUint(uint64(b[12])<<8|uint64(b[13]), 16) + ":" +
+		strconv.FormatUint(uint64(b[14])<<8|uint64(b[15]), 16)
 }
 
 // inetAton reads an IPv4 address like inet_aton(3): one to four parts, each decimal, octal (0…) or hexadecimal (0x…),

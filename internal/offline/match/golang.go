@@ -35,7 +35,8 @@ func matchGo(list string, d destination, _ Resolver) Answer {
 	return first(goSplit(list), func(t string) bool { return goDirect(t, u) })
 }
 
-// matchGoLegacy is x/net before 0.36.0, where a name entry also matched the end of an address in text form (CVE-2025-22870).
+// matchGoLegacy is x/net before 0.36.0, where a name entry also matched the end of an address in text form
+// (CVE-2025-22870).
 func matchGoLegacy(list string, d destination, r Resolver) Answer {
 	a := matchGo(list, d, r)
 	if _, err := netip.ParseAddr(d.host); err != nil || a.Verdict != Proxied {

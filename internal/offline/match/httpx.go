@@ -14,7 +14,8 @@ type httpxPattern struct {
 	port   int    // -1 for any
 }
 
-// matches follows URLPattern.matches. A pattern with neither host nor port sorts behind the proxies and is never reached.
+// matches follows URLPattern.matches. A pattern with neither host nor port sorts behind the proxies and is never
+// reached.
 func (p httpxPattern) matches(scheme, host string, port int) bool {
 	if p.host == "" && p.port < 0 || p.scheme != "" && p.scheme != scheme || p.port >= 0 && p.port != port {
 		return false
@@ -31,8 +32,8 @@ func (p httpxPattern) matches(scheme, host string, port int) bool {
 	return host == p.host
 }
 
-// httpxRules are the two generations of httpx. Up to 0.24 URLs are parsed by the rfc3986 package and every entry is a name;
-// later httpx has its own parser, knows addresses and URLs as entries, and raises on what it cannot parse.
+// httpxRules are the two generations of httpx. Up to 0.24 URLs are parsed by the rfc3986 package and every entry is a
+// name; later httpx has its own parser, knows addresses and URLs as entries, and raises on what it cannot parse.
 type httpxRules struct{ legacy bool }
 
 func (h httpxRules) match(list string, d destination, _ Resolver) Answer {
@@ -79,7 +80,8 @@ func (h httpxRules) pattern(t string) (httpxPattern, bool) {
 		}
 		p, ok := modernPattern(rest)
 		p.scheme = scheme
-		if port, known := map[string]int{"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}[scheme]; known && p.port == port {
+		if port, known := map[string]int{"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}[scheme]; known &&
+			p.port == port {
 			p.port = -1
 		}
 		return p, ok
@@ -162,7 +164,8 @@ func looksV4(host string) bool {
 	return len(parts) == 4
 }
 
-// legacyPattern parses "*entry" like the rfc3986 package: an authority outside the grammar gives an empty host, which matches nothing here.
+// legacyPattern parses "*entry" like the rfc3986 package: an authority outside the grammar gives an empty host, which
+// matches nothing here.
 func legacyPattern(authority string) (httpxPattern, bool) {
 	p := httpxPattern{port: -1}
 	if i := strings.IndexAny(authority, "/?#"); i >= 0 {

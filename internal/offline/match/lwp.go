@@ -24,7 +24,8 @@ func lwpSplit(list string) []token {
 	return texts(items)
 }
 
-// matchLWP follows _need_proxy of LWP::UserAgent: a plain suffix, letter case counts, and an empty item matches everything.
+// matchLWP follows _need_proxy of LWP::UserAgent: a plain suffix, letter case counts, and an empty item matches
+// everything.
 func matchLWP(list string, d destination, _ Resolver) Answer {
 	host, ok := hosts.ASCII(d.host)
 	if !ok {

@@ -2,8 +2,8 @@
 // returns whether the client connects directly or through the proxy, and which entry decided.
 //
 // There is no standard for NO_PROXY. The package holds one matcher per rule set, written after the source of the client
-// it models and proven on testdata/matrix.csv, a table of measurements on real clients. Every matcher assumes that proxies
-// for http and https are set in both spellings, and that the client saw exactly the given value.
+// it models and proven on testdata/matrix.csv, a table of measurements on real clients. Every matcher assumes that
+// proxies for http and https are set in both spellings, and that the client saw exactly the given value.
 //
 // The package is pure: nothing is resolved, read or dialed. The one client that resolves names before it compares them
 // (Ruby) gets its addresses from a Resolver, or answers DependsOnDNS.
@@ -32,7 +32,8 @@ const (
 type Answer struct {
 	// Verdict is the decision.
 	Verdict Verdict
-	// Entry is the position of the deciding token, counted from 0 in the list as this client splits it, or -1 if no token decided.
+	// Entry is the position of the deciding token, counted from 0 in the list as this client splits it, or -1 if no
+	// token decided.
 	Entry int
 	// Token is the text of the deciding token as this client reads it, or empty.
 	Token string
@@ -75,13 +76,15 @@ type matcher func(list string, d destination, resolve Resolver) Answer
 // String returns the name and version in the form that Lookup accepts.
 func (c Client) String() string { return c.Name + "@" + c.Version }
 
-// Match says what the client does with a request to destination, an http or https URL, when NO_PROXY holds noProxy.
-// It returns an error if destination is not such a URL. The error does not hold the destination, which may carry a credential.
+// Match says what the client does with a request to destination, an http or https URL, when NO_PROXY holds noProxy. It
+// returns an error if destination is not such a URL. The error does not hold the destination, which may carry a
+// credential.
 func (c Client) Match(noProxy, destination string) (Answer, error) {
 	return c.MatchResolved(noProxy, destination, nil)
 }
 
-// MatchResolved is Match for a caller that knows the addresses of names. With a Resolver the answer is never DependsOnDNS.
+// MatchResolved is Match for a caller that knows the addresses of names. With a Resolver the answer is never
+// DependsOnDNS.
 func (c Client) MatchResolved(noProxy, destination string, resolve Resolver) (Answer, error) {
 	d, err := parseDestination(destination)
 	if err != nil {
@@ -90,15 +93,16 @@ func (c Client) MatchResolved(noProxy, destination string, resolve Resolver) (An
 	return c.match(noProxy, d, resolve), nil
 }
 
-// Dead returns the tokens of noProxy that can match nothing in this client, and those that make it refuse to start, in list order.
-// A token is alive if some http or https URL made from it goes direct because of it, or goes direct anyway.
+// Dead returns the tokens of noProxy that can match nothing in this client, and those that make it refuse to start, in
+// list order. A token is alive if some http or https URL made from it goes direct because of it, or goes direct anyway.
 // For a client that reads the proxy variables but not NO_PROXY, every token is dead.
 func (c Client) Dead(noProxy string) []DeadEntry {
 	var found []DeadEntry
 	tokens := c.split(noProxy)
 	for i, t := range tokens {
 		if t.unread {
-			found = append(found, DeadEntry{Entry: i, Token: t.text, Reason: "not read: the list ends at the first blank inside an entry"})
+			found = append(found,
+				DeadEntry{Entry: i, Token: t.text, Reason: "not read: the list ends at the first blank inside an entry"})
 			continue
 		}
 		list := t.text

@@ -139,7 +139,8 @@ func matchNodeHTTP(list string, d destination, _ Resolver) Answer {
 		if t == "*" || t == host || t == withPort {
 			return true
 		}
-		if suffix, ok := strings.CutPrefix(t, "."); ok && suffix != "" && (host == suffix || strings.HasSuffix(host, "."+suffix)) {
+		if suffix, ok := strings.CutPrefix(t, "."); ok && suffix != "" &&
+			(host == suffix || strings.HasSuffix(host, "."+suffix)) {
 			return true
 		}
 		if strings.HasPrefix(t, "*.") && strings.HasSuffix(host, t[1:]) {

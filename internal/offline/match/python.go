@@ -29,7 +29,8 @@ func bypassEnvironment(list, host string) Answer {
 	})
 }
 
-// matchURLLib models urllib.request, which compares the authority of the URL as written, brackets and userinfo included.
+// matchURLLib models urllib.request, which compares the authority of the URL as written, brackets and userinfo
+// included.
 func matchURLLib(list string, d destination, _ Resolver) Answer {
 	host := d.netloc()
 	if d.userinfo != "" {
@@ -80,8 +81,8 @@ type requestsRules struct {
 	boundary bool // from 2.34 on a suffix ends at a label boundary
 }
 
-// match follows requests.utils.should_bypass_proxies: IPv4 prefixes for IPv4 hosts, a suffix for other hosts, and then the rules of
-// urllib.
+// match follows requests.utils.should_bypass_proxies: IPv4 prefixes for IPv4 hosts, a suffix for other hosts, and then
+// the rules of urllib.
 func (r requestsRules) match(list string, d destination, _ Resolver) Answer {
 	host, ok := hosts.ASCII(d.host)
 	if !ok {

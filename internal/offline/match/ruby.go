@@ -14,7 +14,8 @@ type rubyRules struct {
 	mapped bool // up to Ruby 2.7 an IPv4 prefix also covers ::ffff: addresses
 }
 
-// rubySplit follows the scan for ([^:,\s]+)(?::(\d+))? in use_proxy?: every colon separates, so IPv6 addresses fall into pieces.
+// rubySplit follows the scan for ([^:,\s]+)(?::(\d+))? in use_proxy?: every colon separates, so IPv6 addresses fall
+// into pieces.
 func rubySplit(list string) []token {
 	var out []token
 	sep := func(r rune) bool { return r == ':' || r == ',' || unicode.IsSpace(r) }
@@ -76,7 +77,8 @@ func (ru rubyRules) match(list string, d destination, resolve Resolver) Answer {
 	return proxied()
 }
 
-// undecided is the answer when token i may cover the unknown address of the host, unless a later token covers the name anyway.
+// undecided is the answer when token i may cover the unknown address of the host, unless a later token covers the name
+// anyway.
 func (ru rubyRules) undecided(list string, d destination, i int, text string) Answer {
 	nowhere := func(string) (netip.Addr, bool) { return netip.Addr{}, false }
 	if a := ru.match(list, d, nowhere); a.Verdict == Direct {

@@ -21,7 +21,8 @@ func wgetSplit(list string) []token {
 	return texts(items)
 }
 
-// matchWget follows sufmatch of GNU Wget: the apex and subdomains of a name, only subdomains of a name with a leading dot.
+// matchWget follows sufmatch of GNU Wget: the apex and subdomains of a name, only subdomains of a name with a leading
+// dot.
 func matchWget(list string, d destination, _ Resolver) Answer {
 	host, ok := hosts.ASCII(d.host)
 	if !ok {
@@ -77,8 +78,8 @@ func libproxyName(t, host string, port int) bool {
 	return hit && (want == -1 || want == port)
 }
 
-// foldPrefix reports whether prefix is a prefix of s without regard to letter case. libproxy compares only as many bytes as the
-// host has, so ".svc.cluster.local" covers the host "svc".
+// foldPrefix reports whether prefix is a prefix of s without regard to letter case. libproxy compares only as many
+// bytes as the host has, so ".svc.cluster.local" covers the host "svc".
 func foldPrefix(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }

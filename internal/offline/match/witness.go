@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// witnesses returns destinations made from the text of a token: the name, a name below it, the addresses at the edges of a prefix or range,
-// with and without the ports the text holds. If none of them goes direct because of the token, nothing that exists does.
+// witnesses returns destinations made from the text of a token: the name, a name below it, the addresses at the edges
+// of a prefix or range, with and without the ports the text holds. If none of them goes direct because of the token,
+// nothing that exists does.
 func witnesses(text string) []destination {
 	var hosts []string
 	core := strings.TrimSpace(text)

@@ -173,7 +173,8 @@ func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.
 	case kind != want:
 		r.warn(worker, "%s.kind: %s cannot be patched, only %s", strings.Join(path, "."), cmp.Or(kind, "an empty kind"), want)
 	case controlPlane:
-		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, refName, plan.KindControlPlane)
+		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, refName,
+			plan.KindControlPlane)
 	default:
 		r.warn(worker, "%s %s is not in the input and is not patched", kind, refName)
 	}
@@ -305,7 +306,9 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 		c.reject(m.object, "%s", decision.Refused)
 	}
 	if decision.Incomplete {
-		c.reject(c.object, "delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or use delivery %s",
+		c.reject(c.object,
+			"delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or "+
+				"use delivery %s",
 			contract.DeliveryInline, missing, contract.DeliveryReference)
 	}
 	for _, warning := range decision.Warnings {
@@ -348,6 +351,7 @@ func Unresolved(fields []finding.Place) string {
 // may be in another object from which the value comes.
 func IsUnresolved(place finding.Place, fields []finding.Place) bool {
 	return place.Object == "" && slices.ContainsFunc(fields, func(field finding.Place) bool {
-		return len(place.Path) > 0 && len(field.Path) >= len(place.Path) && slices.Equal(field.Path[:len(place.Path)], place.Path)
+		return len(place.Path) > 0 && len(field.Path) >= len(place.Path) &&
+			slices.Equal(field.Path[:len(place.Path)], place.Path)
 	})
 }

@@ -24,7 +24,8 @@ type kindName struct{ kind, name string }
 
 func newIndex(objects []*manifest.Object) index {
 	x := index{
-		kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{}, workers: map[*manifest.Object][]*manifest.Object{},
+		kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{},
+		workers: map[*manifest.Object][]*manifest.Object{},
 	}
 	for _, o := range objects {
 		key := kindName{o.Kind(), manifest.SameName(o.Name())}

@@ -27,8 +27,8 @@ type Cluster struct {
 	Unresolved []finding.Place
 	// Settings are what its annotations and, with a topology, its variable and the pools of the topology ask for.
 	Settings intent.Topology
-	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.ReadTopology or intent.ParseOptions and
-	// those of CheckMetadata.
+	// Invalid is why some of Settings cannot be used, or nil. It joins an error of intent.ReadTopology or
+	// intent.ParseOptions and those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
 	Pools []Pool

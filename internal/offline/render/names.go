@@ -11,8 +11,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that nothing
-// reads.
+// CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that
+// nothing reads.
 func CheckNames(o *manifest.Object) []finding.Finding {
 	switch group, _, _ := strings.Cut(o.APIVersion(), "/"); {
 	case group != groupCluster:
@@ -40,14 +40,16 @@ func (r *renderer) checkNames() {
 	}
 	enabled := func(o *manifest.Object) bool { return intent.IsEnabled(o.Labels()) }
 	if !r.All && !slices.ContainsFunc(r.find("Cluster"), enabled) {
-		r.notes = append(r.notes, "no Cluster in the input has label "+contract.LabelEnabled+": \""+contract.LabelEnabledValue+"\"; nothing is patched")
+		r.notes = append(r.notes, "no Cluster in the input has label "+contract.LabelEnabled+": \""+
+			contract.LabelEnabledValue+"\"; nothing is patched")
 	}
 }
 
 // leave leaves everything of a Cluster unchanged if its label has an unknown value.
 func (r *renderer) leave(cluster *manifest.Object, members []member, unclear error) {
 	if IsVariableLabel(cluster) {
-		r.note(cluster, "label %s has an unresolved variable; nothing changes until clusterctl generate cluster resolves it", contract.LabelEnabled)
+		r.note(cluster, "label %s has an unresolved variable; nothing changes until clusterctl generate cluster resolves it",
+			contract.LabelEnabled)
 	} else {
 		r.warn(cluster, "%s", unclear)
 	}

@@ -196,7 +196,10 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		r.leave(object, members, read.View.Unclear)
 		return
 	}
-	c := &clusterRun{renderer: r, object: object, view: read.View, options: read.Settings.Options, unresolved: read.Unresolved}
+	c := &clusterRun{
+		renderer: r, object: object, view: read.View, options: read.Settings.Options,
+		unresolved: read.Unresolved,
+	}
 	if !r.All && !c.view.Enabled {
 		c.options = intent.Options{}
 		for _, m := range members {
@@ -271,7 +274,8 @@ func (r *renderer) checkWorkers() {
 		switch {
 		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || intent.IsEnabled(o.Labels()) }):
 		case own == nil:
-			r.warn(worker, "names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
+			r.warn(worker,
+				"names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
 				clusters[0].String(), worker.Kind())
 		case len(clusters) > 1:
 			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace",
@@ -284,7 +288,8 @@ func (r *renderer) checkWorkers() {
 func (r *renderer) checkStrays() {
 	for _, o := range r.objects {
 		location, known := locate(o)
-		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
+		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) &&
+			patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}

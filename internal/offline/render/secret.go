@@ -190,8 +190,9 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 	case exists:
 		r.warn(g.cluster, "Secret %s stays as it is, because %s", g.name, missing)
 	default:
-		r.warn(g.cluster, "Secret %s is left out, because %s; new nodes wait until the controller generates it, or until you set "+
-			"that and render again; --incomplete-secrets prints it anyway", g.name, missing)
+		r.warn(g.cluster,
+			"Secret %s is left out, because %s; new nodes wait until the controller generates it, or until you set "+
+				"that and render again; --incomplete-secrets prints it anyway", g.name, missing)
 	}
 	return false
 }
@@ -199,7 +200,8 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 // updateSecret returns the edits that update a generated Secret of the input.
 func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) ([]manifest.Edit, error) {
 	if manifest.SameName(o.Labels()[contract.LabelGenerated]) != manifest.SameName(g.view.Name) {
-		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it", place(o), g.view.Name)
+		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it",
+			place(o), g.view.Name)
 	}
 	var edits []manifest.Edit
 	set := func(current any, path ...string) func(string) {

@@ -52,7 +52,8 @@ func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []f
 	value := dig(o.Value(), "spec", "topology")
 	s.Annotations = o.Annotations()
 	s.Variable = variable(value, "variables", topologyField("variables"))
-	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides", topologyField("controlPlane", "variables", "overrides"))
+	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides",
+		topologyField("controlPlane", "variables", "overrides"))
 	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool} {
 		list := strings.ToLower(kind[:1]) + kind[1:] + "s"
 		for _, item := range items(value, "workers", list) {
@@ -63,7 +64,8 @@ func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []f
 					pool.Annotations[key] = text
 				}
 			}
-			pool.Variable = variable(dig(item, "variables"), "overrides", topologyField("workers", list).Item(pool.Name).Child("variables", "overrides"))
+			pool.Variable = variable(dig(item, "variables"), "overrides",
+				topologyField("workers", list).Item(pool.Name).Child("variables", "overrides"))
 			s.Pools = append(s.Pools, pool)
 		}
 	}
@@ -74,11 +76,14 @@ func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []f
 // hook will refer to.
 func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *resolve.Resolution) {
 	if !c.view.Enabled {
-		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster", contract.LabelEnabled, contract.LabelEnabledValue)
+		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster",
+			contract.LabelEnabled, contract.LabelEnabledValue)
 	}
 	class, name := c.class(c.object)
 	if class == nil {
-		c.note(c.object, "ClusterClass %s is not in the input and is not patched; its spec.patches needs a last item named %s with external: {%s}",
+		c.note(c.object,
+			"ClusterClass %s is not in the input and is not patched; its spec.patches needs a last item named %s with "+
+				"external: {%s}",
 			name, contract.Name, intent.PatchLines())
 	} else {
 		c.declare(class)
@@ -164,7 +169,8 @@ func isDeclaration(p map[string]any) bool {
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		generate := hookFields(version)[0]
 		handler, _ := external[generate.Name].(string)
-		if handler == generate.Value || p["name"] == contract.Name && strings.HasPrefix(handler, contract.HandlerGeneratePatches+".") {
+		if handler == generate.Value || p["name"] == contract.Name &&
+			strings.HasPrefix(handler, contract.HandlerGeneratePatches+".") {
 			return true
 		}
 	}
@@ -180,7 +186,8 @@ func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string
 	}
 	for i, later := range patches[at+1:] {
 		if changesBootstrap(later) {
-			r.warn(class, "spec.patches[%d] comes after the patch of %s and can undo it; move the latter to the end", at+1+i, contract.Name)
+			r.warn(class, "spec.patches[%d] comes after the patch of %s and can undo it; move the latter to the end", at+1+
+				i, contract.Name)
 		}
 	}
 }

@@ -51,7 +51,8 @@ func (p *Provider) givenEndpoint(ctx context.Context, object *unstructured.Unstr
 		return nil
 	}
 	if host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host"); host == "" {
-		return fmt.Errorf("provisioning LocalCluster %s: spec.controlPlaneEndpoint has no host; it is that of real machines, so name it",
+		return fmt.Errorf(
+			"provisioning LocalCluster %s: spec.controlPlaneEndpoint has no host; it is that of real machines, so name it",
 			client.ObjectKeyFromObject(object))
 	}
 	before := object.DeepCopy()

@@ -1,17 +1,18 @@
 //go:build e2e
 
 // Package infra is an infrastructure provider that keeps the v1beta2 contract of Cluster API and makes no machines:
-// LocalCluster, LocalMachine and LocalMachinePool are ready at once, and a machine that gets its bootstrap data comes up
-// as a Node that kubeadm seems to have set up, so that control planes become available, scale, roll and are upgraded.
+// LocalCluster, LocalMachine and LocalMachinePool are ready at once, and a machine that gets its bootstrap data comes
+// up as a Node that kubeadm seems to have set up, so that control planes become available, scale, roll and are
+// upgraded.
 //
-// The API server of the management cluster stands in for those of all workload clusters. Each workload cluster sees its own
-// part of it, through an endpoint of its own and with certificates of its own authority; see Workloads.
+// The API server of the management cluster stands in for those of all workload clusters. Each workload cluster sees its
+// own part of it, through an endpoint of its own and with certificates of its own authority; see Workloads.
 //
 // KubeadmControlPlanes need an external etcd (Cluster API looks into one that it manages); the provider creates its
 // certificates with the LocalCluster.
 //
-// A provider without Workloads leaves the machines to somebody who boots real ones: a LocalCluster has its endpoint in its
-// spec, a machine is there as soon as it has bootstrap data, and its Node is the one that has the providerID of the
+// A provider without Workloads leaves the machines to somebody who boots real ones: a LocalCluster has its endpoint in
+// its spec, a machine is there as soon as it has bootstrap data, and its Node is the one that has the providerID of the
 // LocalMachine.
 package infra
 
@@ -79,7 +80,8 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 				Group: group,
 				Scope: apiextensionsv1.NamespaceScoped,
 				Names: apiextensionsv1.CustomResourceDefinitionNames{
-					Kind: gvk.Kind, ListKind: gvk.Kind + "List", Singular: singular, Plural: singular + "s", Categories: []string{"cluster-api"},
+					Kind: gvk.Kind, ListKind: gvk.Kind + "List", Singular: singular, Plural: singular + "s",
+					Categories: []string{"cluster-api"},
 				},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 					Name: gvk.Version, Served: true, Storage: true,
@@ -145,7 +147,8 @@ func (p *Provider) record(b Boot) {
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, runtimev1.AddToScheme,
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+		runtimev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building scheme: %w", err)
@@ -173,7 +176,10 @@ func Start(ctx context.Context, cfg *rest.Config, workloads *Workloads) (*Provid
 	if err != nil {
 		return nil, fmt.Errorf("starting the infrastructure provider: %w", err)
 	}
-	p := &Provider{workloads: workloads, client: manager.GetClient(), live: manager.GetAPIReader(), seen: map[types.UID]bool{}}
+	p := &Provider{
+		workloads: workloads, client: manager.GetClient(), live: manager.GetAPIReader(),
+		seen: map[types.UID]bool{},
+	}
 	for _, c := range []struct {
 		kind  string
 		owner client.Object
@@ -237,7 +243,9 @@ func (p *Provider) reconciler(name string, do func(context.Context, *unstructure
 
 // owner reads the owner of an object into owner, and the Cluster that the owner belongs to. ok is false while there are
 // none, and while the Cluster is paused.
-func (p *Provider) owner(ctx context.Context, object, owner client.Object) (cluster *clusterv1.Cluster, ok bool, err error) {
+func (p *Provider) owner(ctx context.Context, object, owner client.Object) (cluster *clusterv1.Cluster,
+	ok bool, err error,
+) {
 	gvk, err := p.client.GroupVersionKindFor(owner)
 	if err != nil {
 		return nil, false, err

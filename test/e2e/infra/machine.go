@@ -86,7 +86,8 @@ func (p *Provider) setExpiry(ctx context.Context, machine *clusterv1.Machine) er
 	if config.Annotations == nil {
 		config.Annotations = map[string]string{}
 	}
-	config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] = now().AddDate(1, 0, 0).UTC().Format(time.RFC3339)
+	config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] = now().AddDate(1, 0,
+		0).UTC().Format(time.RFC3339)
 	if err := p.client.Patch(ctx, config, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("patching KubeadmConfig of %s: %w", machine.Name, err)
 	}
@@ -112,7 +113,8 @@ func (p *Provider) pool(ctx context.Context, object *unstructured.Unstructured) 
 	if controllerutil.AddFinalizer(object, finalizer) {
 		return p.client.Patch(ctx, object, client.MergeFrom(before))
 	}
-	if existing, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas"); isProvisioned(object) && existing == int64(*pool.Spec.Replicas) {
+	if existing, _, _ := unstructured.NestedInt64(object.Object, "status", "replicas"); isProvisioned(object) &&
+		existing == int64(*pool.Spec.Replicas) {
 		return nil
 	}
 	if ids, _, _ := unstructured.NestedSlice(object.Object, "spec", "providerIDList"); len(ids) == 0 {

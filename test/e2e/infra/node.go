@@ -21,7 +21,8 @@ type node struct {
 	controlPlane  bool
 }
 
-// nodeName returns the name of the Node of a machine. All workload clusters share one API server, so it is unique there.
+// nodeName returns the name of the Node of a machine. All workload clusters share one API server, so it is unique
+// there.
 func nodeName(namespace, machine string, index int) string {
 	name := namespace + "." + machine
 	if index > 0 {
@@ -48,7 +49,10 @@ func (p *Provider) createNode(ctx context.Context, cluster types.NamespacedName,
 			Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: ready, LastTransitionTime: ready},
 				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, LastHeartbeatTime: ready, LastTransitionTime: ready},
-				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, LastHeartbeatTime: ready, LastTransitionTime: ready},
+				{
+					Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, LastHeartbeatTime: ready,
+					LastTransitionTime: ready,
+				},
 				{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, LastHeartbeatTime: ready, LastTransitionTime: ready},
 			},
 		},
@@ -77,7 +81,10 @@ func (p *Provider) createControlPlane(ctx context.Context, cluster types.Namespa
 				// Mirror Pods are not evicted when a Node is drained.
 				Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "static"},
 			},
-			Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: component, Image: component + ":" + n.version}}},
+			Spec: corev1.PodSpec{
+				NodeName:   n.name,
+				Containers: []corev1.Container{{Name: component, Image: component + ":" + n.version}},
+			},
 		}
 		err := backend.Create(ctx, pod)
 		if client.IgnoreAlreadyExists(err) != nil {
@@ -95,7 +102,8 @@ func (p *Provider) createControlPlane(ctx context.Context, cluster types.Namespa
 	config := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kubeadm-config"},
 		Data: map[string]string{
-			"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: " + n.version + "\n",
+			"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: " +
+				n.version + "\n",
 		},
 	}
 	if err := client.IgnoreAlreadyExists(backend.Create(ctx, config)); err != nil {
@@ -104,8 +112,8 @@ func (p *Provider) createControlPlane(ctx context.Context, cluster types.Namespa
 	return nil
 }
 
-// deleteNode deletes a Node and its Pods, which are static: nobody else would. Where machines are real, Cluster API does
-// what is left to do.
+// deleteNode deletes a Node and its Pods, which are static: nobody else would. Where machines are real, Cluster API
+// does what is left to do.
 func (p *Provider) deleteNode(ctx context.Context, name string) error {
 	if p.workloads == nil {
 		return nil

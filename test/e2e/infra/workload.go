@@ -33,8 +33,8 @@ import (
 // endpointPort is the port of every control-plane endpoint; their addresses differ.
 const endpointPort = 6443
 
-// Workloads are the API servers of all workload clusters: views of one API server. A view shows the Nodes of its cluster and
-// no others, and has another namespace under the name kube-system. Everything else is shared.
+// Workloads are the API servers of all workload clusters: views of one API server. A view shows the Nodes of its
+// cluster and no others, and has another namespace under the name kube-system. Everything else is shared.
 type Workloads struct {
 	backend   *url.URL
 	transport http.RoundTripper
@@ -63,16 +63,18 @@ func NewWorkloads(config *rest.Config) (*Workloads, error) {
 	return &Workloads{backend: backend, transport: transport, client: c, hosts: map[types.NamespacedName]string{}}, nil
 }
 
-// systemNamespace is the namespace that a workload cluster sees as kube-system. Its name is as long as that, so that one can be
-// put in the place of the other in any encoding.
+// systemNamespace is the namespace that a workload cluster sees as kube-system. Its name is as long as that, so that
+// one can be put in the place of the other in any encoding.
 func systemNamespace(cluster types.NamespacedName) string {
 	sum := sha256.Sum256([]byte(cluster.String()))
 	return "w" + hex.EncodeToString(sum[:5])
 }
 
-// Ensure returns the endpoint of a workload cluster and begins to serve it, if it does not yet. Its certificates are issued by
-// the authority that Cluster API makes for the cluster, which is read from secrets with the first connection.
-func (w *Workloads) Ensure(ctx context.Context, cluster types.NamespacedName, secrets client.Reader) (host string, port int, err error) {
+// Ensure returns the endpoint of a workload cluster and begins to serve it, if it does not yet. Its certificates are
+// issued by the authority that Cluster API makes for the cluster, which is read from secrets with the first connection.
+func (w *Workloads) Ensure(ctx context.Context, cluster types.NamespacedName, secrets client.Reader) (host string,
+	port int, err error,
+) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if host, ok := w.hosts[cluster]; ok {

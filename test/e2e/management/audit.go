@@ -68,8 +68,8 @@ type count struct {
 	writes map[string]int
 }
 
-// Writes returns how many writes to a namespace, or to all if there were none to it, succeeded so far, those of leader election
-// and events left out: a number that grows while controllers, users or the product are at work.
+// Writes returns how many writes to a namespace, or to all if there were none to it, succeeded so far, those of leader
+// election and events left out: a number that grows while controllers, users or the product are at work.
 func (c *Cluster) Writes(namespace string) (int, error) {
 	c.counted.mu.Lock()
 	defer c.counted.mu.Unlock()
@@ -102,8 +102,8 @@ func (c *Cluster) Writes(namespace string) (int, error) {
 
 func (c *Cluster) auditLog() string { return filepath.Join(c.Logs, "audit.log") }
 
-// Requests returns the requests so far that keep reports true for, in the order of their answers: all of the product's, and
-// writes of others to Clusters, Machines, pools, bootstrap objects and Secrets.
+// Requests returns the requests so far that keep reports true for, in the order of their answers: all of the product's,
+// and writes of others to Clusters, Machines, pools, bootstrap objects and Secrets.
 func (c *Cluster) Requests(keep func(Request) bool) ([]Request, error) {
 	file, err := os.Open(c.auditLog())
 	if err != nil {

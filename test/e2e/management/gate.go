@@ -26,8 +26,8 @@ import (
 // gateTimeout is how long the API server waits at a gate, the longest that it can, before it lets the creation pass.
 const gateTimeout = 30
 
-// Gate is an admission webhook that keeps the creation of objects waiting until it is opened, so that a test can act in the
-// middle of what a controller does.
+// Gate is an admission webhook that keeps the creation of objects waiting until it is opened, so that a test can act in
+// the middle of what a controller does.
 type Gate struct {
 	// Arrived is closed when the first creation waits.
 	Arrived <-chan struct{}
@@ -43,8 +43,8 @@ type Gate struct {
 	server  *http.Server
 }
 
-// NewGate closes a gate for the creation of objects like example, which is never created, in its namespace, and returns when the
-// API server asks it. resource is the name of their kind in URLs.
+// NewGate closes a gate for the creation of objects like example, which is never created, in its namespace, and returns
+// when the API server asks it. resource is the name of their kind in URLs.
 func (c *Cluster) NewGate(ctx context.Context, resource string, example *unstructured.Unstructured) (*Gate, error) {
 	port, err := c.freePort(ctx)
 	if err != nil {
@@ -62,23 +62,26 @@ func (c *Cluster) NewGate(ctx context.Context, resource string, example *unstruc
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() {
-		_ = g.server.ServeTLS(listener, filepath.Join(c.certificates(), "tls.crt"), filepath.Join(c.certificates(), "tls.key"))
+		_ = g.server.ServeTLS(listener, filepath.Join(c.certificates(), "tls.crt"),
+			filepath.Join(c.certificates(), "tls.key"))
 	}()
-	g.config = gateConfig(example.GroupVersionKind().Group, resource, example.GetNamespace(), "https://"+address, c.Authority.PEM)
+	g.config = gateConfig(example.GroupVersionKind().Group, resource, example.GetNamespace(), "https://"+address,
+		c.Authority.PEM)
 	if err := c.admin.Create(ctx, g.config); err != nil {
 		return nil, errors.Join(fmt.Errorf("closing a gate: %w", err), g.Close(ctx))
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := c.admin.Create(ctx, example.DeepCopy(), client.DryRunAll); err != nil {
-			return false, err
-		}
-		select {
-		case <-g.asked:
-			return true, nil
-		default:
-			return false, nil
-		}
-	})
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			if err := c.admin.Create(ctx, example.DeepCopy(), client.DryRunAll); err != nil {
+				return false, err
+			}
+			select {
+			case <-g.asked:
+				return true, nil
+			default:
+				return false, nil
+			}
+		})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("waiting for a gate to be closed: %w", err), g.Close(ctx))
 	}
@@ -87,7 +90,9 @@ func (c *Cluster) NewGate(ctx context.Context, resource string, example *unstruc
 
 func once(c chan<- struct{}) func() { return sync.OnceFunc(func() { close(c) }) }
 
-func gateConfig(group, resource, namespace, url string, authority []byte) *admissionregistrationv1.ValidatingWebhookConfiguration {
+func gateConfig(group, resource, namespace, url string,
+	authority []byte,
+) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "gate-" + namespace},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
@@ -95,7 +100,10 @@ func gateConfig(group, resource, namespace, url string, authority []byte) *admis
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: authority},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{group}, APIVersions: []string{"*"},
+					Resources: []string{resource},
+				},
 			}},
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			FailurePolicy:           new(admissionregistrationv1.Ignore),

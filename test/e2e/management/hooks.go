@@ -19,8 +19,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
-// InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask them
-// by the ExtensionConfig that users copy.
+// InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask
+// them by the ExtensionConfig that users copy.
 func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, error) {
 	port, err := c.freePort(ctx)
 	if err != nil {
@@ -31,7 +31,8 @@ func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, er
 		return nil, err
 	}
 	p := c.newProcess("hooks", binary, health,
-		"hooks", "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(), "--health-addr", health, "--v=4")
+		"hooks", "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(), "--health-addr",
+		health, "--v=4")
 	if err := p.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -41,13 +42,14 @@ func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, er
 // hookFlags are the flags by which the manager serves the hooks too, to clients with a certificate.
 func (c *Cluster) hookFlags(port int) []string {
 	return []string{
-		"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates(), "--hook-client-ca-name", clientAuthority,
+		"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates(),
+		"--hook-client-ca-name", clientAuthority,
 	}
 }
 
 // register applies config/extensionconfig under a name, or its own, for hooks that listen on a port of loopback. It
-// returns when Cluster API has discovered them: its core manager ends if hooks that it knows do not answer within the first
-// minute of its life, so nobody may take them away before.
+// returns when Cluster API has discovered them: its core manager ends if hooks that it knows do not answer within the
+// first minute of its life, so nobody may take them away before.
 func (c *Cluster) register(ctx context.Context, name string, port int) error {
 	objects, err := mgmt.Kustomize(filepath.Join(c.root, "config", "extensionconfig"))
 	if err != nil {
@@ -62,9 +64,10 @@ func (c *Cluster) register(ctx context.Context, name string, port int) error {
 	if err := c.apply(ctx, []*unstructured.Unstructured{object}); err != nil {
 		return err
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		return c.discovered(ctx, object.GetName()), nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			return c.discovered(ctx, object.GetName()), nil
+		}); err != nil {
 		return fmt.Errorf("waiting for the discovery of ExtensionConfig %s: %w", object.GetName(), err)
 	}
 	return nil

@@ -83,8 +83,8 @@ type Cluster struct {
 	closers   []io.Closer
 }
 
-// Start starts a management cluster and returns when the managers of Cluster API are ready and their webhooks are asked.
-// Nothing is left running if it fails.
+// Start starts a management cluster and returns when the managers of Cluster API are ready and their webhooks are
+// asked. Nothing is left running if it fails.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{Logs: o.Logs, root: o.Root}
 	if err := c.start(ctx, o); err != nil {
@@ -184,7 +184,8 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	}
 	p := c.newProcess("kube-controller-manager", Program("kube-controller-manager"), "",
 		"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
-		"--cert-dir", c.dir, "--controllers=namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller")
+		"--cert-dir", c.dir,
+		"--controllers=namespace-controller,garbage-collector-controller,clusterrole-aggregation-controller")
 	if err := p.launch(ctx); err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}

@@ -30,7 +30,8 @@ type manifests struct {
 	account client.ObjectKey
 }
 
-// load builds a kustomization. Webhooks and conversions point to port of loopback afterwards, and trust the cluster's authority.
+// load builds a kustomization. Webhooks and conversions point to port of loopback afterwards, and trust the cluster's
+// authority.
 func (c *Cluster) load(dir string, port int) (*manifests, error) {
 	objects, err := mgmt.Kustomize(dir)
 	if err != nil {

@@ -27,9 +27,9 @@ const (
 // Isolated reports whether this program was started by RunIsolated.
 func Isolated() bool { return os.Getenv(isolatedVariable) != "" }
 
-// RunIsolated starts this program again with the same arguments and more, in a network namespace that has only loopback and in a
-// PID namespace, and returns its exit status. Whatever it starts ends with it, however it ends. Without root a user
-// namespace is made too. An error says why a machine cannot do that.
+// RunIsolated starts this program again with the same arguments and more, in a network namespace that has only loopback
+// and in a PID namespace, and returns its exit status. Whatever it starts ends with it, however it ends. Without root a
+// user namespace is made too. An error says why a machine cannot do that.
 func RunIsolated(ctx context.Context, more ...string) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -73,7 +73,8 @@ func isolation() *syscall.SysProcAttr {
 func configureNetwork(ctx context.Context) error {
 	for _, args := range [][]string{{"link", "set", "lo", "up"}, {"address", "replace", endpointAddress, "dev", "lo"}} {
 		if out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil { //nolint:gosec // constants
-			return fmt.Errorf("configuring loopback: ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+			return fmt.Errorf("configuring loopback: ip %s: %w: %s", strings.Join(args, " "), err,
+				strings.TrimSpace(string(out)))
 		}
 	}
 	return nil

@@ -50,7 +50,8 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{certificate: certificate, key: key, PEM: encode("CERTIFICATE", der)}, nil
 }
 
-// ParseAuthority returns the authority of a PEM certificate and its PEM key, as a Secret of type cluster.x-k8s.io/secret holds them.
+// ParseAuthority returns the authority of a PEM certificate and its PEM key, as a Secret of type
+// cluster.x-k8s.io/secret holds them.
 func ParseAuthority(certificate, key []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
@@ -93,7 +94,8 @@ func (a *Authority) Issue(name string, hosts ...string) (certificate, key []byte
 // clientAuthority is the file with the authority of clients in the folder of certificates.
 const clientAuthority = "client-ca.crt"
 
-// writeServing writes tls.crt and tls.key for servers on loopback, and for clients, and the authority into a new folder.
+// writeServing writes tls.crt and tls.key for servers on loopback, and for clients, and the authority into a new
+// folder.
 func (a *Authority) writeServing(dir string) error {
 	certificate, key, err := a.Issue("server", "127.0.0.1", "localhost")
 	if err != nil {

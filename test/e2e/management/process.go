@@ -45,7 +45,8 @@ type Process struct {
 
 // newProcess returns a process that is not started. health is host:port of /readyz.
 func (c *Cluster) newProcess(name, path, health string, args ...string) *Process {
-	p := &Process{Name: name, path: path, args: args, log: filepath.Join(c.Logs, name+".log"), health: "http://" + health + "/readyz"}
+	p := &Process{Name: name, path: path, args: args, log: filepath.Join(c.Logs, name+".log"), health: "http://" +
+		health + "/readyz"}
 	c.processes = append(c.processes, p)
 	return p
 }
@@ -153,12 +154,12 @@ func stopAll(processes []*Process) {
 	}
 }
 
-// Ports of processes are below those that the kernel gives to connections, which would take one that is not in use yet, or
-// not while a process is stopped.
+// Ports of processes are below those that the kernel gives to connections, which would take one that is not in use yet,
+// or not while a process is stopped.
 const firstPort, lastPort = 20000, 32767
 
-// freePort returns a port of loopback at which nobody listens, another one with each call. Clusters that start at the same
-// time begin at different places.
+// freePort returns a port of loopback at which nobody listens, another one with each call. Clusters that start at the
+// same time begin at different places.
 func (c *Cluster) freePort(ctx context.Context) (int, error) {
 	const ports = lastPort - firstPort
 	if c.ports == 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
-// BinaryVariable is the environment variable that names a program to run instead of one that is built from the checkout.
+// BinaryVariable is the environment variable that names a program to run instead of one that is built from the
+// checkout.
 const BinaryVariable = "CAPI_PROXY_PATCHER_E2E_BINARY"
 
 // Product is the manager of this repository in a management cluster.
@@ -37,8 +38,8 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 	return mgmt.Build(ctx, root, dir)
 }
 
-// BuildChanged builds the product from the checkout with one file of it changed, which stays as it is, and returns the path of
-// the program. file is relative to root.
+// BuildChanged builds the product from the checkout with one file of it changed, which stays as it is, and returns the
+// path of the program. file is relative to root.
 func BuildChanged(ctx context.Context, root, dir, file string, change func(string) (string, error)) (string, error) {
 	path, err := filepath.Abs(filepath.Join(root, file))
 	if err != nil {
@@ -57,14 +58,15 @@ func BuildChanged(ctx context.Context, root, dir, file string, change func(strin
 	if err != nil {
 		return "", fmt.Errorf("changing %s: %w", file, err)
 	}
-	if err := errors.Join(os.WriteFile(replacement, []byte(changed), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(replacement, []byte(changed), 0o600),
+		os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("changing %s: %w", file, err)
 	}
 	return mgmt.Build(ctx, root, dir, "-overlay", overlay)
 }
 
-// InstallProduct applies config/default, starts the manager with the arguments of its Deployment, those of more added, and
-// has its webhooks asked. It returns when the manager is ready.
+// InstallProduct applies config/default, starts the manager with the arguments of its Deployment, those of more added,
+// and has its webhooks asked. It returns when the manager is ready.
 func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
 	port, err := c.freePort(ctx)
 	if err != nil {
@@ -91,13 +93,15 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	// The last of two flags counts.
 	args := append(append([]string{}, m.args...),
 		"--kubeconfig", kubeconfig, "--leader-elect-namespace", m.account.Namespace, "--health-addr", health,
-		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir", c.certificates(), "--v=4")
+		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
+		c.certificates(), "--v=4")
 	hooks, err := c.freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
 	args = append(args, c.hookFlags(hooks)...)
-	// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it again.
+	// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it
+	// again.
 	args = append(args, "--leader-elect=false")
 	p := &Product{
 		Process:   c.newProcess("capi-proxy-patcher", binary, health, append(args, more...)...),

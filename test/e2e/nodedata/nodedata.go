@@ -50,8 +50,8 @@ func (n Node) Kubeadm() int {
 	return -1
 }
 
-// Decode reads bootstrap data of a format of Cluster API: cloud-config or ignition. Cloud-config is taken for what it is
-// after cloud-init has rendered its Jinja template, so what it holds has to be free of Jinja.
+// Decode reads bootstrap data of a format of Cluster API: cloud-config or ignition. Cloud-config is taken for what it
+// is after cloud-init has rendered its Jinja template, so what it holds has to be free of Jinja.
 func Decode(format string, data []byte) (Node, error) {
 	switch format {
 	case "cloud-config":

@@ -6,8 +6,8 @@
 //	capi ROOT FOLDER
 //
 // ROOT is the folder of this repository, FOLDER one that exists; its logs are in FOLDER/logs. It has to be started in
-// network and PID namespaces of its own, and reaches the machines if they are connected to that network. When it works it
-// prints a line of JSON, see ready, and it ends when standard input is closed.
+// network and PID namespaces of its own, and reaches the machines if they are connected to that network. When it works
+// it prints a line of JSON, see ready, and it ends when standard input is closed.
 package main
 
 import (

@@ -18,14 +18,15 @@ import (
 type HostConfig struct {
 	// Name is that of its log, Address its own in the machines' network.
 	Name, Address string
-	// Argv is the program with its arguments. It prints a line when it is ready, and ends when its standard input is closed.
+	// Argv is the program with its arguments. It prints a line when it is ready, and ends when its standard input is
+	// closed.
 	Argv []string
 	// Environment is added to that of the test.
 	Environment []string
 }
 
-// Host is a program beside the machines, in network and PID namespaces of its own: machines reach it and it reaches them,
-// and nothing else does.
+// Host is a program beside the machines, in network and PID namespaces of its own: machines reach it and it reaches
+// them, and nothing else does.
 type Host struct {
 	owner  *testing.T // whose end is that of the host
 	lab    *Lab
@@ -39,7 +40,8 @@ func (l *Lab) NewHost(t *testing.T, config HostConfig) *Host {
 	return &Host{owner: t, lab: l, config: config}
 }
 
-// Start starts the host and returns the line that its program prints when it is ready. It ends with the test that made it.
+// Start starts the host and returns the line that its program prints when it is ready. It ends with the test that made
+// it.
 func (h *Host) Start(t *testing.T) string {
 	t.Helper()
 	name := h.config.Name + ".log"

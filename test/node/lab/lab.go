@@ -137,7 +137,8 @@ func (l *Lab) order(t *testing.T, verb, name string) {
 	_, err := fmt.Fprintln(l.orders, verb, name)
 	must(t, err)
 	if !l.answers.Scan() || l.answers.Text() != "ok" {
-		t.Fatalf("lab: %s %s: %s\n%s%s%s", verb, name, l.answers.Text(), l.read("log"), l.read(name+"/log"), l.read(name+"/cache.log"))
+		t.Fatalf("lab: %s %s: %s\n%s%s%s", verb, name, l.answers.Text(), l.read("log"), l.read(name+"/log"),
+			l.read(name+"/cache.log"))
 	}
 }
 

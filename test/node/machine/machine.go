@@ -293,7 +293,10 @@ type Command struct {
 // Do runs a command in the machine and returns what it prints to standard
 // output, also when it fails. An error holds what it prints to standard error.
 func (m *Machine) Do(c Command) (string, error) {
-	argv := []string{"--target=" + m.leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--"}
+	argv := []string{
+		"--target=" + m.leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup",
+		"--root", "--wd", "--",
+	}
 	if c.Nobody {
 		argv = append(argv, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
 			"--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--")

@@ -52,8 +52,11 @@ type blob struct {
 func inMemory(mediaType string, content []byte) blob {
 	sum := sha256.Sum256(content)
 	return blob{
-		descriptor: descriptor{MediaType: mediaType, Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content))},
-		open:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		descriptor: descriptor{
+			MediaType: mediaType, Digest: "sha256:" + hex.EncodeToString(sum[:]),
+			Size: int64(len(content)),
+		},
+		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
 	}
 }
 
@@ -66,7 +69,10 @@ func (i image) blobs() ([]blob, error) {
 		return nil, err
 	}
 	layer := blob{
-		descriptor: descriptor{MediaType: layerType, Digest: "sha256:" + hex.EncodeToString(hash.Sum(nil)), Size: count.bytes},
+		descriptor: descriptor{
+			MediaType: layerType, Digest: "sha256:" + hex.EncodeToString(hash.Sum(nil)),
+			Size: count.bytes,
+		},
 		open: func() (io.ReadCloser, error) {
 			reader, writer := io.Pipe()
 			go func() { _ = writer.CloseWithError(i.writeLayer(writer)) }()
@@ -116,7 +122,8 @@ func writeFolders(archive *tar.Writer, folder string, done map[string]bool) erro
 	if err := writeFolders(archive, path.Dir(folder), done); err != nil {
 		return err
 	}
-	return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(folder, "/") + "/", Mode: 0o755})
+	return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(folder, "/") +
+		"/", Mode: 0o755})
 }
 
 func writeFile(archive *tar.Writer, name, source string) error {
@@ -129,7 +136,10 @@ func writeFile(archive *tar.Writer, name, source string) error {
 	if err != nil {
 		return err
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: int64(info.Mode().Perm()), Size: info.Size()}
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: int64(info.Mode().Perm()),
+		Size: info.Size(),
+	}
 	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}

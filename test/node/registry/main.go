@@ -1,13 +1,13 @@
 //go:build node
 
-// Command registry is a registry of container images, for reading only, by the OCI distribution specification. It serves
-// images that it makes from files of this machine, so that nothing is stored twice.
+// Command registry is a registry of container images, for reading only, by the OCI distribution specification. It
+// serves images that it makes from files of this machine, so that nothing is stored twice.
 //
 //	registry ADDRESS CERTIFICATE KEY IMAGES
 //
-// ADDRESS is host:port, CERTIFICATE and KEY are files in PEM, IMAGES is a file with a JSON list of images. Every request
-// gives a line on standard output: the client's address, the method, the path, the status and the client's name of itself.
-// It prints "ready" when it serves.
+// ADDRESS is host:port, CERTIFICATE and KEY are files in PEM, IMAGES is a file with a JSON list of images. Every
+// request gives a line on standard output: the client's address, the method, the path, the status and the client's name
+// of itself. It prints "ready" when it serves.
 package main
 
 import (
@@ -144,7 +144,8 @@ func logged(handler http.Handler, out io.Writer) http.Handler {
 		recorder := &recorder{ResponseWriter: w, status: http.StatusOK}
 		handler.ServeHTTP(recorder, request)
 		client, _, _ := net.SplitHostPort(request.RemoteAddr)
-		_, _ = fmt.Fprintf(out, "%s %s %s %d %q\n", client, request.Method, request.URL.Path, recorder.status, request.UserAgent())
+		_, _ = fmt.Fprintf(out, "%s %s %s %d %q\n", client, request.Method, request.URL.Path, recorder.status,
+			request.UserAgent())
 	})
 }
 

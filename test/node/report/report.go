@@ -32,8 +32,8 @@ func Progress(t *testing.T, format string, args ...any) {
 	}
 }
 
-// New begins a table. Its last row is the whole run, until the end of the test, under the given name; note is a line below
-// the table. It is printed when the test ends.
+// New begins a table. Its last row is the whole run, until the end of the test, under the given name; note is a line
+// below the table. It is printed when the test ends.
 func New(t *testing.T, total, note string) *Report {
 	t.Helper()
 	r := &Report{note: note}
