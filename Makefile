@@ -40,14 +40,27 @@ all: generate test build ## Generate, lint, test and build.
 build: ## Build bin/capi-proxy-patcher, a static binary.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
 
-# What the image says of itself. PUSH=1 needs an IMAGE with a registry and a tag.
+# What image and release say of themselves; nothing else of this machine or day is in them. PUSH=1 needs an IMAGE with a
+# registry and a tag.
 PLATFORMS ?= linux/amd64,linux/arm64
-IMAGE_FLAGS = -root '$(CURDIR)' -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \
-	-created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" -platforms '$(PLATFORMS)'
+REVISION = $$(git rev-parse HEAD)$$(git diff --quiet HEAD || echo -dirty)
+COMMITTED = $$(git log -1 --format=%ct)
+IMAGE_FLAGS = -root '$(CURDIR)' -version '$(VERSION)' -revision "$(REVISION)" -created "$(COMMITTED)" -platforms '$(PLATFORMS)'
+
+# Where a release is written, and the repository that its manifests name.
+RELEASE_OUT ?= $(CURDIR)/out/release
+REGISTRY ?= registry.example.com/capi-proxy-patcher
 
 .PHONY: image
 image: ## Build the image for PLATFORMS into out/image, an OCI layout, and print its digest; PUSH=1 IMAGE=registry/name:tag pushes it.
 	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(CURDIR)/out/image' $(if $(PUSH),-push '$(IMAGE)')
+
+.PHONY: release
+release: ## Write the folder of release VERSION into out/release, for clusterctl: components, templates, image, SBOM, checksums.
+	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(RELEASE_OUT)/image'
+	@go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -revision "$(REVISION)" -created "$(COMMITTED)" \
+	-layout '$(RELEASE_OUT)/image' -out '$(RELEASE_OUT)'
+	@rm -rf '$(RELEASE_OUT)/image'
 
 .PHONY: generate
 generate: ## Write config/rbac/role.yaml and config/webhook/manifests.yaml from the markers in internal/.

@@ -1,0 +1,285 @@
+package install
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+const (
+	releaseVersion = "v0.1.0"
+	components     = "runtime-extension-components.yaml"
+)
+
+// makeRelease runs make release and returns the files of the folder. It builds for this machine only, which is quick.
+func makeRelease(t *testing.T, environment ...string) map[string][]byte {
+	t.Helper()
+	out := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+releaseVersion, "RELEASE_OUT="+out,
+		"PLATFORMS=linux/"+runtime.GOARCH)
+	cmd.Env = append(os.Environ(), environment...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make release: %v\n%s", err, text)
+	}
+	folder := filepath.Join(out, "runtime-extension-capi-proxy-patcher", releaseVersion)
+	files := map[string][]byte{}
+	err := filepath.WalkDir(out, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		files[name], err = os.ReadFile(path) //nolint:gosec // a folder of the test
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestRelease_IsTheSameTwice(t *testing.T) {
+	t.Parallel()
+	first := makeRelease(t)
+	second := makeRelease(t, "TZ=Pacific/Apia", "GOFLAGS=-tags=other", "LC_ALL=C", "HOME="+os.Getenv("HOME"))
+	for name, text := range first {
+		if !bytes.Equal(second[name], text) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if len(first) != len(second) {
+		t.Errorf("%d files, and then %d", len(first), len(second))
+	}
+	checkChecksums(t, first)
+	checkComponents(t, first)
+	checkMetadata(t, first["metadata.yaml"])
+	checkMaterials(t, first["capi-proxy-patcher.spdx.json"])
+	for _, pattern := range []string{"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml", "proxy-secret.yaml", "image/oci-layout"} {
+		if !slices.ContainsFunc(slices.Collect(keys(first)), func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
+			t.Errorf("there is no %s", pattern)
+		}
+	}
+}
+
+func keys(files map[string][]byte) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range files {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// checkChecksums checks that checksums.txt has all other files.
+func checkChecksums(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(string(files["checksums.txt"]), "\n"), "\n")
+	for _, line := range lines {
+		sum, name, _ := strings.Cut(line, "  ")
+		if text, there := files[name]; !there || fmt.Sprintf("%x", sha256.Sum256(text)) != sum {
+			t.Errorf("checksums.txt says %q", line)
+		}
+	}
+	if len(lines) != len(files)-1 {
+		t.Errorf("checksums.txt has %d of %d files", len(lines), len(files)-1)
+	}
+}
+
+// checkComponents fills in the variables of the components as clusterctl does, with defaults and with values.
+func checkComponents(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	for _, test := range []struct {
+		variables map[string]string
+		replicas  int32
+		policy    string
+		args      []string
+	}{
+		{nil, 2, "Ignore", []string{"--metrics-addr=0", "--default-proxy-secret="}},
+		{
+			map[string]string{
+				"CAPI_PROXY_PATCHER_REPLICAS": "3", "CAPI_PROXY_PATCHER_FAILURE_POLICY": "Fail",
+				"CAPI_PROXY_PATCHER_DIAGNOSTICS_ADDRESS": "127.0.0.1:8443", "CAPI_PROXY_PATCHER_DEFAULT_PROXY_SECRET": "corp/http-proxy",
+			},
+			3, "Fail", []string{"--metrics-addr=127.0.0.1:8443", "--default-proxy-secret=corp/http-proxy"},
+		},
+	} {
+		objects := processed(t, files[components], test.variables)
+		checkNames(t, objects, mgmt.SystemNamespace)
+		namespaces := 0
+		for _, object := range objects {
+			switch object.GetKind() {
+			case "Namespace":
+				namespaces++
+			case "MutatingWebhookConfiguration":
+				checkPolicies(t, object, test.policy)
+			}
+		}
+		if namespaces != 1 {
+			t.Errorf("%d Namespaces", namespaces)
+		}
+		found := deployments(t, objects)
+		i := slices.IndexFunc(found, func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
+		if manager := found[i]; *manager.Spec.Replicas != test.replicas || !slices.Equal(manager.Spec.Template.Spec.Containers[0].Args[len(manager.Spec.Template.Spec.Containers[0].Args)-2:], test.args) {
+			t.Errorf("%d replicas with %v, want %d with %v", *manager.Spec.Replicas, manager.Spec.Template.Spec.Containers[0].Args, test.replicas, test.args)
+		}
+		// Every container runs the program, and clusterctl finds it by its name.
+		for container, image := range images(t, objects) {
+			if !strings.HasSuffix(container, "/manager") || image != "registry.example.com/capi-proxy-patcher/capi-proxy-patcher:"+releaseVersion {
+				t.Errorf("container %s has image %s", container, image)
+			}
+		}
+		if len(found) != 2 {
+			t.Errorf("%d Deployments", len(found))
+		}
+	}
+	configs := processed(t, files["extensionconfig.yaml"], map[string]string{"CAPI_PROXY_PATCHER_NAMESPACE": otherNamespace})
+	checkNames(t, configs, otherNamespace)
+	if configs[0].GetNamespace() != "" {
+		t.Error("the ExtensionConfig, which has no namespace, is in one")
+	}
+	checkNames(t, processed(t, files["extensionconfig.yaml"], nil), mgmt.SystemNamespace)
+}
+
+func checkPolicies(t *testing.T, object *unstructured.Unstructured, policy string) {
+	t.Helper()
+	webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+	for _, webhook := range webhooks {
+		webhook := webhook.(map[string]any)
+		want := policy
+		switch webhook["name"] {
+		case "cluster.capi-proxy-patcher.io":
+			want = "Fail"
+		case "names.capi-proxy-patcher.io":
+			want = "Ignore"
+		}
+		if webhook["failurePolicy"] != want {
+			t.Errorf("%s has failurePolicy %s, want %s", webhook["name"], webhook["failurePolicy"], want)
+		}
+	}
+}
+
+// processed fills in variables with clusterctl's own code.
+func processed(t *testing.T, text []byte, variables map[string]string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := yamlprocessor.NewSimpleProcessor().Process(text, func(name string) (string, error) {
+		if value, set := variables[name]; set {
+			return value, nil
+		}
+		return "", fmt.Errorf("variable %s is not set", name)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for decoder := k8syaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if decoder.Decode(&object.Object) != nil {
+			return objects
+		}
+		objects = append(objects, object)
+	}
+}
+
+func checkMetadata(t *testing.T, text []byte) {
+	t.Helper()
+	var metadata clusterctlv1.Metadata
+	if err := yaml.UnmarshalStrict(text, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range metadata.ReleaseSeries {
+		if series.Contract != "v1beta2" {
+			t.Errorf("release series %+v", series)
+		}
+	}
+}
+
+// checkMaterials compares the bill of materials with the modules of the program.
+func checkMaterials(t *testing.T, text []byte) {
+	t.Helper()
+	var document struct {
+		SPDXVersion, SPDXID, DataLicense, DocumentNamespace string
+		CreationInfo                                        struct{ Created string }
+		Packages                                            []struct {
+			SPDXID, Name, VersionInfo string
+			ExternalRefs              []struct{ ReferenceLocator string }
+		}
+		Files         []struct{ SPDXID string }
+		Relationships []struct{ SPDXElementID, RelationshipType, RelatedSPDXElement string }
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.SPDXVersion != "SPDX-2.3" || document.DataLicense != "CC0-1.0" || document.DocumentNamespace == "" || document.CreationInfo.Created == "" {
+		t.Errorf("%+v", document)
+	}
+	there := map[string]bool{document.SPDXID: true}
+	locators := map[string]bool{}
+	for _, p := range document.Packages {
+		if there[p.SPDXID] {
+			t.Errorf("two packages are called %s", p.SPDXID)
+		}
+		there[p.SPDXID] = true
+		for _, reference := range p.ExternalRefs {
+			locators[reference.ReferenceLocator] = true
+		}
+	}
+	for _, file := range document.Files {
+		there[file.SPDXID] = true
+	}
+	for _, r := range document.Relationships {
+		if !there[r.SPDXElementID] || !there[r.RelatedSPDXElement] {
+			t.Errorf("a relationship with nothing: %+v", r)
+		}
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/capi-proxy-patcher")
+	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	modules = append(slices.Compact(modules), "pkg:golang/stdlib@"+strings.TrimPrefix(runtime.Version(), "go"))
+	for _, module := range modules {
+		if !locators[module] {
+			t.Errorf("%s is not in the bill of materials", module)
+		}
+		delete(locators, module)
+	}
+	if len(locators) > 0 {
+		t.Errorf("nobody uses %v", locators)
+	}
+}
+
+func TestRelease_RefusesAVersionThatClusterctlDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"0.1.0": "use a version like v1.2.3", "v0": "use a version like v1.2.3", "v7.3.0": "has no release series for v7.3.0",
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", "run", "./hack/release", "-version", version, "-image", "x", "-out", t.TempDir(), "-layout", t.TempDir()) //nolint:gosec // the rows above
+		cmd.Dir = root
+		if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v\n%s", version, err, text)
+		}
+	}
+}
