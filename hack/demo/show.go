@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -59,7 +59,7 @@ func show(ctx context.Context, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	scheme, err := controller.NewScheme()
+	scheme, err := caches.NewScheme()
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 )
 
 // nullPath is where the webhook that does nothing is served.
@@ -42,7 +42,7 @@ func (n nullOptions) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	scheme, err := controller.NewScheme()
+	scheme, err := caches.NewScheme()
 	if err != nil {
 		return err
 	}

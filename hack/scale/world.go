@@ -68,7 +68,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if err := mgmt.WriteKubeconfig(w.kubeconfig, account); err != nil {
 		return nil, err
 	}
-	scheme, err := controller.NewScheme()
+	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
@@ -64,7 +64,7 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 
 // newReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
 func newReader(config *rest.Config) (client.Reader, error) {
-	scheme, err := controller.NewScheme()
+	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
 	}

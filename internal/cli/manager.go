@@ -19,6 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -168,11 +169,11 @@ func (m *drainedManager) Start(ctx context.Context) error {
 func NewManager(ctx context.Context, config *rest.Config, o ManagerOptions) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
-	scheme, err := controller.NewScheme()
+	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	cacheOptions, err := controller.CacheOptions(o.Namespace, o.SyncPeriod)
+	cacheOptions, err := caches.Options(o.Namespace, o.SyncPeriod)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +231,7 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 	if err != nil {
 		return err
 	}
-	secretOptions, err := controller.ProxySecretCacheOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
+	secretOptions, err := caches.ProxySecretOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
 	if err != nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 	}
 	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
 	absences := &lookup.Absences{Now: time.Now}                                                                    //nolint:forbidigo // as above
-	c := &controller.Controller{
+	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		ProxySecrets:   proxySecrets,
@@ -254,6 +255,9 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
 		Installation:   installation,
 		Concurrency:    o.Concurrency,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up controller: %w", err)
 	}
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)

@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -61,7 +61,7 @@ type server struct {
 	failure error    // of written
 }
 
-var newScheme = sync.OnceValues(controller.NewScheme)
+var newScheme = sync.OnceValues(caches.NewScheme)
 
 func newServer() *server {
 	scheme, err := newScheme()
@@ -71,12 +71,12 @@ func newServer() *server {
 		indexes: map[string]map[string]client.IndexerFunc{}, slim: map[string]toolscache.TransformFunc{},
 		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 	}
-	options, err := controller.CacheOptions("", time.Hour)
+	options, err := caches.Options("", time.Hour)
 	must(err)
 	for object, by := range options.ByObject {
 		s.slim[s.kindOf(object)] = by.Transform
 	}
-	must(controller.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
+	must(caches.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
 	return s
 }
 

@@ -79,10 +79,12 @@ func (w *world) start() {
 	secrets := proxySecrets{reader: reader{w.server, true}}
 	infrastructure := &lookup.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
 	absences := &lookup.Absences{Now: now}
-	w.controller = &controller.Controller{
+	c, err := controller.New(controller.Config{
 		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, Admission: true, Recorder: recorder{w.server},
 		Absences: absences, Now: now,
-	}
+	})
+	must(err)
+	w.controller = c
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
 		Cached: cached, Live: live, Secrets: lookup.Secrets{Watched: secrets, Live: live}, Infrastructure: infrastructure, Absences: absences, Now: now,

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
@@ -93,7 +93,7 @@ func StartCluster(t *testing.T) *mgmt.Cluster {
 
 // NewClient returns a client for the kinds of the product without a limit of requests.
 func NewClient(config *rest.Config) (client.Client, error) {
-	scheme, err := controller.NewScheme()
+	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
 	}

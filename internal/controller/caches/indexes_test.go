@@ -1,7 +1,6 @@
-package controller
+package caches
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,19 +83,5 @@ func TestTopology_TemplatesAreFoundByTheirCluster(t *testing.T) {
 	}
 	if values := topologyOf(&corev1.Secret{}); values != nil {
 		t.Errorf("values of a Secret: %q", values)
-	}
-}
-
-// noPools is a cache without pools.
-type noPools struct{ client.Client }
-
-func (noPools) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
-func TestTopology_OldTemplateRequeuesItsCluster(t *testing.T) {
-	t.Parallel()
-	template := read(t, `{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &bootstrapv1.KubeadmConfigTemplate{})
-	c := &Controller{Client: noPools{}}
-	if diff := cmp.Diff(requestFor("ns", "one"), c.clustersOfTemplate(t.Context(), template)); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package bootstrap
 
 import (
 	"testing"
@@ -24,13 +24,12 @@ func TestRollout_OfTheUserIsAwaitedAndUsedOnce(t *testing.T) {
 		"past, and one Machine is replaced": {after: at(-time.Minute), created: []time.Time{at(-time.Hour), at(-time.Second)}},
 		"past, and done":                    {after: at(-time.Hour), created: []time.Time{at(-time.Minute)}},
 	} {
-		r := &reconciliation{Controller: &Controller{Now: func() time.Time { return now }}}
-		o := bootstrapObject{running: true, rollout: rolloutOf(metav1.NewTime(test.after), test.created)}
-		if got := r.rollsNow(o); got != test.rolls {
+		o := Object{Running: true, Rollout: rolloutOf(metav1.NewTime(test.after), test.created)}
+		if got := o.RollsNow(now); got != test.rolls {
 			t.Errorf("%s: rolls %v, want %v", name, got, test.rolls)
 		}
-		if r.waitForRollout(o); r.later != test.later {
-			t.Errorf("%s: looked at again after %v, want %v", name, r.later, test.later)
+		if got := o.RollsIn(now); got != test.later {
+			t.Errorf("%s: rolls in %v, want %v", name, got, test.later)
 		}
 	}
 }

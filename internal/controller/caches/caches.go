@@ -1,7 +1,8 @@
-package controller
+// Package caches says what of the management cluster the manager keeps in memory, in which form, and by which indexes it is
+// found. What no decision reads is dropped before it is kept.
+package caches
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -19,18 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
-)
-
-// The indexes of the cache that nobody else uses.
-const (
-	// indexCluster finds MachineDeployments and MachinePools by their Cluster.
-	indexCluster = "spec.clusterName"
-	// indexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them.
-	indexSecret = "proxySecret"
 )
 
 // NewScheme returns the scheme of the kinds that the controller reads and writes.
@@ -46,10 +37,10 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// CacheOptions returns the options of the manager's cache: of every object what decisions read (package slim),
+// Options returns the options of the manager's cache: of every object what decisions read (package slim),
 // and of all Secrets only those that the product generated. namespace limits it to one namespace if not empty.
 // A read of a kind that nobody watches fails instead of starting a watch.
-func CacheOptions(namespace string, resync time.Duration) (cache.Options, error) {
+func Options(namespace string, resync time.Duration) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {
 		return cache.Options{}, err
@@ -76,10 +67,10 @@ func CacheOptions(namespace string, resync time.Duration) (cache.Options, error)
 	return options, nil
 }
 
-// ProxySecretCacheOptions returns the options of the cache of labelled proxy Secrets. One selector cannot ask for
+// ProxySecretOptions returns the options of the cache of labelled proxy Secrets. One selector cannot ask for
 // either of two labels, hence a cache of their own.
 // namespace limits it to one namespace, and the one of the installation-wide Secret, if not empty.
-func ProxySecretCacheOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
+func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
 	labelled, err := exists(contract.LabelProxySecret)
 	if err != nil {
 		return cache.Options{}, err
@@ -114,64 +105,5 @@ func kept[T metav1.Object](keep func(T)) toolscache.TransformFunc {
 			keep(typed)
 		}
 		return object, nil
-	}
-}
-
-// SetupIndexes gives a cache the indexes that the controller and the webhooks look things up by.
-func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		object client.Object
-		field  string
-		values client.IndexerFunc
-	}{
-		{&clusterv1.Cluster{}, lookup.IndexControlPlane, func(object client.Object) []string {
-			cluster, ok := object.(*clusterv1.Cluster)
-			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
-				return nil
-			}
-			return []string{cluster.Spec.ControlPlaneRef.Name}
-		}},
-		{&clusterv1.Cluster{}, indexSecret, secretNames},
-		{&bootstrapv1.KubeadmConfigTemplate{}, indexTopology, topologyOf},
-		{&clusterv1.MachineDeployment{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{&clusterv1.MachinePool{}, indexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{&clusterv1.MachineDeployment{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
-		{&clusterv1.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
-		{&clusterv1.MachineDeployment{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
-		{&clusterv1.MachinePool{}, indexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
-		{&bootstrapv1.KubeadmConfigTemplate{}, indexPatchedFor, patchedFor},
-		{&bootstrapv1.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
-		{&corev1.Secret{}, lookup.IndexLabel, labelIndex(contract.LabelGenerated)},
-		{machineMetadata(), lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
-	} {
-		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
-			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
-		}
-	}
-	return nil
-}
-
-// machineMetadata is the form in which Machines are watched.
-func machineMetadata() *metav1.PartialObjectMetadata {
-	machine := &metav1.PartialObjectMetadata{}
-	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	return machine
-}
-
-func labelIndex(label string) client.IndexerFunc {
-	return func(object client.Object) []string {
-		if value := object.GetLabels()[label]; value != "" {
-			return []string{value}
-		}
-		return nil
-	}
-}
-
-func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
-	return func(object client.Object) []string {
-		if v := value(plan.PoolOf(object)); v != "" {
-			return []string{v}
-		}
-		return nil
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package bootstrap
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ type stored struct {
 }
 
 // read returns the object as the controller sees it.
-func (s *stored) read() bootstrapObject {
+func (s *stored) read() Object {
 	s.Helper()
 	text, err := json.Marshal(s.object)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *stored) read() bootstrapObject {
 	if err := json.Unmarshal(text, into); err != nil {
 		s.Fatal(err)
 	}
-	return newObject(into, kind, spec, false)
+	return New(into, kind, spec, false)
 }
 
 // write carries out edits as the API server does. It holds the outcome to the schemas of both versions.
@@ -68,7 +68,7 @@ func (s *stored) write(edits []patch.Edit, version int) {
 	o := s.read()
 	metadata, _ := s.object["metadata"].(map[string]any)
 	metadata["resourceVersion"] = "1"
-	o.object.SetResourceVersion("1")
+	o.SetResourceVersion("1")
 	before, err := json.Marshal(s.object)
 	if err != nil {
 		s.Fatal(err)
@@ -104,12 +104,12 @@ func (s *stored) check(operations string) {
 // ensure brings the object to recipe, unless what is the user's stands in the way. A second pass changes nothing.
 func (s *stored) ensure(recipe patch.Recipe) {
 	s.Helper()
-	goal, err := patch.Ensure(s.read().spec, recipe)
+	goal, err := patch.Ensure(s.read().Spec, recipe)
 	if err != nil {
 		return
 	}
 	s.write(goal.Edits, recipe.Version)
-	if again, err := patch.Ensure(s.read().spec, recipe); err != nil || len(again.Edits) > 0 {
+	if again, err := patch.Ensure(s.read().Spec, recipe); err != nil || len(again.Edits) > 0 {
 		s.Fatalf("a second pass has edits %v, error %v", again.Edits, err)
 	}
 }
@@ -117,7 +117,7 @@ func (s *stored) ensure(recipe patch.Recipe) {
 // keep takes entries of the user out of the lists and leaves managed ones, as a write does past the webhooks.
 func (s *stored) keep(which func() bool) {
 	s.Helper()
-	spec, _ := plan.Locate(s.read().kind, s.object)
+	spec, _ := plan.Locate(s.read().Kind, s.object)
 	for _, list := range []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} {
 		entries, _ := spec[string(list)].([]any)
 		entries = slices.DeleteFunc(entries, func(entry any) bool {
@@ -149,9 +149,9 @@ func TestController_WritesValidObjects(t *testing.T) {
 			s.ensure(all)
 			s.ensure(narrow)
 			s.ensure(all)
-			s.write(patch.Remove(s.read().spec), 0)
+			s.write(patch.Remove(s.read().Spec), 0)
 			left := s.read()
-			if diff := cmp.Diff(original.spec, left.spec); diff != "" {
+			if diff := cmp.Diff(original.Spec, left.Spec); diff != "" {
 				t.Fatalf("after removal (-before +after):\n%s", diff)
 			}
 			s.ensure(all)
@@ -159,8 +159,8 @@ func TestController_WritesValidObjects(t *testing.T) {
 			s.ensure(all)
 			s.keep(func() bool { return true })
 			s.ensure(all)
-			s.write(patch.Remove(s.read().spec), 0)
-			if patch.IsPatched(s.read().spec) {
+			s.write(patch.Remove(s.read().Spec), 0)
+			if patch.IsPatched(s.read().Spec) {
 				t.Fatal("still patched")
 			}
 		}

@@ -1,4 +1,6 @@
-package controller
+// Package rollout finds the Machines whose bootstrap data is not what a new Machine would get and, where the Cluster asks for
+// it, has Cluster API replace them.
+package rollout
 
 import (
 	"context"
@@ -10,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -50,30 +54,47 @@ func (b behind) String() string {
 	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(b.machines), b.kind, b.name, strings.Join(names, ", "), more)
 }
 
-// followUp reports the Machines that are behind objects and, if the user wants that immediately, has them replaced.
-func (r *reconciliation) followUp(ctx context.Context, objects []bootstrapObject, options intent.Options, report bool) error {
-	groups, err := r.behind(ctx, objects)
+// Rollouts does this for all Clusters. Its methods can be called concurrently.
+type Rollouts struct {
+	// Client writes to the API server; its cache knows the kinds.
+	Client client.Client
+	// Reporter emits events.
+	Reporter *report.Reporter
+	// Now is the clock.
+	Now func() time.Time
+
+	made madeTimes
+}
+
+// Pass is one pass over a Cluster.
+type Pass struct {
+	Cluster *clusterv1.Cluster
+	Configs *bootstrap.Configs
+	Secrets *generated.Secrets
+}
+
+// Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, has them replaced.
+func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settled, rollout string) (out report.Outcome, err error) {
+	groups, err := r.behind(ctx, p, objects)
 	if err != nil {
-		return err
+		return out, err
 	}
 	for _, group := range groups {
-		if report {
-			r.found = append(r.found, finding.Finding{Message: group.String(), Progress: true})
-		}
-		if options.Rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
+		out.Find(finding.Finding{Message: group.String(), Progress: true})
+		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
 		}
-		if err := r.rollOut(ctx, group); err != nil {
-			return err
+		if err := r.rollOut(ctx, p.Cluster, group); err != nil {
+			return out, err
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // behind compares the bootstrap data of Machines with objects, in their order. What Cluster API has written down about
 // the data is enough, so that the answer is the same after a restart.
-func (r *reconciliation) behind(ctx context.Context, objects []bootstrapObject) ([]behind, error) {
-	configs, err := r.configs(ctx)
+func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settled) ([]behind, error) {
+	configs, err := p.Configs.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,21 +113,21 @@ func (r *reconciliation) behind(ctx context.Context, objects []bootstrapObject) 
 	}
 	var groups []behind
 	for _, o := range objects {
-		if o.recipe == nil {
+		if o.Recipe == nil {
 			continue
 		}
-		changed, err := r.changedAt(ctx, o.generated)
+		changed, err := p.Secrets.ChangedAt(ctx, o.Secret)
 		if err != nil {
 			return nil, err
 		}
 		begin := len(groups)
-		if o.kind == plan.KindControlPlane {
-			groups = append(groups, lagging(&r.made, machines[""], o, o.kind, o.object.GetName(), changed))
+		if o.Kind == plan.KindControlPlane {
+			groups = append(groups, lagging(&r.made, machines[""], o, o.Kind, o.GetName(), changed))
 		}
-		for _, pool := range o.pools {
+		for _, pool := range o.Pools {
 			groups = append(groups, lagging(&r.made, machines[pool.Object], o, pool.Kind, pool.Object, changed))
 		}
-		if o.proxy == "" && len(o.recipe.Files) > 0 { // new Machines would wait for settings that cannot be used
+		if o.Proxy == "" && len(o.Recipe.Files) > 0 { // new Machines would wait for settings that cannot be used
 			for i := range groups[begin:] {
 				groups[begin+i].replaceable = time.Time{}
 			}
@@ -116,15 +137,15 @@ func (r *reconciliation) behind(ctx context.Context, objects []bootstrapObject) 
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrapObject, kind, name string, changed time.Time) behind {
+func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.Settled, kind, name string, changed time.Time) behind {
 	group := behind{kind: kind, name: name}
 	for _, config := range configs {
-		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.recipe, made.earliest(config.UID, madeAt(config)), changed)
+		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, made.earliest(config.UID, madeAt(config)), changed)
 		if lag == plan.Current {
 			continue
 		}
 		group.machines = append(group.machines, metav1.GetControllerOf(config).Name)
-		byItself := lag == plan.OldEntries && (kind == plan.KindControlPlane || plan.IsTopologyOwned(o.object.GetLabels()))
+		byItself := lag == plan.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
 			group.replaceable = created
 		}
@@ -166,25 +187,9 @@ func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 	return made
 }
 
-// changedAt is when the content of a generated Secret last changed, or the zero time.
-func (r *reconciliation) changedAt(ctx context.Context, name string) (time.Time, error) {
-	if name == "" {
-		return time.Time{}, nil
-	}
-	secret := &corev1.Secret{}
-	if exists, err := r.get(ctx, r.view.Namespace, name, secret); err != nil || !exists {
-		return time.Time{}, err
-	}
-	changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt])
-	if err != nil {
-		return time.Time{}, nil //nolint:nilerr // absent, or not ours: then nobody is known to be behind
-	}
-	return changed, nil
-}
-
 // rollOut has the Machines of a group replaced by Cluster API's own lever, unless that has been done: Machines that are
 // older than rollout.after are on their way out. A time in the future is somebody's schedule and stays.
-func (r *reconciliation) rollOut(ctx context.Context, group behind) error {
+func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, group behind) error {
 	var (
 		object client.Object
 		after  *metav1.Time
@@ -199,7 +204,7 @@ func (r *reconciliation) rollOut(ctx context.Context, group behind) error {
 	default:
 		return nil
 	}
-	exists, err := r.get(ctx, r.view.Namespace, group.name, object)
+	exists, err := bootstrap.Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.name, object)
 	if err != nil || !exists || !object.GetDeletionTimestamp().IsZero() || plan.IsPausedByUser(object.GetAnnotations()) ||
 		!plan.Replaces(group.replaceable, after.Time) {
 		return err
@@ -207,11 +212,11 @@ func (r *reconciliation) rollOut(ctx context.Context, group behind) error {
 	target, kind := object, types.MergePatchType
 	var change any = map[string]any{
 		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()},
-		"spec":     map[string]any{"rollout": map[string]any{"after": r.now()}},
+		"spec":     map[string]any{"rollout": map[string]any{"after": r.Now().UTC().Format(time.RFC3339)}},
 	}
 	if plan.IsTopologyOwned(object.GetLabels()) {
 		// The topology controller would undo it, and brings it along from the Cluster.
-		if target, kind, change = r.cluster, types.JSONPatchType, r.topologyRollout(group, object); change == nil {
+		if target, kind, change = cluster, types.JSONPatchType, r.topologyRollout(cluster, group, object); change == nil {
 			return nil
 		}
 	}
@@ -224,14 +229,14 @@ func (r *reconciliation) rollOut(ctx context.Context, group behind) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting rollout.after of %s %s: %w", group.kind, klog.KObj(object), err)
 	}
-	r.eventRollout(r.cluster, object, fmt.Sprintf("%s %s", group.kind, klog.KObj(object)))
+	r.Reporter.RolloutStarted(cluster, object, fmt.Sprintf("%s %s", group.kind, klog.KObj(object)))
 	return nil
 }
 
 // topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not in
 // the topology any more, or the time has been set already and is on its way to the object.
-func (r *reconciliation) topologyRollout(group behind, object client.Object) any {
-	spec := r.cluster.Spec.Topology
+func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
+	spec := cluster.Spec.Topology
 	after, parents, values := spec.ControlPlane.Rollout.After, []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
 		[]any{spec.ControlPlane, spec.ControlPlane.Rollout}
 	if group.kind == intent.KindMachineDeployment {
@@ -246,14 +251,11 @@ func (r *reconciliation) topologyRollout(group behind, object client.Object) any
 	if !plan.Replaces(group.replaceable, after.Time) {
 		return nil
 	}
-	operations := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: r.cluster.ResourceVersion}}
+	operations := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: cluster.ResourceVersion}}
 	for i, parent := range parents {
 		if reflect.ValueOf(values[i]).IsZero() { // it is not in the object
 			operations = append(operations, patch.Operation{Op: "add", Path: parent, Value: struct{}{}})
 		}
 	}
-	return append(operations, patch.Operation{Op: "add", Path: parents[len(parents)-1] + "/after", Value: r.now()})
+	return append(operations, patch.Operation{Op: "add", Path: parents[len(parents)-1] + "/after", Value: r.Now().UTC().Format(time.RFC3339)})
 }
-
-// now is the present as the API writes it.
-func (r *reconciliation) now() string { return r.Now().UTC().Format(time.RFC3339) }

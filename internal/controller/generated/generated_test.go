@@ -1,13 +1,16 @@
-package controller
+package generated
 
 import (
+	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
 func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
@@ -40,29 +43,21 @@ func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
 	}
 }
 
-func TestCacheOptions_KeepTheScriptOnceForAllSecrets(t *testing.T) {
+func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
 	t.Parallel()
-	options, err := CacheOptions("", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cached := func(script string) []byte {
-		for kind, by := range options.ByObject {
-			if _, isSecret := kind.(*corev1.Secret); isSecret {
-				secret, err := by.Transform(&corev1.Secret{Data: map[string][]byte{contract.KeySetup: []byte(script)}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return secret.(*corev1.Secret).Data[contract.KeySetup] //nolint:forcetypeassert // a panic is a failure
-			}
+	text := []byte(strings.Repeat("a", corev1.MaxSecretSize-10))
+	with := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one-proxy-files"}, Data: map[string][]byte{contract.KeyProxyEnv: make([]byte, 11)}}
+	for name, test := range map[string]struct {
+		secret *corev1.Secret
+		text   []byte
+	}{
+		"beside other data": {with, text},
+		"alone":             {nil, append(text, "12345678901"...)},
+	} {
+		s := Store{}.Of(&clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
+		err := s.writeOriginals(t.Context(), test.secret, test.text)
+		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
+			t.Errorf("%s: error %v", name, err)
 		}
-		return nil
-	}
-	one, two, other := cached(nodescript.Setup()), cached(nodescript.Setup()), cached("#!/bin/sh\n")
-	if string(one) != nodescript.Setup() || &one[0] != &two[0] {
-		t.Error("the cache has a copy of the script for each Secret")
-	}
-	if string(other) != "#!/bin/sh\n" {
-		t.Errorf("another script is %q in the cache", other)
 	}
 }

@@ -1,16 +1,18 @@
-package controller
+// Package report says what became of a Cluster: in one condition, and what is news in one event and one line of the log.
+package report
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,45 +21,38 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-// findings are what a pass has found, in order.
-type findings []finding.Finding
+// Reporter writes the condition of Clusters. Its methods can be called concurrently.
+type Reporter struct {
+	// Client writes to the API server.
+	Client client.Client
+	// Recorder emits events.
+	Recorder events.EventRecorder
+	// Now is the clock.
+	Now func() time.Time
 
-func (f *findings) add(reason, format string, args ...any) {
-	*f = append(*f, finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	news news
 }
 
-func (f *findings) note(format string, args ...any) { f.add("", format, args...) }
-
-// invalid is the error about something that the user has to change.
-func invalid(format string, args ...any) error {
-	return finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: fmt.Sprintf(format, args...)}}
-}
-
-// explained reports whether a finding has a reason, which is then that of the condition.
-func (f findings) explained() bool {
-	return slices.ContainsFunc(f, func(one finding.Finding) bool { return one.Reason != "" })
-}
-
-// report writes what was found into the condition of the Cluster. What is news is one line in the log and one event.
-func (c *Controller) report(ctx context.Context, cluster *clusterv1.Cluster, found findings, summary string) error {
+// Report writes findings into the condition of a Cluster, or summary if none of them has a reason.
+func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, found []finding.Finding, summary string) error {
 	condition := finding.ConditionOf(found, summary)
-	written, err := c.setCondition(ctx, cluster, metav1.Condition{
+	written, err := r.setCondition(ctx, cluster, metav1.Condition{
 		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
 		Reason: condition.Reason, Message: condition.Message,
 	})
-	if err != nil || !c.news.isNew(cluster.UID, finding.Digest(found), written) {
+	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(found), written) {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Reporting", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
-	c.eventReported(cluster, condition)
+	r.reported(cluster, condition)
 	return nil
 }
 
 // setCondition writes the condition if it differs from what the Cluster has, and reports whether it does in more than
 // the generation.
-func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.Cluster, condition metav1.Condition) (bool, error) {
+func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster, condition metav1.Condition) (bool, error) {
 	condition.ObservedGeneration = cluster.Generation
-	condition.LastTransitionTime = metav1.NewTime(c.Now())
+	condition.LastTransitionTime = metav1.NewTime(r.Now())
 	changed := true
 	if previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type); previous != nil {
 		if previous.Status == condition.Status {
@@ -72,20 +67,28 @@ func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.Cluste
 	if err != nil {
 		return false, fmt.Errorf("converting condition: %w", err)
 	}
-	return changed, c.applyConditions(ctx, cluster, []any{object})
+	return changed, r.applyConditions(ctx, cluster, []any{object})
 }
 
-// removeCondition takes the condition off the Cluster.
-func (c *Controller) removeCondition(ctx context.Context, cluster *clusterv1.Cluster) error {
-	if meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) == nil {
+// Remove takes the condition off a Cluster.
+func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster) error {
+	if !HasCondition(cluster) {
 		return nil
 	}
-	err := c.applyConditions(ctx, cluster, []any{})
-	if err == nil && c.news.isNew(cluster.UID, "", true) {
+	err := r.applyConditions(ctx, cluster, []any{})
+	if err == nil && r.news.isNew(cluster.UID, "", true) {
 		ctrl.LoggerFrom(ctx).Info("Reporting that the proxy is removed")
-		c.eventGone(cluster)
+		r.gone(cluster)
 	}
 	return err
+}
+
+// Forget forgets a Cluster that is being deleted.
+func (r *Reporter) Forget(uid types.UID) { r.news.forget(uid) }
+
+// HasCondition reports whether a Cluster has the condition.
+func HasCondition(cluster *clusterv1.Cluster) bool {
+	return meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 }
 
 // news remembers what was last told about each Cluster: a cache that is behind shows the old condition once more. After a
@@ -119,7 +122,7 @@ func (n *news) forget(uid types.UID) {
 
 // applyConditions applies our part of the conditions, a list that the API server merges by type: those of others
 // are not touched.
-func (c *Controller) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) error {
+func (r *Reporter) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) error {
 	configuration := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
 		"status":   map[string]any{"conditions": conditions},
@@ -127,7 +130,7 @@ func (c *Controller) applyConditions(ctx context.Context, cluster *clusterv1.Clu
 	configuration.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	// The UID keeps the condition from a Cluster of the same name that was created since.
 	configuration.SetUID(cluster.UID)
-	err := c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
+	err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
 		client.FieldOwner(contract.Name), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("applying condition: %w", err)

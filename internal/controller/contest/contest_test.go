@@ -1,4 +1,4 @@
-package controller
+package contest
 
 import (
 	"testing"
@@ -12,16 +12,16 @@ import (
 func TestContests_BackOffAndEnd(t *testing.T) {
 	t.Parallel()
 	var (
-		s        contests
-		one, two = contestKey{uid: "one"}, contestKey{secret: types.NamespacedName{Namespace: "team", Name: "one"}}
-		edits    = digestOf([]patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "a"}})
-		other    = digestOf([]patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "b"}})
-		none     = digestOf[patch.Edit](nil)
+		s        Contests
+		one, two = Key{UID: "one"}, Key{Secret: types.NamespacedName{Namespace: "team", Name: "one"}}
+		edits    = DigestOf([]patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "a"}})
+		other    = DigestOf([]patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "b"}})
+		none     = DigestOf[patch.Edit](nil)
 		now      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	)
 	want := []time.Duration{0, 0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 640 * time.Second, 1280 * time.Second, 2560 * time.Second, time.Hour, time.Hour}
 	for i, delay := range want {
-		s.wrote(one, edits, now, "")
+		s.Wrote(one, edits, now, "")
 		c := s.find(one, edits, now)
 		if c.count != i+1 || c.delay() != delay {
 			t.Fatalf("write %d: count %d, delay %v, want %v", i+1, c.count, c.delay(), delay)
@@ -41,28 +41,9 @@ func TestContests_BackOffAndEnd(t *testing.T) {
 	if c := s.find(one, edits, now); c.count != 0 {
 		t.Errorf("a write that has lasted is still a contest: %+v", c)
 	}
-	s.wrote(two, edits, now, "")
-	s.wrote(two, other, now, "")
+	s.Wrote(two, edits, now, "")
+	s.Wrote(two, other, now, "")
 	if c := s.find(two, other, now); c.count != 1 {
 		t.Errorf("a change of the settings counts as a contest: %+v", c)
-	}
-}
-
-func TestMachines_CountTheFirstTimeThatDataWasMade(t *testing.T) {
-	t.Parallel()
-	var m madeTimes
-	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for _, step := range []struct {
-		uid        types.UID
-		made, want time.Time
-	}{
-		{"one", noon, noon},
-		{"one", noon.Add(time.Minute), noon},
-		{"two", noon.Add(time.Minute), noon.Add(time.Minute)},
-		{"one", noon.Add(-time.Minute), noon.Add(-time.Minute)},
-	} {
-		if got := m.earliest(step.uid, step.made); !got.Equal(step.want) {
-			t.Errorf("%s made at %v: got %v, want %v", step.uid, step.made, got, step.want)
-		}
 	}
 }

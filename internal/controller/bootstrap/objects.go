@@ -1,0 +1,328 @@
+// Package bootstrap reads the bootstrap objects of a Cluster from the cache and writes what was decided about them.
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// Object is an object with a bootstrap spec that belongs to a Cluster.
+type Object struct {
+	client.Object
+
+	// Kind is plan.KindControlPlane, plan.KindTemplate or plan.KindConfig.
+	Kind     string
+	Spec     patch.Spec
+	Location patch.Location
+	// Pools use the object; none for a control plane.
+	Pools []plan.Pool
+	// Running reports that a change of the object replaces Machines of a control plane, or comes too late for
+	// the bootstrap data of a MachinePool.
+	Running bool
+	// Busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier version.
+	Busy bool
+	// Rollout is when the user has all Machines of a control plane replaced, or the zero time.
+	Rollout time.Time
+}
+
+func (o Object) String() string { return o.Kind + " " + klog.KObj(o.Object).String() }
+
+// Key names the object among those of its Cluster.
+func (o Object) Key() string { return plan.OriginalsKey(o.Kind, o.GetName()) }
+
+// IsOfMachine reports whether o is the KubeadmConfig of a Machine, which Cluster API has made and deletes with it.
+func (o Object) IsOfMachine() bool { return isOfMachine(o.Object) }
+
+// IsTopologyOwned reports whether the topology controller owns o.
+func (o Object) IsTopologyOwned() bool { return plan.IsTopologyOwned(o.GetLabels()) }
+
+// RollsNow reports whether the time has come at which the user has all Machines of a control plane replaced, and none has
+// been yet.
+func (o Object) RollsNow(now time.Time) bool {
+	return o.Running && !o.Rollout.IsZero() && !o.Rollout.After(now)
+}
+
+// RollsIn is after which time the user has all Machines of a control plane replaced, zero if that is not ahead.
+func (o Object) RollsIn(now time.Time) time.Duration {
+	if o.Rollout.IsZero() {
+		return 0
+	}
+	return max(o.Rollout.Sub(now), 0)
+}
+
+// Version is the Kubernetes version of the Machines of o, as the topology controller has written it.
+func (o Object) Version() string {
+	if controlPlane, ok := o.Object.(*controlplanev1.KubeadmControlPlane); ok {
+		return controlPlane.Spec.Version
+	}
+	if len(o.Pools) > 0 {
+		return o.Pools[0].Version
+	}
+	return ""
+}
+
+// Settled is an object of which it is known what it is to have.
+type Settled struct {
+	Object
+
+	// Recipe is what the object is to have, nil if that is not known. Secret is the generated Secret that it refers to.
+	Recipe *patch.Recipe
+	Secret string
+	// Proxy is the proxy Secret that the object is to have the proxy of, or "" if it is to have none or that is not known.
+	Proxy string
+}
+
+// Reader reads from the cache.
+type Reader struct {
+	Client client.Reader
+}
+
+// Collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
+// What is missing or cannot be patched is a finding.
+func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, report.Outcome, error) {
+	var (
+		objects []Object
+		found   report.Outcome
+	)
+	switch {
+	case cluster.ControlPlaneKind == plan.KindControlPlane:
+		controlPlane := &controlplanev1.KubeadmControlPlane{}
+		exists, err := r.Get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
+		if err != nil {
+			return nil, report.Outcome{}, err
+		}
+		if !exists {
+			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", plan.KindControlPlane, cluster.Namespace, cluster.ControlPlaneName)
+			break
+		}
+		created, err := r.controlPlaneMachines(ctx, cluster)
+		if err != nil {
+			return nil, report.Outcome{}, err
+		}
+		object := New(controlPlane, plan.KindControlPlane, &controlPlane.Spec.KubeadmConfigSpec,
+			len(created) > 0 || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0)
+		if paused := meta.FindStatusCondition(controlPlane.Status.Conditions, clusterv1.PausedCondition); paused != nil {
+			object.Busy = !plan.AtRest(paused.Status) && controlPlane.DeletionTimestamp.IsZero()
+		}
+		object.Rollout = rolloutOf(controlPlane.Spec.Rollout.After, created)
+		objects = append(objects, object)
+	case cluster.ControlPlaneKind != "":
+		found.Add(contract.ReasonTemplateNotSupported, "%s %s/%s is not a %s and is not patched; pools with kubeadm bootstrap objects are",
+			cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
+	}
+
+	pools, err := r.Pools(ctx, cluster)
+	if err != nil {
+		return nil, report.Outcome{}, err
+	}
+	for _, p := range pools {
+		switch {
+		case p.Bootstrap.Name == "":
+			found.Note("%s brings its own bootstrap data and is not patched", p)
+			continue
+		case p.Kind == intent.KindMachineDeployment && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == intent.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
+			found.Add(contract.ReasonTemplateNotSupported, "%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
+				p, p.Bootstrap.Kind, p.Bootstrap.Name)
+			continue
+		}
+		if known := slices.IndexFunc(objects, func(o Object) bool {
+			return o.Kind == p.Bootstrap.Kind && o.GetName() == p.Bootstrap.Name
+		}); known >= 0 {
+			objects[known].Pools = append(objects[known].Pools, p)
+			continue
+		}
+		object, err := r.bootstrapOf(ctx, cluster.Namespace, p)
+		if err != nil {
+			return nil, report.Outcome{}, err
+		}
+		if object == nil {
+			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", p.Bootstrap.Kind, cluster.Namespace, p.Bootstrap.Name)
+			continue
+		}
+		object.Pools = []plan.Pool{p}
+		objects = append(objects, *object)
+	}
+	return objects, found, nil
+}
+
+func isOfMachine(object client.Object) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && (owner.Kind == "Machine" || owner.Kind == "MachineSet")
+}
+
+// bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
+func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool) (*Object, error) {
+	if p.Bootstrap.Kind == plan.KindTemplate {
+		template := &bootstrapv1.KubeadmConfigTemplate{}
+		exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, template)
+		if err != nil || !exists {
+			return nil, err
+		}
+		object := New(template, plan.KindTemplate, &template.Spec.Template.Spec, false)
+		return &object, nil
+	}
+	config := &bootstrapv1.KubeadmConfig{}
+	exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, config)
+	if err != nil || !exists {
+		return nil, err
+	}
+	object := New(config, plan.KindConfig, &config.Spec, config.Status.DataSecretName != "")
+	return &object, nil
+}
+
+// New returns an object of a kind with its spec. running is Object.Running.
+func New(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec, running bool) Object {
+	return Object{Object: object, Kind: kind, Spec: patch.SpecOf(spec), Location: locate(object, kind, spec), Running: running}
+}
+
+// locate returns where spec is in object. It sees the fields that the program's types have.
+func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec) patch.Location {
+	at := patch.Location{Parents: plan.Parents(kind)}
+	parents := 1 // that hold nothing but the spec: the API accepts none of them empty
+	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok && reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
+		parents = len(at.Parents)
+	}
+	others := *spec
+	others.Files, others.PreKubeadmCommands, others.PostKubeadmCommands = nil, nil, nil
+	switch {
+	case reflect.DeepEqual(*spec, bootstrapv1.KubeadmConfigSpec{}):
+		at.Missing = parents
+	case reflect.DeepEqual(others, bootstrapv1.KubeadmConfigSpec{}):
+		at.Alone = parents
+	}
+	return at
+}
+
+// Pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
+func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
+	in := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{caches.IndexCluster: cluster.Name}}
+	var (
+		deployments  clusterv1.MachineDeploymentList
+		machinePools clusterv1.MachinePoolList
+		pools        []plan.Pool
+	)
+	if err := r.Client.List(ctx, &deployments, in...); err != nil {
+		return nil, fmt.Errorf("listing MachineDeployments: %w", err)
+	}
+	if err := r.Client.List(ctx, &machinePools, in...); err != nil {
+		return nil, fmt.Errorf("listing MachinePools: %w", err)
+	}
+	for i := range deployments.Items {
+		pools = append(pools, plan.PoolOf(&deployments.Items[i]))
+	}
+	for i := range machinePools.Items {
+		pools = append(pools, plan.PoolOf(&machinePools.Items[i]))
+	}
+	slices.SortStableFunc(pools, func(a, b plan.Pool) int {
+		if a.Kind != b.Kind {
+			return cmp.Compare(a.Kind, b.Kind)
+		}
+		return cmp.Compare(a.Object, b.Object)
+	})
+	return pools, nil
+}
+
+// controlPlaneMachines returns when the Machines of the control plane were created.
+func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster) ([]time.Time, error) {
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	err := r.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	if err != nil {
+		return nil, fmt.Errorf("listing control-plane Machines: %w", err)
+	}
+	var created []time.Time
+	for i := range machines.Items {
+		created = append(created, machines.Items[i].CreationTimestamp.Time)
+	}
+	return created, nil
+}
+
+// rolloutOf returns the time at which spec.rollout.after replaces all Machines of a control plane, or the zero time if
+// it is not set or some of them have been replaced for it already.
+func rolloutOf(after metav1.Time, created []time.Time) time.Time {
+	if slices.ContainsFunc(created, func(t time.Time) bool { return !t.Before(after.Time) }) {
+		return time.Time{}
+	}
+	return after.Time
+}
+
+// ForeignUser returns a pool of another Cluster that uses the template too, or nil.
+func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Object) (*plan.Pool, error) {
+	if o.Kind != plan.KindTemplate {
+		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
+	}
+	var deployments clusterv1.MachineDeploymentList
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingFields{lookup.IndexBootstrap: o.GetName()}); err != nil {
+		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
+	}
+	var others []plan.Pool
+	for i := range deployments.Items {
+		if p := plan.PoolOf(&deployments.Items[i]); p.Cluster != cluster.Name && p.Bootstrap.Kind == plan.KindTemplate {
+			others = append(others, p)
+		}
+	}
+	if len(others) == 0 {
+		return nil, nil //nolint:nilnil // as above
+	}
+	first := slices.MinFunc(others, func(a, b plan.Pool) int { return cmp.Compare(a.Object, b.Object) })
+	return &first, nil
+}
+
+// Get reads an object from the cache and reports whether it exists.
+func (r Reader) Get(ctx context.Context, namespace, name string, object client.Object) (bool, error) {
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s/%s: %w", namespace, name, err)
+	}
+	return true, nil
+}
+
+// Empty returns an empty object of a kind.
+func Empty(kind string) client.Object {
+	switch kind {
+	case plan.KindControlPlane:
+		return &controlplanev1.KubeadmControlPlane{}
+	case plan.KindTemplate:
+		return &bootstrapv1.KubeadmConfigTemplate{}
+	default:
+		return &bootstrapv1.KubeadmConfig{}
+	}
+}
+
+// SpecOf returns the bootstrap spec of an object.
+func SpecOf(object client.Object) *bootstrapv1.KubeadmConfigSpec {
+	switch o := object.(type) {
+	case *controlplanev1.KubeadmControlPlane:
+		return &o.Spec.KubeadmConfigSpec
+	case *bootstrapv1.KubeadmConfigTemplate:
+		return &o.Spec.Template.Spec
+	case *bootstrapv1.KubeadmConfig:
+		return &o.Spec
+	}
+	return &bootstrapv1.KubeadmConfigSpec{}
+}

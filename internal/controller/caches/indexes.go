@@ -1,0 +1,166 @@
+package caches
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// The indexes of the controller, beside those of package lookup.
+const (
+	// IndexCluster finds MachineDeployments and MachinePools by their Cluster.
+	IndexCluster = "spec.clusterName"
+	// IndexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them.
+	IndexSecret = "proxySecret"
+	// IndexTopology finds the patched KubeadmConfigTemplates of a topology by their Cluster, used or not.
+	IndexTopology = "topologyOf"
+	// IndexPatchedFor finds patched KubeadmConfigTemplates by what PatchedForCluster and PatchedForSecret return: the owner
+	// reference that Cluster API has set, and the generated Secrets that their entries refer to.
+	IndexPatchedFor = "patchedFor"
+)
+
+// SetupIndexes gives a cache the indexes that the controller and the webhooks look things up by.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object client.Object
+		field  string
+		values client.IndexerFunc
+	}{
+		{&clusterv1.Cluster{}, lookup.IndexControlPlane, func(object client.Object) []string {
+			cluster, ok := object.(*clusterv1.Cluster)
+			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
+				return nil
+			}
+			return []string{cluster.Spec.ControlPlaneRef.Name}
+		}},
+		{&clusterv1.Cluster{}, IndexSecret, secretNames},
+		{&bootstrapv1.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
+		{&clusterv1.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&clusterv1.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&clusterv1.MachineDeployment{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&clusterv1.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&clusterv1.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&bootstrapv1.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
+		{&bootstrapv1.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&corev1.Secret{}, lookup.IndexLabel, labelIndex(contract.LabelGenerated)},
+		{MachineMetadata(), lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+// MachineMetadata is the form in which Machines are watched.
+func MachineMetadata() *metav1.PartialObjectMetadata {
+	machine := &metav1.PartialObjectMetadata{}
+	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return machine
+}
+
+func labelIndex(label string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if value := object.GetLabels()[label]; value != "" {
+			return []string{value}
+		}
+		return nil
+	}
+}
+
+func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if v := value(plan.PoolOf(object)); v != "" {
+			return []string{v}
+		}
+		return nil
+	}
+}
+
+// secretNames are the names under which proxy Secrets of a Cluster and of the pools of its topology are looked up.
+func secretNames(object client.Object) []string {
+	cluster, ok := object.(*clusterv1.Cluster)
+	if !ok {
+		return nil
+	}
+	view, overrides := intent.ClusterOf(cluster), []string{""}
+	if view.Topology {
+		settings, _ := intent.TopologyOf(cluster) // what can be read of it
+		view = settings.ApplyTo(view)
+		for _, pool := range settings.Pools {
+			if pool.HasOwnSecret() {
+				overrides = append(overrides, pool.Override)
+			}
+		}
+	}
+	var names []string
+	for _, override := range overrides {
+		for _, candidate := range resolve.Candidates(view, override) {
+			names = append(names, candidate.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// topologyOf is the value of indexTopology.
+func topologyOf(object client.Object) []string {
+	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
+	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
+		return nil
+	}
+	return labelIndex(clusterv1.ClusterNameLabel)(template)
+}
+
+// PatchedForCluster is the value of IndexPatchedFor that stands for a Cluster.
+func PatchedForCluster(name string) string { return "cluster/" + name }
+
+// PatchedForSecret is the value of IndexPatchedFor that stands for a generated Secret.
+func PatchedForSecret(name string) string { return "secret/" + name }
+
+// ClusterOrSecret returns the name in a value of IndexPatchedFor, and whether it is that of a Cluster.
+func ClusterOrSecret(value string) (name string, isCluster bool) {
+	kind, name, _ := strings.Cut(value, "/")
+	return name, kind == "cluster"
+}
+
+// PatchedFor returns the values of IndexPatchedFor.
+func PatchedFor(object client.Object) []string {
+	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
+	if !ok {
+		return nil
+	}
+	spec := patch.SpecOf(&template.Spec.Template.Spec)
+	if !patch.IsPatched(spec) || plan.IsTopologyOwned(template.Labels) {
+		return nil
+	}
+	var values []string
+	for _, owner := range template.OwnerReferences {
+		if owner.Kind == "Cluster" && strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") {
+			values = append(values, PatchedForCluster(owner.Name))
+		}
+	}
+	for _, name := range patch.References(spec) {
+		values = append(values, PatchedForSecret(name))
+		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be gone, or never have been written
+			values = append(values, PatchedForCluster(cluster))
+		}
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
+}

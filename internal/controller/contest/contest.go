@@ -1,0 +1,122 @@
+// Package contest notices that somebody else keeps reverting what the controller writes, and has it write less and less often.
+package contest
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
+)
+
+const (
+	// limit is how often the same edits of an object are written before somebody else is taken to undo them.
+	limit = 3
+	// window is within which time they are.
+	window = 10 * time.Minute
+	// firstDelay is the first time to wait then, maxDelay the longest; each is twice the one before.
+	firstDelay = 10 * time.Second
+	maxDelay   = time.Hour
+)
+
+// Contests remembers which writes did not last. It is forgotten with the process, which costs a few writes.
+type Contests struct {
+	known expiring.Map[Key, contest]
+}
+
+// Key names what is written: a bootstrap object by its UID, a generated Secret by its name, because whoever
+// deletes it undoes the write, too.
+type Key struct {
+	UID    types.UID
+	Secret types.NamespacedName
+}
+
+// Digest stands for what is written to an object; zero for an object that is as it should be.
+type Digest [sha256.Size]byte
+
+// contest is a series of writes of the same to one object.
+type contest struct {
+	wrote Digest
+	count int
+	last  time.Time
+	// rival is who undoes them, as far as the API server has noted it.
+	rival string
+}
+
+// delay is how long to wait after the last write.
+func (c contest) delay() time.Duration {
+	if c.count < limit {
+		return 0
+	}
+	return min(firstDelay<<min(c.count-limit, 10), maxDelay)
+}
+
+// find returns the contest about an object; its count is zero if there is none about such a write.
+func (s *Contests) find(key Key, write Digest, now time.Time) contest {
+	known, found := s.known.Get(key, now)
+	if !found || write != (Digest{}) && known.wrote != write {
+		return contest{}
+	}
+	return known
+}
+
+// Wrote notes a write to an object, after a rival had undone the one before, if that is known.
+func (s *Contests) Wrote(key Key, write Digest, now time.Time, rival string) {
+	c := s.find(key, write, now)
+	c.wrote, c.last = write, now
+	c.count++
+	if rival != "" {
+		c.rival = rival
+	}
+	s.known.Put(key, c, now, now.Add(max(window, 2*c.delay()))) // a write that lasts so long has lasted
+}
+
+// DigestOf returns the digest of what is written, which is encoded as JSON; zero for nothing.
+func DigestOf[T any](written []T) Digest {
+	if len(written) == 0 {
+		return Digest{}
+	}
+	text, err := json.Marshal(written)
+	if err != nil {
+		return Digest{}
+	}
+	return sha256.Sum256(text)
+}
+
+// Check reports whether a write to an object, which is named for messages, has to wait because earlier ones were reverted.
+// The finding about it remains until a write has lasted.
+func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (out report.Outcome, waits bool) {
+	c := s.find(key, write, now)
+	if c.count < limit {
+		return out, false
+	}
+	asItShouldBe := write == Digest{}
+	delay := c.delay()
+	if asItShouldBe {
+		delay = firstDelay // a write that lasts so long has lasted
+	}
+	left := c.last.Add(delay).Sub(now)
+	if asItShouldBe && left <= 0 {
+		return out, false
+	}
+	rival := "another manager"
+	if c.rival != "" {
+		rival += ", " + c.rival + ","
+	}
+	advice := "Enable the webhooks, or keep it from managing files and commands"
+	if key.Secret.Name != "" {
+		advice = "Keep it from managing this Secret, which is generated"
+	}
+	out.Add(contract.ReasonContested, "%s: %s keeps reverting our changes; retrying with back-off up to one hour. %s", object, rival, advice)
+	out.LookAgain(max(left, time.Second))
+	return out, left > 0
+}
+
+// IsNext reports whether the next write would be the one from which on an object is contested.
+func (s *Contests) IsNext(key Key, write Digest, now time.Time) bool {
+	return s.find(key, write, now).count == limit-1
+}

@@ -1,0 +1,409 @@
+// Package generated keeps the Secrets that the nodes of a Cluster read: it writes them, has Cluster API look again when they
+// are there, keeps the originals of adopted files in them, and deletes them when nothing refers to them any more.
+package generated
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// takenDelay is when to look again for a Secret in the way of a generated one, which nobody watches.
+const takenDelay = time.Minute
+
+// Store keeps the generated Secrets of all Clusters. Its methods can be called concurrently.
+type Store struct {
+	*bootstrap.Writer
+	bootstrap.Reader
+	// Absences remembers Secrets that did not exist a moment ago.
+	Absences *lookup.Absences
+}
+
+// Secrets are the generated Secrets of one Cluster in one pass.
+type Secrets struct {
+	Store
+
+	cluster intent.Cluster
+	owner   metav1.OwnerReference
+	configs *bootstrap.Configs
+	// needed are the names that a bootstrap object refers to.
+	needed map[string]bool
+	// ensured are those that this pass has seen to.
+	ensured map[string]bool
+	// taken says why nothing may refer to a name, for those that this pass has checked; "" is that the name is free.
+	taken map[string]string
+	// own is the Cluster's Secret if this pass has written originals into it, else nil.
+	own *corev1.Secret
+}
+
+// Of returns the generated Secrets of a Cluster, of which view is what is asked for.
+func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *bootstrap.Configs) *Secrets {
+	return &Secrets{
+		Store: s, cluster: view, configs: configs,
+		owner:  metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID},
+		needed: map[string]bool{}, ensured: map[string]bool{}, taken: map[string]string{},
+	}
+}
+
+// Keep keeps Secrets that something refers to.
+func (s *Secrets) Keep(names ...string) {
+	for _, name := range names {
+		s.needed[name] = true
+	}
+}
+
+// Taken returns why nothing may refer to a name as far as this pass has checked, or "".
+func (s *Secrets) Taken(name string) string { return s.taken[name] }
+
+// WhyTaken checks a name, and returns why nothing may refer to it, or "". Who asks first gets the finding about it.
+func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Outcome, error) {
+	why, known := s.taken[name]
+	if known {
+		return why, report.Outcome{}, nil
+	}
+	why, err := s.names().Taken(ctx, types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}, s.cluster.Name)
+	if err != nil {
+		return "", report.Outcome{}, err
+	}
+	return why, s.refuse(name, why), nil
+}
+
+func (s *Secrets) names() lookup.GeneratedSecrets {
+	return lookup.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live, Absences: s.Absences}
+}
+
+// refuse notes why nothing may refer to a name, or that it is free.
+func (s *Secrets) refuse(name, why string) (out report.Outcome) {
+	if s.taken[name] = why; why != "" {
+		out.Add(contract.ReasonNameTaken, "%s", why)
+		out.LookAgain(takenDelay)
+	}
+	return out
+}
+
+// Ensure writes a generated Secret if its content differs. It is not created before the settings are complete, so that no
+// bootstrap data is made of incomplete ones. The outcome says what is wrong with the settings; the Secret stays as it is then.
+func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Resolution) (report.Outcome, error) {
+	s.needed[name] = true
+	if s.ensured[name] {
+		return report.Outcome{}, nil // for another object of this pass; the cache may not show it yet
+	}
+	s.ensured[name] = true
+	out, err := s.write(ctx, name, resolution)
+	if found := finding.Of(err); len(found) > 0 {
+		out.Find(found...)
+		return out, nil
+	}
+	return out, err
+}
+
+func (s *Secrets) write(ctx context.Context, name string, resolution resolve.Resolution) (out report.Outcome, err error) {
+	current := &corev1.Secret{}
+	exists, err := s.Get(ctx, s.cluster.Namespace, name, current)
+	if err != nil {
+		return out, err
+	}
+	if s.own != nil && s.own.Name == name {
+		current, exists = s.own, true // this pass has written it
+	}
+	if !resolution.Complete {
+		return out, nil
+	}
+	desired, err := s.generatedSecret(name, resolution, current.Data[contract.KeyAdoptedFiles])
+	if err != nil {
+		return out, err
+	}
+	key, sum := contest.Key{Secret: client.ObjectKeyFromObject(desired)}, digestOf(desired)
+	same := exists && sameSecret(current, desired)
+	if same {
+		sum = contest.Digest{}
+	}
+	var waits bool
+	if out, waits = s.Contests.Check("Secret "+key.Secret.String(), key, sum, s.Now()); waits {
+		return out, nil
+	}
+	switch {
+	case !exists:
+		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))
+		err := s.Writer.Client.Create(ctx, desired)
+		if apierrors.IsAlreadyExists(err) {
+			// The cache is behind, or somebody else was faster. A Secret of ours comes with the cache.
+			why, err := s.names().TakenLive(ctx, client.ObjectKeyFromObject(desired), s.cluster.Name)
+			out.Join(s.refuse(name, why))
+			return out, err
+		}
+		if err != nil {
+			return out, fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
+		}
+		s.Contests.Wrote(key, sum, s.Now(), "")
+		current = desired
+	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
+		return out, bootstrap.Stale("Secret", current) // it was when the name was checked
+	case !same:
+		if contentChanged(current, desired) {
+			desired.Annotations[contract.AnnotationChangedAt] = s.Now().UTC().Format(time.RFC3339)
+		}
+		ctrl.LoggerFrom(ctx).Info("Updating generated Secret", "Secret", klog.KObj(desired))
+		if err := s.replaceSecret(ctx, current, desired); err != nil {
+			return out, err
+		}
+		s.Contests.Wrote(key, sum, s.Now(), "")
+		current = desired
+	}
+	return out, s.nudge(ctx, current)
+}
+
+// Follow keeps the Secrets up to date that spec still refers to by a name of an earlier program.
+func (s *Secrets) Follow(ctx context.Context, spec patch.Spec, resolution resolve.Resolution) (out report.Outcome, err error) {
+	owners, err := s.Owners(ctx, spec)
+	if err != nil {
+		return out, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(owners)) {
+		if owners[name] != s.cluster.Name || s.ensured[name] {
+			continue
+		}
+		found, err := s.Ensure(ctx, name, resolution)
+		out.Join(found)
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// replaceSecret brings a generated Secret to desired. One that somebody has made immutable is deleted and made anew, unless
+// it goes on holding originals: a process that ends in between would lose them.
+func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
+	if current.Immutable == nil || !*current.Immutable {
+		desired.ResourceVersion = current.ResourceVersion
+		if err := s.Writer.Client.Update(ctx, desired); err != nil {
+			return fmt.Errorf("updating Secret %s: %w", klog.KObj(desired), err)
+		}
+		return nil
+	}
+	if current.Data[contract.KeyAdoptedFiles] != nil && desired.Data[contract.KeyAdoptedFiles] != nil {
+		return report.Invalid("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
+			"save it, delete it and recreate it without the field immutable", klog.KObj(current))
+	}
+	if err := s.Writer.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)
+	}
+	desired.UID, desired.ResourceVersion, desired.Immutable = "", "", nil
+	if err := s.Writer.Client.Create(ctx, desired); err != nil {
+		return fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
+	}
+	return nil
+}
+
+// generatedSecret renders the Secret that files of bootstrap objects refer to. originals are what is kept in it of adopted
+// files.
+func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution, originals []byte) (*corev1.Secret, error) {
+	data, err := resolve.SecretData(resolution, len(originals))
+	if err != nil {
+		return nil, err
+	}
+	if originals != nil {
+		data[contract.KeyAdoptedFiles] = originals
+	}
+	data[contract.KeyContentHash] = contentHash(data)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.cluster.Namespace, Name: name,
+			Labels:          intent.SecretLabels(s.cluster),
+			Annotations:     resolve.SecretAnnotations(resolution),
+			OwnerReferences: []metav1.OwnerReference{s.owner},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: data,
+	}, nil
+}
+
+// digestOf is the digest of what the product writes into a generated Secret, which is the same on each write as
+// long as the settings are.
+func digestOf(secret *corev1.Secret) contest.Digest {
+	return contest.DigestOf([]any{secret.Data, secret.Labels, secret.Annotations})
+}
+
+// sameSecret reports whether current has what desired sets. Labels and annotations of others are left in peace.
+func sameSecret(current, desired *corev1.Secret) bool {
+	for key, value := range current.Labels {
+		if _, ours := desired.Labels[key]; !ours {
+			desired.Labels[key] = value
+		}
+	}
+	for key, value := range current.Annotations {
+		if _, ours := desired.Annotations[key]; !ours && key != contract.AnnotationWarnings {
+			desired.Annotations[key] = value
+		}
+	}
+	owned := false
+	for _, reference := range current.OwnerReferences {
+		owned = owned || reference.UID == desired.OwnerReferences[0].UID
+	}
+	return owned && reflect.DeepEqual(current.Data, desired.Data) &&
+		maps.Equal(current.Labels, desired.Labels) && maps.Equal(current.Annotations, desired.Annotations)
+}
+
+// contentChanged reports whether Machines whose bootstrap data was made of current are behind desired. Whoever edited
+// current by hand has changed nothing: it is what was rendered that counts.
+func contentChanged(current, desired *corev1.Secret) bool {
+	if hash, known := current.Data[contract.KeyContentHash]; known {
+		return !bytes.Equal(hash, desired.Data[contract.KeyContentHash])
+	}
+	return !bytes.Equal(contentHash(current.Data), contentHash(desired.Data))
+}
+
+// contentHash is the hash of the values in a generated Secret that nodes read. It is kept among the data, because it is
+// made of a password. The script is not part of it: a new version of the product must not put Machines behind.
+func contentHash(data map[string][]byte) []byte {
+	hash := sha256.New()
+	for _, key := range []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle} {
+		sum := sha256.Sum256(data[key])
+		hash.Write(sum[:])
+	}
+	return []byte(hex.EncodeToString(hash.Sum(nil)))
+}
+
+// nudge makes the bootstrap provider look again at KubeadmConfigs that have waited for the Secret: by itself it
+// comes back only after a back-off that grows to minutes.
+func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
+	configs, err := s.configs.List(ctx)
+	if err != nil {
+		return err
+	}
+	since, token := secret.CreationTimestamp.Time, string(secret.UID)
+	if changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt]); err == nil {
+		since, token = changed, token+"/"+secret.Annotations[contract.AnnotationChangedAt]
+	}
+	for i := range configs {
+		config := &configs[i]
+		waits := config.Status.DataSecretName == "" && config.DeletionTimestamp.IsZero() &&
+			!config.CreationTimestamp.After(since) && config.Annotations[contract.AnnotationNudge] != token
+		if !waits || !refersTo(patch.SpecOf(&config.Spec), secret.Name) {
+			continue
+		}
+		before := config
+		config = config.DeepCopy()
+		if config.Annotations == nil {
+			config.Annotations = map[string]string{}
+		}
+		config.Annotations[contract.AnnotationNudge] = token
+		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig, klog.KObj(config))
+		if err := s.Writer.Client.Patch(ctx, config, client.MergeFrom(before), client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("nudging KubeadmConfig %s: %w", klog.KObj(config), err)
+		}
+	}
+	return nil
+}
+
+// Owners returns for which Clusters the Secrets were generated that managed files of spec come from, as far as the cache
+// knows.
+func (s *Secrets) Owners(ctx context.Context, spec patch.Spec) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, name := range patch.References(spec) {
+		secret := &corev1.Secret{}
+		if _, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil {
+			return nil, err
+		}
+		labels[name] = secret.Labels[contract.LabelGenerated]
+	}
+	return labels, nil
+}
+
+func refersTo(spec patch.Spec, secret string) bool {
+	return slices.Contains(patch.References(spec), secret)
+}
+
+// List returns the generated Secrets of the Cluster. They are those of the cache itself.
+func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
+	var secrets corev1.SecretList
+	if err := s.Writer.Client.List(ctx, &secrets, client.InNamespace(s.cluster.Namespace), client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing generated Secrets: %w", err)
+	}
+	return secrets.Items, nil
+}
+
+// IsWritten reports whether the manager has written a Secret of the Cluster. What render has made belongs to its user.
+func (s *Secrets) IsWritten(ctx context.Context) (bool, error) {
+	secrets, err := s.List(ctx)
+	return slices.ContainsFunc(secrets, func(secret corev1.Secret) bool {
+		_, written := secret.Data[contract.KeyContentHash]
+		_, adopted := secret.Data[contract.KeyAdoptedFiles]
+		return written || adopted
+	}), err
+}
+
+// Clean deletes the Secrets that no bootstrap object refers to and that hold no originals.
+func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out report.Outcome, err error) {
+	secrets, err := s.List(ctx)
+	if err != nil || len(secrets) == 0 {
+		return out, err
+	}
+	configs, err := s.configs.List(ctx)
+	if err != nil {
+		return out, err
+	}
+	for i := range configs {
+		if configs[i].Status.DataSecretName == "" { // its bootstrap data is still to be made
+			s.Keep(patch.References(patch.SpecOf(&configs[i].Spec))...)
+		}
+	}
+	if out, err = s.settleOriginals(ctx, objects); err != nil {
+		return out, err
+	}
+	for i := range secrets {
+		secret := &secrets[i]
+		if s.needed[secret.Name] {
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("Deleting generated Secret that nothing refers to", "Secret", klog.KObj(secret))
+		if err := s.Writer.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
+			return out, fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
+		}
+	}
+	return out, nil
+}
+
+// ChangedAt is when the content of a Secret last changed, or the zero time.
+func (s *Secrets) ChangedAt(ctx context.Context, name string) (time.Time, error) {
+	if name == "" {
+		return time.Time{}, nil
+	}
+	secret := &corev1.Secret{}
+	if exists, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil || !exists {
+		return time.Time{}, err
+	}
+	changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt])
+	if err != nil {
+		return time.Time{}, nil //nolint:nilerr // absent, or not ours: then nobody is known to be behind
+	}
+	return changed, nil
+}

@@ -1,0 +1,367 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// pass is one pass over one Cluster.
+type pass struct {
+	*Controller
+
+	cluster *clusterv1.Cluster
+	view    intent.Cluster
+	options intent.Options
+	configs *bootstrap.Configs
+	secrets *generated.Secrets
+	// topology is nil for a Cluster without one.
+	topology *topology.Topology
+	// announced is that the pass has left a condition before its first patch.
+	announced bool
+}
+
+func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *pass {
+	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view)}
+	p.secrets = generated.Store{Writer: c.writer, Reader: c.reader, Absences: c.Absences}.Of(cluster, view, p.configs)
+	if view.Topology {
+		p.topology = &topology.Topology{Cluster: cluster, View: view, Reader: c.reader, Writer: c.writer, Secrets: p.secrets, Now: c.Now}
+	}
+	return p
+}
+
+// isIdle reports whether there is nothing to take out of a Cluster that is not enabled: it has no condition, and what a process
+// that was killed, or a webhook that had not heard of the removal, may have left is not there.
+func (p *pass) isIdle(ctx context.Context) (bool, error) {
+	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) {
+		return false, nil
+	}
+	if written, err := p.secrets.IsWritten(ctx); err != nil || written {
+		return false, err
+	}
+	if controlPlane, err := p.pausedControlPlane(ctx, p.view); err != nil || controlPlane != nil {
+		return false, err
+	}
+	configs, err := p.configs.List(ctx)
+	return !slices.ContainsFunc(configs, func(config bootstrapv1.KubeadmConfig) bool { return plan.IsPausedByUs(config.Annotations) }), err
+}
+
+// readOptions reads what annotations and, with a topology, the variable ask for. Its errors are for the user.
+func (p *pass) readOptions() (err error) {
+	if p.topology == nil || !p.view.Enabled {
+		p.options, err = intent.ParseOptions(p.view.Annotations)
+		return err
+	}
+	if p.topology.Asks, err = intent.TopologyOf(p.cluster); err != nil {
+		return err
+	}
+	if p.topology.Version, err = intent.OutputVersion(p.cluster.Annotations); err != nil {
+		return err
+	}
+	p.options, p.view = p.topology.Asks.Options, p.topology.Asks.ApplyTo(p.view)
+	p.topology.View = p.view
+	return nil
+}
+
+// want is what the Cluster asks for.
+func (p *pass) want() plan.Want {
+	return plan.Want{Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission}
+}
+
+// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when the
+// outcome says why there are none.
+func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
+	resolver := resolve.Resolver{
+		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences},
+		Default: p.Installation,
+		Now:     p.Now,
+		Object:  pool,
+	}
+	var out report.Outcome
+	resolution, err := resolver.Resolve(ctx, p.view, p.options, override)
+	if found := finding.Of(err); len(found) > 0 {
+		out.Find(found...)
+		return nil, out, nil
+	}
+	if err != nil {
+		return nil, out, err
+	}
+	if !resolution.Complete {
+		out.Add(contract.ReasonWaitingForEndpoint,
+			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must hold it",
+			p.view.Namespace, p.view.Name)
+	}
+	if note := resolution.Note(); note != "" {
+		out.Note("%s", note)
+	}
+	if !resolution.Secret.Watched {
+		out.Note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name, contract.LabelProxySecret)
+	}
+	out.Warnings = resolution.Warnings
+	return &resolution, out, nil
+}
+
+// settleAll makes bootstrap objects what want asks for. main are the settings of the Cluster, nil if they are not usable or
+// not needed. What objects of an enabled topology lack is added to drifts.
+func (p *pass) settleAll(
+	ctx context.Context, objects []bootstrap.Object, want plan.Want, main *resolve.Resolution, drifts map[topology.Drift][]string,
+) (settled []bootstrap.Settled, out report.Outcome, err error) {
+	for _, o := range objects {
+		one, drift, found, err := p.settle(ctx, o, want, main)
+		out.Join(found)
+		if err != nil {
+			return nil, out, err
+		}
+		settled = append(settled, one)
+		if drift != topology.None {
+			drifts[drift] = append(drifts[drift], o.String())
+		}
+	}
+	return settled, out, nil
+}
+
+// settle makes one bootstrap object what want asks for, or compares it if the topology controller does.
+func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution) (
+	settled bootstrap.Settled, drift topology.Drift, out report.Outcome, err error,
+) {
+	settled.Object = o
+	if p.writer.IsBehind(o.Object) {
+		return settled, drift, out, bootstrap.Stale(o.Kind, o.Object)
+	}
+	decide := plan.Decide
+	switch {
+	case !o.IsTopologyOwned(), p.topology == nil && p.view.Enabled:
+	case p.topology == nil:
+		return settled, drift, out, nil
+	case o.IsOfMachine():
+		from, err := p.topology.CopiedFrom(ctx, o, want)
+		if err != nil {
+			return settled, drift, out, err
+		}
+		decide = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, from) }
+	case p.view.Enabled:
+		settled, drift, out = p.topology.Inspect(o, want)
+		return settled, drift, out, nil
+	default:
+		return settled, drift, p.topology.Leave(o), nil
+	}
+	settled, out, err = p.decideAndCarryOut(ctx, o, want, main, decide)
+	return settled, drift, out, err
+}
+
+// decideAndCarryOut decides about o, asking for facts as long as the decision needs more, and carries it out.
+func (p *pass) decideAndCarryOut(
+	ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution, decide func(plan.Object, plan.Want) plan.Decision,
+) (settled bootstrap.Settled, out report.Outcome, err error) {
+	settled.Object = o
+	object, err := p.planned(ctx, o, want.Enabled)
+	if err != nil {
+		return settled, out, err
+	}
+	for {
+		decision := decide(object, want)
+		if decision.Ask != plan.NoFact {
+			found, err := p.answer(ctx, o, &object, decision, main)
+			out.Join(found)
+			if err != nil {
+				return settled, out, err
+			}
+			continue
+		}
+		settled, found, err := p.carryOut(ctx, o, decision, object.Facts.Values)
+		out.Join(found)
+		if errors.Is(err, errTaken) { // since it was asked about
+			object.Facts.Taken[decision.Secret] = p.secrets.Taken(decision.Secret)
+			continue
+		}
+		return settled, out, err
+	}
+}
+
+// errTaken is that somebody else has the name of the generated Secret of a decision.
+var errTaken = errors.New("the name of the generated Secret is taken")
+
+// planned is what is known of o without asking.
+func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool) (plan.Object, error) {
+	object := plan.Object{
+		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+		Spec: o.Spec, Pools: o.Pools, OfMachine: o.IsOfMachine(),
+		Running: o.Running, Busy: o.Busy, Rolls: o.RollsNow(p.Now()), Deleted: !o.GetDeletionTimestamp().IsZero(),
+		Facts: plan.Facts{Taken: map[string]string{}},
+	}
+	for _, name := range patch.References(o.Spec) {
+		if why := p.secrets.Taken(name); why != "" {
+			object.Facts.Taken[name] = why
+		}
+	}
+	if !enabled {
+		return object, nil
+	}
+	var err error
+	object.Foreign, err = p.reader.ForeignUser(ctx, p.view, o)
+	return object, err
+}
+
+// answer finds a fact that a decision about o asks for.
+func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Object, asks plan.Decision, main *resolve.Resolution) (
+	out report.Outcome, err error,
+) {
+	facts := &object.Facts
+	switch asks.Ask {
+	case plan.FactValues:
+		resolution, override := main, object.Override()
+		if override != "" {
+			resolution, out, err = p.resolve(ctx, override, object.Overrider())
+		}
+		facts.Values = &plan.Values{Resolution: resolution}
+	case plan.FactTaken:
+		facts.Taken[asks.Name], out, err = p.secrets.WhyTaken(ctx, asks.Name)
+	case plan.FactInfrastructure:
+		facts.Infrastructure, out, err = p.infrastructure(ctx, o)
+	case plan.FactBegun:
+		var begun bool
+		begun, err = lookup.ControlPlanes{Cached: p.Client, Live: p.Live}.Begun(ctx, p.view.Namespace, p.view.Name)
+		facts.Begun = &begun
+	case plan.FactOriginals:
+		var files map[string]json.RawMessage
+		files, err = p.secrets.OriginalsOf(ctx, o)
+		facts.Originals = &plan.Originals{Files: files}
+	case plan.FactOwners:
+		facts.Owners, err = p.secrets.Owners(ctx, o.Spec)
+	default:
+		err = fmt.Errorf("deciding about %s: no answer to question %d", o, asks.Ask)
+	}
+	return out, err
+}
+
+// infrastructure asks for the machine templates of the pools of o.
+func (p *pass) infrastructure(ctx context.Context, o bootstrap.Object) (*plan.Infrastructure, report.Outcome, error) {
+	var out report.Outcome
+	for _, pool := range o.Pools {
+		template, err := p.Infrastructure.Template(ctx, p.view.Namespace, pool.Infrastructure, o.IsOfMachine())
+		switch {
+		case err != nil:
+			return nil, out, err
+		case template.Windows != "":
+			return &plan.Infrastructure{Windows: template.Windows}, out, nil
+		case !template.Exists:
+			if !o.IsOfMachine() {
+				out.LookAgain(template.Again)
+			}
+			missing := fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, p.view.Namespace, pool.Infrastructure.Name, pool)
+			return &plan.Infrastructure{Missing: missing}, out, nil
+		}
+	}
+	return &plan.Infrastructure{}, out, nil
+}
+
+// carryOut does what was decided about o with the values that it was decided on, nil for none. It returns errTaken if only
+// writing the generated Secret shows that its name is taken: then all is to be decided again.
+func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.Decision, values *plan.Values) (
+	settled bootstrap.Settled, out report.Outcome, err error,
+) {
+	settled.Object = o
+	if len(decision.Adopted) > 0 && !o.IsOfMachine() { // a Machine's own KubeadmConfig is deleted with it
+		if err := p.secrets.KeepOriginals(ctx, o, decision.Adopted, decision.Waits); err != nil {
+			return settled, out, err
+		}
+	}
+	resolution := resolve.Resolution{}
+	if values != nil && values.Resolution != nil {
+		resolution = *values.Resolution
+	}
+	if decision.Secret != "" {
+		if out, err = p.secrets.Ensure(ctx, decision.Secret, resolution); err != nil {
+			return settled, out, err
+		}
+		if p.secrets.Taken(decision.Secret) != "" {
+			return settled, out, errTaken
+		}
+	}
+	out.Find(decision.Report()...)
+	settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
+	if decision.Proxied {
+		settled.Proxy = resolution.Secret.Name.String()
+	}
+	if left := o.RollsIn(p.Now()); decision.Waits && left > 0 {
+		out.LookAgain(left)
+	}
+	spec, change, found, err := p.writer.Write(ctx, o, decision, func(ctx context.Context) error { return p.announce(ctx, decision) })
+	out.Join(found)
+	if err != nil {
+		return settled, out, err
+	}
+	settled.Spec = spec
+	p.secrets.Keep(patch.References(spec)...)
+	switch change {
+	case bootstrap.Added:
+		p.reporter.Injected(p.cluster, o.Object, o.String())
+	case bootstrap.Removed:
+		p.reporter.Removed(p.cluster, o.Object, o.String())
+	case bootstrap.Unchanged:
+	}
+	if decision.Secret == "" {
+		return settled, out, nil
+	}
+	found, err = p.secrets.Follow(ctx, spec, resolution)
+	out.Join(found)
+	return settled, out, err
+}
+
+// announce leaves a condition on the Cluster before its first object is patched. If this process is killed then, and the
+// label is removed before the next one starts, nothing else would tell that one whose entries these are. Delivery Reference has
+// written a generated Secret by then, which does.
+func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
+	if decision.Version == 0 || decision.Secret != "" || p.announced || report.HasCondition(p.cluster) {
+		return nil
+	}
+	p.announced = true
+	var begun report.Outcome
+	begun.Add(contract.ReasonConfiguring, "The first bootstrap object is being patched")
+	return p.reporter.Report(ctx, p.cluster, begun.Findings, "")
+}
+
+// settleLate patches what missed admission. What is to be said about it has been said about its template.
+func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
+	late, err := p.configs.Late(ctx)
+	if err != nil {
+		return report.Outcome{}, err
+	}
+	_, out, err := p.settleAll(ctx, late, p.want(), main, nil)
+	out.Findings = nil
+	return out, err
+}
+
+// followUp reports the Machines that are behind and has them replaced if the Cluster asks for that.
+func (p *pass) followUp(ctx context.Context, objects []bootstrap.Settled) (report.Outcome, error) {
+	return p.rollouts.Follow(ctx, rollout.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects, p.options.Rollout)
+}
+
+// finishTopology does what is left to do for the topology. missing are findings about objects that were not there to be seen.
+func (p *pass) finishTopology(
+	ctx context.Context, objects []bootstrap.Settled, drifts map[topology.Drift][]string, missing report.Outcome,
+) (report.Outcome, error) {
+	if p.topology == nil {
+		return report.Outcome{}, nil
+	}
+	complete := !slices.ContainsFunc(missing.Findings, func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
+	return p.topology.Finish(ctx, objects, drifts, complete)
+}

@@ -1,0 +1,42 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// apiServer stores every patch as version 10.
+type apiServer struct{ client.Client }
+
+func (apiServer) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	object.SetResourceVersion("10")
+	return nil
+}
+
+func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
+	t.Parallel()
+	c := &Controller{writer: &bootstrap.Writer{Client: apiServer{}, Now: time.Now}}
+	config := func(version string) *bootstrapv1.KubeadmConfig {
+		return &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
+	}
+	if err := c.writer.Annotate(t.Context(), config("9"), map[string]string{"a": "b"}); err != nil {
+		t.Fatal(err)
+	}
+	stale := config("9")
+	_, _, _, err := c.newPass(&clusterv1.Cluster{}, intent.Cluster{}).
+		settle(t.Context(), bootstrap.New(stale, plan.KindConfig, &stale.Spec, false), plan.Want{}, nil)
+	if !apierrors.IsConflict(err) {
+		t.Errorf("a version of the past is decided about: %v", err)
+	}
+}

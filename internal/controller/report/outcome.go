@@ -1,0 +1,57 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+)
+
+// Outcome is what a step of a pass over a Cluster has found. The zero value is that there is nothing to report.
+type Outcome struct {
+	// Findings are in the order in which they were found.
+	Findings []finding.Finding
+	// Warnings are about the settings in use. They are reported after all findings.
+	Warnings []finding.Finding
+	// Again is after which time the next pass is due although nothing changes, or zero.
+	Again time.Duration
+}
+
+// Add adds a finding. A reason other than "" is one for the condition.
+func (o *Outcome) Add(reason, format string, args ...any) {
+	o.Findings = append(o.Findings, finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// Note adds a finding that changes no reason.
+func (o *Outcome) Note(format string, args ...any) { o.Add("", format, args...) }
+
+// Find adds findings.
+func (o *Outcome) Find(found ...finding.Finding) { o.Findings = append(o.Findings, found...) }
+
+// LookAgain asks for a pass after a time, or earlier.
+func (o *Outcome) LookAgain(after time.Duration) {
+	if o.Again == 0 || after < o.Again {
+		o.Again = after
+	}
+}
+
+// Join adds the outcome of a later step.
+func (o *Outcome) Join(later Outcome) {
+	o.Findings = append(o.Findings, later.Findings...)
+	o.Warnings = append(o.Warnings, later.Warnings...)
+	if later.Again != 0 {
+		o.LookAgain(later.Again)
+	}
+}
+
+// IsExplained reports whether a finding has a reason, which is then that of the condition.
+func (o Outcome) IsExplained() bool {
+	return slices.ContainsFunc(o.Findings, func(one finding.Finding) bool { return one.Reason != "" })
+}
+
+// Invalid returns the error about something that the user has to change.
+func Invalid(format string, args ...any) error {
+	return finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: fmt.Sprintf(format, args...)}}
+}

@@ -1,0 +1,27 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestMachines_CountTheFirstTimeThatDataWasMade(t *testing.T) {
+	t.Parallel()
+	var m madeTimes
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, step := range []struct {
+		uid        types.UID
+		made, want time.Time
+	}{
+		{"one", noon, noon},
+		{"one", noon.Add(time.Minute), noon},
+		{"two", noon.Add(time.Minute), noon.Add(time.Minute)},
+		{"one", noon.Add(-time.Minute), noon.Add(-time.Minute)},
+	} {
+		if got := m.earliest(step.uid, step.made); !got.Equal(step.want) {
+			t.Errorf("%s made at %v: got %v, want %v", step.uid, step.made, got, step.want)
+		}
+	}
+}

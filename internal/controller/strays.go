@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// A KubeadmConfigTemplate can outlive its use: a pool got a new one, or it now serves a pool of another Cluster. It
+// still has the entries of the Cluster that it was patched for, which caches.IndexPatchedFor finds.
+
+// strays returns the templates that were patched for the Cluster and that no pool of it uses.
+func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootstrap.Object, error) {
+	secrets, err := p.secrets.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	values := []string{caches.PatchedForCluster(p.view.Name), caches.PatchedForSecret(intent.GeneratedSecretName(p.view.Name))}
+	for i := range secrets {
+		if value := caches.PatchedForSecret(secrets[i].Name); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	var strays []bootstrap.Object
+	for _, value := range values {
+		var templates bootstrapv1.KubeadmConfigTemplateList
+		if err := p.Client.List(ctx, &templates, client.InNamespace(p.view.Namespace), client.MatchingFields{caches.IndexPatchedFor: value},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
+		}
+		for i := range templates.Items {
+			name := templates.Items[i].Name
+			known := func(o bootstrap.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == name }
+			if slices.ContainsFunc(objects, known) || slices.ContainsFunc(strays, known) {
+				continue
+			}
+			template := templates.Items[i].DeepCopy()
+			strays = append(strays, bootstrap.New(template, plan.KindTemplate, &template.Spec.Template.Spec, false))
+		}
+	}
+	return strays, nil
+}
+
+// tidy takes our entries out of templates that have strayed to an unlabelled Cluster, and out of unused ones when the
+// Cluster is not enabled any more. One that nobody uses may still serve an old MachineSet.
+func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object) (out report.Outcome, err error) {
+	strays, err := p.strays(ctx, objects)
+	if err != nil {
+		return out, err
+	}
+	remove := p.want()
+	remove.Enabled = false
+	for _, stray := range strays {
+		user, err := p.reader.ForeignUser(ctx, p.view, stray)
+		if err != nil {
+			return out, err
+		}
+		theirs := false
+		if user != nil {
+			cluster := &clusterv1.Cluster{}
+			exists, err := p.reader.Get(ctx, p.view.Namespace, user.Cluster, cluster)
+			if err != nil {
+				return out, err
+			}
+			theirs = exists && intent.StateOf(cluster.Labels) != intent.Disabled
+		}
+		if theirs || user == nil && p.view.Enabled {
+			p.secrets.Keep(patch.References(stray.Spec)...)
+			continue
+		}
+		_, _, found, err := p.settle(ctx, stray, remove, nil)
+		out.Join(found)
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,365 @@
+// Package topology looks after what a ClusterClass topology owns. Its templates are patched by the topology hook, and a write of
+// anybody else to what they become would be undone. So this package keeps the Secrets, compares, and reports. Pools beside the
+// topology are treated as those of any Cluster.
+package topology
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// delay is how long the topology controller may take before a ClusterClass is taken not to declare the patch.
+const delay = 10 * time.Second
+
+// maxNames is how many objects a message names; the others are counted.
+const maxNames = 3
+
+// Topology is the topology of a Cluster in one pass.
+type Topology struct {
+	// Cluster is the Cluster, View what it asks for.
+	Cluster *clusterv1.Cluster
+	View    intent.Cluster
+	// Asks is what an enabled Cluster's topology asks for.
+	Asks intent.Topology
+	// Version is the output version of the templates.
+	Version int
+	// Reader reads from the cache, Writer writes annotations.
+	Reader bootstrap.Reader
+	Writer *bootstrap.Writer
+	// Secrets are the generated Secrets of the Cluster.
+	Secrets *generated.Secrets
+	// Now is the clock.
+	Now func() time.Time
+
+	// resolutions are what the Cluster, under "", and pools that name another Secret get. One that cannot be used is nil.
+	resolutions map[string]*resolve.Resolution
+}
+
+// Drift is what an object of the topology differs in from what the hook makes of its template.
+type Drift int
+
+// The drifts.
+const (
+	// None: it is as it should be, or waits for something that the outcome says.
+	None Drift = iota
+	// Lacking: it does not have the proxy.
+	Lacking
+	// Stale: it has another proxy than it should have.
+	Stale
+)
+
+// Resolve finds the settings of the pool that names a proxy Secret. It returns nil when the outcome says why there are none.
+type Resolve func(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error)
+
+// IsOwned reports whether the topology controller of the Cluster owns o.
+func (t *Topology) IsOwned(o bootstrap.Object) bool { return t != nil && o.IsTopologyOwned() }
+
+// pool returns what the topology says about a pool. One that is on its way out is in the topology no more.
+func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
+	i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
+	if i < 0 {
+		return intent.Pool{}, false
+	}
+	return t.Asks.Pools[i], true
+}
+
+// EnsureSecrets resolves what the templates of the topology get and, in Reference delivery, keeps the Secrets that they
+// will refer to. They are there before the templates are, which nobody else tells. main are the settings of the Cluster.
+func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object, main *resolve.Resolution, find Resolve) (out report.Outcome, err error) {
+	t.complete(objects)
+	t.resolutions = map[string]*resolve.Resolution{"": main}
+	for _, pool := range append([]intent.Pool{{}}, t.Asks.Pools...) {
+		if !pool.UsesProxy() {
+			continue
+		}
+		resolution, known := t.resolutions[pool.Override]
+		if !known {
+			var found report.Outcome
+			if resolution, found, err = find(ctx, pool.Override, pool.String()); err != nil {
+				return out, err
+			}
+			out.Join(found)
+			t.resolutions[pool.Override] = resolution
+		}
+		if t.Asks.Options.Delivery != contract.DeliveryReference {
+			continue
+		}
+		name := pool.GeneratedSecret(t.View.Name)
+		why, found, err := t.Secrets.WhyTaken(ctx, name)
+		if err != nil {
+			return out, err
+		}
+		out.Join(found)
+		if resolution == nil || why != "" {
+			t.Secrets.Keep(name) // as it is
+			continue
+		}
+		found, err = t.Secrets.Ensure(ctx, name, *resolution)
+		out.Join(found)
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// complete adds what the ClusterClass says about pools: annotations of its classes are not in the Cluster. The hook is told
+// of them, and the topology controller gives them to the objects of the pools.
+func (t *Topology) complete(objects []bootstrap.Object) {
+	for _, o := range objects {
+		for _, p := range o.Pools {
+			i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
+			if i >= 0 && t.Asks.Pools[i].Override == "" {
+				t.Asks.Pools[i].Override = p.Override
+			}
+		}
+	}
+}
+
+// decide is what the hook decides about the template of an object. known is false for an object whose pool is on its way out.
+func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Decision, known bool) {
+	var pool intent.Pool
+	object := plan.Object{
+		Kind: o.Kind, Name: o.String(), Spec: o.Spec, Hooked: true,
+		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
+	}
+	if len(o.Pools) > 0 {
+		if pool, known = t.pool(o.Pools[0]); !known {
+			return plan.Decision{}, false
+		}
+		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
+	}
+	object.Facts.Values = &plan.Values{Resolution: t.resolutions[pool.Override]}
+	secret := pool.GeneratedSecret(t.View.Name)
+	object.Facts.Taken[secret] = t.Secrets.Taken(secret)
+	want.Version = t.Version
+	return plan.Decide(object, want), true
+}
+
+// isFrozen reports whether the freeze of the topology keeps an object as it is.
+func (t *Topology) isFrozen(o bootstrap.Object) bool {
+	return !intent.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
+}
+
+// Inspect compares an object with what the hook makes of its template.
+func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstrap.Settled, drift Drift, out report.Outcome) {
+	settled.Object = o
+	t.Secrets.Keep(patch.References(o.Spec)...)
+	decision, known := t.decide(o, want)
+	patched := patch.IsPatched(o.Spec)
+	override := t.override(o)
+	switch {
+	case !known:
+	case override == contract.SecretNone:
+		if patched {
+			drift = Stale
+		}
+	case t.isFrozen(o) && patch.Unsupported(o.Spec) == "":
+		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "gets")
+	case decision.Recipe == nil:
+		out.Find(decision.Report()...) // else a finding about the settings says why
+	case !patched:
+		drift = Lacking
+	case !plan.Carries(o.Spec, *decision.Recipe):
+		drift = Stale
+	case len(decision.Edits) == 0:
+		settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
+	}
+	if decision.Proxied && !t.isFrozen(o) && !decision.Incomplete {
+		settled.Proxy = t.resolutions[override].Secret.Name.String()
+	}
+	return settled, drift, out
+}
+
+// override is the proxy Secret that the topology gives to the pool of an object, "" for the Cluster's.
+func (t *Topology) override(o bootstrap.Object) string {
+	if len(o.Pools) == 0 {
+		return ""
+	}
+	pool, _ := t.pool(o.Pools[0])
+	return pool.Override
+}
+
+// CopiedFrom is the template of the pool that a KubeadmConfig is of, nil if it is not known.
+func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan.Want) (*plan.Copied, error) {
+	if len(o.Pools) == 0 {
+		return nil, nil //nolint:nilnil // not known is an answer
+	}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
+	exists, err := t.Reader.Get(ctx, t.View.Namespace, o.Pools[0].Bootstrap.Name, template)
+	if err != nil || !exists {
+		return nil, err
+	}
+	from := &plan.Copied{
+		Paused:  plan.IsPausedByUs(template.Spec.Template.ObjectMeta.Annotations),
+		Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)),
+	}
+	if t.View.Enabled && !t.isFrozen(o) {
+		// What is wrong with it, findings about its template say.
+		if decision, known := t.decide(o, want); known && t.override(o) != contract.SecretNone {
+			from.Recipe = decision.Recipe
+			_, from.Conflict = errors.AsType[*patch.ConflictError](decision.Refused)
+		}
+	}
+	return from, nil
+}
+
+// reportFreeze says what an object waits for that keeps the templates it has.
+func (t *Topology) reportFreeze(out *report.Outcome, o bootstrap.Object, reason, verb string) {
+	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
+	out.Add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
+		o, verb, freeze.Version, contract.AnnotationRollout, contract.RolloutImmediate)
+}
+
+// Leave keeps what an object of a topology that is not enabled any more refers to, and reports that it still has the proxy.
+func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
+	t.Secrets.Keep(patch.References(o.Spec)...)
+	switch {
+	case !patch.IsPatched(o.Spec):
+	case intent.IsEnabledAt(nil, t.Cluster.Annotations, o.Version()):
+		t.reportFreeze(&out, o, contract.ReasonRemovalWaiting, "loses")
+	default:
+		out.Add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller removes it", o)
+	}
+	return out
+}
+
+// ReportPaused says which KubeadmConfigs of a topology that is not enabled any more are still paused.
+func (t *Topology) ReportPaused(objects []bootstrap.Settled) (out report.Outcome) {
+	for _, o := range objects {
+		if o.IsOfMachine() && o.IsTopologyOwned() && plan.IsPausedByUs(o.GetAnnotations()) {
+			out.Add(contract.ReasonRemovalWaiting, "%s is paused until the topology controller gives its pool another template", o)
+		}
+	}
+	return out
+}
+
+// Finish does what is left to do once all objects were seen to. drifts are those of objects, by name. complete is that no object was
+// missing.
+func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drifts map[Drift][]string, complete bool) (out report.Outcome, err error) {
+	// An old template may still serve a MachineSet.
+	var templates bootstrapv1.KubeadmConfigTemplateList
+	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace), client.MatchingFields{caches.IndexTopology: t.View.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
+	}
+	for i := range templates.Items {
+		t.Secrets.Keep(patch.References(patch.SpecOf(&templates.Items[i].Spec.Template.Spec))...)
+	}
+	want := map[string]string{contract.AnnotationSettingsHash: t.settingsHash(), contract.AnnotationEnabledBefore: ""}
+	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen && (t.releases(freeze) || complete && !keeps(freeze, objects)) {
+		want[contract.AnnotationTopologyHold] = ""
+	}
+	if t.View.Enabled {
+		if t.View.ControlPlaneKind == "" {
+			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
+		}
+		t.reportDrifts(&out, drifts)
+	}
+	if len(plan.AnnotationOperations(t.Cluster.Annotations, want)) == 0 {
+		return out, nil
+	}
+	return out, t.Writer.Annotate(ctx, t.Cluster, want)
+}
+
+// releases reports whether the Cluster asks for an end of a freeze, which the webhook was not there to see.
+func (t *Topology) releases(freeze intent.Freeze) bool {
+	return freeze.Enabled == t.View.Enabled || t.View.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate
+}
+
+// keeps reports whether a freeze keeps any of objects as it is.
+func keeps(freeze intent.Freeze, objects []bootstrap.Settled) bool {
+	return slices.ContainsFunc(objects, func(o bootstrap.Settled) bool {
+		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
+	})
+}
+
+// settingsHash is the value of contract.AnnotationSettingsHash, "" if there is to be none. There is no credential in it:
+// settings with one make no recipe for Inline delivery.
+func (t *Topology) settingsHash() string {
+	if !t.View.Enabled || t.Asks.Options.Delivery != contract.DeliveryInline {
+		return ""
+	}
+	var text strings.Builder
+	for _, override := range slices.Sorted(maps.Keys(t.resolutions)) {
+		resolution := t.resolutions[override]
+		values := "unusable"
+		if resolution != nil {
+			if _, err := plan.Recipe(t.Asks.Options, t.Version, *resolution, ""); err == nil {
+				values = fmt.Sprintf("%q %q %t", resolution.Settings.Vars(resolution.NoProxy.Value), patch.TrustedCABundle(resolution.Settings), resolution.Complete)
+			}
+		}
+		fmt.Fprintf(&text, "%q %s\n", override, values)
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:])
+}
+
+// reportDrifts names objects that are not as they should be. The topology controller gets some time before the
+// ClusterClass is to blame.
+func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) {
+	if len(drifts[Stale]) > 0 {
+		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet", atMost(drifts[Stale]))
+	}
+	if len(drifts[Lacking]) == 0 {
+		return
+	}
+	objects := atMost(drifts[Lacking])
+	conditions := t.Cluster.Status.Conditions
+	if reconciled := meta.FindStatusCondition(conditions, clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
+		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet; its condition %s has reason %s",
+			objects, reconciled.Type, reconciled.Reason)
+		return
+	}
+	reported := meta.FindStatusCondition(conditions, contract.ConditionProxyConfigured)
+	left := delay
+	switch {
+	case reported == nil:
+	case reported.Reason == contract.ReasonTemplateNotSupported:
+		left = 0
+	case reported.Status == metav1.ConditionUnknown:
+		left -= t.Now().Sub(reported.LastTransitionTime.Time)
+	}
+	if left > 0 {
+		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet", objects)
+		out.LookAgain(left)
+		return
+	}
+	class := t.Cluster.GetClassKey()
+	out.Add(contract.ReasonTemplateNotSupported,
+		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, external: {%s}}",
+		objects, class, contract.Name, intent.PatchLines())
+}
+
+// atMost joins names, the first few.
+func atMost(names []string) string {
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
