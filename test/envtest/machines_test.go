@@ -184,6 +184,7 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 		}
 		return ""
 	})
+	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-b")
 	staysQuiet(t, ns)
 	second := c.deployment().Spec.Rollout.After
 
