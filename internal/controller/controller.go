@@ -27,6 +27,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -106,21 +107,22 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	// A resync brings every Cluster back once, not once more for each object that belongs to it.
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&clusterv1.Cluster{}).
-		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfControlPlane), changed).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfPool), changed).
-		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOfPool), changed).
-		Watches(&bootstrapv1.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfTemplate), changed).
-		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfConfig), changed).
-		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(clusterOfLabel), changed).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(clusterOfGeneratedSecret), changed).
+		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(find.OfControlPlane), changed).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
+		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
+		Watches(&bootstrapv1.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
+		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
+		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfGeneratedSecret), changed).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
-			handler.TypedEnqueueRequestsFromMapFunc(c.clustersOfProxySecret), predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
+			handler.TypedEnqueueRequestsFromMapFunc(find.OfProxySecret), predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
-		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(c.clustersOfNamespace),
+		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))

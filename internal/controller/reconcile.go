@@ -132,7 +132,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			return p.finishTopology(ctx, settled, drifts, missing)
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.secrets.Clean(ctx, settled) },
-		func(context.Context) (report.Outcome, error) { return reportPaused(settled), nil },
+		func(context.Context) (report.Outcome, error) { return bootstrap.ReportPaused(settled), nil },
 		func(ctx context.Context) (report.Outcome, error) {
 			return p.secrets.ReportAdopted(ctx, settled, p.options)
 		},
@@ -142,7 +142,8 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 		return done, err
 	}
 	done = done.withWarnings()
-	done.Join(p.checkNames(objects))
+	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
+	done.Find(bootstrap.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, settled, len(missing.Findings) > 0)
 	return done, nil
 }
@@ -203,34 +204,6 @@ func (r *result) summarize(cluster intent.Cluster, objects []bootstrap.Settled, 
 		r.Find(finding.Unconfigured(cluster.Namespace+"/"+cluster.Name, counted, unsupported)...)
 	}
 	return finding.Summary(counted)
-}
-
-// reportPaused names the objects that this product has paused.
-func reportPaused(objects []bootstrap.Settled) (out report.Outcome) {
-	for _, o := range objects {
-		if o.GetAnnotations()[clusterv1.PausedAnnotation] == contract.PausedForEndpoint {
-			out.Note("%s is paused by annotation %s until delivery %s can write the complete NO_PROXY",
-				o, clusterv1.PausedAnnotation, contract.DeliveryInline)
-		}
-	}
-	return out
-}
-
-// checkNames reports labels and annotations that nothing reads.
-func (p *pass) checkNames(objects []bootstrap.Object) (out report.Outcome) {
-	out.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
-	for _, o := range objects {
-		for _, pool := range o.Pools {
-			if pool.Topology {
-				continue // it has those that the Cluster has for it
-			}
-			for _, warning := range intent.CheckPool(pool.Annotations) {
-				warning.Place = warning.Place.Of(pool.String())
-				out.Find(warning)
-			}
-		}
-	}
-	return out
 }
 
 // releaseDeleted lets Cluster API delete a control plane that this product has paused.

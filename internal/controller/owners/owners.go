@@ -1,0 +1,190 @@
+// Package owners finds the Clusters that a change of an object concerns.
+package owners
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// Finder finds Clusters in a cache.
+type Finder struct {
+	// Client reads from the cache.
+	Client client.Reader
+	// Installation is the installation-wide proxy Secret, or the zero value.
+	Installation types.NamespacedName
+}
+
+func (f Finder) get(ctx context.Context, namespace, name string, object client.Object) (bool, error) {
+	return bootstrap.Reader{Client: f.Client}.Get(ctx, namespace, name, object)
+}
+
+func requestFor(namespace, name string) []reconcile.Request {
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// OfLabel finds the Cluster that Cluster API's label names.
+func OfLabel(_ context.Context, object client.Object) []reconcile.Request {
+	return requestFor(object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
+}
+
+// OfGeneratedSecret finds the Cluster that a Secret was generated for.
+func OfGeneratedSecret(_ context.Context, object client.Object) []reconcile.Request {
+	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
+}
+
+func ofPool(_ context.Context, object client.Object) []reconcile.Request {
+	switch pool := object.(type) {
+	case *clusterv1.MachineDeployment:
+		return requestFor(pool.Namespace, pool.Spec.ClusterName)
+	case *clusterv1.MachinePool:
+		return requestFor(pool.Namespace, pool.Spec.ClusterName)
+	}
+	return nil
+}
+
+// clusters lists the Clusters that options select. of is the kind of the object that they are looked up for.
+func (f Finder) clusters(ctx context.Context, of string, options ...client.ListOption) []reconcile.Request {
+	var clusters clusterv1.ClusterList
+	if err := f.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of "+of)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range clusters.Items {
+		requests = append(requests, requestFor(clusters.Items[i].Namespace, clusters.Items[i].Name)...)
+	}
+	return requests
+}
+
+// enabled selects the Clusters with the label.
+func enabled() client.ListOption {
+	return client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue}
+}
+
+// OfControlPlane finds the Cluster by the reference that the Cluster holds: the label and the owner
+// reference of a KubeadmControlPlane appear only after Cluster API has seen it.
+func (f Finder) OfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
+	return f.clusters(ctx, "KubeadmControlPlane", client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{lookup.IndexControlPlane: object.GetName()})
+}
+
+// OfTemplate finds the Clusters by the pools that refer to the template, and those that it was patched for: a
+// KubeadmConfigTemplate has no label, and an owner reference only after Cluster API has seen it.
+func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
+	var pools clusterv1.MachineDeploymentList
+	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
+		return nil
+	}
+	requests := f.patchedFor(ctx, object)
+	if plan.IsTopologyOwned(object.GetLabels()) {
+		requests = append(requests, OfLabel(ctx, object)...) // no pool may use it any more
+	}
+	for i := range pools.Items {
+		requests = append(requests, requestFor(pools.Items[i].Namespace, pools.Items[i].Spec.ClusterName)...)
+	}
+	return requests
+}
+
+// OfConfig finds the Clusters by the label that Cluster API sets and by the MachinePools that refer to the
+// KubeadmConfig, which a user creates without a label.
+func (f Finder) OfConfig(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := OfLabel(ctx, object)
+	var pools clusterv1.MachinePoolList
+	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
+		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
+		return requests
+	}
+	for i := range pools.Items {
+		requests = append(requests, ofPool(ctx, &pools.Items[i])...)
+	}
+	return requests
+}
+
+// OfNamespace finds the Clusters for which the labels of their Namespace decide about the installation-wide
+// Secret.
+func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return f.clusters(ctx, "Namespace", client.InNamespace(namespace.GetName()), enabled())
+}
+
+func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
+	options := []client.ListOption{enabled(), client.InNamespace(secret.Namespace), client.MatchingFields{caches.IndexSecret: secret.Name}}
+	if (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) == f.Installation {
+		options = options[:1]
+	}
+	requests := f.clusters(ctx, "Secret", options...)
+	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
+		if err := f.Client.List(ctx, list, client.InNamespace(secret.Namespace), client.MatchingFields{caches.IndexSecret: secret.Name}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
+			continue
+		}
+		switch pools := list.(type) {
+		case *clusterv1.MachineDeploymentList:
+			for i := range pools.Items {
+				requests = append(requests, ofPool(ctx, &pools.Items[i])...)
+			}
+		case *clusterv1.MachinePoolList:
+			for i := range pools.Items {
+				requests = append(requests, ofPool(ctx, &pools.Items[i])...)
+			}
+		}
+	}
+	return requests
+}
+
+// patchedFor are the Clusters that a template was patched for.
+func (f Finder) patchedFor(ctx context.Context, template client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, value := range caches.PatchedFor(template) {
+		name, isCluster := caches.ClusterOrSecret(value)
+		if !isCluster {
+			secret := &corev1.Secret{}
+			exists, err := f.get(ctx, template.GetNamespace(), name, secret)
+			if err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Reading generated Secret of KubeadmConfigTemplate")
+			}
+			if err != nil || !exists {
+				continue
+			}
+			name = secret.Labels[contract.LabelGenerated]
+		}
+		requests = append(requests, requestFor(template.GetNamespace(), name)...)
+	}
+	return requests
+}
+
+// OfPool returns the Cluster of a pool, and those that its template was patched for.
+func (f Finder) OfPool(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := ofPool(ctx, object)
+	pool := plan.PoolOf(object)
+	if pool.Bootstrap.Kind != plan.KindTemplate {
+		return requests
+	}
+	template := &bootstrapv1.KubeadmConfigTemplate{}
+	exists, err := f.get(ctx, object.GetNamespace(), pool.Bootstrap.Name, template)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Reading KubeadmConfigTemplate of MachineDeployment")
+	}
+	if err != nil || !exists {
+		return requests
+	}
+	return append(requests, f.patchedFor(ctx, template)...)
+}
