@@ -136,7 +136,7 @@ func summarizes(t *testing.T, tests []summary) {
 	}
 }
 
-func TestSummarize_PrintsWhatIsNoEvent(t *testing.T) {
+func TestSummarize_PrintsOtherLines(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	got, err := summarize(strings.NewReader("go: downloading\n{}\n"+`{"Action":"start"}`+"\nlast"), &out)

@@ -35,7 +35,7 @@ func freePort(t *testing.T) int {
 }
 
 // One case after the other: the command sets the logger of controller-runtime.
-func TestHooks_SayAtTheStartWhatIsWrong(t *testing.T) {
+func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 	t.Parallel()
 	certificates := hookCertificate(t)
 	empty := t.TempDir()

@@ -36,7 +36,7 @@ stringData: {httpProxy: 'http://proxy.example.com:3128'}
 `
 }
 
-func TestLabelThatMeansNothing_LeavesManifestsAsTheyAre(t *testing.T) {
+func TestUnknownLabelValue_LeavesManifestsUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"True", "yes", "1"} {
 		input := labelled(value, "", "")
@@ -70,7 +70,7 @@ func TestLabelThatMeansNothing_LeavesManifestsAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestLabelFalse_TakesTheProxyOut(t *testing.T) {
+func TestLabelFalse_RemovesTheProxy(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"false", ""} {
 		status, stdout, stderr := run(t, labelled(value, "", ""), "render", "-f", "-")
@@ -87,7 +87,7 @@ func TestLabelFalse_TakesTheProxyOut(t *testing.T) {
 	}
 }
 
-func TestUnknownNames_AreToldOffline(t *testing.T) {
+func TestUnknownNames_AreReportedOffline(t *testing.T) {
 	t.Parallel()
 	for _, label := range []string{"true", "", "yes"} {
 		input := labelled(label, "capi-proxy-patcher.io/rolout: Immediate, capi-proxy-patcher.io/enabled: 'true'", "capi-proxy-patcher.io/targets: trust, capi-proxy-patcher.io/secret: none")

@@ -83,7 +83,7 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 	}
 }
 
-func TestValidateTopology_LooksAtTheSecretsThatTheStoredClusterNames(t *testing.T) {
+func TestValidateTopology_ChecksTheSecretsThatTheStoredClusterNames(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	stored := hookrequests.Options{Pools: 2, Variable: `{"secretName":"one"}`, Overrides: map[int]string{1: `{"secretName":"two"}`}}

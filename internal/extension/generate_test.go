@@ -265,7 +265,7 @@ func TestGenerate_ChoosesTemplatesAndSecrets(t *testing.T) {
 	}
 }
 
-func TestALabelThatMeansNothing_FailsWhereNobodyKnowsWhatItSaidBefore(t *testing.T) {
+func TestUnknownLabelValue_FailsWithoutAFormerValue(t *testing.T) {
 	t.Parallel()
 	const want = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
 	for _, before := range []string{"", "True"} {

@@ -55,7 +55,7 @@ func TestTaken_SaysWhoseASecretIs(t *testing.T) {
 	}
 }
 
-func TestGeneratePatches_RefersToNoSecretOfSomebodyElse(t *testing.T) {
+func TestGeneratePatches_DoesNotReferToForeignSecrets(t *testing.T) {
 	t.Parallel()
 	const (
 		pool    = "cluster-0000.pool-001.tmd.proxy-files"

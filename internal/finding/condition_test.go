@@ -141,7 +141,7 @@ func TestDigest_ChangesWithWhatIsNewsOnly(t *testing.T) {
 	}
 }
 
-func TestUnconfigured_FindsATrueThatIsNotTrue(t *testing.T) {
+func TestUnconfigured_FindsObjectsWithoutTheProxy(t *testing.T) {
 	t.Parallel()
 	carries := finding.Object{Name: "KubeadmControlPlane a/one", Secret: "a/p", Carries: true}
 	none := finding.Object{Name: "KubeadmConfigTemplate a/md"}

@@ -40,7 +40,7 @@ func TestPlace_SaysWhere(t *testing.T) {
 	}
 }
 
-func TestPlace_NeverChangesTheOneThatItIsMadeFrom(t *testing.T) {
+func TestPlace_DoesNotModifyItsParent(t *testing.T) {
 	t.Parallel()
 	list := finding.Field("a", "b", "c")
 	first, second, named := list.Index(0), list.Index(1), list.Child("d")

@@ -103,7 +103,7 @@ func TestReader_SkipsValuesThatAreNotRead(t *testing.T) {
 	}
 }
 
-func TestMembers_YieldNothingOfWhatIsNoObject(t *testing.T) {
+func TestMembers_YieldNothingForOtherValues(t *testing.T) {
 	t.Parallel()
 	r := jsonread.New([]byte(`[{"a":1},[],"x",null,5]`))
 	for range r.Elements {

@@ -44,7 +44,7 @@ func demo(live client.Reader, now func() time.Time) *lookup.Infrastructure {
 	return &lookup.Infrastructure{Live: live, Mapper: mapper, Now: now}
 }
 
-func TestInfrastructure_AsksForAnAbsentTemplateLessAndLessOften(t *testing.T) {
+func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
 	t.Parallel()
 	live := &templates{os: map[string]string{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -83,7 +83,7 @@ func TestInfrastructure_AsksForAnAbsentTemplateLessAndLessOften(t *testing.T) {
 	}
 }
 
-func TestInfrastructure_SeesWindowsInTheMachineTemplate(t *testing.T) {
+func TestInfrastructure_FindsWindowsInTheMachineTemplate(t *testing.T) {
 	t.Parallel()
 	live := &templates{os: map[string]string{"linux": "Linux", "windows": "Windows", "secret": "forbidden"}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -32,7 +32,7 @@ func adoptedSpec(t *testing.T) (text string, originals map[string]json.RawMessag
 	return applied(t, handWritten, edits), originals
 }
 
-func TestBring_GivesBackWhatTheRecipeDoesNotNeed(t *testing.T) {
+func TestBring_RestoresWhatTheRecipeDoesNotNeed(t *testing.T) {
 	t.Parallel()
 	containerd, kubelet := systemd.DropInPath("containerd"), systemd.DropInPath("kubelet")
 	for name, test := range map[string]struct {

@@ -228,7 +228,7 @@ func TestAnnotationOperations(t *testing.T) {
 	}
 }
 
-func TestIsHeld_IsNeverAPauseOfTheUser(t *testing.T) {
+func TestIsHeld_IgnoresPausesOfTheUser(t *testing.T) {
 	t.Parallel()
 	for value, held := range map[string]bool{contract.PausedForEndpoint: true, "": false, "true": false} {
 		annotations := map[string]string{clusterv1.PausedAnnotation: value}

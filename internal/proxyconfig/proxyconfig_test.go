@@ -202,7 +202,7 @@ func refuses(t *testing.T, refusals map[string]refusal) {
 	}
 }
 
-func TestParse_NamesNoKeyOfASecretThatIsNoProxySecret(t *testing.T) {
+func TestParse_NamesNoKeyOfAnotherSecret(t *testing.T) {
 	t.Parallel()
 	const want = "parsing keys: not a proxy Secret (not-a-proxy-secret); name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA"
 	for _, keys := range [][]string{{"tls.key", "tls.crt"}, {"admin-t0ken"}, {"username", "password"}, {"username", "password", "db-h0st"}, {"proxy"}, {"httpProxyy"}} {

@@ -169,7 +169,7 @@ func TestServer_AnswersOneRequestAfterTheOtherOnAConnection(t *testing.T) {
 	}
 }
 
-func TestServer_ClosesTheConnectionThatHasWaitedForTheLongestTime(t *testing.T) {
+func TestServer_ClosesTheConnectionThatWaitsLongest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, usual(), "", echo)
 	first := s.open(header(1) + "x") // answered, so that it may stay open for long
@@ -183,7 +183,7 @@ func TestServer_ClosesTheConnectionThatHasWaitedForTheLongestTime(t *testing.T) 
 	s.answers("honest", "honest")
 }
 
-func TestServer_GivesUpBodiesThatDoNotComeToAnEnd(t *testing.T) {
+func TestServer_GivesUpEndlessBodies(t *testing.T) {
 	t.Parallel()
 	limits := usual()
 	limits.Body = maxWaiting
@@ -256,7 +256,7 @@ func TestServer_AnswersAFewRequestsAtOnce(t *testing.T) {
 	}
 }
 
-func TestServer_AsksForTheCertificateOfWhomItKnowsNow(t *testing.T) {
+func TestServer_ReloadsTheAuthoritiesOfClients(t *testing.T) {
 	t.Parallel()
 	s := serve(t, usual(), "ca.crt", echo)
 	s.answers("x", "x")
@@ -273,7 +273,7 @@ func TestServer_AsksForTheCertificateOfWhomItKnowsNow(t *testing.T) {
 	}
 }
 
-func TestServer_SaysAtTheStartWhatIsWrong(t *testing.T) {
+func TestServer_ReportsMistakesAtTheStart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	if err := New(Options{CertDir: folder, Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading the certificate: ") {

@@ -99,7 +99,7 @@ func holdIn(t *testing.T, object string) string {
 	return cluster.Metadata.Annotations[contract.AnnotationTopologyHold]
 }
 
-func TestClusterWebhook_MaintainsTheHold(t *testing.T) {
+func TestClusterWebhook_MaintainsTheFreeze(t *testing.T) {
 	t.Parallel()
 	const (
 		on           = contract.LabelEnabledValue

@@ -32,7 +32,7 @@ func bootstrapMeta(name, uid string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}
 }
 
-func TestOriginals_ComeBackOnlyForTheStoredObject(t *testing.T) {
+func TestOriginals_AreReturnedOnlyForTheStoredObject(t *testing.T) {
 	t.Parallel()
 	object := func(uid, content string) *bootstrapv1.KubeadmConfigTemplate {
 		template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: bootstrapMeta("md", uid)}

@@ -19,7 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
-func TestALabelThatMeansNothing_KeepsWhatIsStored(t *testing.T) {
+func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	const managed = `"files":[{"path":"/etc/capi-proxy-patcher/proxy.env","permissions":"0600","contentFrom":{"secret":{"name":"one-proxy-files","key":"proxy.env"}}}]`
 	object := func(files string) string {

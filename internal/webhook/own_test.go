@@ -77,7 +77,7 @@ func after(t *testing.T, object string, response *admissionv1.AdmissionResponse)
 	return object
 }
 
-func TestAdmission_RefersToNoSecretOfSomebodyElse(t *testing.T) {
+func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 	t.Parallel()
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files"}}
 	const warning = "capi-proxy-patcher: Secret ns/one-proxy-files "
@@ -151,7 +151,7 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 	}
 }
 
-func TestAdmission_BringsOnlyCertificatesForASecretWithoutAProxy(t *testing.T) {
+func TestAdmission_AddsOnlyCertificatesForASecretWithoutAProxy(t *testing.T) {
 	t.Parallel()
 	for env, want := range map[string]bool{"# Managed by capi-proxy-patcher\n": false, "# Managed by capi-proxy-patcher\nHTTP_PROXY=\"http://p:1\"\n": true} {
 		generated := generatedSecret("one-proxy-files", "one")

@@ -189,7 +189,7 @@ func TestClusterClass(t *testing.T) {
 	c.staysCalm(t, last)
 }
 
-func TestClusterClass_IsHeldUntilTheUpgrade(t *testing.T) {
+func TestClusterClass_IsFrozenUntilTheUpgrade(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, edit: unlabelled}))
 	c.applyClass(t, "proxied", nil)

@@ -218,7 +218,7 @@ func TestConflict_WithAFileOfTheUserLeavesTheObjectAlone(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 }
 
-func TestEndpoint_HoldsValuesBackWhileUnknown(t *testing.T) {
+func TestEndpoint_DelaysValuesWhileUnknown(t *testing.T) {
 	t.Parallel()
 	t.Run("Reference: specs are patched, the Secret waits, the endpoint changes no spec", func(t *testing.T) {
 		ns := namespace(t)
@@ -533,7 +533,7 @@ func windowsPool(o client.Object) {
 	}
 }
 
-func TestWindows_IsSeenInTheMachineTemplate(t *testing.T) {
+func TestWindows_IsFoundInTheMachineTemplate(t *testing.T) {
 	t.Parallel()
 	for name, webhooks := range map[string]bool{"by the controller": false, "by the webhook": true} {
 		t.Run(name, func(t *testing.T) {

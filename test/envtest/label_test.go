@@ -20,7 +20,7 @@ func (c classic) relabel(value string) {
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: value} })
 }
 
-func TestLabelThatMeansNothing_ChangesNothing(t *testing.T) {
+func TestUnknownLabelValue_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	const unknown = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
 	for name, webhooks := range map[string]string{"with webhooks": webhooksLive, "without": ""} {
@@ -74,7 +74,7 @@ func TestLabelThatMeansNothing_ChangesNothing(t *testing.T) {
 	}
 }
 
-func TestTemplateThatStraysToAClusterWhoseLabelMeansNothing_KeepsItsEntries(t *testing.T) {
+func TestStrayTemplate_KeepsItsEntriesWithAnUnknownLabelValue(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "http-proxy", map[string]string{"httpProxy": proxyURL})
 	one := newCluster(t, ns, "one")
@@ -96,7 +96,7 @@ func TestTemplateThatStraysToAClusterWhoseLabelMeansNothing_KeepsItsEntries(t *t
 	}
 }
 
-func TestUnknownNames_AreTold(t *testing.T) {
+func TestUnknownNames_AreReported(t *testing.T) {
 	t.Parallel()
 	const rollout = "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?"
 	t.Run("in the condition and an event", func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestUnknownNames_AreTold(t *testing.T) {
 	})
 }
 
-func TestTopologyWhoseLabelMeansNothing_GoesOnAsBefore(t *testing.T) {
+func TestUnknownLabelValue_ChangesNoTopology(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster)

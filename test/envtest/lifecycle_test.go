@@ -127,7 +127,7 @@ func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
 	}
 }
 
-func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNobodyBehind(t *testing.T) {
+func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNoMachineBehind(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", with(annotated(contract.AnnotationRollout, contract.RolloutImmediate)))

@@ -110,8 +110,8 @@ func TestForeignSecret_IsNotReferredTo(t *testing.T) {
 	}
 }
 
-// TestNamesOfAnEarlierProgram_GoOn is about <cluster>-<pool>-proxy-files.
-func TestNamesOfAnEarlierProgram_GoOn(t *testing.T) {
+// TestEarlierSecretNames_StillWork is about <cluster>-<pool>-proxy-files.
+func TestEarlierSecretNames_StillWork(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	dmz := proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
@@ -177,7 +177,7 @@ func TestNamesOfAnEarlierProgram_GoOn(t *testing.T) {
 	follows("other.example.com")
 }
 
-func TestASecretOfSomebodyElse_IsReportedForATopology(t *testing.T) {
+func TestForeignSecret_IsReportedForATopology(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "corp", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": proxyURL})

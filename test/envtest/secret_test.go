@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
-func TestGeneratedSecret_ThatSomebodyMadeImmutableIsMadeAnew(t *testing.T) {
+func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 	t.Parallel()
 	freeze := func(s *corev1.Secret) { s.Immutable = new(true) }
 	t.Run("it follows its sources", func(t *testing.T) {

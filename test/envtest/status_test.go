@@ -143,7 +143,7 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 	})
 }
 
-func TestCondition_IsWrittenHoweverMuchThereIsToSay(t *testing.T) {
+func TestCondition_FitsWhateverTheFindings(t *testing.T) {
 	t.Parallel()
 	keys := map[string]string{"httpProxy": proxyURL}
 	for i := range 300 {

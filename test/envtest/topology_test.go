@@ -301,7 +301,7 @@ func TestTopology_KeepsAPoolsSecretWhileATemplateRefersToIt(t *testing.T) {
 	}
 }
 
-func TestTopology_WaitsForTheEndpointAndNudgesWhoHasWaited(t *testing.T) {
+func TestTopology_WaitsForTheEndpointAndNudgesKubeadmConfigs(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }))
@@ -614,7 +614,7 @@ func TestTopologyHold_IsEndedByTheController(t *testing.T) {
 	}
 }
 
-func TestTopology_InlineHasTheHookCalledAgain(t *testing.T) {
+func TestTopology_InlineMakesTheControllerCallTheHookAgain(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	proxySecret(t, ns, "other", map[string]string{"httpProxy": proxyURL})
@@ -862,7 +862,7 @@ func withInline(t *testing.T) patch.Options {
 	return patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"}
 }
 
-func TestCopyOfHeldTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T) {
+func TestCopyOfPausedTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T) {
 	t.Parallel()
 	t.Run("with the proxy", func(t *testing.T) {
 		c := newCopied(t, namespace(t))
@@ -898,7 +898,7 @@ func TestCopyOfHeldTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T) {
 	}
 }
 
-func TestCopyOfHeldTemplate_IsReleasedAsItIs(t *testing.T) {
+func TestCopyOfPausedTemplate_IsReleasedUnchanged(t *testing.T) {
 	t.Parallel()
 	t.Run("as it is, if the pool gets nothing", func(t *testing.T) {
 		c := newCopied(t, namespace(t))

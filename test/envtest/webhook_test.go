@@ -626,7 +626,7 @@ func lateInlineCluster(t *testing.T, ns string, options ...func(client.Object)) 
 	return newCluster(t, ns, "one", append(options, lateInline)...)
 }
 
-func TestInline_HoldsWorkersBackUntilTheEndpointIsKnown(t *testing.T) {
+func TestInline_PausesWorkersUntilTheEndpointIsKnown(t *testing.T) {
 	t.Parallel()
 	t.Run("at admission", func(t *testing.T) {
 		ns := admitted(t, namespace(t), webhooksLive)
@@ -693,7 +693,7 @@ func TestInline_ReleasesWorkersThatNeedNoEndpoint(t *testing.T) {
 	})
 }
 
-func TestInline_HoldsNoWorkerThatGetsNoProxy(t *testing.T) {
+func TestInline_PausesNoWorkerWithoutProxy(t *testing.T) {
 	t.Parallel()
 	notHeld := func(t *testing.T, o client.Object) {
 		t.Helper()

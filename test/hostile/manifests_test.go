@@ -127,7 +127,7 @@ func TestNetworkPolicies_CoverEveryPort(t *testing.T) {
 	}
 }
 
-func TestHooksOfTheManager_AskForTheCertificateOfClusterAPI(t *testing.T) {
+func TestHooksOfTheManager_RequireTheCertificateOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	objects := everything(t, "components/manager-hooks")
 	pod := built[appsv1.Deployment](t, objects, "Deployment")[0].Spec.Template.Spec

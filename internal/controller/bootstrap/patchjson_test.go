@@ -40,7 +40,7 @@ func (s *apiServer) Get(_ context.Context, key client.ObjectKey, object client.O
 	return nil
 }
 
-func TestPatchJSON_IsAConflictIfTheVersionIsOfThePast(t *testing.T) {
+func TestPatchJSON_ConflictsWithAnOldVersion(t *testing.T) {
 	t.Parallel()
 	// What an API server answers to a JSON patch that it cannot carry out.
 	impossible := apierrors.NewGenericServerResponse(422, "patch", schema.GroupResource{}, "", "", 0, false)

@@ -46,7 +46,7 @@ func TestParseDestination_ReadsEveryFormThatPeoplePaste(t *testing.T) {
 	}
 }
 
-func TestParseDestination_RefusesWhatIsNone(t *testing.T) {
+func TestParseDestination_RejectsInvalidDestinations(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing":                       {"", "host is empty"},

@@ -171,8 +171,8 @@ func badSecrets(n int) string {
 	return b.String()
 }
 
-// TestRun_TakesAListApartOnce counts allocations: 40 items cost four times as much as 10.
-func TestRun_TakesAListApartOnce(t *testing.T) {
+// TestRun_SplitsAListOnce counts allocations: 40 items cost four times as much as 10.
+func TestRun_SplitsAListOnce(t *testing.T) {
 	cost := func(n int) float64 {
 		o := options(badSecrets(n))
 		return testing.AllocsPerRun(3, func() {

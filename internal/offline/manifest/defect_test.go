@@ -81,8 +81,8 @@ func TestDefects_LeaveTheRestEditable(t *testing.T) {
 	}
 }
 
-// TestMark_BehindASeparatorIsNoContent has the byte order mark where kubectl skips it, and edits the line behind it.
-func TestMark_BehindASeparatorIsNoContent(t *testing.T) {
+// TestByteOrderMark_AfterASeparatorIsNotContent has the byte order mark where kubectl skips it, and edits the line behind it.
+func TestByteOrderMark_AfterASeparatorIsNotContent(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"a: b\n---\n\uFEFFkind: A\nspec: {}\n":                 "a: b\n---\n\uFEFFkind: X\nspec: {}\nl: v\n",

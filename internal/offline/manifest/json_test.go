@@ -28,8 +28,8 @@ func decodeAll(t *testing.T, data []byte) []any {
 	}
 }
 
-// TestJSON_ComesOutAsJSON edits JSON in the forms in which programs write it. Everything else is unchanged.
-func TestJSON_ComesOutAsJSON(t *testing.T) {
+// TestJSON_StaysJSON edits JSON in the forms in which programs write it. Everything else is unchanged.
+func TestJSON_StaysJSON(t *testing.T) {
 	t.Parallel()
 	const rude = "tab\there \\ \"q\" / \u2028 \u0085 \x7f \x01 😀\nnext"
 	for name, in := range map[string]string{

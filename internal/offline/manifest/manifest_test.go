@@ -325,9 +325,9 @@ func TestJoin_LetsNoBlockScalarGrow(t *testing.T) {
 	}
 }
 
-// TestApply_RefusesWhatCountsElsewhere is about values that do not stand at their place, or not only for it. The error
+// TestApply_RefusesSharedValues is about values that do not stand at their place, or not only for it. The error
 // names that place with its line, once for all edits, and says what to write instead.
-func TestApply_RefusesWhatCountsElsewhere(t *testing.T) {
+func TestApply_RefusesSharedValues(t *testing.T) {
 	t.Parallel()
 	insert := func(path ...string) Edit { return Edit{Op: Insert, Path: path, Value: "x"} }
 	const text = "the surrounding text does not allow editing it; write it in block style or as indented JSON, without anchors, " +

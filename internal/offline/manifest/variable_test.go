@@ -2,7 +2,7 @@ package manifest
 
 import "testing"
 
-func TestSameName_LeavesDefaultsOut(t *testing.T) {
+func TestSameName_IgnoresDefaults(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string][2]string{ // as the same name, as part of another one
 		"":                                  {"", ""},

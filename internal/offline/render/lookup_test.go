@@ -140,7 +140,7 @@ func TestManifests_FindTheEndpointAndThePoolsWhoseNamespaceIsLeftOut(t *testing.
 	}
 }
 
-func TestRender_PrefersTheSecretOfTheVeryNamespace(t *testing.T) {
+func TestRender_PrefersTheSecretOfTheSameNamespace(t *testing.T) {
 	t.Parallel()
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://team.example.com:1\"}\n"
 	foreign := strings.NewReplacer("v1", "example.com/v1", "team.example", "foreign.example").Replace(secret)

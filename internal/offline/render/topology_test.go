@@ -120,7 +120,7 @@ func TestRender_PatchesAClassInAnotherFile(t *testing.T) {
 	}
 }
 
-func TestRender_SaysThatTheHookNeedsTheLabelOfATopology(t *testing.T) {
+func TestRender_NotesATopologyWithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/clusterclass-v1beta1")
 	options.All = true

@@ -102,9 +102,9 @@ func TestRender_KeepsAFileWithoutALineBreakAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestRemoval_GivesBackWhatWasThere renders with the label, and then without it. The reference names the objects that
+// TestRemoval_RestoresTheInput renders with the label, and then without it. The reference names the objects that
 // are not restored byte for byte.
-func TestRemoval_GivesBackWhatWasThere(t *testing.T) {
+func TestRemoval_RestoresTheInput(t *testing.T) {
 	t.Parallel()
 	const (
 		config    = "kind: KubeadmConfig\nmetadata: {name: one, namespace: ns}\n"

@@ -10,9 +10,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
-// TestRender_TakesAVariableWithAndWithoutDefaultForOne gives names and namespaces in turn with a default, with one in
+// TestRender_MatchesAVariableWithAndWithoutDefault gives names and namespaces in turn with a default, with one in
 // quotes and without, and compares what clusterctl makes of the outcome with the outcome for what clusterctl makes of it.
-func TestRender_TakesAVariableWithAndWithoutDefaultForOne(t *testing.T) {
+func TestRender_MatchesAVariableWithAndWithoutDefault(t *testing.T) {
 	t.Parallel()
 	data := string(fleet(1)) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c0-http-proxy, namespace: fleet}\n" +
 		"stringData: {httpProxy: \"http://own.example.com:3128\"}\n"

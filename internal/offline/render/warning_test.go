@@ -17,7 +17,7 @@ func members(controlPlane, configRef, annotations, format string) string {
 	return strings.Replace(text, "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md", "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: other", 1)
 }
 
-func TestRender_PatchesTheRestBesideWhatItCannotPatch(t *testing.T) {
+func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 	t.Parallel()
 	const (
 		kubeadm = "kind: KubeadmControlPlane, name: cp"
