@@ -1,6 +1,6 @@
-// Package controller keeps labelled Clusters configured: it writes the generated Secrets, patches the bootstrap
-// objects that admission did not patch, takes everything out again when the label goes, and reports in one
-// condition on the Cluster. What to do is decided in package plan.
+// Package controller keeps labelled Clusters configured: it writes the generated Secrets, patches the bootstrap objects
+// that admission did not patch, removes everything when the label is removed, and reports in one condition on the
+// Cluster. Package plan decides what to do.
 package controller
 
 import (
@@ -55,10 +55,10 @@ type Config struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
-	// Infrastructure tells Windows pools by their machine templates.
+	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
-	// Admission reports that webhooks run as well. A running control plane is then brought up to date in the request
-	// that rolls it.
+	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
+	// it.
 	Admission bool
 	// Recorder emits events.
 	Recorder events.EventRecorder
@@ -68,7 +68,8 @@ type Config struct {
 	Now func() time.Time
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
-	// Concurrency is how many Clusters are reconciled at once. Zero means 10: more gains nothing on a small API server.
+	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a
+	// small API server.
 	Concurrency int
 }
 
@@ -105,7 +106,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := caches.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	// A resync brings every Cluster back once, not once more for each object that belongs to it.
+	// A resync enqueues every Cluster once, not once more for each of its objects.
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).

@@ -35,7 +35,7 @@ type pass struct {
 	secrets *generated.Secrets
 	// topology is nil for a Cluster without one.
 	topology *topology.Topology
-	// announced is that the pass has left a condition before its first patch.
+	// announced reports whether the pass has written a condition before its first patch.
 	announced bool
 }
 
@@ -48,8 +48,8 @@ func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *p
 	return p
 }
 
-// isIdle reports whether there is nothing to take out of a Cluster that is not enabled: it has no condition, and what a process
-// that was killed, or a webhook that had not heard of the removal, may have left is not there.
+// isIdle reports whether there is nothing to remove from a Cluster that is not enabled: it has no condition, and
+// nothing left by a killed process, or by a webhook that did not know of the removal yet.
 func (p *pass) isIdle(ctx context.Context) (bool, error) {
 	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) {
 		return false, nil
@@ -86,8 +86,8 @@ func (p *pass) want() plan.Want {
 	return plan.Want{Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission}
 }
 
-// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when the
-// outcome says why there are none.
+// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil if the
+// outcome has a finding about them.
 func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
 	resolver := resolve.Resolver{
 		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences},
@@ -106,7 +106,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	}
 	if !resolution.Complete {
 		out.Add(contract.ReasonWaitingForEndpoint,
-			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must hold it",
+			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must contain it",
 			p.view.Namespace, p.view.Name)
 	}
 	if note := resolution.Note(); note != "" {
@@ -119,8 +119,8 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	return &resolution, out, nil
 }
 
-// settleAll makes bootstrap objects what want asks for. main are the settings of the Cluster, nil if they are not usable or
-// not needed. What objects of an enabled topology lack is added to drifts.
+// settleAll changes bootstrap objects to what want asks for. main are the settings of the Cluster, nil if they are not
+// usable or not needed. Differences of objects of an enabled topology are added to drifts.
 func (p *pass) settleAll(
 	ctx context.Context, objects []bootstrap.Object, want plan.Want, main *resolve.Resolution, drifts map[topology.Drift][]string,
 ) (settled []bootstrap.Settled, out report.Outcome, err error) {
@@ -138,7 +138,7 @@ func (p *pass) settleAll(
 	return settled, out, nil
 }
 
-// settle makes one bootstrap object what want asks for, or compares it if the topology controller does.
+// settle changes one bootstrap object to what want asks for, or compares it if the topology controller owns it.
 func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution) (
 	settled bootstrap.Settled, drift topology.Drift, out report.Outcome, err error,
 ) {
@@ -188,7 +188,7 @@ func (p *pass) decideAndCarryOut(
 		}
 		settled, found, err := p.carryOut(ctx, o, decision, object.Facts.Values)
 		out.Join(found)
-		if errors.Is(err, errTaken) { // since it was asked about
+		if errors.Is(err, errTaken) { // since the check
 			object.Facts.Taken[decision.Secret] = p.secrets.Taken(decision.Secret)
 			continue
 		}
@@ -196,10 +196,10 @@ func (p *pass) decideAndCarryOut(
 	}
 }
 
-// errTaken is that somebody else has the name of the generated Secret of a decision.
+// errTaken reports that a foreign Secret has the name of the generated Secret of a decision.
 var errTaken = errors.New("the name of the generated Secret is taken")
 
-// planned is what is known of o without asking.
+// planned is what is known about o without a request.
 func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool) (plan.Object, error) {
 	object := plan.Object{
 		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
@@ -273,8 +273,8 @@ func (p *pass) infrastructure(ctx context.Context, o bootstrap.Object) (*plan.In
 	return &plan.Infrastructure{}, out, nil
 }
 
-// carryOut does what was decided about o with the values that it was decided on, nil for none. It returns errTaken if only
-// writing the generated Secret shows that its name is taken: then all is to be decided again.
+// carryOut carries out a decision about o with the values of the decision, nil for none. It returns errTaken if only
+// writing the generated Secret shows that its name is taken: then the decision has to be repeated.
 func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.Decision, values *plan.Values) (
 	settled bootstrap.Settled, out report.Outcome, err error,
 ) {
@@ -326,9 +326,9 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	return settled, out, err
 }
 
-// announce leaves a condition on the Cluster before its first object is patched. If this process is killed then, and the
-// label is removed before the next one starts, nothing else would tell that one whose entries these are. Delivery Reference has
-// written a generated Secret by then, which does.
+// announce writes a condition to the Cluster before its first object is patched. If this process is then killed, and
+// the label is removed before the next one starts, nothing else would show the next one whose entries these are. With
+// delivery Reference the generated Secret, which is written before, shows it.
 func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
 	if decision.Version == 0 || decision.Secret != "" || p.announced || report.HasCondition(p.cluster) {
 		return nil
@@ -339,7 +339,7 @@ func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
 	return p.reporter.Report(ctx, p.cluster, begun.Findings, "")
 }
 
-// settleLate patches what missed admission. What is to be said about it has been said about its template.
+// settleLate patches what missed admission. Findings about it are reported with its template.
 func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
 	late, err := p.configs.Late(ctx)
 	if err != nil {
@@ -350,12 +350,12 @@ func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report
 	return out, err
 }
 
-// followUp reports the Machines that are behind and has them replaced if the Cluster asks for that.
+// followUp reports the Machines that are behind and replaces them if the Cluster asks for that.
 func (p *pass) followUp(ctx context.Context, objects []bootstrap.Settled) (report.Outcome, error) {
 	return p.rollouts.Follow(ctx, rollout.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects, p.options.Rollout)
 }
 
-// finishTopology does what is left to do for the topology. missing are findings about objects that were not there to be seen.
+// finishTopology completes the pass for the topology. missing are findings about missing objects.
 func (p *pass) finishTopology(
 	ctx context.Context, objects []bootstrap.Settled, drifts map[topology.Drift][]string, missing report.Outcome,
 ) (report.Outcome, error) {

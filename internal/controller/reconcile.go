@@ -20,7 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Reconcile brings one Cluster to what its label, annotations and proxy Secret ask for.
+// Reconcile changes the objects of one Cluster to what its label, annotations and proxy Secret ask for.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
 	switch {
@@ -44,18 +44,18 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	return c.conclude(ctx, cluster, done, err)
 }
 
-// result is what a pass has come to.
+// result is the result of a pass.
 type result struct {
 	report.Outcome
 
 	// summary is the message of the condition if no finding has a reason.
 	summary string
-	// gone reports that nothing is left to say about the Cluster.
+	// gone reports that nothing is left to report about the Cluster.
 	gone bool
 }
 
-// conclude reports what a pass has come to, or what kept it from its end. It is the only place that writes the condition,
-// but for the one that announce leaves before the first patch.
+// conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition,
+// except announce, before the first patch.
 func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result, err error) (ctrl.Result, error) {
 	found := finding.Of(err)
 	switch {
@@ -70,7 +70,7 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	case err == nil:
 		return ctrl.Result{RequeueAfter: done.Again}, nil
 	case apierrors.IsConflict(err):
-		// Somebody wrote in between. The cache brings their write, and this Cluster back into the queue.
+		// Somebody wrote in between. The cache receives that write and enqueues this Cluster again.
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
 		return ctrl.Result{}, nil
 	}
@@ -79,7 +79,7 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, internal.Findings, "")))
 }
 
-// steps carries out one step after the other, and adds up what they find.
+// steps runs one step after the other, and joins their outcomes.
 func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, error)) (out report.Outcome, err error) {
 	for _, step := range each {
 		found, err := step(ctx)
@@ -91,7 +91,7 @@ func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, e
 	return out, nil
 }
 
-// enable carries out what can be carried out, and collects findings about the rest.
+// enable configures what can be configured, and collects findings about the rest.
 func (p *pass) enable(ctx context.Context) (done result, err error) {
 	if err := p.readOptions(); err != nil {
 		done.Find(finding.Of(err)...)
@@ -148,10 +148,10 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	return done, nil
 }
 
-// disable takes everything out again. The condition is the last to be removed.
+// disable removes everything that was added. The condition is removed last.
 func (p *pass) disable(ctx context.Context) (done result, err error) {
 	if err := p.readOptions(); err != nil {
-		p.options = intent.Options{Rollout: contract.RolloutOnNextRollout} // whatever it says, removal goes on
+		p.options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
 	objects, missing, err := p.reader.Collect(ctx, p.view)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) {
-			_, err := p.followUp(ctx, settled) // who has the proxy still is no news
+			_, err := p.followUp(ctx, settled) // which objects still have the proxy is not news
 			return report.Outcome{}, err
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects) },
@@ -193,8 +193,9 @@ func (r result) withWarnings() result {
 	return r
 }
 
-// summarize returns the message of a configured Cluster. One that is not, although nothing was found, gets findings that say
-// so. unsupported reports whether something was left alone that cannot be patched.
+// summarize returns the message of a configured Cluster. A Cluster that is not configured although there are no
+// findings gets findings that say so. unsupported reports whether an object was left alone because it cannot be
+// patched.
 func (r *result) summarize(cluster intent.Cluster, objects []bootstrap.Settled, unsupported bool) string {
 	counted := make([]finding.Object, len(objects))
 	for i, o := range objects {

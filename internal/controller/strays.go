@@ -17,7 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// A KubeadmConfigTemplate can outlive its use: a pool got a new one, or it now serves a pool of another Cluster. It
+// A KubeadmConfigTemplate can outlive its use: its pool got a new one, or it now serves a pool of another Cluster. It
 // still has the entries of the Cluster that it was patched for, which caches.IndexPatchedFor finds.
 
 // strays returns the templates that were patched for the Cluster and that no pool of it uses.
@@ -52,8 +52,8 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootst
 	return strays, nil
 }
 
-// tidy takes our entries out of templates that have strayed to an unlabelled Cluster, and out of unused ones when the
-// Cluster is not enabled any more. One that nobody uses may still serve an old MachineSet.
+// tidy removes our entries from templates that are now used by an unlabelled Cluster, and from unused ones when the
+// Cluster is not enabled any more. An unused template may still serve an old MachineSet.
 func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object) (out report.Outcome, err error) {
 	strays, err := p.strays(ctx, objects)
 	if err != nil {

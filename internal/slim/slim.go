@@ -1,8 +1,8 @@
-// Package slim takes out of objects what no decision reads, before a cache keeps them, and keeps equal strings once. A
-// management cluster has ten thousand Clusters and the manager little memory.
+// Package slim removes from objects what no decision reads, before a cache keeps them, and stores equal strings once. A
+// management cluster may have ten thousand Clusters, and the manager has little memory.
 //
-// Each function changes the object that it is given. What remains says the same to every decision: SpecOf of a slim
-// spec is that of the whole one but for the contents of files that are not managed, and a spec is empty only if it was.
+// Each function changes the object that it is given. Every decision is the same on the rest: SpecOf of a slim spec is
+// that of the whole one except for the contents of files that are not managed, and a spec is empty only if it was.
 // Labels, annotations and owner references stay, as they are written back. Never send a slim object to the API server
 // whole.
 package slim
@@ -54,7 +54,7 @@ func Cluster(cluster *clusterv1.Cluster) {
 	}
 }
 
-// ControlPlane keeps the bootstrap spec, the version, when Machines are replaced, and whether there are any.
+// ControlPlane keeps the bootstrap spec, the version, rollout.after, and whether there are Machines.
 func ControlPlane(controlPlane *controlplanev1.KubeadmControlPlane) {
 	Metadata(controlPlane)
 	controlPlane.Spec = controlplanev1.KubeadmControlPlaneSpec{
@@ -74,7 +74,7 @@ func Template(template *bootstrapv1.KubeadmConfigTemplate) {
 	template.Spec.Template.Spec = bootstrapSpec(template.Spec.Template.Spec)
 }
 
-// Config keeps the bootstrap spec, and whether bootstrap data was made of it.
+// Config keeps the bootstrap spec, and whether there is bootstrap data.
 func Config(config *bootstrapv1.KubeadmConfig) {
 	Metadata(config)
 	config.Spec = bootstrapSpec(config.Spec)
@@ -84,7 +84,7 @@ func Config(config *bootstrapv1.KubeadmConfig) {
 	}
 }
 
-// Deployment keeps what Machines are made of, and when they are replaced.
+// Deployment keeps the references of its Machines, and rollout.after.
 func Deployment(deployment *clusterv1.MachineDeployment) {
 	Metadata(deployment)
 	spec := clusterv1.MachineDeploymentSpec{ClusterName: once(deployment.Spec.ClusterName)}
@@ -93,7 +93,7 @@ func Deployment(deployment *clusterv1.MachineDeployment) {
 	deployment.Spec, deployment.Status = spec, clusterv1.MachineDeploymentStatus{}
 }
 
-// Pool keeps what Machines are made of.
+// Pool keeps the references of its Machines.
 func Pool(pool *clusterv1.MachinePool) {
 	Metadata(pool)
 	spec := clusterv1.MachinePoolSpec{ClusterName: once(pool.Spec.ClusterName)}
@@ -126,7 +126,7 @@ func bootstrapSpec(whole bootstrapv1.KubeadmConfigSpec) bootstrapv1.KubeadmConfi
 	spec.InitConfiguration.NodeRegistration = registration(whole.InitConfiguration.NodeRegistration)
 	spec.JoinConfiguration.NodeRegistration = registration(whole.JoinConfiguration.NodeRegistration)
 	if hasOthers(whole) && !hasOthers(spec) {
-		spec.Verbosity = new(int32) // something is there
+		spec.Verbosity = new(int32) // not empty
 	}
 	return spec
 }
@@ -190,7 +190,7 @@ func conditions(all []metav1.Condition, types ...string) []metav1.Condition {
 	return kept
 }
 
-// once returns an equal string that all have that are equal.
+// once returns the one stored string that equals s.
 func once[S ~string](s S) S {
 	if s == "" {
 		return ""
@@ -205,7 +205,7 @@ func each(list []string) []string {
 	return slices.Clip(list)
 }
 
-// share returns an equal map whose strings are kept once. It is as small as can be.
+// share returns an equal map whose strings are kept once. It has no spare room.
 func share(values map[string]string) map[string]string {
 	if values == nil {
 		return nil

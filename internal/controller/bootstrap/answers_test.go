@@ -55,7 +55,7 @@ func (s *stored) read() Object {
 	return New(into, kind, spec, false)
 }
 
-// write carries out edits as the API server does. It holds the outcome to the schemas of both versions.
+// write carries out edits as the API server does. It validates the outcome by the schemas of both versions.
 func (s *stored) write(edits []patch.Edit, version int) {
 	s.Helper()
 	if len(edits) == 0 {
@@ -101,7 +101,7 @@ func (s *stored) check(operations string) {
 	}
 }
 
-// ensure brings the object to recipe, unless what is the user's stands in the way. A second pass changes nothing.
+// ensure applies recipe to the object, unless an entry of the user conflicts. A second pass changes nothing.
 func (s *stored) ensure(recipe patch.Recipe) {
 	s.Helper()
 	goal, err := patch.Ensure(s.read().Spec, recipe)
@@ -114,7 +114,7 @@ func (s *stored) ensure(recipe patch.Recipe) {
 	}
 }
 
-// keep takes entries of the user out of the lists and leaves managed ones, as a write does past the webhooks.
+// keep removes entries of the user from the lists and leaves managed ones, like a write without webhooks.
 func (s *stored) keep(which func() bool) {
 	s.Helper()
 	spec, _ := plan.Locate(s.read().Kind, s.object)

@@ -17,7 +17,7 @@ import (
 type Configs struct {
 	reader  Reader
 	cluster intent.Cluster
-	list    *bootstrapv1.KubeadmConfigList // nil until they are asked for
+	list    *bootstrapv1.KubeadmConfigList // nil until the first use
 }
 
 // Configs returns the KubeadmConfigs of a Cluster.
@@ -25,8 +25,8 @@ func (r Reader) Configs(cluster intent.Cluster) *Configs {
 	return &Configs{reader: r, cluster: cluster}
 }
 
-// List returns the KubeadmConfigs as they were when the pass first asked. They are those of the cache itself: copy one before
-// you change it.
+// List returns the KubeadmConfigs as they were at the first call of the pass. They are the objects of the cache: copy
+// one before you change it.
 func (c *Configs) List(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
 	if c.list == nil {
 		list := &bootstrapv1.KubeadmConfigList{}
@@ -39,9 +39,9 @@ func (c *Configs) List(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error)
 	return c.list.Items, nil
 }
 
-// Late returns the KubeadmConfigs of worker Machines whose bootstrap data is still to be made. Almost all of them were
-// cloned from a patched template, or were patched at admission; those that were not are patched while it is time.
-// Those of control-plane Machines are never touched: KubeadmControlPlane compares them with its own configuration.
+// Late returns the KubeadmConfigs of worker Machines without bootstrap data. Almost all of them were cloned from a
+// patched template, or were patched at admission; the others are patched while there is time. Those of control-plane
+// Machines are never changed: KubeadmControlPlane compares them with its own configuration.
 func (c *Configs) Late(ctx context.Context) ([]Object, error) {
 	configs, err := c.List(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Configs) Late(ctx context.Context) ([]Object, error) {
 				return nil, err
 			}
 			if !exists {
-				continue // its pool is going, and its proxy Secret is not known
+				continue // its pool is being removed, and its proxy Secret is not known
 			}
 			object.Pools = []plan.Pool{plan.PoolOf(deployment)}
 		}

@@ -1,4 +1,4 @@
-// Package bootstrap reads the bootstrap objects of a Cluster from the cache and writes what was decided about them.
+// Package bootstrap reads the bootstrap objects of a Cluster from the cache and carries out decisions about them.
 package bootstrap
 
 import (
@@ -42,7 +42,7 @@ type Object struct {
 	Running bool
 	// Busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier version.
 	Busy bool
-	// Rollout is when the user has all Machines of a control plane replaced, or the zero time.
+	// Rollout is when the user's rollout.after replaces all Machines of a control plane, or the zero time.
 	Rollout time.Time
 }
 
@@ -51,19 +51,18 @@ func (o Object) String() string { return o.Kind + " " + klog.KObj(o.Object).Stri
 // Key names the object among those of its Cluster.
 func (o Object) Key() string { return plan.OriginalsKey(o.Kind, o.GetName()) }
 
-// IsOfMachine reports whether o is the KubeadmConfig of a Machine, which Cluster API has made and deletes with it.
+// IsOfMachine reports whether o is the KubeadmConfig of a Machine, which Cluster API has created and deletes with it.
 func (o Object) IsOfMachine() bool { return isOfMachine(o.Object) }
 
 // IsTopologyOwned reports whether the topology controller owns o.
 func (o Object) IsTopologyOwned() bool { return plan.IsTopologyOwned(o.GetLabels()) }
 
-// RollsNow reports whether the time has come at which the user has all Machines of a control plane replaced, and none has
-// been yet.
+// RollsNow reports whether Rollout is reached and no Machine of the control plane is replaced yet.
 func (o Object) RollsNow(now time.Time) bool {
 	return o.Running && !o.Rollout.IsZero() && !o.Rollout.After(now)
 }
 
-// RollsIn is after which time the user has all Machines of a control plane replaced, zero if that is not ahead.
+// RollsIn is the time until Rollout, zero if that is not in the future.
 func (o Object) RollsIn(now time.Time) time.Duration {
 	if o.Rollout.IsZero() {
 		return 0
@@ -71,7 +70,7 @@ func (o Object) RollsIn(now time.Time) time.Duration {
 	return max(o.Rollout.Sub(now), 0)
 }
 
-// Version is the Kubernetes version of the Machines of o, as the topology controller has written it.
+// Version is the Kubernetes version of the Machines of o that the topology controller has written.
 func (o Object) Version() string {
 	if controlPlane, ok := o.Object.(*controlplanev1.KubeadmControlPlane); ok {
 		return controlPlane.Spec.Version
@@ -82,14 +81,15 @@ func (o Object) Version() string {
 	return ""
 }
 
-// Settled is an object of which it is known what it is to have.
+// Settled is an object with the outcome of its decision.
 type Settled struct {
 	Object
 
-	// Recipe is what the object is to have, nil if that is not known. Secret is the generated Secret that it refers to.
+	// Recipe is what the object should have, nil if that is not known. Secret is the generated Secret that it refers
+	// to.
 	Recipe *patch.Recipe
 	Secret string
-	// Proxy is the proxy Secret that the object is to have the proxy of, or "" if it is to have none or that is not known.
+	// Proxy is the proxy Secret whose proxy the object should have, or "" if it should have none or that is not known.
 	Proxy string
 }
 
@@ -99,7 +99,7 @@ type Reader struct {
 }
 
 // Collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
-// What is missing or cannot be patched is a finding.
+// Objects that are missing or cannot be patched are findings.
 func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, report.Outcome, error) {
 	var (
 		objects []Object
@@ -196,10 +196,10 @@ func New(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec,
 	return Object{Object: object, Kind: kind, Spec: patch.SpecOf(spec), Location: locate(object, kind, spec), Running: running}
 }
 
-// locate returns where spec is in object. It sees the fields that the program's types have.
+// locate returns where spec is in object. It only sees fields of the program's types.
 func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec) patch.Location {
 	at := patch.Location{Parents: plan.Parents(kind)}
-	parents := 1 // that hold nothing but the spec: the API accepts none of them empty
+	parents := 1 // that hold only the spec: the API accepts none of them empty
 	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok && reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
 		parents = len(at.Parents)
 	}
@@ -260,7 +260,7 @@ func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster
 }
 
 // rolloutOf returns the time at which spec.rollout.after replaces all Machines of a control plane, or the zero time if
-// it is not set or some of them have been replaced for it already.
+// it is not set or some of them are already replaced for it.
 func rolloutOf(after metav1.Time, created []time.Time) time.Time {
 	if slices.ContainsFunc(created, func(t time.Time) bool { return !t.Before(after.Time) }) {
 		return time.Time{}

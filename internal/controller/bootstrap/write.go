@@ -34,10 +34,10 @@ type Writer struct {
 	Live client.Reader
 	// Now is the clock.
 	Now func() time.Time
-	// Contests remembers which writes did not last.
+	// Contests remembers which writes were reverted.
 	Contests *contest.Contests
 
-	// written are the versions of objects that this process has written last, by UID.
+	// written are the last versions of objects that this process has written, by UID.
 	written expiring.Map[types.UID, string]
 }
 
@@ -46,16 +46,16 @@ type Change int
 
 // The changes.
 const (
-	// Unchanged entries are as they were.
+	// Unchanged: no entry was changed.
 	Unchanged Change = iota
-	// Added entries are there, or were replaced.
+	// Added: entries were added or replaced.
 	Added
-	// Removed entries are gone.
+	// Removed: entries were removed.
 	Removed
 )
 
-// Write carries out the edits of a decision on o, unless somebody keeps reverting them, and its annotations. It returns the
-// entries that o has then. announce is called before edits are sent.
+// Write applies the edits of a decision to o, unless another manager keeps reverting them, and its annotations. It
+// returns the entries that o has then. announce is called before edits are sent.
 func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, announce func(context.Context) error) (
 	patch.Spec, Change, report.Outcome, error,
 ) {
@@ -88,7 +88,7 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.Kind, klog.KObj(o.Object), "edits", len(edits), "removing", change == Removed)
 	if err := w.patchJSON(ctx, o.Object, data); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return o.Spec, Unchanged, out, nil // gone since; its deletion brings the Cluster back
+			return o.Spec, Unchanged, out, nil // deleted meanwhile; its deletion enqueues the Cluster
 		}
 		return o.Spec, Unchanged, out, fmt.Errorf("patching %s: %w", o, err)
 	}
@@ -96,12 +96,11 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 	return patch.SpecOf(SpecOf(o.Object)), change, out, nil
 }
 
-// writtenMemory is how long a version is remembered that this process has written. A cache that is further behind stops
-// Cluster API, too.
+// writtenMemory is for how long a written version is remembered. A cache that is further behind stops Cluster API, too.
 const writtenMemory = time.Hour
 
-// IsBehind reports whether object comes from a cache that does not show yet what this process has written into it. A removal
-// that goes by such a cache finds nothing to take out, and forgets the Cluster.
+// IsBehind reports whether object comes from a cache that does not show this process's last write to it yet. With such
+// a cache a removal finds nothing to remove, and forgets the Cluster.
 func (w *Writer) IsBehind(object client.Object) bool {
 	written, found := w.written.Get(object.GetUID(), w.Now())
 	if !found {
@@ -111,9 +110,9 @@ func (w *Writer) IsBehind(object client.Object) bool {
 	return err == nil && order < 0
 }
 
-// patchJSON sends a JSON patch that was computed for a version of object. The API server carries a patch out before it
-// looks at the version: one for a version of the past, which a cache that is behind shows, can be impossible on the present
-// one. That is a conflict like any other.
+// patchJSON sends a JSON patch that was computed for a version of object. The API server applies a patch before it
+// checks the version: a patch for an old version, from a cache that is behind, may be impossible on the current one.
+// That is a conflict like any other.
 func (w *Writer) patchJSON(ctx context.Context, object client.Object, data []byte) error {
 	version := object.GetResourceVersion()
 	err := w.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(contract.Name))
@@ -149,7 +148,7 @@ func operations(o Object, edits []patch.Edit, annotations map[string]string) []p
 	return append(ops, plan.AnnotationOperations(o.GetAnnotations(), annotations)...)
 }
 
-// Annotate gives annotations of an object their values and takes those with an empty value away.
+// Annotate sets annotations of an object and removes those with an empty value.
 func (w *Writer) Annotate(ctx context.Context, object client.Object, want map[string]string) error {
 	operations := append([]patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: object.GetResourceVersion()}},
 		plan.AnnotationOperations(object.GetAnnotations(), want)...)
@@ -164,8 +163,8 @@ func (w *Writer) Annotate(ctx context.Context, object client.Object, want map[st
 	return nil
 }
 
-// rival returns who else has written the lists of o last, if that begins to matter and the API server has noted it: a
-// manager that owns no entry of a list, because it has emptied it, is not known.
+// rival returns which other manager has written the lists of o last, if that matters and the API server has recorded
+// it: a manager that owns no entry of a list, because it has emptied it, is not recorded.
 func (w *Writer) rival(ctx context.Context, o Object, edits []patch.Edit) string {
 	if !w.Contests.IsNext(contest.Key{UID: o.GetUID()}, contest.DigestOf(edits), w.Now()) {
 		return ""
@@ -193,7 +192,7 @@ func (w *Writer) rival(ctx context.Context, o Object, edits []patch.Edit) string
 	return name
 }
 
-// Stale is the conflict of a cache that is behind, about an object of a kind.
+// Stale is the conflict error for an object of a kind in a cache that is behind.
 func Stale(kind string, object client.Object) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, object.GetName(), errors.New("the cache is behind"))
 }

@@ -1,5 +1,5 @@
-// Package caches says what of the management cluster the manager keeps in memory, in which form, and by which indexes it is
-// found. What no decision reads is dropped before it is kept.
+// Package caches defines which objects of the management cluster the manager caches, in which form, and with which
+// indexes. Fields that no decision reads are dropped.
 package caches
 
 import (
@@ -37,9 +37,9 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Options returns the options of the manager's cache: of every object what decisions read (package slim),
-// and of all Secrets only those that the product generated. namespace limits it to one namespace if not empty.
-// A read of a kind that nobody watches fails instead of starting a watch.
+// Options returns the options of the manager's cache: of every object only what decisions read (package slim), and of
+// Secrets only those that the product generated. namespace limits it to one namespace if not empty. Reading a kind that
+// is not watched fails instead of starting a watch.
 func Options(namespace string, resync time.Duration) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {
@@ -67,9 +67,9 @@ func Options(namespace string, resync time.Duration) (cache.Options, error) {
 	return options, nil
 }
 
-// ProxySecretOptions returns the options of the cache of labelled proxy Secrets. One selector cannot ask for
-// either of two labels, hence a cache of their own.
-// namespace limits it to one namespace, and the one of the installation-wide Secret, if not empty.
+// ProxySecretOptions returns the options of the cache of labelled proxy Secrets. One selector cannot select either of
+// two labels, hence a separate cache. namespace limits it to one namespace, and the one of the installation-wide
+// Secret, if not empty.
 func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
 	labelled, err := exists(contract.LabelProxySecret)
 	if err != nil {
@@ -98,7 +98,7 @@ func exists(label string) (labels.Selector, error) {
 	return labels.NewSelector().Add(*requirement), nil
 }
 
-// kept is the transform of a kind: keep takes out of an object what no decision looks at.
+// kept is the transform of a kind: keep removes from an object what no decision reads.
 func kept[T metav1.Object](keep func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if typed, ok := object.(T); ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// The indexes of the controller, beside those of package lookup.
+// The indexes of the controller, in addition to those of package lookup.
 const (
 	// IndexCluster finds MachineDeployments and MachinePools by their Cluster.
 	IndexCluster = "spec.clusterName"
@@ -33,7 +33,7 @@ const (
 	IndexPatchedFor = "patchedFor"
 )
 
-// SetupIndexes gives a cache the indexes that the controller and the webhooks look things up by.
+// SetupIndexes adds the indexes of the controller and the webhooks to a cache.
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range []struct {
 		object client.Object
@@ -100,7 +100,7 @@ func secretNames(object client.Object) []string {
 	}
 	view, overrides := intent.ClusterOf(cluster), []string{""}
 	if view.Topology {
-		settings, _ := intent.TopologyOf(cluster) // what can be read of it
+		settings, _ := intent.TopologyOf(cluster) // as far as it can be read
 		view = settings.ApplyTo(view)
 		for _, pool := range settings.Pools {
 			if pool.HasOwnSecret() {
@@ -127,10 +127,10 @@ func topologyOf(object client.Object) []string {
 	return labelIndex(clusterv1.ClusterNameLabel)(template)
 }
 
-// PatchedForCluster is the value of IndexPatchedFor that stands for a Cluster.
+// PatchedForCluster is the value of IndexPatchedFor for a Cluster.
 func PatchedForCluster(name string) string { return "cluster/" + name }
 
-// PatchedForSecret is the value of IndexPatchedFor that stands for a generated Secret.
+// PatchedForSecret is the value of IndexPatchedFor for a generated Secret.
 func PatchedForSecret(name string) string { return "secret/" + name }
 
 // ClusterOrSecret returns the name in a value of IndexPatchedFor, and whether it is that of a Cluster.
@@ -157,7 +157,7 @@ func PatchedFor(object client.Object) []string {
 	}
 	for _, name := range patch.References(spec) {
 		values = append(values, PatchedForSecret(name))
-		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be gone, or never have been written
+		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be deleted, or may never have been written
 			values = append(values, PatchedForCluster(cluster))
 		}
 	}

@@ -19,7 +19,7 @@ func read[T client.Object](t *testing.T, text string, object T) T {
 	return object
 }
 
-// The tests with an API server look at every Cluster every two seconds, so they do not see what brings a Cluster back.
+// The tests with an API server reconcile every Cluster every two seconds, so they do not show what enqueues a Cluster.
 func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

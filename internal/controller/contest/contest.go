@@ -1,4 +1,5 @@
-// Package contest notices that somebody else keeps reverting what the controller writes, and has it write less and less often.
+// Package contest detects that another manager keeps reverting the controller's writes, and delays further writes with
+// back-off.
 package contest
 
 import (
@@ -14,36 +15,36 @@ import (
 )
 
 const (
-	// limit is how often the same edits of an object are written before somebody else is taken to undo them.
+	// limit is how often the same edits of an object are written before they count as reverted by another manager.
 	limit = 3
-	// window is within which time they are.
+	// window is the time within which these writes happen.
 	window = 10 * time.Minute
-	// firstDelay is the first time to wait then, maxDelay the longest; each is twice the one before.
+	// firstDelay is the first delay after that, maxDelay the longest; each is twice the one before.
 	firstDelay = 10 * time.Second
 	maxDelay   = time.Hour
 )
 
-// Contests remembers which writes did not last. It is forgotten with the process, which costs a few writes.
+// Contests remembers which writes were reverted. It is forgotten with the process, which costs a few writes.
 type Contests struct {
 	known expiring.Map[Key, contest]
 }
 
-// Key names what is written: a bootstrap object by its UID, a generated Secret by its name, because whoever
-// deletes it undoes the write, too.
+// Key names the written object: a bootstrap object by its UID, a generated Secret by its name, because deleting it
+// reverts the write, too.
 type Key struct {
 	UID    types.UID
 	Secret types.NamespacedName
 }
 
-// Digest stands for what is written to an object; zero for an object that is as it should be.
+// Digest identifies what is written to an object; zero for an object that needs no write.
 type Digest [sha256.Size]byte
 
-// contest is a series of writes of the same to one object.
+// contest is a series of equal writes to one object.
 type contest struct {
 	wrote Digest
 	count int
 	last  time.Time
-	// rival is who undoes them, as far as the API server has noted it.
+	// rival is the manager that reverts them, as far as the API server has recorded it.
 	rival string
 }
 
@@ -64,7 +65,7 @@ func (s *Contests) find(key Key, write Digest, now time.Time) contest {
 	return known
 }
 
-// Wrote notes a write to an object, after a rival had undone the one before, if that is known.
+// Wrote records a write to an object, and the rival that has reverted the one before, if that is known.
 func (s *Contests) Wrote(key Key, write Digest, now time.Time, rival string) {
 	c := s.find(key, write, now)
 	c.wrote, c.last = write, now
@@ -72,7 +73,7 @@ func (s *Contests) Wrote(key Key, write Digest, now time.Time, rival string) {
 	if rival != "" {
 		c.rival = rival
 	}
-	s.known.Put(key, c, now, now.Add(max(window, 2*c.delay()))) // a write that lasts so long has lasted
+	s.known.Put(key, c, now, now.Add(max(window, 2*c.delay()))) // a write that lasts that long is not contested
 }
 
 // DigestOf returns the digest of what is written, which is encoded as JSON; zero for nothing.
@@ -87,8 +88,8 @@ func DigestOf[T any](written []T) Digest {
 	return sha256.Sum256(text)
 }
 
-// Check reports whether a write to an object, which is named for messages, has to wait because earlier ones were reverted.
-// The finding about it remains until a write has lasted.
+// Check reports whether a write to an object, which is named for messages, has to wait because earlier ones were
+// reverted. The finding about it remains until a write lasts.
 func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (out report.Outcome, waits bool) {
 	c := s.find(key, write, now)
 	if c.count < limit {
@@ -97,7 +98,7 @@ func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (o
 	asItShouldBe := write == Digest{}
 	delay := c.delay()
 	if asItShouldBe {
-		delay = firstDelay // a write that lasts so long has lasted
+		delay = firstDelay // a write that lasts that long is not contested
 	}
 	left := c.last.Add(delay).Sub(now)
 	if asItShouldBe && left <= 0 {

@@ -1,5 +1,6 @@
-// Package generated keeps the Secrets that the nodes of a Cluster read: it writes them, has Cluster API look again when they
-// are there, keeps the originals of adopted files in them, and deletes them when nothing refers to them any more.
+// Package generated maintains the Secrets that the nodes of a Cluster read: it writes them, makes Cluster API reconcile
+// again when they exist, keeps the originals of adopted files in them, and deletes them when nothing refers to them any
+// more.
 package generated
 
 import (
@@ -34,10 +35,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// takenDelay is when to look again for a Secret in the way of a generated one, which nobody watches.
+// takenDelay is when to check again for a foreign Secret with the name of a generated one, because it is not watched.
 const takenDelay = time.Minute
 
-// Store keeps the generated Secrets of all Clusters. Its methods can be called concurrently.
+// Store maintains the generated Secrets of all Clusters. Its methods can be called concurrently.
 type Store struct {
 	*bootstrap.Writer
 	bootstrap.Reader
@@ -54,15 +55,16 @@ type Secrets struct {
 	configs *bootstrap.Configs
 	// needed are the names that a bootstrap object refers to.
 	needed map[string]bool
-	// ensured are those that this pass has seen to.
+	// ensured are those that this pass has written or checked.
 	ensured map[string]bool
-	// taken says why nothing may refer to a name, for those that this pass has checked; "" is that the name is free.
+	// taken is why nothing may refer to a name, for the names that this pass has checked; "" means that the name is
+	// free.
 	taken map[string]string
 	// own is the Cluster's Secret if this pass has written originals into it, else nil.
 	own *corev1.Secret
 }
 
-// Of returns the generated Secrets of a Cluster, of which view is what is asked for.
+// Of returns the generated Secrets of a Cluster; view is what it asks for.
 func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *bootstrap.Configs) *Secrets {
 	return &Secrets{
 		Store: s, cluster: view, configs: configs,
@@ -81,7 +83,7 @@ func (s *Secrets) Keep(names ...string) {
 // Taken returns why nothing may refer to a name as far as this pass has checked, or "".
 func (s *Secrets) Taken(name string) string { return s.taken[name] }
 
-// WhyTaken checks a name, and returns why nothing may refer to it, or "". Who asks first gets the finding about it.
+// WhyTaken checks a name, and returns why nothing may refer to it, or "". The first call gets the finding about it.
 func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Outcome, error) {
 	why, known := s.taken[name]
 	if known {
@@ -98,7 +100,7 @@ func (s *Secrets) names() lookup.GeneratedSecrets {
 	return lookup.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live, Absences: s.Absences}
 }
 
-// refuse notes why nothing may refer to a name, or that it is free.
+// refuse records why nothing may refer to a name, or that it is free.
 func (s *Secrets) refuse(name, why string) (out report.Outcome) {
 	if s.taken[name] = why; why != "" {
 		out.Add(contract.ReasonNameTaken, "%s", why)
@@ -107,8 +109,9 @@ func (s *Secrets) refuse(name, why string) (out report.Outcome) {
 	return out
 }
 
-// Ensure writes a generated Secret if its content differs. It is not created before the settings are complete, so that no
-// bootstrap data is made of incomplete ones. The outcome says what is wrong with the settings; the Secret stays as it is then.
+// Ensure writes a generated Secret if its content differs. It is not created before the settings are complete, so that
+// no bootstrap data is generated from incomplete ones. The outcome has the findings about the settings; then the Secret
+// is not changed.
 func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Resolution) (report.Outcome, error) {
 	s.needed[name] = true
 	if s.ensured[name] {
@@ -153,7 +156,7 @@ func (s *Secrets) write(ctx context.Context, name string, resolution resolve.Res
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))
 		err := s.Writer.Client.Create(ctx, desired)
 		if apierrors.IsAlreadyExists(err) {
-			// The cache is behind, or somebody else was faster. A Secret of ours comes with the cache.
+			// The cache is behind, or somebody else was faster. The cache will show our own Secret.
 			why, err := s.names().TakenLive(ctx, client.ObjectKeyFromObject(desired), s.cluster.Name)
 			out.Join(s.refuse(name, why))
 			return out, err
@@ -164,7 +167,7 @@ func (s *Secrets) write(ctx context.Context, name string, resolution resolve.Res
 		s.Contests.Wrote(key, sum, s.Now(), "")
 		current = desired
 	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
-		return out, bootstrap.Stale("Secret", current) // it was when the name was checked
+		return out, bootstrap.Stale("Secret", current) // it was ours when the name was checked
 	case !same:
 		if contentChanged(current, desired) {
 			desired.Annotations[contract.AnnotationChangedAt] = s.Now().UTC().Format(time.RFC3339)
@@ -179,7 +182,7 @@ func (s *Secrets) write(ctx context.Context, name string, resolution resolve.Res
 	return out, s.nudge(ctx, current)
 }
 
-// Follow keeps the Secrets up to date that spec still refers to by a name of an earlier program.
+// Follow updates the Secrets to which spec still refers by names of earlier versions of the product.
 func (s *Secrets) Follow(ctx context.Context, spec patch.Spec, resolution resolve.Resolution) (out report.Outcome, err error) {
 	owners, err := s.Owners(ctx, spec)
 	if err != nil {
@@ -198,8 +201,8 @@ func (s *Secrets) Follow(ctx context.Context, spec patch.Spec, resolution resolv
 	return out, nil
 }
 
-// replaceSecret brings a generated Secret to desired. One that somebody has made immutable is deleted and made anew, unless
-// it goes on holding originals: a process that ends in between would lose them.
+// replaceSecret updates a generated Secret to desired. An immutable one is deleted and recreated, unless it still holds
+// originals: a process that ends in between would lose them.
 func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
 	if current.Immutable == nil || !*current.Immutable {
 		desired.ResourceVersion = current.ResourceVersion
@@ -222,8 +225,8 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 	return nil
 }
 
-// generatedSecret renders the Secret that files of bootstrap objects refer to. originals are what is kept in it of adopted
-// files.
+// generatedSecret renders the Secret that files of bootstrap objects refer to. originals are the originals of adopted
+// files in it.
 func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution, originals []byte) (*corev1.Secret, error) {
 	data, err := resolve.SecretData(resolution, len(originals))
 	if err != nil {
@@ -245,13 +248,13 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution, or
 	}, nil
 }
 
-// digestOf is the digest of what the product writes into a generated Secret, which is the same on each write as
-// long as the settings are.
+// digestOf is the digest of what the product writes into a generated Secret, which is stable while the settings are
+// unchanged.
 func digestOf(secret *corev1.Secret) contest.Digest {
 	return contest.DigestOf([]any{secret.Data, secret.Labels, secret.Annotations})
 }
 
-// sameSecret reports whether current has what desired sets. Labels and annotations of others are left in peace.
+// sameSecret reports whether current has what desired sets. Labels and annotations of others are ignored.
 func sameSecret(current, desired *corev1.Secret) bool {
 	for key, value := range current.Labels {
 		if _, ours := desired.Labels[key]; !ours {
@@ -271,8 +274,8 @@ func sameSecret(current, desired *corev1.Secret) bool {
 		maps.Equal(current.Labels, desired.Labels) && maps.Equal(current.Annotations, desired.Annotations)
 }
 
-// contentChanged reports whether Machines whose bootstrap data was made of current are behind desired. Whoever edited
-// current by hand has changed nothing: it is what was rendered that counts.
+// contentChanged reports whether Machines whose bootstrap data was generated from current are behind desired. Manual
+// edits of current do not count: the rendered content does.
 func contentChanged(current, desired *corev1.Secret) bool {
 	if hash, known := current.Data[contract.KeyContentHash]; known {
 		return !bytes.Equal(hash, desired.Data[contract.KeyContentHash])
@@ -280,8 +283,8 @@ func contentChanged(current, desired *corev1.Secret) bool {
 	return !bytes.Equal(contentHash(current.Data), contentHash(desired.Data))
 }
 
-// contentHash is the hash of the values in a generated Secret that nodes read. It is kept among the data, because it is
-// made of a password. The script is not part of it: a new version of the product must not put Machines behind.
+// contentHash is the hash of the values in a generated Secret that nodes read. It is kept in the data, because it is
+// computed from a password. The script is not part of it: with a new version of the product no Machine must be behind.
 func contentHash(data map[string][]byte) []byte {
 	hash := sha256.New()
 	for _, key := range []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle} {
@@ -291,8 +294,8 @@ func contentHash(data map[string][]byte) []byte {
 	return []byte(hex.EncodeToString(hash.Sum(nil)))
 }
 
-// nudge makes the bootstrap provider look again at KubeadmConfigs that have waited for the Secret: by itself it
-// comes back only after a back-off that grows to minutes.
+// nudge makes the bootstrap provider reconcile KubeadmConfigs that have waited for the Secret: its own retries back off
+// to minutes.
 func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 	configs, err := s.configs.List(ctx)
 	if err != nil {
@@ -341,7 +344,7 @@ func refersTo(spec patch.Spec, secret string) bool {
 	return slices.Contains(patch.References(spec), secret)
 }
 
-// List returns the generated Secrets of the Cluster. They are those of the cache itself.
+// List returns the generated Secrets of the Cluster. They are the objects of the cache.
 func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := s.Writer.Client.List(ctx, &secrets, client.InNamespace(s.cluster.Namespace), client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
@@ -351,7 +354,7 @@ func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	return secrets.Items, nil
 }
 
-// IsWritten reports whether the manager has written a Secret of the Cluster. What render has made belongs to its user.
+// IsWritten reports whether the manager has written a Secret of the Cluster. Secrets of render belong to the user.
 func (s *Secrets) IsWritten(ctx context.Context) (bool, error) {
 	secrets, err := s.List(ctx)
 	return slices.ContainsFunc(secrets, func(secret corev1.Secret) bool {
@@ -372,7 +375,7 @@ func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out r
 		return out, err
 	}
 	for i := range configs {
-		if configs[i].Status.DataSecretName == "" { // its bootstrap data is still to be made
+		if configs[i].Status.DataSecretName == "" { // it has no bootstrap data yet
 			s.Keep(patch.References(patch.SpecOf(&configs[i].Spec))...)
 		}
 	}

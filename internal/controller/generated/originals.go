@@ -27,7 +27,7 @@ import (
 
 // KeepOriginals writes the files that edits replace into the Cluster's generated Secret. The cache has no contents of
 // files, so they are read live. An object that waits for a rollout is read only once: the webhook that adopts its files
-// in the request which rolls it compares them with the originals again.
+// in the request that rolls it compares them with the originals again.
 func (s *Secrets) KeepOriginals(ctx context.Context, o bootstrap.Object, edits []patch.Edit, waits bool) error {
 	s.needed[intent.GeneratedSecretName(s.cluster.Name)] = true
 	secret, originals, err := s.originals(ctx)
@@ -83,7 +83,7 @@ func (s *Secrets) KeepOriginals(ctx context.Context, o bootstrap.Object, edits [
 	return s.writeOriginals(ctx, secret, text)
 }
 
-// holdable returns finding.Errors if a Secret with originals holds more than an API server takes.
+// holdable returns finding.Errors if a Secret with originals holds more than an API server accepts.
 func holdable(secret *corev1.Secret) error {
 	size := 0
 	for _, value := range secret.Data {
@@ -135,8 +135,8 @@ func (s *Secrets) writeOriginals(ctx context.Context, secret *corev1.Secret, tex
 	return nil
 }
 
-// originals returns the Cluster's generated Secret, nil if there is none, and the originals in it. It has what this
-// pass has written.
+// originals returns the Cluster's generated Secret, nil if there is none, and the originals in it. It includes what
+// this pass has written.
 func (s *Secrets) originals(ctx context.Context) (*corev1.Secret, patch.Originals, error) {
 	secret := s.own
 	if secret == nil {
@@ -148,14 +148,14 @@ func (s *Secrets) originals(ctx context.Context) (*corev1.Secret, patch.Original
 	}
 	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
 	if err != nil {
-		// Without the originals nothing can be taken out, and nothing is: the Secret comes back when it is mended.
+		// Without the originals nothing can be removed, and nothing is: a repaired Secret enqueues the Cluster.
 		return nil, nil, report.Invalid("key %s of Secret %s: %s", contract.KeyAdoptedFiles, klog.KObj(secret), err)
 	}
 	return secret, originals, nil
 }
 
-// OriginalsOf returns the originals of o, by the path of the managed file. A copy that Cluster API has made of a template has
-// those of the template.
+// OriginalsOf returns the originals of o, by the path of the managed file. A copy of a template that Cluster API has
+// created has those of the template.
 func (s *Secrets) OriginalsOf(ctx context.Context, o bootstrap.Object) (map[string]json.RawMessage, error) {
 	_, originals, err := s.originals(ctx)
 	if template := o.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]; o.IsOfMachine() {
@@ -164,8 +164,8 @@ func (s *Secrets) OriginalsOf(ctx context.Context, o bootstrap.Object) (map[stri
 	return originals[o.Key()], err
 }
 
-// settleOriginals forgets the originals that are back in their objects, keeps the Secret as long as there are others,
-// and says which of them nobody but the user can put back.
+// settleOriginals deletes the originals that are restored in their objects, keeps the Secret while there are others,
+// and reports those that only the user can restore.
 func (s *Secrets) settleOriginals(ctx context.Context, objects []bootstrap.Settled) (out report.Outcome, err error) {
 	secret, originals, err := s.originals(ctx)
 	if err != nil || len(originals) == 0 {
@@ -197,8 +197,7 @@ func (s *Secrets) settleOriginals(ctx context.Context, objects []bootstrap.Settl
 	return out, s.writeOriginals(ctx, secret, text)
 }
 
-// outstanding returns those originals of an object that are not back in it. Those of an object that is gone for good
-// are gone, too.
+// outstanding returns the originals of an object that are not restored in it, none if the object is deleted.
 func (s *Secrets) outstanding(ctx context.Context, key string, originals map[string]json.RawMessage, objects []bootstrap.Settled) (
 	kept map[string]json.RawMessage, out report.Outcome, err error,
 ) {
@@ -235,7 +234,7 @@ func (s *Secrets) outstanding(ctx context.Context, key string, originals map[str
 	return kept, out, nil
 }
 
-// holder returns the object that originals are of, nil if it does not exist.
+// holder returns the object to which originals belong, nil if it does not exist.
 func (s *Secrets) holder(ctx context.Context, key string, objects []bootstrap.Settled) (*bootstrap.Settled, error) {
 	if i := slices.IndexFunc(objects, func(o bootstrap.Settled) bool { return o.Key() == key }); i >= 0 {
 		return &objects[i], nil
@@ -260,7 +259,7 @@ func (s *Secrets) isNamed(ctx context.Context, key string) (bool, error) {
 	}), err
 }
 
-// ReportAdopted says which files have been taken over, and which have not because of the Cluster's targets or delivery.
+// ReportAdopted reports which files are taken over, and which are not because of the Cluster's targets or delivery.
 func (s *Secrets) ReportAdopted(ctx context.Context, objects []bootstrap.Settled, options intent.Options) (out report.Outcome, err error) {
 	_, originals, err := s.originals(ctx)
 	if err != nil {

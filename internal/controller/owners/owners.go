@@ -58,7 +58,7 @@ func ofPool(_ context.Context, object client.Object) []reconcile.Request {
 	return nil
 }
 
-// clusters lists the Clusters that options select. of is the kind of the object that they are looked up for.
+// clusters lists the Clusters that options select. of is the kind of the object for which they are looked up.
 func (f Finder) clusters(ctx context.Context, of string, options ...client.ListOption) []reconcile.Request {
 	var clusters clusterv1.ClusterList
 	if err := f.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {

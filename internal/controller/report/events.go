@@ -17,12 +17,12 @@ const (
 	actionValidate = "Validate"
 )
 
-// Every event names the object that it is about beside the Cluster: events that differ in nothing but their text are
+// Every event names the object that it is about in addition to the Cluster: events that differ only in their text are
 // counted as one, and the texts of the later ones are lost.
 //
 // Text always goes through "%s": names and messages may hold a percent sign.
 
-// Injected emits the event that the proxy was added to an object, which is named for messages.
+// Injected emits the event that the proxy was added to an object, given by its name in messages.
 func (r *Reporter) Injected(cluster, related runtime.Object, object string) {
 	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsInjected, actionInject, "%s", "Added the proxy to "+object)
 }
@@ -47,7 +47,7 @@ func (r *Reporter) reported(cluster runtime.Object, condition finding.Condition)
 	r.Recorder.Eventf(cluster, nil, event.Type, event.Reason, action, "%s", event.Note)
 }
 
-// gone emits the event that the condition is gone.
+// gone emits the event that the condition is removed.
 func (r *Reporter) gone(cluster runtime.Object) {
 	r.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s", "Removed everything that this product added")
 }

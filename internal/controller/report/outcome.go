@@ -9,13 +9,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-// Outcome is what a step of a pass over a Cluster has found. The zero value is that there is nothing to report.
+// Outcome is what a step of a pass over a Cluster has found. The zero value means that there is nothing to report.
 type Outcome struct {
 	// Findings are in the order in which they were found.
 	Findings []finding.Finding
 	// Warnings are about the settings in use. They are reported after all findings.
 	Warnings []finding.Finding
-	// Again is after which time the next pass is due although nothing changes, or zero.
+	// Again is the time after which the next pass is due even if nothing changes, or zero.
 	Again time.Duration
 }
 
@@ -51,7 +51,7 @@ func (o Outcome) IsExplained() bool {
 	return slices.ContainsFunc(o.Findings, func(one finding.Finding) bool { return one.Reason != "" })
 }
 
-// Invalid returns the error about something that the user has to change.
+// Invalid returns the error if the user has to fix it.
 func Invalid(format string, args ...any) error {
 	return finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: fmt.Sprintf(format, args...)}}
 }

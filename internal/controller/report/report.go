@@ -1,4 +1,4 @@
-// Package report says what became of a Cluster: in one condition, and what is news in one event and one line of the log.
+// Package report reports the state of a Cluster in one condition, and news in one event and one log line.
 package report
 
 import (
@@ -48,8 +48,8 @@ func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, found
 	return nil
 }
 
-// setCondition writes the condition if it differs from what the Cluster has, and reports whether it does in more than
-// the generation.
+// setCondition writes the condition if it differs from the Cluster's, and reports whether more than the generation
+// differs.
 func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster, condition metav1.Condition) (bool, error) {
 	condition.ObservedGeneration = cluster.Generation
 	condition.LastTransitionTime = metav1.NewTime(r.Now())
@@ -70,7 +70,7 @@ func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
 	return changed, r.applyConditions(ctx, cluster, []any{object})
 }
 
-// Remove takes the condition off a Cluster.
+// Remove removes the condition from a Cluster.
 func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster) error {
 	if !HasCondition(cluster) {
 		return nil
@@ -91,18 +91,18 @@ func HasCondition(cluster *clusterv1.Cluster) bool {
 	return meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 }
 
-// news remembers what was last told about each Cluster: a cache that is behind shows the old condition once more. After a
-// restart the condition itself tells.
+// news remembers what was last reported about each Cluster, because a cache that is behind shows the old condition once
+// more. After a restart the condition itself shows it.
 type news struct {
 	mutex sync.Mutex
 	last  map[types.UID]string
 }
 
-// maxNews is about how many Clusters is remembered. Beyond that all of it is forgotten.
+// maxNews is how many Clusters are remembered. Beyond that the map is cleared.
 const maxNews = 100_000
 
-// isNew remembers a digest of findings, and reports whether the one before was another. changed is the answer about a
-// Cluster of which nothing is remembered.
+// isNew remembers a digest of findings, and reports whether the one before differs. changed is the answer about a
+// Cluster that is not remembered.
 func (n *news) isNew(uid types.UID, digest string, changed bool) bool {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
@@ -120,15 +120,15 @@ func (n *news) forget(uid types.UID) {
 	delete(n.last, uid)
 }
 
-// applyConditions applies our part of the conditions, a list that the API server merges by type: those of others
-// are not touched.
+// applyConditions applies our part of the conditions, a list that the API server merges by type: those of others are
+// not changed.
 func (r *Reporter) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) error {
 	configuration := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
 		"status":   map[string]any{"conditions": conditions},
 	}}
 	configuration.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	// The UID keeps the condition from a Cluster of the same name that was created since.
+	// The UID prevents writing the condition to a newer Cluster of the same name.
 	configuration.SetUID(cluster.UID)
 	err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
 		client.FieldOwner(contract.Name), client.ForceOwnership)

@@ -1,5 +1,5 @@
-// Package rollout finds the Machines whose bootstrap data is not what a new Machine would get and, where the Cluster asks for
-// it, has Cluster API replace them.
+// Package rollout finds the Machines whose bootstrap data differs from that of a new Machine and, if the Cluster asks
+// for it, makes Cluster API replace them.
 package rollout
 
 import (
@@ -35,12 +35,12 @@ import (
 // maxMachines is how many Machines of a control plane or pool a message names; the others are counted.
 const maxMachines = 3
 
-// behind are the Machines of a control plane or MachineDeployment whose bootstrap data is not what a new one would get.
+// behind are the Machines of a control plane or MachineDeployment whose bootstrap data differs from that of a new one.
 type behind struct {
 	kind, name string
 	machines   []string
-	// replaceable is when the youngest of those was created that only spec.rollout.after replaces, or the zero time.
-	// Machines of a control plane, or of a topology, that differ in their entries are replaced for that.
+	// replaceable is the creation time of the youngest Machine that only spec.rollout.after replaces, or the zero time.
+	// Cluster API replaces Machines of a control plane, or of a topology, whose entries differ.
 	replaceable time.Time
 }
 
@@ -54,7 +54,7 @@ func (b behind) String() string {
 	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(b.machines), b.kind, b.name, strings.Join(names, ", "), more)
 }
 
-// Rollouts does this for all Clusters. Its methods can be called concurrently.
+// Rollouts follows the rollouts of all Clusters. Its methods can be called concurrently.
 type Rollouts struct {
 	// Client writes to the API server; its cache knows the kinds.
 	Client client.Client
@@ -73,7 +73,7 @@ type Pass struct {
 	Secrets *generated.Secrets
 }
 
-// Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, has them replaced.
+// Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, replaces them.
 func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settled, rollout string) (out report.Outcome, err error) {
 	groups, err := r.behind(ctx, p, objects)
 	if err != nil {
@@ -91,8 +91,8 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 	return out, nil
 }
 
-// behind compares the bootstrap data of Machines with objects, in their order. What Cluster API has written down about
-// the data is enough, so that the answer is the same after a restart.
+// behind compares the bootstrap data of Machines with objects, in their order. It only uses what Cluster API has
+// recorded about the data, so that the answer is the same after a restart.
 func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settled) ([]behind, error) {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
 		if config.Status.DataSecretName == "" || !config.DeletionTimestamp.IsZero() || owner == nil || owner.Kind != "Machine" {
-			continue // without data, on its way out, or of a MachinePool, whose data Cluster API makes anew by itself
+			continue // without data, being deleted, or of a MachinePool, whose data Cluster API regenerates
 		}
 		deployment := config.Labels[clusterv1.MachineDeploymentNameLabel]
 		if _, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane != (deployment == "") {
@@ -154,7 +154,7 @@ func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.
 	return group
 }
 
-// madeAt is when bootstrap data was made of config.
+// madeAt is when the bootstrap data of config was generated.
 func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
 	available := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.KubeadmConfigDataSecretAvailableCondition)
 	if available != nil && available.Status == metav1.ConditionTrue {
@@ -163,17 +163,19 @@ func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
 	return config.CreationTimestamp.Time
 }
 
-// madeTimes remembers when bootstrap data was first seen to be made, by the UID of the KubeadmConfig. With a cache that is
-// behind Cluster API makes the data once more, and says so in its condition, while the Machine has come up with the first.
+// madeTimes remembers when bootstrap data was first generated, by the UID of the KubeadmConfig. With a cache that is
+// behind, Cluster API generates the data once more and updates its condition, while the Machine has booted with the
+// first data.
 type madeTimes struct {
 	mutex sync.Mutex
 	first map[types.UID]time.Time
 }
 
-// maxMadeTimes is how many are remembered. Beyond that all are forgotten, which costs nothing but the memory of the above.
+// maxMadeTimes is how many are remembered. Beyond that the map is cleared; the only loss is the correction described
+// above.
 const maxMadeTimes = 100_000
 
-// earliest returns the earlier of made and what was seen before.
+// earliest returns the earlier of made and the remembered time.
 func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -187,8 +189,8 @@ func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 	return made
 }
 
-// rollOut has the Machines of a group replaced by Cluster API's own lever, unless that has been done: Machines that are
-// older than rollout.after are on their way out. A time in the future is somebody's schedule and stays.
+// rollOut makes Cluster API replace the Machines of a group by setting rollout.after, unless that is already done:
+// Machines that are older than rollout.after are being replaced. A time in the future is the user's schedule and stays.
 func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, group behind) error {
 	var (
 		object client.Object
@@ -215,7 +217,7 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 		"spec":     map[string]any{"rollout": map[string]any{"after": r.Now().UTC().Format(time.RFC3339)}},
 	}
 	if plan.IsTopologyOwned(object.GetLabels()) {
-		// The topology controller would undo it, and brings it along from the Cluster.
+		// The topology controller would revert it; it copies the time from the Cluster.
 		if target, kind, change = cluster, types.JSONPatchType, r.topologyRollout(cluster, group, object); change == nil {
 			return nil
 		}
@@ -233,8 +235,8 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 	return nil
 }
 
-// topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not in
-// the topology any more, or the time has been set already and is on its way to the object.
+// topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not
+// in the topology any more, or the time is already set and will reach the object.
 func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
 	spec := cluster.Spec.Topology
 	after, parents, values := spec.ControlPlane.Rollout.After, []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},

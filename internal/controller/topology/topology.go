@@ -1,6 +1,6 @@
-// Package topology looks after what a ClusterClass topology owns. Its templates are patched by the topology hook, and a write of
-// anybody else to what they become would be undone. So this package keeps the Secrets, compares, and reports. Pools beside the
-// topology are treated as those of any Cluster.
+// Package topology handles the objects that a ClusterClass topology owns. The topology hook patches the templates, and
+// other writes to the objects created from them would be reverted. So this package maintains the Secrets, compares, and
+// reports. Pools outside of the topology are treated like those of any Cluster.
 package topology
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// delay is how long the topology controller may take before a ClusterClass is taken not to declare the patch.
+// delay is how long the topology controller may take before the ClusterClass counts as not declaring the patch.
 const delay = 10 * time.Second
 
 // maxNames is how many objects a message names; the others are counted.
@@ -56,16 +56,17 @@ type Topology struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	// resolutions are what the Cluster, under "", and pools that name another Secret get. One that cannot be used is nil.
+	// resolutions are what the Cluster, under "", and pools that name another Secret get. Settings that cannot be used
+	// are nil.
 	resolutions map[string]*resolve.Resolution
 }
 
-// Drift is what an object of the topology differs in from what the hook makes of its template.
+// Drift is how an object of the topology differs from what the hook makes of its template.
 type Drift int
 
 // The drifts.
 const (
-	// None: it is as it should be, or waits for something that the outcome says.
+	// None: it is as it should be, or the outcome says what it waits for.
 	None Drift = iota
 	// Lacking: it does not have the proxy.
 	Lacking
@@ -73,13 +74,14 @@ const (
 	Stale
 )
 
-// Resolve finds the settings of the pool that names a proxy Secret. It returns nil when the outcome says why there are none.
+// Resolve finds the settings of the pool that names a proxy Secret. It returns nil if the outcome has a finding about
+// them.
 type Resolve func(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error)
 
 // IsOwned reports whether the topology controller of the Cluster owns o.
 func (t *Topology) IsOwned(o bootstrap.Object) bool { return t != nil && o.IsTopologyOwned() }
 
-// pool returns what the topology says about a pool. One that is on its way out is in the topology no more.
+// pool returns what the topology asks for a pool. A pool that is being removed is not in the topology any more.
 func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 	i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 	if i < 0 {
@@ -89,7 +91,7 @@ func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 }
 
 // EnsureSecrets resolves what the templates of the topology get and, in Reference delivery, keeps the Secrets that they
-// will refer to. They are there before the templates are, which nobody else tells. main are the settings of the Cluster.
+// will refer to. They exist before the templates do. main are the settings of the Cluster.
 func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object, main *resolve.Resolution, find Resolve) (out report.Outcome, err error) {
 	t.complete(objects)
 	t.resolutions = map[string]*resolve.Resolution{"": main}
@@ -128,8 +130,8 @@ func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object
 	return out, nil
 }
 
-// complete adds what the ClusterClass says about pools: annotations of its classes are not in the Cluster. The hook is told
-// of them, and the topology controller gives them to the objects of the pools.
+// complete adds what the ClusterClass says about pools: annotations of its classes are not in the Cluster. The hook
+// gets them in its request, and the topology controller writes them to the objects of the pools.
 func (t *Topology) complete(objects []bootstrap.Object) {
 	for _, o := range objects {
 		for _, p := range o.Pools {
@@ -141,7 +143,8 @@ func (t *Topology) complete(objects []bootstrap.Object) {
 	}
 }
 
-// decide is what the hook decides about the template of an object. known is false for an object whose pool is on its way out.
+// decide is what the hook decides about the template of an object. known is false for an object whose pool is being
+// removed.
 func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Decision, known bool) {
 	var pool intent.Pool
 	object := plan.Object{
@@ -161,7 +164,7 @@ func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Dec
 	return plan.Decide(object, want), true
 }
 
-// isFrozen reports whether the freeze of the topology keeps an object as it is.
+// isFrozen reports whether the freeze of the topology applies to an object.
 func (t *Topology) isFrozen(o bootstrap.Object) bool {
 	return !intent.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
 }
@@ -182,7 +185,7 @@ func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstra
 	case t.isFrozen(o) && patch.Unsupported(o.Spec) == "":
 		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "gets")
 	case decision.Recipe == nil:
-		out.Find(decision.Report()...) // else a finding about the settings says why
+		out.Find(decision.Report()...) // else there is a finding about the settings
 	case !patched:
 		drift = Lacking
 	case !plan.Carries(o.Spec, *decision.Recipe):
@@ -220,7 +223,7 @@ func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan
 		Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)),
 	}
 	if t.View.Enabled && !t.isFrozen(o) {
-		// What is wrong with it, findings about its template say.
+		// Findings about its template report what is wrong with it.
 		if decision, known := t.decide(o, want); known && t.override(o) != contract.SecretNone {
 			from.Recipe = decision.Recipe
 			_, from.Conflict = errors.AsType[*patch.ConflictError](decision.Refused)
@@ -229,14 +232,14 @@ func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan
 	return from, nil
 }
 
-// reportFreeze says what an object waits for that keeps the templates it has.
+// reportFreeze reports what a frozen object waits for.
 func (t *Topology) reportFreeze(out *report.Outcome, o bootstrap.Object, reason, verb string) {
 	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
 	out.Add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
 		o, verb, freeze.Version, contract.AnnotationRollout, contract.RolloutImmediate)
 }
 
-// Leave keeps what an object of a topology that is not enabled any more refers to, and reports that it still has the proxy.
+// Leave keeps the Secrets to which an object of a disabled topology refers, and reports that it still has the proxy.
 func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	switch {
@@ -249,7 +252,7 @@ func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
 	return out
 }
 
-// ReportPaused says which KubeadmConfigs of a topology that is not enabled any more are still paused.
+// ReportPaused reports which KubeadmConfigs of a disabled topology are still paused.
 func (t *Topology) ReportPaused(objects []bootstrap.Settled) (out report.Outcome) {
 	for _, o := range objects {
 		if o.IsOfMachine() && o.IsTopologyOwned() && plan.IsPausedByUs(o.GetAnnotations()) {
@@ -259,8 +262,8 @@ func (t *Topology) ReportPaused(objects []bootstrap.Settled) (out report.Outcome
 	return out
 }
 
-// Finish does what is left to do once all objects were seen to. drifts are those of objects, by name. complete is that no object was
-// missing.
+// Finish completes a pass after all objects are settled. drifts are those of objects, by name. complete reports that no
+// object was missing.
 func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drifts map[Drift][]string, complete bool) (out report.Outcome, err error) {
 	// An old template may still serve a MachineSet.
 	var templates bootstrapv1.KubeadmConfigTemplateList
@@ -287,20 +290,20 @@ func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drif
 	return out, t.Writer.Annotate(ctx, t.Cluster, want)
 }
 
-// releases reports whether the Cluster asks for an end of a freeze, which the webhook was not there to see.
+// releases reports whether the Cluster asks for an end of a freeze that the webhook has missed.
 func (t *Topology) releases(freeze intent.Freeze) bool {
 	return freeze.Enabled == t.View.Enabled || t.View.Annotations[contract.AnnotationRollout] == contract.RolloutImmediate
 }
 
-// keeps reports whether a freeze keeps any of objects as it is.
+// keeps reports whether a freeze applies to any of objects.
 func keeps(freeze intent.Freeze, objects []bootstrap.Settled) bool {
 	return slices.ContainsFunc(objects, func(o bootstrap.Settled) bool {
 		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
 	})
 }
 
-// settingsHash is the value of contract.AnnotationSettingsHash, "" if there is to be none. There is no credential in it:
-// settings with one make no recipe for Inline delivery.
+// settingsHash is the value of contract.AnnotationSettingsHash, "" for none. It contains no credential: settings with
+// one have no recipe for Inline delivery.
 func (t *Topology) settingsHash() string {
 	if !t.View.Enabled || t.Asks.Options.Delivery != contract.DeliveryInline {
 		return ""
@@ -320,8 +323,7 @@ func (t *Topology) settingsHash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// reportDrifts names objects that are not as they should be. The topology controller gets some time before the
-// ClusterClass is to blame.
+// reportDrifts names objects with drifts. The topology controller gets some time before the ClusterClass is blamed.
 func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) {
 	if len(drifts[Stale]) > 0 {
 		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet", atMost(drifts[Stale]))
