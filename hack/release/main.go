@@ -1,5 +1,6 @@
-// Command release writes the folder of a release, from which clusterctl and the Cluster API Operator install: components,
-// metadata, templates, ExtensionConfig, image, bill of materials and checksums. Equal input makes equal bytes.
+// Command release writes the folder of a release, from which clusterctl and the Cluster API Operator install:
+// components, metadata, templates, ExtensionConfig, image, bill of materials and checksums. Equal input makes equal
+// bytes.
 //
 //	release -version v1.2.3 -image registry/name -layout out/image -out out/release
 //
@@ -117,7 +118,8 @@ func (r release) components() error {
 		for _, container := range containers {
 			container.(map[string]any)["image"] = r.image + ":" + r.version
 		}
-		if err := unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+		if err := unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec",
+			"containers"); err != nil {
 			return err
 		}
 	}
@@ -140,8 +142,8 @@ func (r release) objects(name string, objects []*unstructured.Unstructured) erro
 	return r.file(name, text.Bytes())
 }
 
-// extensionConfig writes what tells Cluster API of the hooks. It is not among the components: clusterctl would take it for an
-// object of a namespace, and delete it together with the hooks, without which Cluster API does not start.
+// extensionConfig writes what tells Cluster API of the hooks. It is not among the components: clusterctl would take it
+// for an object of a namespace, and delete it together with the hooks, without which Cluster API does not start.
 func (r release) extensionConfig() error {
 	objects, err := mgmt.Kustomize(filepath.Join(r.root, "config", "extensionconfig"))
 	if err != nil {

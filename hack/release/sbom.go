@@ -84,10 +84,14 @@ func (r release) materials() error {
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT",
 		Name:      provider + "-" + r.version,
 		Namespace: "https://capi-proxy-patcher.io/spdx/" + r.version + "/" + strings.TrimPrefix(digest, "sha256:"),
-		Creation:  spdxCreation{Created: r.created.Format(time.RFC3339), Creators: []string{"Tool: capi-proxy-patcher-release"}},
+		Creation: spdxCreation{
+			Created:  r.created.Format(time.RFC3339),
+			Creators: []string{"Tool: capi-proxy-patcher-release"},
+		},
 		Packages: []spdxPackage{{
 			Name: r.image, ID: imageID, Version: r.version, DownloadLocation: noAssertion, Purpose: "CONTAINER",
-			LicenseConcluded: "Apache-2.0", LicenseDeclared: "Apache-2.0", Copyright: noAssertion, Comment: "Commit " + r.revision,
+			LicenseConcluded: "Apache-2.0", LicenseDeclared: "Apache-2.0", Copyright: noAssertion,
+			Comment:   "Commit " + r.revision,
 			Checksums: []spdxChecksum{{"SHA256", strings.TrimPrefix(digest, "sha256:")}},
 		}},
 		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", imageID}},
@@ -138,4 +142,6 @@ func (d *spdxDocument) add(module *debug.Module) {
 }
 
 // spdxName makes an identifier of letters, digits, dots and hyphens.
-func spdxName(text string) string { return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(text, "-") }
+func spdxName(text string) string {
+	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(text, "-")
+}

@@ -85,7 +85,8 @@ type Controller struct {
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
-	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.Infrastructure == nil || config.Recorder == nil || config.Now == nil {
+	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.Infrastructure == nil ||
+		config.Recorder == nil || config.Now == nil {
 		return nil, errors.New("controller: Client, Live, ProxySecrets, Infrastructure, Recorder and Now are required")
 	}
 	if config.Concurrency == 0 {
@@ -120,7 +121,8 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfGeneratedSecret), changed).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
-			handler.TypedEnqueueRequestsFromMapFunc(find.OfProxySecret), predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
+			handler.TypedEnqueueRequestsFromMapFunc(find.OfProxySecret),
+			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),

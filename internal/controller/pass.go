@@ -43,7 +43,10 @@ func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *p
 	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view)}
 	p.secrets = generated.Store{Writer: c.writer, Reader: c.reader, Absences: c.Absences}.Of(cluster, view, p.configs)
 	if view.Topology {
-		p.topology = &topology.Topology{Cluster: cluster, View: view, Reader: c.reader, Writer: c.writer, Secrets: p.secrets, Now: c.Now}
+		p.topology = &topology.Topology{
+			Cluster: cluster, View: view, Reader: c.reader, Writer: c.writer,
+			Secrets: p.secrets, Now: c.Now,
+		}
 	}
 	return p
 }
@@ -61,7 +64,8 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	configs, err := p.configs.List(ctx)
-	return !slices.ContainsFunc(configs, func(config bootstrapv1.KubeadmConfig) bool { return plan.IsPausedByUs(config.Annotations) }), err
+	return !slices.ContainsFunc(configs,
+		func(config bootstrapv1.KubeadmConfig) bool { return plan.IsPausedByUs(config.Annotations) }), err
 }
 
 // readOptions reads what annotations and, with a topology, the variable ask for. Its errors are for the user.
@@ -106,14 +110,16 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	}
 	if !resolution.Complete {
 		out.Add(contract.ReasonWaitingForEndpoint,
-			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must contain it",
+			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must "+
+				"contain it",
 			p.view.Namespace, p.view.Name)
 	}
 	if note := resolution.Note(); note != "" {
 		out.Note("%s", note)
 	}
 	if !resolution.Secret.Watched {
-		out.Note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name, contract.LabelProxySecret)
+		out.Note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name,
+			contract.LabelProxySecret)
 	}
 	out.Warnings = resolution.Warnings
 	return &resolution, out, nil
@@ -122,7 +128,8 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 // settleAll changes bootstrap objects to what want asks for. main are the settings of the Cluster, nil if they are not
 // usable or not needed. Differences of objects of an enabled topology are added to drifts.
 func (p *pass) settleAll(
-	ctx context.Context, objects []bootstrap.Object, want plan.Want, main *resolve.Resolution, drifts map[topology.Drift][]string,
+	ctx context.Context, objects []bootstrap.Object, want plan.Want, main *resolve.Resolution,
+	drifts map[topology.Drift][]string,
 ) (settled []bootstrap.Settled, out report.Outcome, err error) {
 	for _, o := range objects {
 		one, drift, found, err := p.settle(ctx, o, want, main)
@@ -169,7 +176,8 @@ func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, m
 
 // decideAndCarryOut decides about o, asking for facts as long as the decision needs more, and carries it out.
 func (p *pass) decideAndCarryOut(
-	ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution, decide func(plan.Object, plan.Want) plan.Decision,
+	ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution,
+	decide func(plan.Object, plan.Want) plan.Decision,
 ) (settled bootstrap.Settled, out report.Outcome, err error) {
 	settled.Object = o
 	object, err := p.planned(ctx, o, want.Enabled)
@@ -221,7 +229,8 @@ func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool) (p
 }
 
 // answer finds a fact that a decision about o asks for.
-func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Object, asks plan.Decision, main *resolve.Resolution) (
+func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Object, asks plan.Decision,
+	main *resolve.Resolution) (
 	out report.Outcome, err error,
 ) {
 	facts := &object.Facts
@@ -304,7 +313,8 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	if left := o.RollsIn(p.Now()); decision.Waits && left > 0 {
 		out.LookAgain(left)
 	}
-	spec, change, found, err := p.writer.Write(ctx, o, decision, func(ctx context.Context) error { return p.announce(ctx, decision) })
+	spec, change, found, err := p.writer.Write(ctx, o, decision,
+		func(ctx context.Context) error { return p.announce(ctx, decision) })
 	out.Join(found)
 	if err != nil {
 		return settled, out, err
@@ -352,7 +362,8 @@ func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report
 
 // followUp reports the Machines that are behind and replaces them if the Cluster asks for that.
 func (p *pass) followUp(ctx context.Context, objects []bootstrap.Settled) (report.Outcome, error) {
-	return p.rollouts.Follow(ctx, rollout.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects, p.options.Rollout)
+	return p.rollouts.Follow(ctx, rollout.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects,
+		p.options.Rollout)
 }
 
 // finishTopology completes the pass for the topology. missing are findings about missing objects.
@@ -362,6 +373,7 @@ func (p *pass) finishTopology(
 	if p.topology == nil {
 		return report.Outcome{}, nil
 	}
-	complete := !slices.ContainsFunc(missing.Findings, func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
+	complete := !slices.ContainsFunc(missing.Findings,
+		func(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects })
 	return p.topology.Finish(ctx, objects, drifts, complete)
 }

@@ -56,7 +56,9 @@ type result struct {
 
 // conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition,
 // except announce, before the first patch.
-func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result, err error) (ctrl.Result, error) {
+func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result,
+	err error,
+) (ctrl.Result, error) {
 	found := finding.Of(err)
 	switch {
 	case err == nil && done.gone:

@@ -26,7 +26,10 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootst
 	if err != nil {
 		return nil, err
 	}
-	values := []string{caches.PatchedForCluster(p.view.Name), caches.PatchedForSecret(intent.GeneratedSecretName(p.view.Name))}
+	values := []string{
+		caches.PatchedForCluster(p.view.Name),
+		caches.PatchedForSecret(intent.GeneratedSecretName(p.view.Name)),
+	}
 	for i := range secrets {
 		if value := caches.PatchedForSecret(secrets[i].Name); !slices.Contains(values, value) {
 			values = append(values, value)
@@ -35,7 +38,8 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootst
 	var strays []bootstrap.Object
 	for _, value := range values {
 		var templates bootstrapv1.KubeadmConfigTemplateList
-		if err := p.Client.List(ctx, &templates, client.InNamespace(p.view.Namespace), client.MatchingFields{caches.IndexPatchedFor: value},
+		if err := p.Client.List(ctx, &templates, client.InNamespace(p.view.Namespace),
+			client.MatchingFields{caches.IndexPatchedFor: value},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 		}

@@ -30,7 +30,8 @@ func (r Reader) Configs(cluster intent.Cluster) *Configs {
 func (c *Configs) List(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
 	if c.list == nil {
 		list := &bootstrapv1.KubeadmConfigList{}
-		if err := c.reader.Client.List(ctx, list, client.InNamespace(c.cluster.Namespace), client.MatchingFields{lookup.IndexLabel: c.cluster.Name},
+		if err := c.reader.Client.List(ctx, list, client.InNamespace(c.cluster.Namespace),
+			client.MatchingFields{lookup.IndexLabel: c.cluster.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing KubeadmConfigs: %w", err)
 		}

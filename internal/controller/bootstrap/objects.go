@@ -40,7 +40,8 @@ type Object struct {
 	// Running reports that a change of the object replaces Machines of a control plane, or comes too late for
 	// the bootstrap data of a MachinePool.
 	Running bool
-	// Busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier version.
+	// Busy reports that Cluster API works on a control plane, and may be creating its first Machine from an earlier
+	// version.
 	Busy bool
 	// Rollout is when the user's rollout.after replaces all Machines of a control plane, or the zero time.
 	Rollout time.Time
@@ -113,7 +114,8 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, 
 			return nil, report.Outcome{}, err
 		}
 		if !exists {
-			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", plan.KindControlPlane, cluster.Namespace, cluster.ControlPlaneName)
+			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", plan.KindControlPlane, cluster.Namespace,
+				cluster.ControlPlaneName)
 			break
 		}
 		created, err := r.controlPlaneMachines(ctx, cluster)
@@ -128,7 +130,8 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, 
 		object.Rollout = rolloutOf(controlPlane.Spec.Rollout.After, created)
 		objects = append(objects, object)
 	case cluster.ControlPlaneKind != "":
-		found.Add(contract.ReasonTemplateNotSupported, "%s %s/%s is not a %s and is not patched; pools with kubeadm bootstrap objects are",
+		found.Add(contract.ReasonTemplateNotSupported,
+			"%s %s/%s is not a %s and is not patched; pools with kubeadm bootstrap objects are",
 			cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
 	}
 
@@ -141,8 +144,10 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, 
 		case p.Bootstrap.Name == "":
 			found.Note("%s brings its own bootstrap data and is not patched", p)
 			continue
-		case p.Kind == intent.KindMachineDeployment && p.Bootstrap.Kind != plan.KindTemplate, p.Kind == intent.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
-			found.Add(contract.ReasonTemplateNotSupported, "%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
+		case p.Kind == intent.KindMachineDeployment && p.Bootstrap.Kind != plan.KindTemplate,
+			p.Kind == intent.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:
+			found.Add(contract.ReasonTemplateNotSupported,
+				"%s uses %s %s, which cannot be patched; only kubeadm bootstrap objects can",
 				p, p.Bootstrap.Kind, p.Bootstrap.Name)
 			continue
 		}
@@ -157,7 +162,8 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, 
 			return nil, report.Outcome{}, err
 		}
 		if object == nil {
-			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", p.Bootstrap.Kind, cluster.Namespace, p.Bootstrap.Name)
+			found.Add(contract.ReasonWaitingForObjects, "%s %s/%s does not exist yet", p.Bootstrap.Kind, cluster.Namespace,
+				p.Bootstrap.Name)
 			continue
 		}
 		object.Pools = []plan.Pool{p}
@@ -193,14 +199,18 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool) 
 
 // New returns an object of a kind with its spec. running is Object.Running.
 func New(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec, running bool) Object {
-	return Object{Object: object, Kind: kind, Spec: patch.SpecOf(spec), Location: locate(object, kind, spec), Running: running}
+	return Object{
+		Object: object, Kind: kind, Spec: patch.SpecOf(spec), Location: locate(object, kind, spec),
+		Running: running,
+	}
 }
 
 // locate returns where spec is in object. It only sees fields of the program's types.
 func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec) patch.Location {
 	at := patch.Location{Parents: plan.Parents(kind)}
 	parents := 1 // that hold only the spec: the API accepts none of them empty
-	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok && reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
+	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok &&
+		reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
 		parents = len(at.Parents)
 	}
 	others := *spec
@@ -216,7 +226,10 @@ func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSp
 
 // Pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
 func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
-	in := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingFields{caches.IndexCluster: cluster.Name}}
+	in := []client.ListOption{
+		client.InNamespace(cluster.Namespace),
+		client.MatchingFields{caches.IndexCluster: cluster.Name},
+	}
 	var (
 		deployments  clusterv1.MachineDeploymentList
 		machinePools clusterv1.MachinePoolList
@@ -274,7 +287,8 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
 	var deployments clusterv1.MachineDeploymentList
-	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace), client.MatchingFields{lookup.IndexBootstrap: o.GetName()}); err != nil {
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{lookup.IndexBootstrap: o.GetName()}); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
 	}
 	var others []plan.Pool

@@ -20,8 +20,8 @@ func ReportPaused(objects []Settled) (out report.Outcome) {
 	return out
 }
 
-// CheckNames returns warnings about annotations of pools that nothing reads. Pools of a topology have those that the Cluster
-// has for them.
+// CheckNames returns warnings about annotations of pools that nothing reads. Pools of a topology have those that the
+// Cluster has for them.
 func CheckNames(objects []Object) (found []finding.Finding) {
 	for _, o := range objects {
 		for _, pool := range o.Pools {

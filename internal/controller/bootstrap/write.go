@@ -85,7 +85,8 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 	if decision.Version == 0 {
 		change = Removed
 	}
-	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.Kind, klog.KObj(o.Object), "edits", len(edits), "removing", change == Removed)
+	ctrl.LoggerFrom(ctx).Info("Patching bootstrap object", o.Kind, klog.KObj(o.Object), "edits", len(edits), "removing",
+		change == Removed)
 	if err := w.patchJSON(ctx, o.Object, data); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return o.Spec, Unchanged, out, nil // deleted meanwhile; its deletion enqueues the Cluster
@@ -130,7 +131,8 @@ func (w *Writer) patchJSON(ctx context.Context, object client.Object, data []byt
 	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(kind)
-	if getErr := w.Live.Get(ctx, client.ObjectKeyFromObject(object), live); getErr != nil || live.ResourceVersion == version {
+	if getErr := w.Live.Get(ctx, client.ObjectKeyFromObject(object), live); getErr != nil ||
+		live.ResourceVersion == version {
 		return err
 	}
 	return Stale(kind.Kind, object)
@@ -150,7 +152,10 @@ func operations(o Object, edits []patch.Edit, annotations map[string]string) []p
 
 // Annotate sets annotations of an object and removes those with an empty value.
 func (w *Writer) Annotate(ctx context.Context, object client.Object, want map[string]string) error {
-	operations := append([]patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: object.GetResourceVersion()}},
+	operations := append([]patch.Operation{{
+		Op: "replace", Path: "/metadata/resourceVersion",
+		Value: object.GetResourceVersion(),
+	}},
 		plan.AnnotationOperations(object.GetAnnotations(), want)...)
 	data, err := json.Marshal(operations)
 	if err != nil {
@@ -180,7 +185,8 @@ func (w *Writer) rival(ctx context.Context, o Object, edits []patch.Edit) string
 	}
 	name, latest := "", time.Time{}
 	for _, entry := range live.ManagedFields {
-		if entry.Manager == contract.Name || entry.FieldsV1 == nil || entry.Time == nil || entry.Time.Before(&metav1.Time{Time: latest}) {
+		if entry.Manager == contract.Name || entry.FieldsV1 == nil || entry.Time == nil ||
+			entry.Time.Before(&metav1.Time{Time: latest}) {
 			continue
 		}
 		for _, list := range []patch.List{patch.ListFiles, patch.ListPre, patch.ListPost} {

@@ -28,8 +28,8 @@ const (
 	IndexSecret = "proxySecret"
 	// IndexTopology finds the patched KubeadmConfigTemplates of a topology by their Cluster, used or not.
 	IndexTopology = "topologyOf"
-	// IndexPatchedFor finds patched KubeadmConfigTemplates by what PatchedForCluster and PatchedForSecret return: the owner
-	// reference that Cluster API has set, and the generated Secrets that their entries refer to.
+	// IndexPatchedFor finds patched KubeadmConfigTemplates by what PatchedForCluster and PatchedForSecret return: the
+	// owner reference that Cluster API has set, and the generated Secrets that their entries refer to.
 	IndexPatchedFor = "patchedFor"
 )
 
@@ -51,7 +51,10 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&bootstrapv1.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
 		{&clusterv1.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{&clusterv1.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{&clusterv1.MachineDeployment{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{
+			&clusterv1.MachineDeployment{}, lookup.IndexBootstrap,
+			poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name }),
+		},
 		{&clusterv1.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
 		{&clusterv1.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&clusterv1.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},

@@ -112,7 +112,8 @@ func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (o
 	if key.Secret.Name != "" {
 		advice = "Keep it from managing this Secret, which is generated"
 	}
-	out.Add(contract.ReasonContested, "%s: %s keeps reverting our changes; retrying with back-off up to one hour. %s", object, rival, advice)
+	out.Add(contract.ReasonContested, "%s: %s keeps reverting our changes; retrying with back-off up to one hour. %s",
+		object, rival, advice)
 	out.LookAgain(max(left, time.Second))
 	return out, left > 0
 }

@@ -68,7 +68,10 @@ type Secrets struct {
 func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *bootstrap.Configs) *Secrets {
 	return &Secrets{
 		Store: s, cluster: view, configs: configs,
-		owner:  metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID},
+		owner: metav1.OwnerReference{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name,
+			UID: cluster.UID,
+		},
 		needed: map[string]bool{}, ensured: map[string]bool{}, taken: map[string]string{},
 	}
 }
@@ -126,7 +129,9 @@ func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Re
 	return out, err
 }
 
-func (s *Secrets) write(ctx context.Context, name string, resolution resolve.Resolution) (out report.Outcome, err error) {
+func (s *Secrets) write(ctx context.Context, name string,
+	resolution resolve.Resolution,
+) (out report.Outcome, err error) {
 	current := &corev1.Secret{}
 	exists, err := s.Get(ctx, s.cluster.Namespace, name, current)
 	if err != nil {
@@ -183,7 +188,9 @@ func (s *Secrets) write(ctx context.Context, name string, resolution resolve.Res
 }
 
 // Follow updates the Secrets to which spec still refers by names of earlier versions of the product.
-func (s *Secrets) Follow(ctx context.Context, spec patch.Spec, resolution resolve.Resolution) (out report.Outcome, err error) {
+func (s *Secrets) Follow(ctx context.Context, spec patch.Spec,
+	resolution resolve.Resolution,
+) (out report.Outcome, err error) {
 	owners, err := s.Owners(ctx, spec)
 	if err != nil {
 		return out, err
@@ -212,10 +219,15 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 		return nil
 	}
 	if current.Data[contract.KeyAdoptedFiles] != nil && desired.Data[contract.KeyAdoptedFiles] != nil {
-		return report.Invalid("Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
-			"save it, delete it and recreate it without the field immutable", klog.KObj(current))
+		return report.Invalid(
+			"Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
+				"save it, delete it and recreate it without the field immutable", klog.KObj(current))
 	}
-	if err := s.Writer.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID, ResourceVersion: &current.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+	if err := s.Writer.Client.Delete(ctx, current,
+		client.Preconditions{
+			UID:             &current.UID,
+			ResourceVersion: &current.ResourceVersion,
+		}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(current), err)
 	}
 	desired.UID, desired.ResourceVersion, desired.Immutable = "", "", nil
@@ -227,7 +239,9 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 
 // generatedSecret renders the Secret that files of bootstrap objects refer to. originals are the originals of adopted
 // files in it.
-func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution, originals []byte) (*corev1.Secret, error) {
+func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
+	originals []byte,
+) (*corev1.Secret, error) {
 	data, err := resolve.SecretData(resolution, len(originals))
 	if err != nil {
 		return nil, err
@@ -318,16 +332,18 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 			config.Annotations = map[string]string{}
 		}
 		config.Annotations[contract.AnnotationNudge] = token
-		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig, klog.KObj(config))
-		if err := s.Writer.Client.Patch(ctx, config, client.MergeFrom(before), client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
+		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig,
+			klog.KObj(config))
+		if err := s.Writer.Client.Patch(ctx, config, client.MergeFrom(before),
+			client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("nudging KubeadmConfig %s: %w", klog.KObj(config), err)
 		}
 	}
 	return nil
 }
 
-// Owners returns for which Clusters the Secrets were generated that managed files of spec come from, as far as the cache
-// knows.
+// Owners returns for which Clusters the Secrets were generated that managed files of spec come from, as far as the
+// cache knows.
 func (s *Secrets) Owners(ctx context.Context, spec patch.Spec) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, name := range patch.References(spec) {
@@ -347,7 +363,8 @@ func refersTo(spec patch.Spec, secret string) bool {
 // List returns the generated Secrets of the Cluster. They are the objects of the cache.
 func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	var secrets corev1.SecretList
-	if err := s.Writer.Client.List(ctx, &secrets, client.InNamespace(s.cluster.Namespace), client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
+	if err := s.Writer.Client.List(ctx, &secrets, client.InNamespace(s.cluster.Namespace),
+		client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing generated Secrets: %w", err)
 	}
@@ -388,7 +405,8 @@ func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out r
 			continue
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleting generated Secret that nothing refers to", "Secret", klog.KObj(secret))
-		if err := s.Writer.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
+		if err := s.Writer.Client.Delete(ctx, secret,
+			client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
 			return out, fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
 		}
 	}

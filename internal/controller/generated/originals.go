@@ -93,7 +93,8 @@ func holdable(secret *corev1.Secret) error {
 		return nil
 	}
 	return report.Invalid("Secret %s would have %d bytes with the originals of adopted files, and a Secret holds %d; "+
-		"remove some of the files, or remove annotation %s", klog.KObj(secret), size, corev1.MaxSecretSize, contract.AnnotationAdopt)
+		"remove some of the files, or remove annotation %s", klog.KObj(secret), size, corev1.MaxSecretSize,
+		contract.AnnotationAdopt)
 }
 
 // writeOriginals creates or changes the Cluster's generated Secret. Without text there are no originals any more.
@@ -198,7 +199,8 @@ func (s *Secrets) settleOriginals(ctx context.Context, objects []bootstrap.Settl
 }
 
 // outstanding returns the originals of an object that are not restored in it, none if the object is deleted.
-func (s *Secrets) outstanding(ctx context.Context, key string, originals map[string]json.RawMessage, objects []bootstrap.Settled) (
+func (s *Secrets) outstanding(ctx context.Context, key string, originals map[string]json.RawMessage,
+	objects []bootstrap.Settled) (
 	kept map[string]json.RawMessage, out report.Outcome, err error,
 ) {
 	o, err := s.holder(ctx, key, objects)
@@ -250,7 +252,8 @@ func (s *Secrets) holder(ctx context.Context, key string, objects []bootstrap.Se
 
 // isNamed reports whether the Cluster or a pool of it refers to an object.
 func (s *Secrets) isNamed(ctx context.Context, key string) (bool, error) {
-	if s.cluster.ControlPlaneName != "" && key == plan.OriginalsKey(s.cluster.ControlPlaneKind, s.cluster.ControlPlaneName) {
+	if s.cluster.ControlPlaneName != "" &&
+		key == plan.OriginalsKey(s.cluster.ControlPlaneKind, s.cluster.ControlPlaneName) {
 		return true, nil
 	}
 	pools, err := s.Pools(ctx, s.cluster)
@@ -260,7 +263,9 @@ func (s *Secrets) isNamed(ctx context.Context, key string) (bool, error) {
 }
 
 // ReportAdopted reports which files are taken over, and which are not because of the Cluster's targets or delivery.
-func (s *Secrets) ReportAdopted(ctx context.Context, objects []bootstrap.Settled, options intent.Options) (out report.Outcome, err error) {
+func (s *Secrets) ReportAdopted(ctx context.Context, objects []bootstrap.Settled,
+	options intent.Options,
+) (out report.Outcome, err error) {
 	_, originals, err := s.originals(ctx)
 	if err != nil {
 		return out, err

@@ -126,13 +126,17 @@ func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []reco
 }
 
 func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
-	options := []client.ListOption{enabled(), client.InNamespace(secret.Namespace), client.MatchingFields{caches.IndexSecret: secret.Name}}
+	options := []client.ListOption{
+		enabled(), client.InNamespace(secret.Namespace),
+		client.MatchingFields{caches.IndexSecret: secret.Name},
+	}
 	if (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) == f.Installation {
 		options = options[:1]
 	}
 	requests := f.clusters(ctx, "Secret", options...)
 	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
-		if err := f.Client.List(ctx, list, client.InNamespace(secret.Namespace), client.MatchingFields{caches.IndexSecret: secret.Name}); err != nil {
+		if err := f.Client.List(ctx, list, client.InNamespace(secret.Namespace),
+			client.MatchingFields{caches.IndexSecret: secret.Name}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
 			continue
 		}

@@ -24,17 +24,20 @@ const (
 
 // Injected emits the event that the proxy was added to an object, given by its name in messages.
 func (r *Reporter) Injected(cluster, related runtime.Object, object string) {
-	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsInjected, actionInject, "%s", "Added the proxy to "+object)
+	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsInjected, actionInject, "%s",
+		"Added the proxy to "+object)
 }
 
 // Removed emits the event that the proxy was removed from an object.
 func (r *Reporter) Removed(cluster, related runtime.Object, object string) {
-	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsRemoved, actionRemove, "%s", "Removed the proxy from "+object)
+	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsRemoved, actionRemove, "%s",
+		"Removed the proxy from "+object)
 }
 
 // RolloutStarted emits the event that the Machines of an object are replaced.
 func (r *Reporter) RolloutStarted(cluster, related runtime.Object, object string) {
-	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventRolloutStarted, actionRollOut, "%s", "Set spec.rollout.after of "+object)
+	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventRolloutStarted, actionRollOut, "%s",
+		"Set spec.rollout.after of "+object)
 }
 
 // reported emits the event of a condition.
@@ -49,5 +52,6 @@ func (r *Reporter) reported(cluster runtime.Object, condition finding.Condition)
 
 // gone emits the event that the condition is removed.
 func (r *Reporter) gone(cluster runtime.Object) {
-	r.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s", "Removed everything that this product added")
+	r.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s",
+		"Removed everything that this product added")
 }

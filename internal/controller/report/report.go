@@ -34,7 +34,9 @@ type Reporter struct {
 }
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason.
-func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, found []finding.Finding, summary string) error {
+func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, found []finding.Finding,
+	summary string,
+) error {
 	condition := finding.ConditionOf(found, summary)
 	written, err := r.setCondition(ctx, cluster, metav1.Condition{
 		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
@@ -43,14 +45,17 @@ func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, found
 	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(found), written) {
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Reporting", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
+	ctrl.LoggerFrom(ctx).Info("Reporting", "status", condition.Status, "reason", condition.Reason, "message",
+		condition.Message)
 	r.reported(cluster, condition)
 	return nil
 }
 
 // setCondition writes the condition if it differs from the Cluster's, and reports whether more than the generation
 // differs.
-func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster, condition metav1.Condition) (bool, error) {
+func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
+	condition metav1.Condition,
+) (bool, error) {
 	condition.ObservedGeneration = cluster.Generation
 	condition.LastTransitionTime = metav1.NewTime(r.Now())
 	changed := true
@@ -61,7 +66,8 @@ func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
 		if *previous == condition {
 			return false, nil
 		}
-		changed = previous.Status != condition.Status || previous.Reason != condition.Reason || previous.Message != condition.Message
+		changed = previous.Status != condition.Status || previous.Reason != condition.Reason ||
+			previous.Message != condition.Message
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
 	if err != nil {

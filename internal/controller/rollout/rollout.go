@@ -51,7 +51,8 @@ func (b behind) String() string {
 		more = fmt.Sprintf(" and %d more", len(names)-maxMachines)
 		names = names[:maxMachines]
 	}
-	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(b.machines), b.kind, b.name, strings.Join(names, ", "), more)
+	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(b.machines), b.kind, b.name,
+		strings.Join(names, ", "), more)
 }
 
 // Rollouts follows the rollouts of all Clusters. Its methods can be called concurrently.
@@ -74,7 +75,9 @@ type Pass struct {
 }
 
 // Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, replaces them.
-func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settled, rollout string) (out report.Outcome, err error) {
+func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settled,
+	rollout string,
+) (out report.Outcome, err error) {
 	groups, err := r.behind(ctx, p, objects)
 	if err != nil {
 		return out, err
@@ -102,7 +105,8 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 	for i := range configs {
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
-		if config.Status.DataSecretName == "" || !config.DeletionTimestamp.IsZero() || owner == nil || owner.Kind != "Machine" {
+		if config.Status.DataSecretName == "" || !config.DeletionTimestamp.IsZero() || owner == nil ||
+			owner.Kind != "Machine" {
 			continue // without data, being deleted, or of a MachinePool, whose data Cluster API regenerates
 		}
 		deployment := config.Labels[clusterv1.MachineDeploymentNameLabel]
@@ -137,7 +141,9 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.Settled, kind, name string, changed time.Time) behind {
+func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.Settled, kind, name string,
+	changed time.Time,
+) behind {
 	group := behind{kind: kind, name: name}
 	for _, config := range configs {
 		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, made.earliest(config.UID, madeAt(config)), changed)
@@ -226,7 +232,8 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 	if err != nil {
 		return fmt.Errorf("encoding rollout of %s %s: %w", group.kind, klog.KObj(object), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.kind, klog.KObj(object), "machines", len(group.machines))
+	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.kind,
+		klog.KObj(object), "machines", len(group.machines))
 	err = r.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting rollout.after of %s %s: %w", group.kind, klog.KObj(object), err)
@@ -239,16 +246,19 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 // in the topology any more, or the time is already set and will reach the object.
 func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
 	spec := cluster.Spec.Topology
-	after, parents, values := spec.ControlPlane.Rollout.After, []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
+	after, parents, values := spec.ControlPlane.Rollout.After,
+		[]string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
 		[]any{spec.ControlPlane, spec.ControlPlane.Rollout}
 	if group.kind == intent.KindMachineDeployment {
 		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
-		i := slices.IndexFunc(spec.Workers.MachineDeployments, func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
+		i := slices.IndexFunc(spec.Workers.MachineDeployments,
+			func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
 		if i < 0 {
 			return nil
 		}
 		pool := spec.Workers.MachineDeployments[i]
-		after, parents, values = pool.Rollout.After, []string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)}, []any{pool.Rollout}
+		after, parents, values = pool.Rollout.After,
+			[]string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)}, []any{pool.Rollout}
 	}
 	if !plan.Replaces(group.replaceable, after.Time) {
 		return nil
@@ -259,5 +269,8 @@ func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, obj
 			operations = append(operations, patch.Operation{Op: "add", Path: parent, Value: struct{}{}})
 		}
 	}
-	return append(operations, patch.Operation{Op: "add", Path: parents[len(parents)-1] + "/after", Value: r.Now().UTC().Format(time.RFC3339)})
+	return append(operations, patch.Operation{
+		Op: "add", Path: parents[len(parents)-1] + "/after",
+		Value: r.Now().UTC().Format(time.RFC3339),
+	})
 }

@@ -4,11 +4,6 @@
 package topology
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +15,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -92,7 +90,9 @@ func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 
 // EnsureSecrets resolves what the templates of the topology get and, in Reference delivery, keeps the Secrets that they
 // will refer to. They exist before the templates do. main are the settings of the Cluster.
-func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object, main *resolve.Resolution, find Resolve) (out report.Outcome, err error) {
+func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object, main *resolve.Resolution,
+	find Resolve,
+) (out report.Outcome, err error) {
 	t.complete(objects)
 	t.resolutions = map[string]*resolve.Resolution{"": main}
 	for _, pool := range append([]intent.Pool{{}}, t.Asks.Pools...) {
@@ -170,7 +170,9 @@ func (t *Topology) isFrozen(o bootstrap.Object) bool {
 }
 
 // Inspect compares an object with what the hook makes of its template.
-func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstrap.Settled, drift Drift, out report.Outcome) {
+func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstrap.Settled, drift Drift,
+	out report.Outcome,
+) {
 	settled.Object = o
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	decision, known := t.decide(o, want)
@@ -235,7 +237,9 @@ func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan
 // reportFreeze reports what a frozen object waits for.
 func (t *Topology) reportFreeze(out *report.Outcome, o bootstrap.Object, reason, verb string) {
 	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
-	out.Add(reason, "%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or when annotation %s of the Cluster is %s",
+	out.Add(reason,
+		"%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or "+
+			"when annotation %s of the Cluster is %s",
 		o, verb, freeze.Version, contract.AnnotationRollout, contract.RolloutImmediate)
 }
 
@@ -256,7 +260,8 @@ func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
 func (t *Topology) ReportPaused(objects []bootstrap.Settled) (out report.Outcome) {
 	for _, o := range objects {
 		if o.IsOfMachine() && o.IsTopologyOwned() && plan.IsPausedByUs(o.GetAnnotations()) {
-			out.Add(contract.ReasonRemovalWaiting, "%s is paused until the topology controller gives its pool another template", o)
+			out.Add(contract.ReasonRemovalWaiting,
+				"%s is paused until the topology controller gives its pool another template", o)
 		}
 	}
 	return out
@@ -264,10 +269,13 @@ func (t *Topology) ReportPaused(objects []bootstrap.Settled) (out report.Outcome
 
 // Finish completes a pass after all objects are settled. drifts are those of objects, by name. complete reports that no
 // object was missing.
-func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drifts map[Drift][]string, complete bool) (out report.Outcome, err error) {
+func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drifts map[Drift][]string,
+	complete bool,
+) (out report.Outcome, err error) {
 	// An old template may still serve a MachineSet.
 	var templates bootstrapv1.KubeadmConfigTemplateList
-	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace), client.MatchingFields{caches.IndexTopology: t.View.Name},
+	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
+		client.MatchingFields{caches.IndexTopology: t.View.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
@@ -275,7 +283,8 @@ func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drif
 		t.Secrets.Keep(patch.References(patch.SpecOf(&templates.Items[i].Spec.Template.Spec))...)
 	}
 	want := map[string]string{contract.AnnotationSettingsHash: t.settingsHash(), contract.AnnotationEnabledBefore: ""}
-	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen && (t.releases(freeze) || complete && !keeps(freeze, objects)) {
+	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
+		(t.releases(freeze) || complete && !keeps(freeze, objects)) {
 		want[contract.AnnotationTopologyHold] = ""
 	}
 	if t.View.Enabled {
@@ -314,7 +323,8 @@ func (t *Topology) settingsHash() string {
 		values := "unusable"
 		if resolution != nil {
 			if _, err := plan.Recipe(t.Asks.Options, t.Version, *resolution, ""); err == nil {
-				values = fmt.Sprintf("%q %q %t", resolution.Settings.Vars(resolution.NoProxy.Value), patch.TrustedCABundle(resolution.Settings), resolution.Complete)
+				values = fmt.Sprintf("%q %q %t", resolution.Settings.Vars(resolution.NoProxy.Value),
+					patch.TrustedCABundle(resolution.Settings), resolution.Complete)
 			}
 		}
 		fmt.Fprintf(&text, "%q %s\n", override, values)
@@ -326,15 +336,18 @@ func (t *Topology) settingsHash() string {
 // reportDrifts names objects with drifts. The topology controller gets some time before the ClusterClass is blamed.
 func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) {
 	if len(drifts[Stale]) > 0 {
-		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet", atMost(drifts[Stale]))
+		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not updated %s to the current settings yet",
+			atMost(drifts[Stale]))
 	}
 	if len(drifts[Lacking]) == 0 {
 		return
 	}
 	objects := atMost(drifts[Lacking])
 	conditions := t.Cluster.Status.Conditions
-	if reconciled := meta.FindStatusCondition(conditions, clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
-		out.Add(contract.ReasonWaitingForObjects, "the topology controller has not patched %s yet; its condition %s has reason %s",
+	if reconciled := meta.FindStatusCondition(conditions,
+		clusterv1.ClusterTopologyReconciledCondition); reconciled != nil && reconciled.Status != metav1.ConditionTrue {
+		out.Add(contract.ReasonWaitingForObjects,
+			"the topology controller has not patched %s yet; its condition %s has reason %s",
 			objects, reconciled.Type, reconciled.Reason)
 		return
 	}
@@ -354,7 +367,8 @@ func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) 
 	}
 	class := t.Cluster.GetClassKey()
 	out.Add(contract.ReasonTemplateNotSupported,
-		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, external: {%s}}",
+		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
+			"external: {%s}}",
 		objects, class, contract.Name, intent.PatchLines())
 }
 

@@ -72,16 +72,20 @@ func (c *clusterRun) keep(o *manifest.Object, at location, adopted []patch.Edit)
 func (c *clusterRun) conflict() string {
 	switch {
 	case !c.options.Adopt:
-		return fmt.Sprintf("; or set annotation %s of the Cluster to %q and render with --include-secrets to let the product take over such files",
+		return fmt.Sprintf(
+			"; or set annotation %s of the Cluster to %q and render with --include-secrets to let the product take over "+
+				"such files",
 			contract.AnnotationAdopt, contract.AdoptValue)
 	case !c.IncludeSecrets:
-		return fmt.Sprintf("; annotation %s takes such files over with --include-secrets, because the generated Secret keeps their originals",
+		return fmt.Sprintf(
+			"; annotation %s takes such files over with --include-secrets, because the generated Secret keeps their originals",
 			contract.AnnotationAdopt)
 	}
 	return ""
 }
 
-// originalsText is what the generated Secret of a Cluster has under contract.KeyAdoptedFiles, nil if no file was adopted.
+// originalsText is what the generated Secret of a Cluster has under contract.KeyAdoptedFiles, nil if no file was
+// adopted.
 func (r *renderer) originalsText(cluster *manifest.Object) ([]byte, error) {
 	kept := r.kept[cluster]
 	if kept == nil {
@@ -89,7 +93,9 @@ func (r *renderer) originalsText(cluster *manifest.Object) ([]byte, error) {
 	}
 	text, err := kept.files.Encode()
 	if err == nil && len(text) > corev1.MaxSecretSize {
-		err = errors.New("the originals of adopted files do not fit into a Secret; remove some of the files, or remove annotation " + contract.AnnotationAdopt)
+		err = errors.New(
+			"the originals of adopted files do not fit into a Secret; remove some of the files, or remove annotation " +
+				contract.AnnotationAdopt)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", place(cluster), err)
