@@ -23,7 +23,7 @@ FUZZ_TIME ?= 30s
 
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
-FETCH_MODULES = go list -e -deps -test ./... >/dev/null
+FETCH_MODULES = go list -e -deps -test ./... >/dev/null; go list -C hack/image -e -deps -test ./... >/dev/null
 COUNTS := out/test-counts
 SUMMARY = go run ./hack/testsummary -counts $(COUNTS)
 
@@ -149,7 +149,7 @@ test: ## Lint, vet and run all tests; the last line is their sum.
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out; $(FETCH_MODULES); echo "== unit tests"
 	@$(WITHOUT_PROXY) go test -json $(RACE) -shuffle=on $(UNIT_PACKAGES) | $(SUMMARY)
-	@go list -C hack/image -e -deps -test ./... >/dev/null; $(WITHOUT_PROXY) go test -C hack/image -json -shuffle=on ./... | $(SUMMARY)
+	@$(WITHOUT_PROXY) go test -C hack/image -json -shuffle=on ./... | $(SUMMARY)
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.

@@ -31,6 +31,12 @@ import (
 // provider is how clusterctl calls the product: the folder of all releases.
 const provider = "runtime-extension-capi-proxy-patcher"
 
+// Files of a release.
+const (
+	componentsFile = "runtime-extension-components.yaml"
+	metadataFile   = "metadata.yaml"
+)
+
 // namespaceVariable stands in extensionconfig.yaml for the namespace of the installation.
 const namespaceVariable = "${CAPI_PROXY_PATCHER_NAMESPACE:=" + mgmt.SystemNamespace + "}"
 
@@ -86,7 +92,7 @@ func (r release) write(version *version.Version) error {
 	}
 	for _, step := range []func() error{
 		r.components, r.extensionConfig, r.templates,
-		func() error { return r.metadata(version) },
+		func() error { return r.metadata(version) }, r.operator,
 		func() error { return os.CopyFS(filepath.Join(r.folder, "image"), os.DirFS(r.layout)) },
 		r.materials, r.checksums,
 	} {
@@ -123,7 +129,7 @@ func (r release) components() error {
 			return err
 		}
 	}
-	return r.objects("runtime-extension-components.yaml", objects)
+	return r.objects(componentsFile, objects)
 }
 
 // objects writes objects as a stream of YAML.
@@ -196,7 +202,34 @@ func (r release) metadata(version *version.Version) error {
 	}) {
 		return fmt.Errorf("config/release/metadata.yaml has no release series for %s: add it", r.version)
 	}
-	return r.file("metadata.yaml", text)
+	return r.file(metadataFile, text)
+}
+
+// operator writes what the Cluster API Operator installs: components and metadata in a ConfigMap, and who asks for them.
+func (r release) operator() error {
+	var files [2]string
+	for i, name := range []string{componentsFile, metadataFile} {
+		text, err := os.ReadFile(filepath.Join(r.folder, name))
+		if err != nil {
+			return err
+		}
+		files[i] = string(text)
+	}
+	const name = "capi-proxy-patcher"
+	labels := map[string]any{"provider-components": name}
+	return r.objects("capi-operator.yaml", []*unstructured.Unstructured{
+		{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": mgmt.SystemNamespace}}},
+		{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": r.version, "namespace": mgmt.SystemNamespace, "labels": labels},
+			"data":     map[string]any{"components": files[0], "metadata": files[1]},
+		}},
+		{Object: map[string]any{
+			"apiVersion": "operator.cluster.x-k8s.io/v1alpha2", "kind": "RuntimeExtensionProvider",
+			"metadata": map[string]any{"name": name, "namespace": mgmt.SystemNamespace},
+			"spec":     map[string]any{"version": r.version, "fetchConfig": map[string]any{"selector": map[string]any{"matchLabels": labels}}},
+		}},
+	})
 }
 
 // checksums writes those of all files, for sha256sum -c.

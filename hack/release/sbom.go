@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ocilayout"
 )
 
 // The types are those of SPDX 2.3 in JSON that are used here.
@@ -76,14 +78,14 @@ const (
 
 // materials writes what the programs of the image are made of, as Go has recorded it in them.
 func (r release) materials() error {
-	digest, programs, err := r.binaries()
+	image, err := ocilayout.Read(r.layout)
 	if err != nil {
 		return err
 	}
 	document := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT",
 		Name:      provider + "-" + r.version,
-		Namespace: "https://capi-proxy-patcher.io/spdx/" + r.version + "/" + strings.TrimPrefix(digest, "sha256:"),
+		Namespace: "https://capi-proxy-patcher.io/spdx/" + r.version + "/" + strings.TrimPrefix(image.Digest, "sha256:"),
 		Creation: spdxCreation{
 			Created:  r.created.Format(time.RFC3339),
 			Creators: []string{"Tool: capi-proxy-patcher-release"},
@@ -92,21 +94,21 @@ func (r release) materials() error {
 			Name: r.image, ID: imageID, Version: r.version, DownloadLocation: noAssertion, Purpose: "CONTAINER",
 			LicenseConcluded: "Apache-2.0", LicenseDeclared: "Apache-2.0", Copyright: noAssertion,
 			Comment:   "Commit " + r.revision,
-			Checksums: []spdxChecksum{{"SHA256", strings.TrimPrefix(digest, "sha256:")}},
+			Checksums: []spdxChecksum{{"SHA256", strings.TrimPrefix(image.Digest, "sha256:")}},
 		}},
 		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", imageID}},
 	}
 	modules := map[string]*debug.Module{}
-	for _, program := range programs {
-		info, err := buildinfo.Read(bytes.NewReader(program.content))
+	for _, program := range image.Programs {
+		info, err := buildinfo.Read(bytes.NewReader(program.Content))
 		if err != nil {
-			return fmt.Errorf("reading the modules of the program for %s: %w", program.platform, err)
+			return fmt.Errorf("reading the modules of the program for %s: %w", program.Platform, err)
 		}
-		id := "SPDXRef-program-" + spdxName(program.platform)
+		id := "SPDXRef-program-" + spdxName(program.Platform)
 		document.Files = append(document.Files, spdxFile{
-			Name: "./capi-proxy-patcher (" + program.platform + ")", ID: id, Types: []string{"BINARY"},
+			Name: "./capi-proxy-patcher (" + program.Platform + ")", ID: id, Types: []string{"BINARY"},
 			LicenseConcluded: "Apache-2.0", Copyright: noAssertion,
-			Checksums: []spdxChecksum{{"SHA256", fmt.Sprintf("%x", sha256.Sum256(program.content))}},
+			Checksums: []spdxChecksum{{"SHA256", fmt.Sprintf("%x", sha256.Sum256(program.Content))}},
 		})
 		document.Relationships = append(document.Relationships, spdxRelationship{imageID, "CONTAINS", id})
 		modules["stdlib"] = &debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}

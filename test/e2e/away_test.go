@@ -128,6 +128,16 @@ func TestMove(t *testing.T) {
 // newTarget starts another management cluster, with the product but not its hooks. Workload clusters stay where they are.
 func newTarget(t *testing.T, w *world) *world {
 	t.Helper()
+	target := newManagement(t, w)
+	if err := target.start(t.Context(), func(step string) { t.Log(step) }); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// newManagement starts another management cluster, with Cluster API and nothing else.
+func newManagement(t *testing.T, w *world) *world {
+	t.Helper()
 	logs := filepath.Join(w.cluster.Logs, namespaceOf(t))
 	if err := os.MkdirAll(logs, 0o755); err != nil { //nolint:gosec // anybody may read them
 		t.Fatal(err)
@@ -142,9 +152,5 @@ func newTarget(t *testing.T, w *world) *world {
 			t.Error(err)
 		}
 	})
-	target := &world{cluster: cluster, binary: w.binary, workloads: w.workloads}
-	if err := target.start(t.Context(), progress); err != nil {
-		t.Fatal(err)
-	}
-	return target
+	return &world{cluster: cluster, binary: w.binary, workloads: w.workloads}
 }

@@ -156,7 +156,19 @@ func newWorld(ctx context.Context, logs, program string) (*world, error) {
 	return w, nil
 }
 
+// start starts what is needed beside Cluster API, and the product.
 func (w *world) start(ctx context.Context, progress func(string)) error {
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
+	progress("installing the product")
+	var err error
+	w.product, err = w.cluster.InstallProduct(ctx, w.binary)
+	return err
+}
+
+// prepare starts the infrastructure provider.
+func (w *world) prepare(ctx context.Context) error {
 	managed.add(w.cluster)
 	var err error
 	if w.workloads == nil {
@@ -165,10 +177,6 @@ func (w *world) start(ctx context.Context, progress func(string)) error {
 		}
 	}
 	if w.infra, err = infra.Start(ctx, w.cluster.Config(), w.workloads); err != nil {
-		return err
-	}
-	progress("installing the product")
-	if w.product, err = w.cluster.InstallProduct(ctx, w.binary); err != nil {
 		return err
 	}
 	scheme, err := infra.NewScheme()

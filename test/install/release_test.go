@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +18,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/yaml"
@@ -73,19 +80,10 @@ func TestRelease_IsTheSameTwice(t *testing.T) {
 	checkComponents(t, first)
 	checkMetadata(t, first["metadata.yaml"])
 	checkMaterials(t, first["capi-proxy-patcher.spdx.json"])
+	checkOperator(t, first)
 	for _, pattern := range []string{"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml", "proxy-secret.yaml", "image/oci-layout"} {
-		if !slices.ContainsFunc(slices.Collect(keys(first)), func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(first)), func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
 			t.Errorf("there is no %s", pattern)
-		}
-	}
-}
-
-func keys(files map[string][]byte) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range files {
-			if !yield(name) {
-				return
-			}
 		}
 	}
 }
@@ -190,11 +188,18 @@ func processed(t *testing.T, text []byte, variables map[string]string) []*unstru
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decoded(t, text)
+}
+
+func decoded(t *testing.T, text []byte) []*unstructured.Unstructured {
+	t.Helper()
 	var objects []*unstructured.Unstructured
 	for decoder := k8syaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
 		object := &unstructured.Unstructured{}
-		if decoder.Decode(&object.Object) != nil {
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
 			return objects
+		} else if err != nil {
+			t.Fatal(err)
 		}
 		objects = append(objects, object)
 	}
@@ -268,6 +273,63 @@ func checkMaterials(t *testing.T, text []byte) {
 	}
 	if len(locators) > 0 {
 		t.Errorf("nobody uses %v", locators)
+	}
+}
+
+// checkOperator checks what the Cluster API Operator gets: the same files, for the version that the provider asks for.
+func checkOperator(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	objects := map[string]*unstructured.Unstructured{}
+	for _, object := range decoded(t, files["capi-operator.yaml"]) {
+		objects[object.GetKind()] = object
+	}
+	configMap, provider := objects["ConfigMap"], objects["RuntimeExtensionProvider"]
+	if configMap == nil || provider == nil || objects["Namespace"] == nil {
+		t.Fatalf("capi-operator.yaml has %v", objects)
+	}
+	data, _, _ := unstructured.NestedStringMap(configMap.Object, "data")
+	if data["components"] != string(files[components]) || data["metadata"] != string(files["metadata.yaml"]) || len(data) != 2 {
+		t.Error("the ConfigMap has other files than the release")
+	}
+	version, _, _ := unstructured.NestedString(provider.Object, "spec", "version")
+	selector, _, _ := unstructured.NestedStringMap(provider.Object, "spec", "fetchConfig", "selector", "matchLabels")
+	if configMap.GetName() != version || version != releaseVersion || configMap.GetNamespace() != provider.GetNamespace() ||
+		len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(labels.Set(configMap.GetLabels())) {
+		t.Errorf("provider %v does not find ConfigMap %v", provider.Object, configMap.Object["metadata"])
+	}
+	checkProvider(t, provider)
+}
+
+// checkProvider holds a provider to the schema of the Cluster API Operator.
+func checkProvider(t *testing.T, provider *unstructured.Unstructured) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/runtimeextensionprovider.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var properties spec.Schema
+	if err := yaml.Unmarshal(text, &properties); err != nil {
+		t.Fatal(err)
+	}
+	closeSchema(&properties)
+	for _, err := range validate.NewSchemaValidator(&properties, nil, "", strfmt.Default).Validate(provider.Object).Errors {
+		t.Errorf("the provider: %v", err)
+	}
+	misspelled := provider.DeepCopy()
+	_ = unstructured.SetNestedField(misspelled.Object, "x", "spec", "fetchConfig", "selectr")
+	if len(validate.NewSchemaValidator(&properties, nil, "", strfmt.Default).Validate(misspelled.Object).Errors) == 0 {
+		t.Error("the schema takes anything")
+	}
+}
+
+// closeSchema has a schema refuse fields that it does not have, in any depth but in metadata.
+func closeSchema(schema *spec.Schema) {
+	for name, property := range schema.Properties {
+		closeSchema(&property)
+		schema.Properties[name] = property
+	}
+	if len(schema.Properties) > 0 {
+		schema.AdditionalProperties = &spec.SchemaOrBool{}
 	}
 }
 

@@ -1,0 +1,258 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ocilayout"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
+
+// repository is a folder of releases, as make release writes them, from which clusterctl installs.
+type repository struct {
+	*cluster // whoever uses clusterctl
+
+	dir, config string
+	pods        *management.Pods
+}
+
+// newRepository makes a management cluster one that clusterctl has installed Cluster API in, with cert-manager, and stands in for
+// Pods of the product: see management.Pods. The folder has no release yet.
+func newRepository(t *testing.T, w *world) *repository {
+	t.Helper()
+	r := &repository{cluster: &cluster{world: w, namespace: "default"}, dir: t.TempDir()}
+	r.config = filepath.Join(r.dir, "clusterctl.yaml")
+	module, err := mgmt.ModuleDir(t.Context(), root, "sigs.k8s.io/cluster-api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(filepath.Base(module), "@")
+	if err := mgmt.InstallCRDs(w.cluster.Config(), management.CertManagerCRDs()); err != nil {
+		t.Fatal(err)
+	}
+	r.kubectl(t, "", "apply", "-f", filepath.Join(module, "cmd/clusterctl/config/manifest/clusterctl-api.yaml"))
+	r.kubectl(t, "", "wait", "--for=condition=Established", "crd/providers.clusterctl.cluster.x-k8s.io", "--timeout=5m")
+	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml")) //nolint:gosec // of a module
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := "providers:\n"
+	provider := func(name, kind, label, components, version string) {
+		config += fmt.Sprintf("- {name: %s, type: %s, url: \"file://%s/%s/%s/%s\"}\n", name, kind, r.dir, label, version, components)
+	}
+	for _, p := range []struct{ name, kind, label, components, namespace string }{
+		{"cluster-api", "CoreProvider", "cluster-api", "core-components.yaml", "capi-system"},
+		{"kubeadm", "BootstrapProvider", "bootstrap-kubeadm", "bootstrap-components.yaml", "capi-kubeadm-bootstrap-system"},
+		{"kubeadm", "ControlPlaneProvider", "control-plane-kubeadm", "control-plane-components.yaml", "capi-kubeadm-control-plane-system"},
+	} {
+		provider(p.name, p.kind, p.label, p.components, version)
+		folder := filepath.Join(r.dir, p.label, version)
+		if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "metadata.yaml"), metadata, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		(&cluster{world: w, namespace: p.namespace}).kubectl(t, fmt.Sprintf(`{apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3, kind: Provider, providerName: %s, type: %s, version: %s,
+metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluster.x-k8s.io/core: inventory, cluster.x-k8s.io/provider: %s}}}`,
+			p.name, p.kind, version, p.label, p.label), "apply", "-f", "-")
+	}
+	provider("capi-proxy-patcher", "RuntimeExtensionProvider", management.ProviderLabel, "runtime-extension-components.yaml", "v0.1.0")
+	if err := os.WriteFile(r.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.pods = w.cluster.RunPods(t.Context(), func(image string) (string, error) {
+		_, version, _ := strings.Cut(image, ":")
+		program := filepath.Join(r.dir, "programs", version)
+		_, err := os.Stat(program)
+		return program, err
+	})
+	t.Cleanup(func() {
+		if err := r.pods.Problem(); t.Failed() && err != nil {
+			t.Log(err)
+		}
+		r.pods.Close()
+	})
+	return r
+}
+
+// release adds a release to the folder, made of the checkout, and unpacks the program of its image.
+func (r *repository) release(t *testing.T, version string) {
+	t.Helper()
+	platform := "linux/" + runtime.GOARCH
+	make := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform) //nolint:gosec // constants
+	output(t, make)
+	image, err := ocilayout.Read(filepath.Join(r.dir, management.ProviderLabel, version, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := filepath.Join(r.dir, "programs")
+	if err := errors.Join(os.MkdirAll(programs, 0o700), os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs clusterctl with the folder.
+func (r *repository) run(t *testing.T, args ...string) string {
+	t.Helper()
+	return r.clusterctl(t, nil, append(args, "--config", r.config)...)
+}
+
+// install is clusterctl init, and waits until Deployments are available.
+func (r *repository) install(t *testing.T, version string, more ...string) {
+	t.Helper()
+	r.run(t, append([]string{"init", "--runtime-extension", "capi-proxy-patcher:" + version, "--wait-providers", "--wait-provider-timeout", "600"}, more...)...)
+}
+
+// addHooks tells Cluster API of the hooks, with the file of a release, and waits until it has found them. That they are at a port of
+// loopback and not behind a Service is all that is changed.
+func (r *repository) addHooks(t *testing.T, version, namespace string) {
+	t.Helper()
+	file := filepath.Join(r.dir, management.ProviderLabel, version, "extensionconfig.yaml")
+	text := r.clusterctl(t, []string{"CAPI_PROXY_PATCHER_NAMESPACE=" + namespace}, "generate", "yaml", "--from", file)
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	service, _, _ := unstructured.NestedString(object.Object, "spec", "clientConfig", "service", "name")
+	of, _, _ := unstructured.NestedString(object.Object, "spec", "clientConfig", "service", "namespace")
+	port, err := r.pods.Port(of, service) // the Deployment has the name of its Service
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedMap(object.Object, map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d", port)}, "spec", "clientConfig"); err != nil {
+		t.Fatal(err)
+	}
+	localized, err := yaml.Marshal(object.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.kubectl(t, string(localized), "apply", "-f", "-")
+	r.kubectl(t, "", "wait", "--for=condition=Discovered", "extensionconfig/capi-proxy-patcher", "--timeout=10m")
+}
+
+// runs checks that both Deployments run a version, in a namespace.
+func (r *repository) runs(t *testing.T, version, namespace string) {
+	t.Helper()
+	const image = "registry.example.com/capi-proxy-patcher/capi-proxy-patcher:"
+	want := map[string]string{
+		namespace + "/capi-proxy-patcher-controller-manager": image + version, namespace + "/capi-proxy-patcher-hooks": image + version,
+	}
+	if diff := cmp.Diff(want, r.pods.Running()); diff != "" {
+		t.Errorf("Deployments (-want +got):\n%s", diff)
+	}
+}
+
+// waitLeft waits until nothing but this is left of the product, and nothing runs.
+func (r *repository) waitLeft(t *testing.T, want []string) {
+	t.Helper()
+	const kinds = "namespaces,deployments,services,serviceaccounts,configmaps,poddisruptionbudgets,networkpolicies,roles,rolebindings," +
+		"clusterroles,clusterrolebindings,mutatingwebhookconfigurations,certificates.cert-manager.io,issuers.cert-manager.io,providers.clusterctl.cluster.x-k8s.io"
+	eventually(t, func() error {
+		found := strings.Fields(r.kubectl(t, "", "get", kinds, "--all-namespaces", "-l", "cluster.x-k8s.io/provider="+management.ProviderLabel, "-o", "name"))
+		slices.Sort(found)
+		if diff := cmp.Diff(want, found, cmpopts.EquateEmpty()); diff != "" {
+			return fmt.Errorf("left of the product (-want +got):\n%s", diff)
+		}
+		if running := r.pods.Running(); len(running) > 0 {
+			return fmt.Errorf("%v run", running)
+		}
+		return nil
+	})
+}
+
+// TestClusterctl installs, upgrades, deletes and installs again, with the real clusterctl from a release folder, under two running
+// Clusters. It has a management cluster of its own.
+func TestClusterctl(t *testing.T) {
+	t.Parallel()
+	const first, second, elsewhere = "v0.1.0", "v0.1.1", "proxy-of-ours"
+	w := newManagement(t, start(t))
+	if err := w.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := newRepository(t, w)
+	r.release(t, first)
+	r.install(t, first)
+	r.runs(t, first, mgmt.SystemNamespace)
+	r.addHooks(t, first, mgmt.SystemNamespace)
+
+	classic := newCluster(t, w, options{controlPlanes: 1, workers: 1})
+	classic.apply(t)
+	topology := &cluster{world: w, namespace: classic.namespace, name: "topology"}
+	topology.manifest = topology.generate(t, topology.name, classy(options{controlPlanes: 1, workers: 1}))
+	topology.applyClass(t, "proxied", nil)
+	topology.apply(t)
+	machines, ofTopology := classic.waitRunning(t, 3), topology.waitRunning(t, 2)
+	for _, c := range []*cluster{classic, topology} {
+		c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	}
+	topology.waitTopology(t)
+	classic.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
+	topology.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
+	generations := func() map[string]int64 {
+		return vocabulary.Generations(append(topology.owned(t), classic.controlPlane(t), classic.template(t, 0), classic.template(t, 1))...)
+	}
+	were := generations()
+	// grow adds a worker, which has the proxy, and sees that all else stays.
+	grow := func(replicas int) {
+		t.Helper()
+		before := machines
+		classic.kubectl(t, "", "scale", "machinedeployment", classic.poolName(0), fmt.Sprintf("--replicas=%d", replicas))
+		machines = classic.waitRunning(t, 2+replicas)
+		classic.checkBoots(t, 1, want{proxy: proxyURL}, since(before))
+		classic.staysCalm(t, machines)
+		topology.staysCalm(t, ofTopology)
+		for _, c := range []*cluster{classic, topology} {
+			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+		}
+		if diff := cmp.Diff(were, generations()); diff != "" {
+			t.Errorf("generations (-before +after):\n%s", diff)
+		}
+	}
+
+	t.Log("Upgrade.")
+	r.release(t, second)
+	plan := r.run(t, "upgrade", "plan")
+	if !slices.ContainsFunc(strings.Split(plan, "\n"), func(line string) bool {
+		return slices.Equal(strings.Fields(line), []string{management.ProviderLabel, mgmt.SystemNamespace, "RuntimeExtensionProvider", first, second})
+	}) {
+		t.Errorf("the plan is\n%s", plan)
+	}
+	r.run(t, "upgrade", "apply", "--runtime-extension", "capi-proxy-patcher:"+second, "--wait-providers", "--wait-provider-timeout", "600")
+	r.runs(t, second, mgmt.SystemNamespace)
+	grow(2)
+
+	t.Log("Delete.")
+	r.kubectl(t, "", "delete", "extensionconfig", "capi-proxy-patcher")
+	r.run(t, "delete", "--runtime-extension", "capi-proxy-patcher", "--include-namespace")
+	r.waitLeft(t, []string{
+		"clusterrole.rbac.authorization.k8s.io/capi-proxy-patcher-manager-role",
+		"clusterrolebinding.rbac.authorization.k8s.io/capi-proxy-patcher-manager-rolebinding",
+	})
+	r.kubectl(t, "", "delete", "clusterrole,clusterrolebinding", "-l", "cluster.x-k8s.io/provider="+management.ProviderLabel)
+	r.waitLeft(t, nil)
+	classic.staysCalm(t, machines)
+	topology.staysCalm(t, ofTopology)
+
+	t.Log("Install in another namespace.")
+	r.install(t, second, "--target-namespace", elsewhere)
+	r.runs(t, second, elsewhere)
+	r.addHooks(t, second, elsewhere)
+	topology.waitTopology(t)
+	grow(3)
+}
