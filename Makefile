@@ -175,7 +175,7 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 E2E_TESTS := ./test/e2e/...
 E2E_PROGRAMS := kube-controller-manager clusterctl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm
 
-# A wait that hangs is told shortly before the end.
+# A wait that hangs is reported shortly before the end.
 E2E_TIMEOUT := 35m
 
 .PHONY: test-e2e

@@ -9,7 +9,7 @@
 #   3. setup-envtest: what it has installed, else what it can download
 #   4. a build from Go modules (hack/kube), kept for the next run
 #
-# Standard output is the folder and nothing else; progress goes to standard error.
+# Standard output is only the folder; progress is written to standard error.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

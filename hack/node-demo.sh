@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a real Kubernetes cluster of machines behind proxies, tells what it does, and shows which proxy served which image.
+# Makes a real Kubernetes cluster of machines behind proxies, reports what it does, and shows which proxy served which image.
 #
 #   hack/node-demo.sh
 #

@@ -8,7 +8,7 @@
 # A manager moves all processes of the cgroup that it finds itself in.
 # So this makes a child cgroup, enters it, and there starts a second stage in
 # cgroup, PID and mount namespaces of its own, where the child cgroup is all
-# there is. Everything it mounts and starts goes with these namespaces.
+# there is. Everything it mounts and starts ends with these namespaces.
 set -eu
 if [ "${2:-}" = inner ]; then
 	mount -t cgroup2 cgroup2 /sys/fs/cgroup

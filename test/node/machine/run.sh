@@ -22,7 +22,7 @@
 # A system manager moves and kills all processes of the cgroup that it finds itself in, and a first process takes
 # everything with it when it ends. So this makes a child cgroup in every hierarchy, enters all of them, and there starts a
 # second stage in cgroup, PID, network and mount namespaces of its own, where the child cgroup is all there is.
-# Everything that is mounted and started goes with these namespaces.
+# Everything that is mounted and started ends with these namespaces.
 set -eu
 folder=$1 verb=$2
 root=/run/root
