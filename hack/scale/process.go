@@ -144,6 +144,7 @@ func get(url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("Accept-Encoding", "identity") // a compressor would be measured, too
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -81,6 +82,7 @@ type Controller struct {
 	writer   *bootstrap.Writer
 	reporter *report.Reporter
 	rollouts *rollout.Rollouts
+	passes   passes.Passes
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
@@ -112,17 +114,15 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&clusterv1.Cluster{}).
-		Watches(&controlplanev1.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(find.OfControlPlane), changed).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
-		Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
-		Watches(&bootstrapv1.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
-		Watches(&bootstrapv1.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(c.passes.OfOthers())).
+		Watches(&controlplanev1.KubeadmControlPlane{}, c.passes.Enqueue(find.OfControlPlane), changed).
+		Watches(&clusterv1.MachineDeployment{}, c.passes.Enqueue(find.OfPool), changed).
+		Watches(&clusterv1.MachinePool{}, c.passes.Enqueue(find.OfPool), changed).
+		Watches(&bootstrapv1.KubeadmConfigTemplate{}, c.passes.Enqueue(find.OfTemplate), changed).
+		Watches(&bootstrapv1.KubeadmConfig{}, c.passes.Enqueue(find.OfConfig), changed).
 		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
-			handler.TypedEnqueueRequestsFromMapFunc(find.OfProxySecret),
-			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
+		Watches(&corev1.Secret{}, c.passes.Enqueue(owners.OfGeneratedSecret), changed).
+		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, passes.EnqueueContent(find.OfProxySecret))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -22,6 +24,15 @@ import (
 
 // Reconcile changes the objects of one Cluster to what its label, annotations and proxy Secret ask for.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
+	ctx, pass := c.passes.Begin(ctx, client.ObjectKeyFromObject(cluster))
+	result, err := c.reconcile(ctx, cluster)
+	if pass.End() && err == nil {
+		result.RequeueAfter = time.Millisecond
+	}
+	return result, err
+}
+
+func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
 	switch {
 	case view.Deleted:
@@ -52,6 +63,8 @@ type result struct {
 	summary string
 	// gone reports that nothing is left to report about the Cluster.
 	gone bool
+	// complete reports that the pass did all that it could, and knows what its writes have brought.
+	complete bool
 }
 
 // conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition,
@@ -70,6 +83,9 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	}
 	switch {
 	case err == nil:
+		if done.complete {
+			passes.Complete(ctx)
+		}
 		return ctrl.Result{RequeueAfter: done.Again}, nil
 	case apierrors.IsConflict(err):
 		// Somebody wrote in between. The cache receives that write and enqueues this Cluster again.
@@ -147,6 +163,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
 	done.Find(bootstrap.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, settled, len(missing.Findings) > 0)
+	done.complete = true
 	return done, nil
 }
 

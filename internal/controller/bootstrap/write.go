@@ -20,6 +20,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -94,7 +95,14 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 		return o.Spec, Unchanged, out, fmt.Errorf("patching %s: %w", o, err)
 	}
 	w.Contests.Wrote(key, sum, w.Now(), rival)
-	return patch.SpecOf(SpecOf(o.Object)), change, out, nil
+	spec := patch.SpecOf(SpecOf(o.Object))
+	if decision.Recipe != nil && !w.Contests.IsContested(key, sum, w.Now()) {
+		// What others have taken out again in the same request, or keep reverting, has its event bring another pass.
+		if left, err := patch.Ensure(spec, *decision.Recipe); err == nil && len(left.Edits) == 0 {
+			passes.Wrote(ctx, o.Object)
+		}
+	}
+	return spec, change, out, nil
 }
 
 // writtenMemory is for how long a written version is remembered. A cache that is further behind stops Cluster API, too.

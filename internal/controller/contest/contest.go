@@ -118,6 +118,11 @@ func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (o
 	return out, left > 0
 }
 
+// IsContested reports whether a write to an object has been reverted so often that whether it lasts has to be looked at.
+func (s *Contests) IsContested(key Key, write Digest, now time.Time) bool {
+	return s.find(key, write, now).count >= limit
+}
+
 // IsNext reports whether the next write would be the one from which on an object is contested.
 func (s *Contests) IsNext(key Key, write Digest, now time.Time) bool {
 	return s.find(key, write, now).count == limit-1

@@ -26,6 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -57,6 +58,8 @@ type Secrets struct {
 	needed map[string]bool
 	// ensured are those that this pass has written or checked.
 	ensured map[string]bool
+	// wrote are the Secrets that this pass has written, by name. The cache may not show them yet.
+	wrote map[string]*corev1.Secret
 	// taken is why nothing may refer to a name, for the names that this pass has checked; "" means that the name is
 	// free.
 	taken map[string]string
@@ -72,7 +75,7 @@ func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *boot
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name,
 			UID: cluster.UID,
 		},
-		needed: map[string]bool{}, ensured: map[string]bool{}, taken: map[string]string{},
+		needed: map[string]bool{}, ensured: map[string]bool{}, wrote: map[string]*corev1.Secret{}, taken: map[string]string{},
 	}
 }
 
@@ -148,7 +151,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 		return out, err
 	}
 	key, sum := contest.Key{Secret: client.ObjectKeyFromObject(desired)}, digestOf(desired)
-	same := exists && sameSecret(current, desired)
+	data, same := desired.Data, exists && sameSecret(current, desired)
 	if same {
 		sum = contest.Digest{}
 	}
@@ -170,7 +173,11 @@ func (s *Secrets) write(ctx context.Context, name string,
 			return out, fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 		}
 		s.Contests.Wrote(key, sum, s.Now(), "")
-		current = desired
+		s.wrote[name], current = desired, desired
+		// What others have changed in the same request, or keep reverting, has its event bring another pass.
+		if maps.EqualFunc(desired.Data, data, bytes.Equal) && !s.Contests.IsContested(key, sum, s.Now()) {
+			passes.Wrote(ctx, desired)
+		}
 	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
 		return out, bootstrap.Stale("Secret", current) // it was ours when the name was checked
 	case !same:
@@ -182,7 +189,11 @@ func (s *Secrets) write(ctx context.Context, name string,
 			return out, err
 		}
 		s.Contests.Wrote(key, sum, s.Now(), "")
-		current = desired
+		s.wrote[name], current = desired, desired
+		// What others have changed in the same request, or keep reverting, has its event bring another pass.
+		if maps.EqualFunc(desired.Data, data, bytes.Equal) && !s.Contests.IsContested(key, sum, s.Now()) {
+			passes.Wrote(ctx, desired)
+		}
 	}
 	return out, s.nudge(ctx, current)
 }
@@ -418,9 +429,12 @@ func (s *Secrets) ChangedAt(ctx context.Context, name string) (time.Time, error)
 	if name == "" {
 		return time.Time{}, nil
 	}
-	secret := &corev1.Secret{}
-	if exists, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil || !exists {
-		return time.Time{}, err
+	secret, written := s.wrote[name]
+	if !written {
+		secret = &corev1.Secret{}
+		if exists, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil || !exists {
+			return time.Time{}, err
+		}
 	}
 	changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt])
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
@@ -141,5 +142,6 @@ func (r *Reporter) applyConditions(ctx context.Context, cluster *clusterv1.Clust
 	if err != nil {
 		return fmt.Errorf("applying condition: %w", err)
 	}
+	passes.Wrote(ctx, configuration)
 	return nil
 }

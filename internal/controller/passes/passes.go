@@ -1,0 +1,197 @@
+// Package passes keeps the controller from looking at a Cluster again for what it has written itself, and lets whatever is new come
+// before a change that concerns many.
+package passes
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Passes remembers the last pass over each Cluster, so that the events of what it has written itself bring no other pass. That is
+// safe only as long as no later pass has begun: one may have read a cache without the write, and waits for the event.
+type Passes struct {
+	mutex sync.Mutex
+	last  map[types.NamespacedName]*Pass
+}
+
+// Pass is one pass over a Cluster.
+type Pass struct {
+	passes  *Passes
+	running bool
+	// complete is that it has done all that it wanted to.
+	complete bool
+	// wrote are the versions that it has written and whose events are still to come, by UID.
+	wrote map[types.UID]string
+	// seen are the versions whose events came while it was running: an event may be faster than the answer to the write.
+	seen []version
+}
+
+// version is an object at one time.
+type version struct {
+	uid     types.UID
+	version string
+}
+
+type passKey struct{}
+
+// Begin begins a pass. Writes are noted in the context that it returns.
+func (p *Passes) Begin(ctx context.Context, cluster types.NamespacedName) (context.Context, *Pass) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.last == nil {
+		p.last = map[types.NamespacedName]*Pass{}
+	}
+	one := &Pass{passes: p, running: true}
+	p.last[cluster] = one
+	return context.WithValue(ctx, passKey{}, one), one
+}
+
+// End ends the pass, and reports whether there has to be another one for what was seen meanwhile. A pass that is not complete
+// knows nothing of what its writes have brought.
+func (one *Pass) End() (again bool) {
+	one.passes.mutex.Lock()
+	defer one.passes.mutex.Unlock()
+	if !one.complete {
+		one.wrote = nil
+	}
+	for _, seen := range one.seen {
+		if one.wrote[seen.uid] == seen.version {
+			delete(one.wrote, seen.uid)
+		} else {
+			again = true
+		}
+	}
+	one.running, one.seen = false, nil
+	return again
+}
+
+// Complete notes that the pass of ctx has done all that it wanted to.
+func Complete(ctx context.Context) {
+	if one, _ := ctx.Value(passKey{}).(*Pass); one != nil {
+		one.complete = true
+	}
+}
+
+// Wrote notes that the pass of ctx, if there is one, has written object as it is.
+func Wrote(ctx context.Context, object client.Object) {
+	one, _ := ctx.Value(passKey{}).(*Pass)
+	if one == nil {
+		return
+	}
+	one.passes.mutex.Lock()
+	defer one.passes.mutex.Unlock()
+	if one.wrote == nil {
+		one.wrote = map[types.UID]string{}
+	}
+	one.wrote[object.GetUID()] = object.GetResourceVersion()
+}
+
+// knows reports whether an event of an object needs no pass over a Cluster: the last one wrote it, or is running and will be told.
+func (p *Passes) knows(cluster types.NamespacedName, object client.Object) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	one := p.last[cluster]
+	switch {
+	case one == nil:
+		return false
+	case one.running:
+		one.seen = append(one.seen, version{object.GetUID(), object.GetResourceVersion()})
+		return true
+	case one.wrote[object.GetUID()] != object.GetResourceVersion():
+		return false
+	}
+	delete(one.wrote, object.GetUID())
+	return true
+}
+
+func (p *Passes) forget(cluster types.NamespacedName) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	delete(p.last, cluster)
+}
+
+// OfOthers lets the events of a Cluster pass but for those of the last pass over it.
+func (p *Passes) OfOthers() predicate.Funcs {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, now := e.ObjectOld, e.ObjectNew
+			// A condition is applied to whatever version there is: after a break of the watch, one event may bring another change along.
+			same := before.GetGeneration() == now.GetGeneration() && before.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) &&
+				maps.Equal(before.GetLabels(), now.GetLabels()) && maps.Equal(before.GetAnnotations(), now.GetAnnotations())
+			return before.GetResourceVersion() == now.GetResourceVersion() || !same || !p.knows(client.ObjectKeyFromObject(now), now)
+		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			p.forget(client.ObjectKeyFromObject(e.Object))
+			return true
+		},
+	}
+}
+
+// Enqueue is the handler that brings the Clusters of an object, but for one whose last pass wrote it.
+func (p *Passes) Enqueue(clusters handler.MapFunc) handler.Funcs {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, q queue, now client.Object, known bool, objects ...client.Object) {
+		done := map[reconcile.Request]bool{}
+		for _, object := range objects {
+			for _, request := range clusters(ctx, object) {
+				if !done[request] && !(known && p.knows(request.NamespacedName, now)) {
+					q.Add(request)
+				}
+				done[request] = true
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object, true, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			add(ctx, q, e.ObjectNew, true, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object, false, e.Object) },
+	}
+}
+
+// EnqueueContent is the handler that brings the Clusters of a Secret when its content changes. The same bytes written again
+// change nothing.
+func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret, reconcile.Request]) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.TypedFuncs[*corev1.Secret, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Secret], q queue) {
+			fanOut(q, clusters(ctx, e.Object))
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Secret], q queue) {
+			if !maps.EqualFunc(e.ObjectOld.Data, e.ObjectNew.Data, bytes.Equal) {
+				fanOut(q, clusters(ctx, e.ObjectNew))
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Secret], q queue) {
+			fanOut(q, clusters(ctx, e.Object))
+		},
+	}
+}
+
+// many is how many Clusters of one change wait until all others have had their turn.
+const many = 10
+
+// fanOut adds the Clusters that a change brings. If they are many, they come after whatever is new or was changed by itself.
+func fanOut(q workqueue.TypedRateLimitingInterface[reconcile.Request], requests []reconcile.Request) {
+	queue, hasPriorities := q.(priorityqueue.PriorityQueue[reconcile.Request])
+	if !hasPriorities || len(requests) <= many {
+		for _, request := range requests {
+			q.Add(request)
+		}
+		return
+	}
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requests...)
+}

@@ -1,0 +1,209 @@
+package passes
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// at is a Secret at a version.
+func at(version string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "s", UID: "uid", ResourceVersion: version}}
+}
+
+// end ends a pass that has done all.
+func end(ctx context.Context, one *Pass) bool {
+	Complete(ctx)
+	return one.End()
+}
+
+func requestFor(namespace, name string) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// TestPasses_KnowOnlyWhatTheLastPassHasWritten follows one event after the other.
+func TestPasses_KnowOnlyWhatTheLastPassHasWritten(t *testing.T) {
+	t.Parallel()
+	cluster, other := types.NamespacedName{Namespace: "a", Name: "a"}, types.NamespacedName{Namespace: "a", Name: "b"}
+	for name, row := range map[string]struct {
+		do   func(p *Passes) (bool, bool)
+		want bool
+	}{
+		"nobody has looked yet": {func(p *Passes) (bool, bool) { return p.knows(cluster, at("5")), true }, false},
+		"its own write": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			again := end(ctx, one)
+			return p.knows(cluster, at("5")), !again
+		}, true},
+		"its own write twice": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			end(ctx, one)
+			return p.knows(cluster, at("5")) && p.knows(cluster, at("5")), true
+		}, false},
+		"somebody's write on top": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			end(ctx, one)
+			return p.knows(cluster, at("6")), true
+		}, false},
+		"its own write, but another pass has begun": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			end(ctx, one)
+			ctx, two := p.Begin(t.Context(), cluster)
+			end(ctx, two)
+			return p.knows(cluster, at("5")), true
+		}, false},
+		"its own write, but it has not done all": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			again := one.End()
+			return p.knows(cluster, at("5")), !again
+		}, false},
+		"a write of another Cluster's pass": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), other)
+			Wrote(ctx, at("5"))
+			end(ctx, one)
+			ctx, two := p.Begin(t.Context(), cluster)
+			end(ctx, two)
+			return p.knows(cluster, at("5")), true
+		}, false},
+		"the event is faster than the answer": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			known := p.knows(cluster, at("5"))
+			Wrote(ctx, at("5"))
+			return known, !end(ctx, one)
+		}, true},
+		"somebody's write meanwhile": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			known := p.knows(cluster, at("4"))
+			Wrote(ctx, at("5"))
+			return known, end(ctx, one) // and another pass is asked for
+		}, true},
+		"the event of an earlier pass's write meanwhile": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			end(ctx, one)
+			ctx, two := p.Begin(t.Context(), cluster)
+			known := p.knows(cluster, at("5"))
+			return known, end(ctx, two)
+		}, true},
+		"a Cluster that is gone": {func(p *Passes) (bool, bool) {
+			ctx, one := p.Begin(t.Context(), cluster)
+			Wrote(ctx, at("5"))
+			end(ctx, one)
+			p.forget(cluster)
+			return p.knows(cluster, at("5")), true
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, end := row.do(&Passes{}); got != row.want || !end {
+				t.Errorf("known %t, want %t; the end of the pass was as it should be: %t", got, row.want, end)
+			}
+		})
+	}
+}
+
+// TestPasses_LetChangesThroughThatComeWithTheirOwn has one event bring a write of the controller and one of somebody else, as after a
+// break of the watch.
+func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		change func(*clusterv1.Cluster)
+		want   bool
+	}{
+		"nothing else": {func(*clusterv1.Cluster) {}, false},
+		"a resync":     {func(c *clusterv1.Cluster) { c.ResourceVersion = "4" }, true},
+		"a label":      {func(c *clusterv1.Cluster) { c.Labels = map[string]string{"a": "b"} }, true},
+		"a spec":       {func(c *clusterv1.Cluster) { c.Generation = 2 }, true},
+		"an annotation": {func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{"a": "b"}
+		}, true},
+		"a deletion": {func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.Unix(1, 0)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &Passes{}
+			before := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a", UID: "u", ResourceVersion: "4", Generation: 1}}
+			now := before.DeepCopy()
+			now.ResourceVersion = "6"
+			ctx, one := p.Begin(t.Context(), client.ObjectKeyFromObject(now))
+			Wrote(ctx, now)
+			end(ctx, one)
+			row.change(now)
+			if got := p.OfOthers().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != row.want {
+				t.Errorf("got %t, want %t", got, row.want)
+			}
+		})
+	}
+}
+
+// TestFanOut_ComesAfterWhatIsNew adds many Clusters and then one more.
+func TestFanOut_ComesAfterWhatIsNew(t *testing.T) {
+	t.Parallel()
+	queue := priorityqueue.New[reconcile.Request]("test")
+	defer queue.ShutDown()
+	var all []reconcile.Request
+	for i := range many + 1 {
+		all = append(all, requestFor("a", fmt.Sprintf("old-%d", i))...)
+	}
+	fanOut(queue, all)
+	newcomer := requestFor("a", "new")[0]
+	(&Passes{}).Enqueue(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{newcomer} }).
+		Create(t.Context(), event.CreateEvent{Object: at("1")}, queue)
+	if first, _ := queue.Get(); first != newcomer {
+		t.Errorf("%s comes first", first)
+	}
+}
+
+// TestFanOut_OfFewDoesNotWait has a user change the proxy of one Cluster.
+func TestFanOut_OfFewDoesNotWait(t *testing.T) {
+	t.Parallel()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	fanOut(queue, requestFor("a", "b"))
+	if got, _ := queue.Get(); got.Name != "b" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestEnqueueContent_LeavesTheSameBytesAlone writes a Secret again and again.
+func TestEnqueueContent_LeavesTheSameBytesAlone(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		before, now map[string][]byte
+		want        int
+	}{
+		"the same bytes":  {map[string][]byte{"a": []byte("%")}, map[string][]byte{"a": []byte("%")}, 0},
+		"no bytes at all": {nil, map[string][]byte{}, 0},
+		"other bytes":     {map[string][]byte{"a": []byte("%")}, map[string][]byte{"a": []byte("%%")}, 1},
+		"another key":     {map[string][]byte{"a": {}}, map[string][]byte{"b": {}}, 1},
+		"one key less":    {map[string][]byte{"a": {}}, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			defer queue.ShutDown()
+			before, now := at("1"), at("2")
+			before.Data, now.Data = row.before, row.now
+			EnqueueContent(func(context.Context, *corev1.Secret) []reconcile.Request { return requestFor("a", "b") }).
+				Update(t.Context(), event.TypedUpdateEvent[*corev1.Secret]{ObjectOld: before, ObjectNew: now}, queue)
+			if got := queue.Len(); got != row.want {
+				t.Errorf("%d Clusters, want %d", got, row.want)
+			}
+		})
+	}
+}
