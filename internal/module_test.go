@@ -30,7 +30,8 @@ func TestModule_CanBeInstalledByVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	list, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z", "--cached", "--others",
+		"--exclude-standard").Output()
 	if err != nil {
 		t.Skipf("the files of the module are those that git knows, and it knows none here: %v", err)
 	}
@@ -49,7 +50,8 @@ func TestModule_CanBeInstalledByVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(mod.Replace) > 0 || len(mod.Exclude) > 0 {
-		t.Errorf("go.mod has %d replace and %d exclude directives, which go install PACKAGE@VERSION refuses", len(mod.Replace), len(mod.Exclude))
+		t.Errorf("go.mod has %d replace and %d exclude directives, which go install PACKAGE@VERSION refuses",
+			len(mod.Replace), len(mod.Exclude))
 	}
 	if err := module.CheckPath(mod.Module.Mod.Path); err != nil {
 		t.Error(err)

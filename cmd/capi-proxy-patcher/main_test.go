@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestSignals_EndCommandsAtOnce sends a signal to commands that wait for the rest of their input. The first part is more
-// than a pipe holds, so that it is written only once the command reads.
+// TestSignals_EndCommandsAtOnce sends a signal to commands that wait for the rest of their input. The first part is
+// more than a pipe holds, so that it is written only once the command reads.
 func TestSignals_EndCommandsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"render", "lint", "explain"} {

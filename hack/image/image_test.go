@@ -39,7 +39,10 @@ const root = "../.."
 func makeImage(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	args = append([]string{"-root", root, "-version", testVersion, "-revision", revision, "-created", "1700000000"}, args...)
+	args = append([]string{
+		"-root", root, "-version", testVersion, "-revision", revision, "-created",
+		"1700000000",
+	}, args...)
 	if err := run(t.Context(), args, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,8 @@ func openImage(t *testing.T, folder string) v1.ImageIndex {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
+	if len(manifest.Manifests) != 1 ||
+		manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
 		t.Fatalf("the layout has %+v", manifest.Manifests)
 	}
 	index, err := all.ImageIndex(manifest.Manifests[0].Digest)
@@ -104,7 +108,10 @@ func TestImage_IsTheSameTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for variable, value := range map[string]string{"TZ": "Pacific/Apia", "GOFLAGS": "-tags=other", "GOAMD64": "v2", "GOOS": "darwin", "LC_ALL": "C"} {
+	for variable, value := range map[string]string{
+		"TZ": "Pacific/Apia", "GOFLAGS": "-tags=other", "GOAMD64": "v2",
+		"GOOS": "darwin", "LC_ALL": "C",
+	} {
 		t.Setenv(variable, value)
 	}
 	defer syscall.Umask(syscall.Umask(0o077))
@@ -163,14 +170,16 @@ func TestImage_SaysWhatItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/capi-proxy-patcher"}) ||
-			!slices.Equal(config.Config.Cmd, []string{"manager"}) || config.OS+"/"+config.Architecture != platform || config.Created.Unix() != 1700000000 {
+			!slices.Equal(config.Config.Cmd, []string{"manager"}) || config.OS+"/"+config.Architecture != platform ||
+			config.Created.Unix() != 1700000000 {
 			t.Errorf("%s: configuration %+v", platform, config)
 		}
 		for label, want := range map[string]string{
 			"org.opencontainers.image.version": testVersion, "org.opencontainers.image.revision": revision, "org.opencontainers.image.licenses": "Apache-2.0",
 		} {
 			if config.Config.Labels[label] != want || manifest.Annotations[label] != want {
-				t.Errorf("%s: label %s is %q, annotation %q, want %q", platform, label, config.Config.Labels[label], manifest.Annotations[label], want)
+				t.Errorf("%s: label %s is %q, annotation %q, want %q", platform, label, config.Config.Labels[label],
+					manifest.Annotations[label], want)
 			}
 		}
 		content := unpack(t, image, t.TempDir())
@@ -178,7 +187,8 @@ func TestImage_SaysWhatItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if binary.Machine != machine || len(binary.Progs) == 0 || slices.ContainsFunc(binary.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		if binary.Machine != machine || len(binary.Progs) == 0 ||
+			slices.ContainsFunc(binary.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 			t.Errorf("%s: the program is for %s, or not static", platform, binary.Machine)
 		}
 	}
@@ -204,7 +214,8 @@ func unpack(t *testing.T, image v1.Image, folder string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header.Name != "capi-proxy-patcher" || header.Mode != 0o555 || header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.ModTime.Unix() != 0 {
+	if header.Name != "capi-proxy-patcher" || header.Mode != 0o555 || header.Uid != 0 || header.Gid != 0 ||
+		header.Uname != "" || header.ModTime.Unix() != 0 {
 		t.Errorf("file %+v", header)
 	}
 	content, err := io.ReadAll(files)

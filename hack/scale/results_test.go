@@ -59,7 +59,8 @@ func TestAudit_CountsByVerbAndResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := audit{path: log}
-	if got, err := a.read(); err != nil || len(got) != 2 || got["patch clusters/status"] != 1 || got.writes() != 1 || got.total() != 2 {
+	if got, err := a.read(); err != nil || len(got) != 2 || got["patch clusters/status"] != 1 || got.writes() != 1 ||
+		got.total() != 2 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if err := os.WriteFile(log, []byte(text+`ets"}}`+"\n"), 0o600); err != nil {

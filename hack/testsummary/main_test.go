@@ -42,8 +42,11 @@ func TestSummarize_CountsTests(t *testing.T) {
 	t.Parallel()
 	summarizes(t, []summary{
 		{
-			name:   "a passing test counts and says nothing",
-			events: []string{"run TestA", "output TestA === RUN   TestA\n", "output TestA chatter\n", "pass TestA", "output - PASS\n", "output - ok  \tp\t0.1s\n", "pass -"},
+			name: "a passing test counts and says nothing",
+			events: []string{
+				"run TestA", "output TestA === RUN   TestA\n", "output TestA chatter\n", "pass TestA",
+				"output - PASS\n", "output - ok  \tp\t0.1s\n", "pass -",
+			},
 			want:   counts{passed: 1},
 			output: "ok  \tp\t0.1s\n",
 		},
@@ -73,8 +76,11 @@ func TestSummarize_CountsTests(t *testing.T) {
 			want:   counts{passed: 1, failed: 1},
 		},
 		{
-			name:   "a skipped test is listed with its reason",
-			events: []string{"run TestA", "output TestA     a_test.go:1: needs\n", "output TestA         root\n", "output TestA --- SKIP: TestA (0.00s)\n", "skip TestA", "pass -"},
+			name: "a skipped test is listed with its reason",
+			events: []string{
+				"run TestA", "output TestA     a_test.go:1: needs\n", "output TestA         root\n",
+				"output TestA --- SKIP: TestA (0.00s)\n", "skip TestA", "pass -",
+			},
 			want:   counts{skipped: 1},
 			output: "SKIP\texample.com/p TestA: a_test.go:1: needs root\n",
 		},
@@ -148,7 +154,8 @@ func TestSummarize_PrintsOtherLines(t *testing.T) {
 	}
 }
 
-// TestSummarize_ReadsTheEventsOfGo runs the real go test on a module with every outcome, one of its packages not even building.
+// TestSummarize_ReadsTheEventsOfGo runs the real go test on a module with every outcome, one of its packages not even
+// building.
 func TestSummarize_ReadsTheEventsOfGo(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "./...")

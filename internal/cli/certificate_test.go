@@ -23,7 +23,8 @@ func certificate(t *testing.T, end time.Time) string {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Example CA"}, NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Example CA"},
+		NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -55,7 +56,8 @@ func TestLint_ReadsTheClockForCertificates(t *testing.T) {
 			input := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy}\nstringData:\n  httpProxy: http://proxy.example.com:3128\n  trustedCA: |\n    " +
 				strings.ReplaceAll(strings.TrimSpace(test.pem), "\n", "\n    ") + "\n"
 			var out bytes.Buffer
-			err := runLint(t.Context(), lintOptions{files: []string{"-"}, output: "text"}, test.now, Streams{In: strings.NewReader(input), Out: &out, Err: &out})
+			err := runLint(t.Context(), lintOptions{files: []string{"-"}, output: "text"}, test.now,
+				Streams{In: strings.NewReader(input), Out: &out, Err: &out})
 			if !errors.Is(err, test.err) || !strings.Contains(out.String(), test.want) {
 				t.Errorf("error %v, output\n%s\nwant in it\n%s", err, out.String(), test.want)
 			}

@@ -63,7 +63,8 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 		{"--namespace", "team-a", "--default-proxy-secret", "system/proxy.v1", "--default-proxy-namespaces", "a,!b,c in (d)"},
 		{"--default-proxy-namespaces", "", "--webhook-cert-dir", certificates, "--hook-cert-dir", certificates},
 	} {
-		if status, stderr := startManager(t, args...); status != exitInput || !strings.Contains(stderr, "reading kubeconfig") {
+		if status, stderr := startManager(t, args...); status != exitInput ||
+			!strings.Contains(stderr, "reading kubeconfig") {
 			t.Errorf("%q: exit status %d: %s", args, status, stderr)
 		}
 	}

@@ -88,7 +88,8 @@ func TestExplain_ReadsStandardInput(t *testing.T) {
 	t.Parallel()
 	manifests := clusterManifest + "---\n" + secretManifest
 	status, stdout, stderr := run(t, manifests, "explain", "-f", "-", "--client", "go", "cp.example.com:6443")
-	if status != 0 || stderr != "" || !strings.Contains(stdout, "cp.example.com (spec.controlPlaneEndpoint.host)") || !strings.Contains(stdout, "Secret http-proxy") {
+	if status != 0 || stderr != "" || !strings.Contains(stdout, "cp.example.com (spec.controlPlaneEndpoint.host)") ||
+		!strings.Contains(stdout, "Secret http-proxy") {
 		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
 	}
 	if strings.Contains(stdout, "s3cr") {
@@ -96,7 +97,9 @@ func TestExplain_ReadsStandardInput(t *testing.T) {
 	}
 	template := strings.Replace(manifests, "host: cp.example.com", `host: "${HOST}"`, 1)
 	status, stdout, stderr = run(t, template, "explain", "-f", "-", "--client", "go")
-	if status != 0 || !strings.Contains(stderr, "spec.controlPlaneEndpoint.host has unresolved variables and is left out") || strings.Contains(stdout, "control plane endpoint\n") {
+	if status != 0 ||
+		!strings.Contains(stderr, "spec.controlPlaneEndpoint.host has unresolved variables and is left out") ||
+		strings.Contains(stdout, "control plane endpoint\n") {
 		t.Errorf("a template: exit status %d, standard error %s, output\n%s", status, stderr, stdout)
 	}
 }
@@ -127,7 +130,8 @@ func TestExplain_FailsAPipeline(t *testing.T) {
 			for _, output := range []string{"text", "json", "yaml"} {
 				status, stdout, stderr := run(t, "", append(test.args, "-o", output)...)
 				if status != test.status || !strings.Contains(stderr, test.stderr) || test.status == 0 && stderr != "" {
-					t.Errorf("%s: exit status %d, want %d; standard error %s, want %q in it", output, status, test.status, stderr, test.stderr)
+					t.Errorf("%s: exit status %d, want %d; standard error %s, want %q in it", output, status, test.status,
+						stderr, test.stderr)
 				}
 				if stdout == "" {
 					t.Errorf("%s: no report", output)
@@ -185,7 +189,8 @@ func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 			t.Parallel()
 			status, stdout, stderr := run(t, "", append([]string{"explain"}, test.args...)...)
 			if status != test.status || !strings.Contains(stderr, test.stderr) || stdout != "" {
-				t.Errorf("exit status %d, want %d; output %q; standard error\n%s\nwant in it\n%s", status, test.status, stdout, stderr, test.stderr)
+				t.Errorf("exit status %d, want %d; output %q; standard error\n%s\nwant in it\n%s", status, test.status, stdout,
+					stderr, test.stderr)
 			}
 			if strings.Contains(stderr, "s3cr") {
 				t.Errorf("a value in %s", stderr)
@@ -196,7 +201,8 @@ func TestExplain_SaysWhatIsWrongAndWhatThereIs(t *testing.T) {
 
 func TestExplain_NotesAClusterWithoutTheLabel(t *testing.T) {
 	t.Parallel()
-	_, _, stderr := run(t, "", "explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual", "--client", "go")
+	_, _, stderr := run(t, "", "explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual",
+		"--client", "go")
 	if want := "Cluster team-a/dual: it has no label capi-proxy-patcher.io/enabled=true; this is what it would get\n"; stderr != want {
 		t.Errorf("standard error %q, want %q", stderr, want)
 	}

@@ -42,7 +42,8 @@ func TestUnknownLabelValue_LeavesManifestsUnchanged(t *testing.T) {
 		input := labelled(value, "", "")
 		want := fmt.Sprintf("label capi-proxy-patcher.io/enabled: unknown value %q, which changes nothing", value)
 		status, stdout, stderr := run(t, input, "render", "-f", "-")
-		if status != 0 || stdout != input || !strings.Contains(stderr, "document 1: Cluster a/one: warning: "+want+`; use "true" or "false"`) {
+		if status != 0 || stdout != input || !strings.Contains(stderr, "document 1: Cluster a/one: warning: "+want+
+			`; use "true" or "false"`) {
 			t.Errorf("render: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 		}
 		if strings.Contains(stderr, "no Cluster in the input uses it") {
@@ -52,7 +53,8 @@ func TestUnknownLabelValue_LeavesManifestsUnchanged(t *testing.T) {
 			t.Errorf("render --strict: status %d", status)
 		}
 		status, stdout, stderr = run(t, input, "lint", "-f", "-")
-		if status != 1 || !strings.Contains(stdout, "standard input:3: rejection: Cluster a/one "+want+" (bad-label)\n    fix: use \"true\" or \"false\"\n") || stderr != "" {
+		if status != 1 || !strings.Contains(stdout, "standard input:3: rejection: Cluster a/one "+want+
+			" (bad-label)\n    fix: use \"true\" or \"false\"\n") || stderr != "" {
 			t.Errorf("lint: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 		}
 		_, _, stderr = run(t, input, "explain", "-f", "-")
@@ -62,10 +64,13 @@ func TestUnknownLabelValue_LeavesManifestsUnchanged(t *testing.T) {
 	}
 	input := labelled("${PROXY:=true}", "", "")
 	status, stdout, stderr := run(t, input, "render", "-f", "-", "--strict")
-	if status != 0 || stdout != input || !strings.Contains(stderr, "label capi-proxy-patcher.io/enabled has an unresolved variable; nothing changes until clusterctl generate cluster") {
+	if status != 0 || stdout != input ||
+		!strings.Contains(stderr,
+			"label capi-proxy-patcher.io/enabled has an unresolved variable; nothing changes until clusterctl generate cluster") {
 		t.Errorf("render of a variable: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 	}
-	if status, stdout, _ := run(t, input, "lint", "-f", "-", "--strict"); status != 0 || !strings.Contains(stdout, "note: Cluster a/one label ") {
+	if status, stdout, _ := run(t, input, "lint", "-f", "-", "--strict"); status != 0 ||
+		!strings.Contains(stdout, "note: Cluster a/one label ") {
 		t.Errorf("lint of a variable: status %d\n%s", status, stdout)
 	}
 }
@@ -75,14 +80,17 @@ func TestLabelFalse_RemovesTheProxy(t *testing.T) {
 	for _, value := range []string{"false", ""} {
 		status, stdout, stderr := run(t, labelled(value, "", ""), "render", "-f", "-")
 		if status != 0 || strings.Contains(stdout, "one-proxy-files") || !strings.Contains(stderr, "removed the proxy") ||
-			!strings.Contains(stderr, `no Cluster in the input has label capi-proxy-patcher.io/enabled: "true"; nothing is patched`) {
+			!strings.Contains(stderr,
+				`no Cluster in the input has label capi-proxy-patcher.io/enabled: "true"; nothing is patched`) {
 			t.Errorf("%q: status %d, standard error\n%s\noutput\n%s", value, status, stderr, stdout)
 		}
 	}
-	if _, _, stderr := run(t, labelled("true", "", ""), "render", "-f", "-"); strings.Contains(stderr, "no Cluster in the input") {
+	if _, _, stderr := run(t, labelled("true", "", ""), "render", "-f", "-"); strings.Contains(stderr,
+		"no Cluster in the input") {
 		t.Errorf("a labelled Cluster is not seen:\n%s", stderr)
 	}
-	if _, _, stderr := run(t, labelled("", "", ""), "render", "-f", "-", "--all"); strings.Contains(stderr, "no Cluster in the input") {
+	if _, _, stderr := run(t, labelled("", "", ""), "render", "-f", "-", "--all"); strings.Contains(stderr,
+		"no Cluster in the input") {
 		t.Errorf("--all asks for a label:\n%s", stderr)
 	}
 }
@@ -90,7 +98,8 @@ func TestLabelFalse_RemovesTheProxy(t *testing.T) {
 func TestUnknownNames_AreReportedOffline(t *testing.T) {
 	t.Parallel()
 	for _, label := range []string{"true", "", "yes"} {
-		input := labelled(label, "capi-proxy-patcher.io/rolout: Immediate, capi-proxy-patcher.io/enabled: 'true'", "capi-proxy-patcher.io/targets: trust, capi-proxy-patcher.io/secret: none")
+		input := labelled(label, "capi-proxy-patcher.io/rolout: Immediate, capi-proxy-patcher.io/enabled: 'true'",
+			"capi-proxy-patcher.io/targets: trust, capi-proxy-patcher.io/secret: none")
 		_, _, notes := run(t, input, "render", "-f", "-")
 		_, findings, _ := run(t, input, "lint", "-f", "-")
 		for _, want := range []string{

@@ -12,7 +12,10 @@ const lintInput = "testdata/lint/in.yaml"
 
 func TestLint_IsGolden(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"want.txt": nil, "want.json": {"-o", "json"}, "want.sarif": {"-o", "sarif"}} {
+	for name, args := range map[string][]string{
+		"want.txt": nil, "want.json": {"-o", "json"},
+		"want.sarif": {"-o", "sarif"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 { // the same bytes each time
@@ -20,7 +23,8 @@ func TestLint_IsGolden(t *testing.T) {
 				if status != 1 || stderr != "" {
 					t.Errorf("exit status %d, standard error %s", status, stderr)
 				}
-				golden(t, "lint/"+name, regexp.MustCompile(`("version": )"[^2][^"]*"`).ReplaceAllString(stdout, `$1"of the program"`))
+				golden(t, "lint/"+name, regexp.MustCompile(`("version": )"[^2][^"]*"`).ReplaceAllString(stdout,
+					`$1"of the program"`))
 				if strings.Contains(stdout, "s3cr") {
 					t.Error("a value of a Secret in the output")
 				}
@@ -59,7 +63,8 @@ func TestLint_PointsAtTheLine(t *testing.T) {
 
 func TestLint_ExitStatus(t *testing.T) {
 	t.Parallel()
-	clean := strings.Replace(clusterManifest, "[10.244.0.0/16]}", "[10.244.0.0/16]}, services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local", 1) + "---\n" + secretManifest
+	clean := strings.Replace(clusterManifest, "[10.244.0.0/16]}",
+		"[10.244.0.0/16]}, services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local", 1) + "---\n" + secretManifest
 	for name, test := range map[string]struct {
 		stdin, args string
 		status      int
@@ -85,11 +90,14 @@ func TestLint_ExitStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := folder(t, map[string]string{"secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: chosen-freely}\nstringData: {httpProxy: \"http://proxy.example.com\"}\n"})
+			dir := folder(t,
+				map[string]string{"secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: chosen-freely}\nstringData: {httpProxy: \"http://proxy.example.com\"}\n"})
 			args := append([]string{"lint"}, strings.Fields(strings.ReplaceAll(test.args, "DIR", dir))...)
 			status, stdout, stderr := run(t, test.stdin, args...)
-			if status != test.status || !strings.Contains(stdout, strings.ReplaceAll(test.stdout, "DIR", dir)) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
-				t.Errorf("exit status %d, want %d; standard error %q, want %q; output\n%s\nwant in it\n%s", status, test.status, stderr, test.stderr, stdout, test.stdout)
+			if status != test.status || !strings.Contains(stdout, strings.ReplaceAll(test.stdout, "DIR", dir)) ||
+				!strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
+				t.Errorf("exit status %d, want %d; standard error %q, want %q; output\n%s\nwant in it\n%s", status, test.status,
+					stderr, test.stderr, stdout, test.stdout)
 			}
 		})
 	}
@@ -120,10 +128,12 @@ stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
 	}
 }
 
-// TestLint_PrintsTheSARIFThatCodeReviewToolsNeed checks what the schema of SARIF 2.1.0 requires of the parts that are used.
+// TestLint_PrintsTheSARIFThatCodeReviewToolsNeed checks what the schema of SARIF 2.1.0 requires of the parts that are
+// used.
 func TestLint_PrintsTheSARIFThatCodeReviewToolsNeed(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"with blank.yaml": secretManifest + "  # \n" + strings.Replace("---\n"+secretManifest, "http-proxy", "b", 1)})
+	dir := folder(t, map[string]string{"with blank.yaml": secretManifest + "  # \n" +
+		strings.Replace("---\n"+secretManifest, "http-proxy", "b", 1)})
 	for name, args := range map[string][]string{
 		"findings":   {"-f", lintInput},
 		"nothing":    {"-f", dir + "/with blank.yaml"},
@@ -167,7 +177,8 @@ func TestLint_PrintsTheSARIFThatCodeReviewToolsNeed(t *testing.T) {
 			if err := json.Unmarshal([]byte(stdout), &log); err != nil {
 				t.Fatal(err)
 			}
-			if log.Version != "2.1.0" || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name != "capi-proxy-patcher" || log.Runs[0].Results == nil || log.Runs[0].Tool.Driver.Rules == nil {
+			if log.Version != "2.1.0" || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name != "capi-proxy-patcher" ||
+				log.Runs[0].Results == nil || log.Runs[0].Tool.Driver.Rules == nil {
 				t.Fatalf("%+v", log)
 			}
 			for _, r := range log.Runs[0].Results {
@@ -177,7 +188,8 @@ func TestLint_PrintsTheSARIFThatCodeReviewToolsNeed(t *testing.T) {
 				if r.Level != "error" && r.Level != "warning" && r.Level != "note" {
 					t.Errorf("level %s", r.Level)
 				}
-				if at := r.Locations[0].Physical; at.Region.StartLine < 1 || strings.Contains(at.Artifact.URI, " ") || at.Artifact.URI == "" {
+				if at := r.Locations[0].Physical; at.Region.StartLine < 1 || strings.Contains(at.Artifact.URI, " ") ||
+					at.Artifact.URI == "" {
 					t.Errorf("%+v", at)
 				}
 			}
@@ -190,10 +202,12 @@ func BenchmarkLint(b *testing.B) {
 	for i := range hosts {
 		hosts[i] = fmt.Sprintf("    host%d.example.com:8443", i)
 	}
-	input := clusterManifest + "---\n" + strings.Replace(secretManifest, "stringData: {", "stringData:\n  noProxy: |\n"+strings.Join(hosts, "\n")+"\n  ", 1)
+	input := clusterManifest + "---\n" + strings.Replace(secretManifest, "stringData: {", "stringData:\n  noProxy: |\n"+
+		strings.Join(hosts, "\n")+"\n  ", 1)
 	input = strings.NewReplacer(`httpProxy: "`, `httpProxy: "`, ", username: u, password: s3cr}", "").Replace(input)
 	for b.Loop() {
-		if status, stdout, stderr := run(b, input, "lint", "-f", "-", "-o", "json"); status != 0 || strings.Count(stdout, "port-entry") != 4000 {
+		if status, stdout, stderr := run(b, input, "lint", "-f", "-", "-o", "json"); status != 0 ||
+			strings.Count(stdout, "port-entry") != 4000 {
 			b.Fatal(status, stderr)
 		}
 	}

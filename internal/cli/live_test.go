@@ -47,7 +47,8 @@ func newAPI(t *testing.T, objects map[string]string) *api {
 		switch object, found := a.objects[r.URL.Path]; {
 		case r.Header.Get("Authorization") != "Bearer s3cr-token":
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"clusters is forbidden"}`)
+			_, _ = fmt.Fprint(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"clusters is forbidden"}`)
 		case r.Method != http.MethodGet:
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		case found:
@@ -108,16 +109,20 @@ data:
 func live(t *testing.T) *api {
 	t.Helper()
 	second := strings.Replace(liveCluster, "name: prod, namespace", "name: stage, namespace", 1)
-	list := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterList\nitems: [" + flow(t, liveCluster) + ", " + flow(t, second) + "]\n"
+	list := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterList\nitems: [" + flow(t, liveCluster) + ", " +
+		flow(t, second) + "]\n"
 	pool := func(kind, name, cluster, secret string) string {
-		return fmt.Sprintf("apiVersion: cluster.x-k8s.io/v1beta2\nkind: %s\nmetadata: {name: %s, namespace: team-a, annotations: {capi-proxy-patcher.io/secret: %s}}\nspec: {clusterName: %s}\n", kind, name, secret, cluster)
+		return fmt.Sprintf(
+			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: %s\nmetadata: {name: %s, namespace: team-a, annotations: {capi-proxy-patcher.io/secret: %s}}\nspec: {clusterName: %s}\n", kind, name, secret, cluster)
 	}
-	deployments, pools := strings.Replace(clustersPath, "/clusters", "/machinedeployments", 1), strings.Replace(clustersPath, "/clusters", "/machinepools", 1)
+	deployments, pools := strings.Replace(clustersPath, "/clusters", "/machinedeployments", 1),
+		strings.Replace(clustersPath, "/clusters", "/machinepools", 1)
 	return newAPI(t, map[string]string{
-		clustersPath:                                list,
-		clustersPath + "/prod":                      liveCluster,
-		secretsPath + "/http-proxy":                 liveSecret,
-		secretsPath + "/edge-proxy":                 strings.NewReplacer("name: http-proxy", "name: edge-proxy", "LmNvcnAuZXhhbXBsZS5vcmc=", "ZWRnZS5leGFtcGxlLm9yZw==").Replace(liveSecret),
+		clustersPath:                list,
+		clustersPath + "/prod":      liveCluster,
+		secretsPath + "/http-proxy": liveSecret,
+		secretsPath + "/edge-proxy": strings.NewReplacer("name: http-proxy", "name: edge-proxy",
+			"LmNvcnAuZXhhbXBsZS5vcmc=", "ZWRnZS5leGFtcGxlLm9yZw==").Replace(liveSecret),
 		"/api/v1/namespaces/system/secrets/default": strings.Replace(liveSecret, "LmNvcnAuZXhhbXBsZS5vcmc=", "aW5zdGFsbGF0aW9uLmV4YW1wbGUub3Jn", 1),
 		deployments + "/edge":                       pool("MachineDeployment", "edge", "prod", "edge-proxy"),
 		deployments + "/other":                      pool("MachineDeployment", "other", "stage", "edge-proxy"),
@@ -138,12 +143,14 @@ func flow(t *testing.T, text string) string {
 func TestExplain_ReadsAManagementCluster(t *testing.T) {
 	t.Parallel()
 	a := live(t)
-	status, stdout, stderr := run(t, "", "explain", "--kubeconfig", a.kubeconfig(t), "--context", "mgmt", "--cluster", "prod", "--client", "go,curl@7.88.1,wget")
+	status, stdout, stderr := run(t, "", "explain", "--kubeconfig", a.kubeconfig(t), "--context", "mgmt", "--cluster",
+		"prod", "--client", "go,curl@7.88.1,wget")
 	if status != 0 || stderr != "" {
 		t.Fatalf("exit status %d, standard error %s", status, stderr)
 	}
 	golden(t, "explain/live.txt", stdout)
-	want := []string{"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-http-proxy", "GET " + secretsPath + "/http-proxy"}
+	want := []string{"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-http-proxy", "GET " +
+		secretsPath + "/http-proxy"}
 	asked := slices.Compact(a.asked)
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
@@ -202,13 +209,15 @@ func TestExplain_SaysWhatIsWrongInAManagementCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, stdout, stderr := run(t, "", append([]string{"explain", "--kubeconfig", kubeconfig}, strings.Fields(test.args)...)...)
+			status, stdout, stderr := run(t, "",
+				append([]string{"explain", "--kubeconfig", kubeconfig}, strings.Fields(test.args)...)...)
 			where := stderr
 			if test.status == 0 {
 				where = stdout
 			}
 			if status != test.status || !strings.Contains(where, test.want) {
-				t.Errorf("exit status %d, want %d; standard error %s; output\n%s\nwant %s", status, test.status, stderr, stdout, test.want)
+				t.Errorf("exit status %d, want %d; standard error %s; output\n%s\nwant %s", status, test.status, stderr,
+					stdout, test.want)
 			}
 			if strings.Contains(stdout+stderr, "s3cr") {
 				t.Error("a credential in the output")

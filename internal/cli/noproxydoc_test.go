@@ -49,7 +49,8 @@ func rows(text string, header ...string) [][]string {
 
 func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
-	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel, intent.CodeBadMetadata,
+	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel,
+		intent.CodeBadMetadata,
 		resolve.CodeSecretNotFound, resolve.CodeSecretTooLarge, intent.CodeUnknownName)
 	lastRejection := slices.Index(codes, noproxy.CodeBadName)
 	var listed []string
@@ -144,7 +145,10 @@ func TestNoProxyPage_SaysWhatClientsCover(t *testing.T) {
 		}
 		for i, list := range []string{"example.com", ".example.com"} {
 			text, _, _ := strings.Cut(cells[1+i], ",")
-			if got := (direction{direct(list, "https://example.com"), direct(list, "https://a.example.com")}); got != want[text] {
+			if got := (direction{
+				direct(list, "https://example.com"),
+				direct(list, "https://a.example.com"),
+			}); got != want[text] {
 				t.Errorf("%s, %s: the page says %q, the model %v", cells[0], list, text, got)
 			}
 		}

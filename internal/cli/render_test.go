@@ -76,7 +76,8 @@ func TestRender_ReadsFilesFoldersAndStandardInput(t *testing.T) {
 			}
 		})
 	}
-	status, got, _ := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+"/3-secret.yaml")
+	status, got, _ := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+
+		"/3-secret.yaml")
 	if want, _, _ := strings.Cut(want, "---\napiVersion: v1\nkind: Secret"); status != 0 || got != want {
 		t.Errorf("with --secret: exit status %d, output\n%s\nwant\n%s", status, got, want)
 	}
@@ -84,19 +85,24 @@ func TestRender_ReadsFilesFoldersAndStandardInput(t *testing.T) {
 
 func TestRender_PrintsADiff(t *testing.T) {
 	t.Parallel()
-	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest+"---\n"+secretManifest, "render", "-f", "-", "-o", "diff")
+	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest+"---\n"+secretManifest, "render", "-f",
+		"-", "-o", "diff")
 	if status != 0 || !strings.HasPrefix(stdout, "--- -\n+++ - (rendered)\n@@ ") || strings.Contains(stdout, "\n-a") {
 		t.Errorf("exit status %d, output\n%s", status, stdout)
 	}
-	if !strings.Contains(stderr, "--include-secrets prints: 1 (c-proxy-files)") || strings.Contains(stdout+stderr, "s3cr") {
+	if !strings.Contains(stderr, "--include-secrets prints: 1 (c-proxy-files)") ||
+		strings.Contains(stdout+stderr, "s3cr") {
 		t.Errorf("standard error\n%s", stderr)
 	}
 }
 
 func TestRender_MergesTheInstallationWideSecret(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"default.yaml": strings.ReplaceAll(secretManifest, "{name: http-proxy}", "{name: installation, namespace: system}") + "  \n"})
-	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+"/default.yaml",
+	dir := folder(t,
+		map[string]string{"default.yaml": strings.ReplaceAll(secretManifest, "{name: http-proxy}",
+			"{name: installation, namespace: system}") + "  \n"})
+	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+
+		"/default.yaml",
 		"--default-proxy-secret", "system/installation", "--include-secrets")
 	if status != 0 || !strings.Contains(stdout, "capi-proxy-patcher.io/source: system/installation") {
 		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
@@ -163,7 +169,8 @@ spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: RKE2Confi
 			if status != test.status || (stdout == "") != (test.status != 0) {
 				t.Errorf("exit status %d, want %d; output %q", status, test.status, stdout)
 			}
-			if !strings.Contains(stderr, test.stderr) || test.status != 0 && !strings.Contains(stderr, "RKE2ConfigTemplate cannot be patched") {
+			if !strings.Contains(stderr, test.stderr) || test.status != 0 &&
+				!strings.Contains(stderr, "RKE2ConfigTemplate cannot be patched") {
 				t.Errorf("want %q in standard error:\n%s", test.stderr, stderr)
 			}
 		})

@@ -52,7 +52,9 @@ func TestExplain_ReadsTheTopology(t *testing.T) {
 		secretsPath + "/corp":       corpSecret,
 		secretsPath + "/edge-proxy": edgeSecret,
 	})
-	broken := newAPI(t, map[string]string{clustersPath + "/prod": strings.Replace(topologyCluster, "from.the.variable.example.org", "10.0.0.0/99", 1)})
+	broken := newAPI(t,
+		map[string]string{clustersPath + "/prod": strings.Replace(topologyCluster, "from.the.variable.example.org",
+			"10.0.0.0/99", 1)})
 	for name, test := range map[string]struct {
 		args   string
 		status int
@@ -69,13 +71,15 @@ func TestExplain_ReadsTheTopology(t *testing.T) {
 			for from, source := range map[string][]string{
 				"manifests": {"-f", files + "/all.yaml"}, "a management cluster": {"--kubeconfig", a.kubeconfig(t), "--cluster", "prod"},
 			} {
-				status, stdout, stderr := run(t, "", append(append([]string{"explain"}, source...), strings.Fields(test.args)...)...)
+				status, stdout, stderr := run(t, "",
+					append(append([]string{"explain"}, source...), strings.Fields(test.args)...)...)
 				where := stderr
 				if test.status == 0 {
 					where = stdout
 				}
 				if status != test.status || !strings.Contains(where, test.want) {
-					t.Errorf("from %s: exit status %d, want %d; standard error %s; output\n%s\nwant %s", from, status, test.status, stderr, stdout, test.want)
+					t.Errorf("from %s: exit status %d, want %d; standard error %s; output\n%s\nwant %s", from, status, test.status,
+						stderr, stdout, test.want)
 				}
 			}
 		})

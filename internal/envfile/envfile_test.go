@@ -168,7 +168,11 @@ func FuzzRender(f *testing.F) {
 	f.Add("A\nB", "x\ny")
 	f.Add("A=1", "{{")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		content, err := envfile.Render([]envfile.Var{{Name: "FIRST"}, {Name: "X_" + name, Value: value}, {Name: "LAST", Value: `\`}})
+		content, err := envfile.Render([]envfile.Var{
+			{Name: "FIRST"},
+			{Name: "X_" + name, Value: value},
+			{Name: "LAST", Value: `\`},
+		})
 		if err != nil {
 			if isEnvName("X_"+name) && "X_"+name != "LAST" && isPlain(value) {
 				t.Fatalf("Render(%q, %q): %v", name, value, err)
@@ -192,7 +196,8 @@ func FuzzRender(f *testing.F) {
 // isPlain is a second way to say what Render accepts: printable ASCII.
 func isPlain(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) &&
-		!strings.Contains(value, "{{") && !strings.Contains(value, "{%") && !strings.Contains(value, "{#") && len(value) < 100_000
+		!strings.Contains(value, "{{") && !strings.Contains(value, "{%") && !strings.Contains(value, "{#") &&
+		len(value) < 100_000
 }
 
 // source returns the variables that a shell has after it read the file and
@@ -214,7 +219,8 @@ func source(t *testing.T, shell []string, file string, stdin ...byte) map[string
 		key, value, _ := strings.Cut(entry, "=")
 		environ[key] = value
 	}
-	maps.DeleteFunc(environ, func(key, _ string) bool { return slices.Contains([]string{"PATH", "PWD", "OLDPWD", "SHLVL", "_"}, key) })
+	maps.DeleteFunc(environ,
+		func(key, _ string) bool { return slices.Contains([]string{"PATH", "PWD", "OLDPWD", "SHLVL", "_"}, key) })
 	return environ
 }
 

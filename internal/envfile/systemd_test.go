@@ -29,7 +29,10 @@ func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
 		t.Run(fmt.Sprint("random file ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible, not secret
-			alphabet := []string{`\`, `"`, `'`, "$", "`", "#", ";", "=", " ", "\t", "\n", "\r", "%", "a", "b", "n", "é", "{", "\x01", "\u0085"}
+			alphabet := []string{
+				`\`, `"`, `'`, "$", "`", "#", ";", "=", " ", "\t", "\n", "\r", "%", "a", "b", "n", "é", "{",
+				"\x01", "\u0085",
+			}
 			var file strings.Builder
 			for line := range 300 {
 				fmt.Fprintf(&file, "L%d=", line)

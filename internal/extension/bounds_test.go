@@ -18,7 +18,10 @@ func TestRespond_RefusesMoreTemplatesThanAClusterCanHave(t *testing.T) {
 		maxItems + 1: "reading the request: it has more than 20000 templates; split the pools of the Cluster among several Clusters",
 	} {
 		body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat("{},", count), ",") + `]}`)
-		for name, respond := range map[string]directHandler{"GeneratePatches": (&Handlers{}).respond, "ValidateTopology": (&Handlers{}).respondValidate} {
+		for name, respond := range map[string]directHandler{
+			"GeneratePatches":  (&Handlers{}).respond,
+			"ValidateTopology": (&Handlers{}).respondValidate,
+		} {
 			err := respond(t.Context(), body, &bytes.Buffer{})
 			if (err == nil) != (want == "") || err != nil && err.Error() != want {
 				t.Errorf("%s, %d templates: %v", name, count, err)
@@ -33,11 +36,13 @@ func TestRespond_BoundsItsAnswer(t *testing.T) {
 	item := `{"uid":"x","holderReference":{"kind":"MachineDeployment","fieldPath":"spec.template.spec.bootstrap.configRef"},` +
 		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"}}`
 	// So does a name of the Cluster, which is in each of them three times.
-	body := []byte(`{"variables":[{"name":"builtin","value":{"cluster":{"name":"` + strings.Repeat("c", 253) + `","metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[` +
+	body := []byte(`{"variables":[{"name":"builtin","value":{"cluster":{"name":"` + strings.Repeat("c", 253) +
+		`","metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[` +
 		strings.Repeat(item+",", 5000) + item + `]}`)
 	var response bytes.Buffer
 	err := (&Handlers{}).respond(t.Context(), body, &response)
-	if err == nil || !strings.HasPrefix(err.Error(), "the response would have more than ") || response.Len() > maxAnswer(len(body)) {
+	if err == nil || !strings.HasPrefix(err.Error(), "the response would have more than ") ||
+		response.Len() > maxAnswer(len(body)) {
 		t.Errorf("%d bytes for %d, %v", response.Len(), len(body), err)
 	}
 }
@@ -46,14 +51,19 @@ func TestRespond_StopsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&Handlers{}).respond(ctx, bodyOf(t, hookrequests.Options{Pools: 3}), &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() {
+	if err := (&Handlers{}).respond(ctx, bodyOf(t, hookrequests.Options{Pools: 3}), &bytes.Buffer{}); err == nil ||
+		err.Error() != errTooLong.Error() {
 		t.Errorf("%v", err)
 	}
 	var asked []string
-	o := hookrequests.Options{Pools: 3, PoolAnnotations: nil, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`}}
+	o := hookrequests.Options{
+		Pools: 3, PoolAnnotations: nil,
+		Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`},
+	}
 	h := &Handlers{State: stateOf(spy{&asked}, storedCluster(o, ""))}
 	body := encoded(t, hookrequests.Validate(generated(t, o)))
-	if err := h.respondValidate(ctx, body, &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() || len(asked) > 0 {
+	if err := h.respondValidate(ctx, body, &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() ||
+		len(asked) > 0 {
 		t.Errorf("%v, and Secrets %v were read", err, asked)
 	}
 }

@@ -34,7 +34,9 @@ type clusterAPI struct {
 }
 
 // CallExtension implements runtimeclient.Client.
-func (a clusterAPI) CallExtension(ctx context.Context, hook runtimecatalog.Hook, _ client.Object, name string, q runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject, _ ...runtimeclient.CallExtensionOption) error {
+func (a clusterAPI) CallExtension(ctx context.Context, hook runtimecatalog.Hook, _ client.Object, name string,
+	q runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject, _ ...runtimeclient.CallExtensionOption,
+) error {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return err
@@ -85,20 +87,33 @@ func topologyState(t *testing.T, labels map[string]string) (*scope.ClusterBluepr
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000", Labels: labels}}
 	cluster.Spec.Topology = clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: "standard"}, Version: hookrequests.Version,
-		Variables: []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: literal(map[string]any{"targets": contract.Targets()})}},
+		Variables: []clusterv1.ClusterVariable{{
+			Name:  contract.VariableName,
+			Value: literal(map[string]any{"targets": contract.Targets()}),
+		}},
 		Workers: clusterv1.WorkersTopology{
-			MachineDeployments: []clusterv1.MachineDeploymentTopology{{Name: "plain", Class: "worker"}, {Name: "own", Class: "worker", Variables: clusterv1.MachineDeploymentVariables{
-				Overrides: []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: literal(map[string]any{"secretName": "other"})}},
-			}}},
+			MachineDeployments: []clusterv1.MachineDeploymentTopology{
+				{Name: "plain", Class: "worker"},
+				{Name: "own", Class: "worker", Variables: clusterv1.MachineDeploymentVariables{
+					Overrides: []clusterv1.ClusterVariable{{
+						Name:  contract.VariableName,
+						Value: literal(map[string]any{"secretName": "other"}),
+					}},
+				}},
+			},
 			MachinePools: []clusterv1.MachinePoolTopology{{Name: "pool", Class: "worker"}},
 		},
 	}
 	class := &clusterv1.ClusterClass{}
 	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef.Name = "standard-machine"
 	class.Spec.Patches = []clusterv1.ClusterClassPatch{{Name: "proxy", External: &clusterv1.ExternalPatchDefinition{
-		GeneratePatchesExtension: contract.HandlerGeneratePatches, ValidateTopologyExtension: contract.HandlerValidateTopology,
+		GeneratePatchesExtension:  contract.HandlerGeneratePatches,
+		ValidateTopologyExtension: contract.HandlerValidateTopology,
 	}}}
-	class.Status.Variables = []clusterv1.ClusterClassStatusVariable{{Name: contract.VariableName, Definitions: []clusterv1.ClusterClassStatusVariableDefinition{{From: "proxy"}}}}
+	class.Status.Variables = []clusterv1.ClusterClassStatusVariable{{
+		Name:        contract.VariableName,
+		Definitions: []clusterv1.ClusterClassStatusVariableDefinition{{From: "proxy"}},
+	}}
 	blueprint := &scope.ClusterBlueprint{
 		Topology: cluster.Spec.Topology, ClusterClass: class, InfrastructureClusterTemplate: template(0),
 		ControlPlane: &scope.ControlPlaneBlueprint{Template: template(1), InfrastructureMachineTemplate: template(2)},
@@ -117,20 +132,30 @@ func topologyState(t *testing.T, labels map[string]string) (*scope.ClusterBluepr
 		MachineDeployments: scope.MachineDeploymentsStateMap{}, MachinePools: scope.MachinePoolsStateMap{},
 	}
 	for _, name := range []string{"plain", "own"} {
-		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000-" + name, Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: name}}}
+		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "cluster-0000-" + name,
+			Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: name},
+		}}
 		md.Spec.Template.Spec.Version = hookrequests.Version
-		desired.MachineDeployments[name] = &scope.MachineDeploymentState{Object: md, BootstrapTemplate: template(3), InfrastructureMachineTemplate: template(4)}
+		desired.MachineDeployments[name] = &scope.MachineDeploymentState{
+			Object: md, BootstrapTemplate: template(3),
+			InfrastructureMachineTemplate: template(4),
+		}
 	}
-	mp := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000-pool", Labels: map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "pool"}}}
+	mp := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "cluster-0000-pool",
+		Labels: map[string]string{clusterv1.ClusterTopologyMachinePoolNameLabel: "pool"},
+	}}
 	mp.Spec.Template.Spec.Version = hookrequests.Version
 	desired.MachinePools["pool"] = &scope.MachinePoolState{
-		Object: mp, BootstrapObject: made(t, template(3), "KubeadmConfig", "cluster-0000-pool"), InfrastructureMachinePoolObject: made(t, template(4), "DockerMachinePool", "cluster-0000-pool"),
+		Object: mp, BootstrapObject: made(t, template(3), "KubeadmConfig", "cluster-0000-pool"),
+		InfrastructureMachinePoolObject: made(t, template(4), "DockerMachinePool", "cluster-0000-pool"),
 	}
 	return blueprint, desired
 }
 
-// TestGeneratePatches_WorksWithTheEngineOfClusterAPI lets Cluster API itself build the request, call the server over the network, apply the
-// patches and copy the result into the objects that it would write, twice.
+// TestGeneratePatches_WorksWithTheEngineOfClusterAPI lets Cluster API itself build the request, call the server over
+// the network, apply the patches and copy the result into the objects that it would write, twice.
 func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 	if err := feature.MutableGates.Set("RuntimeSDK=true,ClusterTopology=true"); err != nil {
 		t.Fatal(err)
@@ -141,7 +166,8 @@ func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
-		Name: "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io", Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"},
+		Name:   "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+		Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"},
 	}}
 	engine := patches.NewEngine(fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd).Build(), server)
 
@@ -164,7 +190,10 @@ func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 		if name == "own" {
 			secret = "cluster-0000.own.tmd.proxy-files"
 		}
-		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret})
+		recipe, err := patch.NewRecipe(patch.Options{
+			Delivery: contract.DeliveryReference, Targets: contract.Targets(),
+			SecretName: secret,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,8 +25,8 @@ func (s spy) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.
 	return &resolve.Secret{Name: name, Data: map[string][]byte{"httpProxy": []byte("http://s3cret:1")}}, nil
 }
 
-// forgeries are requests for a Cluster that is stored as something else, or not at all. Each names Secret s3cret, or asks
-// for values that the stored Cluster does not ask for.
+// forgeries are requests for a Cluster that is stored as something else, or not at all. Each names Secret s3cret, or
+// asks for values that the stored Cluster does not ask for.
 func forgeries() map[string]struct {
 	request hookrequests.Options
 	stored  *clusterv1.Cluster
@@ -61,8 +61,10 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 			q := generated(t, test.request)
 			response := respond(t, h, q)
 			again := respond(t, h, q)
-			if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != again.Message || len(response.Items) > 0 {
-				t.Errorf("GeneratePatches: %s %q, then %q, %d items", response.Status, response.Message, again.Message, len(response.Items))
+			if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != again.Message ||
+				len(response.Items) > 0 {
+				t.Errorf("GeneratePatches: %s %q, then %q, %d items", response.Status, response.Message, again.Message,
+					len(response.Items))
 			}
 			validated := validate(t, h, q)
 			if validated.Status != runtimehooksv1.ResponseStatusSuccess {
@@ -86,10 +88,14 @@ func TestForgedRequests_ReadNoSecretThatTheStoredClusterDoesNotName(t *testing.T
 func TestValidateTopology_ChecksTheSecretsThatTheStoredClusterNames(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	stored := hookrequests.Options{Pools: 2, Variable: `{"secretName":"one"}`, Overrides: map[int]string{1: `{"secretName":"two"}`}}
+	stored := hookrequests.Options{
+		Pools: 2, Variable: `{"secretName":"one"}`,
+		Overrides: map[int]string{1: `{"secretName":"two"}`},
+	}
 	h := &Handlers{State: stateOf(spy{&asked}, storedCluster(stored, ""))}
 	validated := validate(t, h, generated(t, hookrequests.Options{}))
-	if diff := cmp.Diff([]string{"team-a/one", "team-a/two"}, asked); diff != "" || validated.Status != runtimehooksv1.ResponseStatusSuccess {
+	if diff := cmp.Diff([]string{"team-a/one", "team-a/two"}, asked); diff != "" ||
+		validated.Status != runtimehooksv1.ResponseStatusSuccess {
 		t.Errorf("%q (-want +got):\n%s", validated.Message, diff)
 	}
 }
@@ -100,13 +106,15 @@ func TestBeforeClusterCreate_AsksAgainAboutAnUnknownCluster(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	h := &Handlers{State: stateOf(spy{&asked}, nil), MaxWait: time.Hour, Now: func() time.Time { return now }}
 	for created, want := range map[string]int32{"2026-06-01T11:59:59Z": 1, "2026-06-01T11:00:00Z": 0} {
-		body := []byte(`{"cluster":{"metadata":{"namespace":"team-a","name":"new","creationTimestamp":"` + created + `","labels":{"capi-proxy-patcher.io/enabled":"true"}}}}`)
+		body := []byte(`{"cluster":{"metadata":{"namespace":"team-a","name":"new","creationTimestamp":"` + created +
+			`","labels":{"capi-proxy-patcher.io/enabled":"true"}}}}`)
 		q, err := decodeNewCluster(body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		response := &runtimehooksv1.BeforeClusterCreateResponse{}
-		if h.holdBack(t.Context(), q, response); response.RetryAfterSeconds != want || response.Status != runtimehooksv1.ResponseStatusSuccess || len(asked) > 0 {
+		if h.holdBack(t.Context(), q, response); response.RetryAfterSeconds != want ||
+			response.Status != runtimehooksv1.ResponseStatusSuccess || len(asked) > 0 {
 			t.Errorf("created at %s: again in %d s, %q", created, response.RetryAfterSeconds, response.Message)
 		}
 	}

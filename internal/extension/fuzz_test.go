@@ -133,7 +133,12 @@ func FuzzGenerate(f *testing.F) {
 
 // FuzzBody feeds whole bodies to the handler: it never panics, and answers JSON that is the same again.
 func FuzzBody(f *testing.F) {
-	for _, o := range []hookrequests.Options{{Pools: 1}, {Pools: 1, Unlabelled: true}, {MachinePools: 1, Variable: `{"secretName":"x"}`, EverySecond: `{}`}, {Variable: `{"delivery":"Inline"}`}} {
+	for _, o := range []hookrequests.Options{
+		{Pools: 1},
+		{Pools: 1, Unlabelled: true},
+		{MachinePools: 1, Variable: `{"secretName":"x"}`, EverySecond: `{}`},
+		{Variable: `{"delivery":"Inline"}`},
+	} {
 		q, err := hookrequests.Generate(o)
 		if err != nil {
 			f.Fatal(err)
@@ -144,7 +149,8 @@ func FuzzBody(f *testing.F) {
 		}
 		f.Add(body)
 	}
-	f.Add([]byte(`{"variables":[{"name":"builtin","value":{"cluster":{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[{"uid":"a","uid":1,"holderReference":{"kind":"MachinePool","fieldPath":"spec.template.spec.bootstrap.configRef"},"object":{"kind":"KubeadmConfigTemplate","apiVersion":"bootstrap.cluster.x-k8s.io/v1"}}]}`))
+	f.Add([]byte(
+		`{"variables":[{"name":"builtin","value":{"cluster":{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"}}}}}],"items":[{"uid":"a","uid":1,"holderReference":{"kind":"MachinePool","fieldPath":"spec.template.spec.bootstrap.configRef"},"object":{"kind":"KubeadmConfigTemplate","apiVersion":"bootstrap.cluster.x-k8s.io/v1"}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		h := &Handlers{}
 		first := answer(t, h.respond, body)

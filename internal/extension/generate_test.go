@@ -40,19 +40,26 @@ func encoded(t *testing.T, value any) []byte {
 }
 
 // respond answers a request for GeneratePatches.
-func respond(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) *runtimehooksv1.GeneratePatchesResponse {
+func respond(t *testing.T, h *Handlers,
+	q *runtimehooksv1.GeneratePatchesRequest,
+) *runtimehooksv1.GeneratePatchesResponse {
 	t.Helper()
 	return decoded[runtimehooksv1.GeneratePatchesResponse](t, answer(t, h.respond, encoded(t, q)))
 }
 
 // validate answers the request for ValidateTopology that belongs to one for GeneratePatches.
-func validate(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) *runtimehooksv1.ValidateTopologyResponse {
+func validate(t *testing.T, h *Handlers,
+	q *runtimehooksv1.GeneratePatchesRequest,
+) *runtimehooksv1.ValidateTopologyResponse {
 	t.Helper()
-	return decoded[runtimehooksv1.ValidateTopologyResponse](t, answer(t, h.respondValidate, encoded(t, hookrequests.Validate(q))))
+	return decoded[runtimehooksv1.ValidateTopologyResponse](t,
+		answer(t, h.respondValidate, encoded(t, hookrequests.Validate(q))))
 }
 
 // beforeCreate answers a request for BeforeClusterCreate.
-func beforeCreate(t *testing.T, h *Handlers, q *runtimehooksv1.BeforeClusterCreateRequest) *runtimehooksv1.BeforeClusterCreateResponse {
+func beforeCreate(t *testing.T, h *Handlers,
+	q *runtimehooksv1.BeforeClusterCreateRequest,
+) *runtimehooksv1.BeforeClusterCreateResponse {
 	t.Helper()
 	return decoded[runtimehooksv1.BeforeClusterCreateResponse](t, answer(t, h.respondBeforeClusterCreate, encoded(t, q)))
 }
@@ -78,7 +85,9 @@ func answer(tb testing.TB, handler directHandler, body []byte) []byte {
 }
 
 // apply carries out an answer as Cluster API does, and returns the templates by the UID of their items.
-func apply(t *testing.T, q *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) map[string][]byte {
+func apply(t *testing.T, q *runtimehooksv1.GeneratePatchesRequest,
+	response *runtimehooksv1.GeneratePatchesResponse,
+) map[string][]byte {
 	t.Helper()
 	if response.Status != runtimehooksv1.ResponseStatusSuccess {
 		t.Fatalf("%s: %s", response.Status, response.Message)
@@ -124,13 +133,19 @@ func specAt(o map[string]any, parents []string) map[string]any {
 func wrap(t *testing.T, kind string, spec any) []byte {
 	t.Helper()
 	if kind == "KubeadmControlPlaneTemplate" {
-		return encoded(t, map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": kind, "spec": map[string]any{
-			"template": map[string]any{"spec": map[string]any{"kubeadmConfigSpec": spec}},
-		}})
+		return encoded(t, map[string]any{
+			"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": kind,
+			"spec": map[string]any{
+				"template": map[string]any{"spec": map[string]any{"kubeadmConfigSpec": spec}},
+			},
+		})
 	}
-	return encoded(t, map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": kind, "spec": map[string]any{
-		"template": map[string]any{"spec": spec},
-	}})
+	return encoded(t, map[string]any{
+		"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": kind,
+		"spec": map[string]any{
+			"template": map[string]any{"spec": spec},
+		},
+	})
 }
 
 // with returns a request for one Cluster with one pool, with other templates.
@@ -164,7 +179,8 @@ func TestGenerate_AnswersTheGoldenFilesOfClassicClusters(t *testing.T) {
 			var targets []string
 			for _, target := range contract.Targets() {
 				only, isOnly := strings.CutPrefix(name, "reference-only-")
-				if without := strings.TrimPrefix(name, "reference-without-"); (!isOnly || only == string(target)) && without != string(target) {
+				if without := strings.TrimPrefix(name, "reference-without-"); (!isOnly || only == string(target)) &&
+					without != string(target) {
 					targets = append(targets, string(target))
 				}
 			}
@@ -199,7 +215,8 @@ func TestGenerate_AnswersTheGoldenFilesOfClassicClusters(t *testing.T) {
 	}
 }
 
-// references returns the generated Secret that each kubeadm template of a request refers to after the answer, "" for none.
+// references returns the generated Secret that each kubeadm template of a request refers to after the answer, "" for
+// none.
 func references(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequest) []string {
 	t.Helper()
 	objects := apply(t, q, respond(t, h, q))
@@ -269,8 +286,13 @@ func TestUnknownLabelValue_FailsWithoutAFormerValue(t *testing.T) {
 	t.Parallel()
 	const want = `label capi-proxy-patcher.io/enabled: unknown value "True", which changes nothing; use "true" or "false"`
 	for _, before := range []string{"", "True"} {
-		q := generated(t, hookrequests.Options{Pools: 1, Label: "True", Annotations: map[string]string{contract.AnnotationEnabledBefore: before}})
-		if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
+		q := generated(t,
+			hookrequests.Options{
+				Pools: 1, Label: "True",
+				Annotations: map[string]string{contract.AnnotationEnabledBefore: before},
+			})
+		if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure ||
+			response.Message != want {
 			t.Errorf("GeneratePatches: %s: %s", response.Status, response.Message)
 		}
 		validated := validate(t, &Handlers{}, q)
@@ -282,14 +304,17 @@ func TestUnknownLabelValue_FailsWithoutAFormerValue(t *testing.T) {
 
 func TestGenerate_UsesTheVersionOfTheTemplateThatUpgrades(t *testing.T) {
 	t.Parallel()
-	q := generated(t, hookrequests.Options{Pools: 2, Annotations: map[string]string{contract.AnnotationTopologyHold: "disabled@" + hookrequests.Version}})
+	q := generated(t,
+		hookrequests.Options{Pools: 2, Annotations: map[string]string{contract.AnnotationTopologyHold: "disabled@" +
+			hookrequests.Version}})
 	upgraded := func(i int) {
 		raw := &q.Items[i].Variables[0].Value.Raw
 		*raw = bytes.Replace(*raw, []byte(hookrequests.Version), []byte("v1.37.0"), 1)
 	}
 	upgraded(1) // the control plane is first
 	upgraded(5)
-	if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "", "cluster-0000-proxy-files"}, references(t, &Handlers{}, q)); diff != "" {
+	if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "", "cluster-0000-proxy-files"},
+		references(t, &Handlers{}, q)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -315,7 +340,8 @@ func TestGenerate_LeavesTemplatesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := with(t, hookrequests.Options{}, []byte(`{}`), template)
-			if response := respond(t, &Handlers{}, q); len(response.Items) > 0 || response.Status != runtimehooksv1.ResponseStatusSuccess {
+			if response := respond(t, &Handlers{}, q); len(response.Items) > 0 ||
+				response.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("%s %s %s", response.Status, response.Message, response.Items)
 			}
 		})
@@ -324,10 +350,14 @@ func TestGenerate_LeavesTemplatesAlone(t *testing.T) {
 
 func TestGenerate_LeavesPoolsOfWindowsMachineTemplatesAlone(t *testing.T) {
 	t.Parallel()
-	for _, spec := range []string{`{"template":{"spec":{"osDisk":{"osType":"Windows"}}}}`, `{"template":{"spec":{"\u006fs":"windows"}}}`} {
+	for _, spec := range []string{
+		`{"template":{"spec":{"osDisk":{"osType":"Windows"}}}}`,
+		`{"template":{"spec":{"\u006fs":"windows"}}}`,
+	} {
 		q := generated(t, hookrequests.Options{Pools: 2})
 		q.Items[6].Object.Raw = []byte(`{"kind":"DemoMachineTemplate","spec":` + spec + `}`)
-		if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "cluster-0000-proxy-files", ""}, references(t, &Handlers{}, q)); diff != "" {
+		if diff := cmp.Diff([]string{"cluster-0000-proxy-files", "cluster-0000-proxy-files", ""},
+			references(t, &Handlers{}, q)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", spec, diff)
 		}
 	}
@@ -335,8 +365,13 @@ func TestGenerate_LeavesPoolsOfWindowsMachineTemplatesAlone(t *testing.T) {
 
 func TestGenerate_AdoptsFilesWhenAsked(t *testing.T) {
 	t.Parallel()
-	worker := wrap(t, "KubeadmConfigTemplate", map[string]any{"files": []any{map[string]any{"path": "/etc/systemd/system/kubelet.service.d/http-proxy.conf", "content": "mine"}}})
-	q := with(t, hookrequests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}}, []byte(`{}`), worker)
+	worker := wrap(t, "KubeadmConfigTemplate",
+		map[string]any{"files": []any{map[string]any{
+			"path":    "/etc/systemd/system/kubelet.service.d/http-proxy.conf",
+			"content": "mine",
+		}}})
+	q := with(t, hookrequests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}},
+		[]byte(`{}`), worker)
 	patched := apply(t, q, respond(t, &Handlers{}, q))[string(q.Items[3].UID)]
 	files := patch.SpecOfMap(specAt(object(t, patched), poolParents())).Files
 	if !patch.IsManagedFile(files[0]) || len(files) != 5 {
@@ -346,8 +381,12 @@ func TestGenerate_AdoptsFilesWhenAsked(t *testing.T) {
 
 func TestGenerate_CreatesMissingParents(t *testing.T) {
 	t.Parallel()
-	for _, rest := range []string{``, `,"spec":null`, `,"spec":{}`, `,"spec":{"template":{}}`, `,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`, `,"spec":1`} {
-		q := with(t, hookrequests.Options{}, []byte(`{}`), []byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
+	for _, rest := range []string{
+		``, `,"spec":null`, `,"spec":{}`, `,"spec":{"template":{}}`,
+		`,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`, `,"spec":1`,
+	} {
+		q := with(t, hookrequests.Options{}, []byte(`{}`),
+			[]byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
 		if got := references(t, &Handlers{}, q); got[len(got)-1] != "cluster-0000-proxy-files" {
 			t.Errorf("%s: %v", rest, got)
 		}
@@ -371,7 +410,8 @@ func TestGenerate_KeepsUnknownFields(t *testing.T) {
 		}
 		for _, operation := range operations {
 			list := strings.Split(operation.Path, "/")
-			if operation.Op != "add" || !slices.Contains([]string{"files", "preKubeadmCommands", "postKubeadmCommands"}, list[len(list)-2]) {
+			if operation.Op != "add" || !slices.Contains([]string{"files", "preKubeadmCommands", "postKubeadmCommands"},
+				list[len(list)-2]) {
 				t.Errorf("%s %s is not an entry of a list", operation.Op, operation.Path)
 			}
 		}
@@ -416,7 +456,8 @@ func TestGenerate_MessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 		validated := validate(t, h, q)
 		slices.Reverse(q.Items)
 		second := respond(t, h, q)
-		if first.Message == "" || first.Message != second.Message || first.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(first.Message, "\n") {
+		if first.Message == "" || first.Message != second.Message || first.Status != runtimehooksv1.ResponseStatusFailure ||
+			strings.Contains(first.Message, "\n") {
 			t.Errorf("%s: %q and %q", name, first.Message, second.Message)
 		}
 		again := validate(t, h, q)
@@ -443,7 +484,8 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			response := respond(t, &Handlers{}, generated(t, test.options))
-			if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != test.want || len(response.Items) > 0 {
+			if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != test.want ||
+				len(response.Items) > 0 {
 				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
 			}
 		})
@@ -458,7 +500,10 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
-	for _, body := range []string{`null`, `[]`, `{}`, `{"items":null,"variables":{}}`, `{"items":[null,1,{"object":1,"holderReference":[]}]}`} {
+	for _, body := range []string{
+		`null`, `[]`, `{}`, `{"items":null,"variables":{}}`,
+		`{"items":[null,1,{"object":1,"holderReference":[]}]}`,
+	} {
 		if got := string(answer(t, (&Handlers{}).respond, []byte(body))); got != `{"status":"Success"}` {
 			t.Errorf("%s: %s", body, got)
 		}
@@ -498,11 +543,13 @@ func TestEncodeFailure_WritesOneLine(t *testing.T) {
 func TestVariable_IsInNoMessageAndNoAnswer(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Variable: `{"noProxy":["http://user:s3cret@x"]}`})
-	if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure || strings.Contains(response.Message, "s3cret") {
+	if response := respond(t, &Handlers{}, q); response.Status != runtimehooksv1.ResponseStatusFailure ||
+		strings.Contains(response.Message, "s3cret") {
 		t.Errorf("%s", response.Message)
 	}
 	o := maps.Clone(map[string]string{contract.AnnotationSecret: "corp"})
-	for _, it := range respond(t, &Handlers{}, generated(t, hookrequests.Options{Pools: 1, Annotations: o, Variable: `{"noProxy":["a.example.com"]}`})).Items {
+	for _, it := range respond(t, &Handlers{},
+		generated(t, hookrequests.Options{Pools: 1, Annotations: o, Variable: `{"noProxy":["a.example.com"]}`})).Items {
 		if bytes.Contains(it.Patch, []byte("corp")) || bytes.Contains(it.Patch, []byte("a.example.com")) {
 			t.Errorf("a computed value is in the patch %s", it.Patch)
 		}

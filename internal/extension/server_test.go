@@ -87,7 +87,8 @@ func (s served) post(ctx context.Context, hook runtimecatalog.Hook, name string,
 	if err != nil {
 		return nil, err
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+runtimecatalog.GVHToPath(gvh, name), bytes.NewReader(body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+runtimecatalog.GVHToPath(gvh, name),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,8 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 		}
 		var names []string
 		for _, handler := range response.Handlers {
-			if handler.TimeoutSeconds == nil || handler.FailurePolicy == nil || *handler.FailurePolicy != runtimehooksv1.FailurePolicyFail {
+			if handler.TimeoutSeconds == nil || handler.FailurePolicy == nil ||
+				*handler.FailurePolicy != runtimehooksv1.FailurePolicyFail {
 				t.Errorf("%+v", handler)
 			}
 			names = append(names, handler.Name)
@@ -124,16 +126,22 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 		return names
 	}
 	stateless := serve(t, &Handlers{MaxWait: time.Hour}, "")
-	if diff := cmp.Diff([]string{"discover-variables", "generate-patches", "validate-topology"}, discover(stateless)); diff != "" {
+	if diff := cmp.Diff([]string{"discover-variables", "generate-patches", "validate-topology"},
+		discover(stateless)); diff != "" {
 		t.Errorf("without state (-want +got):\n%s", diff)
 	}
-	manager := serve(t, &Handlers{State: stateOf(proxies{}, nil), MaxWait: time.Hour, Now: func() time.Time { return time.Time{} }}, "ca.crt")
-	if diff := cmp.Diff([]string{"before-cluster-create", "discover-variables", "generate-patches", "validate-topology"}, discover(manager)); diff != "" {
+	manager := serve(t, &Handlers{
+		State: stateOf(proxies{}, nil), MaxWait: time.Hour,
+		Now: func() time.Time { return time.Time{} },
+	}, "ca.crt")
+	if diff := cmp.Diff([]string{"before-cluster-create", "discover-variables", "generate-patches", "validate-topology"},
+		discover(manager)); diff != "" {
 		t.Errorf("in the manager (-want +got):\n%s", diff)
 	}
 
 	q := generated(t, hookrequests.Options{Pools: 2})
-	text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, encoded(t, q))
+	text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches,
+		contract.HandlerGeneratePatches, encoded(t, q))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +150,13 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 		t.Errorf("%d items (-want +got):\n%s", len(want.Items), diff)
 	}
 	// Cluster API's server would refuse this before it calls a handler: the body is read directly.
-	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, []byte(`{"items":"x"}`)); err != nil || string(text) != `{"status":"Success"}` {
+	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
+		[]byte(`{"items":"x"}`)); err != nil || string(text) != `{"status":"Success"}` {
 		t.Errorf("%s %v", text, err)
 	}
 	large := append(bytes.Repeat([]byte(" "), maxBody), '{', '}')
-	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches, large); err == nil || err.Error() != "status 413" {
+	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
+		large); err == nil || err.Error() != "status 413" {
 		t.Errorf("%s %v", text, err)
 	}
 

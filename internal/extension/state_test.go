@@ -58,7 +58,10 @@ func storedCluster(o hookrequests.Options, endpoint string) *clusterv1.Cluster {
 		}
 		return []clusterv1.ClusterVariable{{Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(value)}}}
 	}
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "cluster-0000", Annotations: o.Annotations}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "cluster-0000",
+		Annotations: o.Annotations,
+	}}
 	if !o.Unlabelled {
 		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 	}
@@ -75,14 +78,21 @@ func storedCluster(o hookrequests.Options, endpoint string) *clusterv1.Cluster {
 
 func TestInline_WritesWhatTheClassicPathWrites(t *testing.T) {
 	t.Parallel()
-	o := hookrequests.Options{Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`, Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`}}
-	state := stateOf(proxies{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"}, storedCluster(o, "10.0.0.10"))
+	o := hookrequests.Options{
+		Pools: 3, Variable: `{"delivery":"Inline","noProxy":["x.example.com"]}`,
+		Overrides: map[int]string{1: `{"secretName":"other"}`, 2: `{"secretName":"none"}`},
+	}
+	state := stateOf(proxies{"": "http://proxy.example.com:3128", "other": "http://other.example.com:3128"},
+		storedCluster(o, "10.0.0.10"))
 	q := generated(t, o)
 	objects := apply(t, q, respond(t, &Handlers{State: state}, q))
 	for i, test := range map[int]struct {
 		parents []string
 		proxy   string
-	}{1: {controlPlaneParents(), "http://proxy.example.com:3128"}, 3: {poolParents(), "http://proxy.example.com:3128"}, 5: {poolParents(), "http://other.example.com:3128"}} {
+	}{
+		1: {controlPlaneParents(), "http://proxy.example.com:3128"}, 3: {poolParents(), "http://proxy.example.com:3128"},
+		5: {poolParents(), "http://other.example.com:3128"},
+	} {
 		settings, err := proxyconfig.Parse(map[string][]byte{contract.KeyHTTPProxy: []byte(test.proxy)})
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +107,10 @@ func TestInline_WritesWhatTheClassicPathWrites(t *testing.T) {
 		if !strings.Contains(noProxy, "10.0.0.10") || !strings.HasSuffix(noProxy, "x.example.com,.x.example.com") {
 			t.Errorf("item %d: NO_PROXY %q", i, noProxy)
 		}
-		recipe, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: noProxy})
+		recipe, err := patch.NewRecipe(patch.Options{
+			Delivery: contract.DeliveryInline, Targets: contract.Targets(),
+			Settings: settings, NoProxy: noProxy,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,8 +135,11 @@ func TestInline_Waits(t *testing.T) {
 	if want := "neither Secret team-a/cluster-0000-http-proxy nor team-a/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret"; missing.Message != want || missing.Status != runtimehooksv1.ResponseStatusFailure {
 		t.Errorf("%s %q, want %q", missing.Status, missing.Message, want)
 	}
-	credentials := respond(t, &Handlers{State: stateOf(proxies{"": "http://u:s3cret@p:1"}, storedCluster(inline, "x.example.com"))}, generated(t, inline))
-	if credentials.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(credentials.Message, "credentials") || strings.Contains(credentials.Message, "s3cret") {
+	credentials := respond(t,
+		&Handlers{State: stateOf(proxies{"": "http://u:s3cret@p:1"}, storedCluster(inline, "x.example.com"))},
+		generated(t, inline))
+	if credentials.Status != runtimehooksv1.ResponseStatusFailure ||
+		!strings.Contains(credentials.Message, "credentials") || strings.Contains(credentials.Message, "s3cret") {
 		t.Errorf("%s %q", credentials.Status, credentials.Message)
 	}
 
@@ -157,7 +173,10 @@ func TestInline_Waits(t *testing.T) {
 			}
 		}
 	}
-	three := hookrequests.Options{Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{1: `{"secretName":"none"}`}}
+	three := hookrequests.Options{
+		Pools: 3, Variable: `{"delivery":"Inline"}`,
+		Overrides: map[int]string{1: `{"secretName":"none"}`},
+	}
 	h = &Handlers{State: stateOf(proxies{"": "http://p:1"}, storedCluster(three, ""))}
 	q := generated(t, three)
 	q.Items[3].Object.Raw = []byte(pool + `,"spec":{"template":{"spec":{"files":[{"path":"C:/k/init.ps1"}]}}}}`)
@@ -168,7 +187,10 @@ func TestInline_Waits(t *testing.T) {
 	if want := []types.UID{q.Items[1].UID, q.Items[7].UID}; !slices.Equal(held, want) {
 		t.Errorf("patches of %v, want %v: not those of a Windows pool, and of one without the proxy", held, want)
 	}
-	for kind, without := range map[string][2]string{"control plane": {controlPlane + `}`, `{}`}, "pool": {`{}`, pool + `}`}} {
+	for kind, without := range map[string][2]string{
+		"control plane": {controlPlane + `}`, `{}`},
+		"pool":          {`{}`, pool + `}`},
+	} {
 		q = with(t, inline, []byte(without[0]), []byte(without[1]))
 		if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure {
 			t.Errorf("a %s that cannot be held back: %s", kind, response.Status)
@@ -194,12 +216,18 @@ func TestValidateTopology(t *testing.T) {
 		"no Secret by any of the default names": {state, hookrequests.Options{}, ""},
 		"unknown Secrets of pools, each once": {
 			state,
-			hookrequests.Options{Pools: 3, Overrides: map[int]string{0: `{"secretName":"b"}`, 1: `{"secretName":"a"}`, 2: `{"secretName":"b"}`}},
+			hookrequests.Options{Pools: 3, Overrides: map[int]string{
+				0: `{"secretName":"b"}`, 1: `{"secretName":"a"}`,
+				2: `{"secretName":"b"}`,
+			}},
 			"MachineDeployment pool-000: Secret team-a/b does not exist; create it or change annotation capi-proxy-patcher.io/secret; MachineDeployment pool-001: Secret team-a/a does not exist; create it or change annotation capi-proxy-patcher.io/secret",
 		},
 		"overrides that contradict, all at once": {
 			nil,
-			hookrequests.Options{Pools: 1, MachinePools: 1, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`}},
+			hookrequests.Options{
+				Pools: 1, MachinePools: 1,
+				Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`},
+			},
 			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].delivery: differs from the Cluster's value; a Cluster has one; remove the field from the override; " +
 				"spec.topology.workers.machinePools[pool-001].variables.overrides[capiProxyPatcher].noProxy: differs from the Cluster's value; a Cluster has one; remove the field from the override",
 		},
@@ -212,12 +240,14 @@ func TestValidateTopology(t *testing.T) {
 			}
 			response := validate(t, h, generated(t, test.options))
 			failed := response.Status == runtimehooksv1.ResponseStatusFailure
-			if failed != (test.want != "") || !strings.HasPrefix(response.Message, test.want) || !failed && response.Status != runtimehooksv1.ResponseStatusSuccess {
+			if failed != (test.want != "") || !strings.HasPrefix(response.Message, test.want) || !failed &&
+				response.Status != runtimehooksv1.ResponseStatusSuccess {
 				t.Errorf("%s %q, want %q", response.Status, response.Message, test.want)
 			}
 		})
 	}
-	if response := string(answer(t, (&Handlers{}).respondValidate, []byte(`{"items":[null]}`))); response != `{"status":"Success"}` {
+	if response := string(answer(t, (&Handlers{}).respondValidate,
+		[]byte(`{"items":[null]}`))); response != `{"status":"Success"}` {
 		t.Errorf("an empty request: %s", response)
 	}
 }
@@ -235,7 +265,8 @@ func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 		t.Errorf("ValidateTopology: %s %q", validated.Status, validated.Message)
 	}
 	create := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team-a", Name: "one", Labels: map[string]string{contract.LabelEnabled: "true"}, CreationTimestamp: metav1.Now(),
+		Namespace: "team-a", Name: "one", Labels: map[string]string{contract.LabelEnabled: "true"},
+		CreationTimestamp: metav1.Now(),
 	}}}
 	created := beforeCreate(t, h, create)
 	if created.RetryAfterSeconds != 0 || created.Message != "" {
@@ -281,13 +312,17 @@ func TestBeforeClusterCreate(t *testing.T) {
 				Namespace: "team-a", Name: "one", Labels: test.labels, CreationTimestamp: metav1.NewTime(now.Add(-test.age)),
 			}}}
 			if test.named != "" {
-				variable := clusterv1.ClusterVariable{Name: contract.VariableName, Value: literal(map[string]string{"secretName": test.named})}
+				variable := clusterv1.ClusterVariable{
+					Name:  contract.VariableName,
+					Value: literal(map[string]string{"secretName": test.named}),
+				}
 				q.Cluster.Spec.Topology.Variables = append(q.Cluster.Spec.Topology.Variables, variable)
 			}
 			h := &Handlers{State: stateOf(test.state, &q.Cluster), MaxWait: test.hold, Now: func() time.Time { return now }}
 			response := beforeCreate(t, h, q)
 			held := response.RetryAfterSeconds > 0
-			if response.Status != runtimehooksv1.ResponseStatusSuccess || held != (test.want != "") || !strings.Contains(response.Message, test.want) || held == (response.Message == "") {
+			if response.Status != runtimehooksv1.ResponseStatusSuccess || held != (test.want != "") ||
+				!strings.Contains(response.Message, test.want) || held == (response.Message == "") {
 				t.Errorf("%s %q, again in %d s; want %q", response.Status, response.Message, response.RetryAfterSeconds, test.want)
 			}
 		})
@@ -306,13 +341,15 @@ func TestDiscoverVariables(t *testing.T) {
 		t.Errorf("variable %s, required %v; the ClusterClass needs an explicit false", variable.Name, variable.Required)
 	}
 	schema := variable.Schema.OpenAPIV3Schema
-	if v, err := intent.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Delivery == "" || v.Targets == nil || v.NoProxy == nil {
+	if v, err := intent.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Delivery == "" ||
+		v.Targets == nil || v.NoProxy == nil {
 		t.Errorf("the example %s: %+v %v", schema.Example.Raw, v, err)
 	}
 	var names []string
 	for name, property := range schema.Properties {
 		names = append(names, name)
-		if property.Description == "" || property.Example == nil || !strings.Contains(property.Description, "Default") || property.Default != nil {
+		if property.Description == "" || property.Example == nil || !strings.Contains(property.Description, "Default") ||
+			property.Default != nil {
 			t.Errorf("%s: %+v", name, property)
 		}
 		text := encoded(t, map[string]json.RawMessage{name: property.Example.Raw})
@@ -321,7 +358,10 @@ func TestDiscoverVariables(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{contract.VariableDelivery, contract.VariableNoProxy, contract.VariableSecretName, contract.VariableTargets}, names); diff != "" {
+	if diff := cmp.Diff([]string{
+		contract.VariableDelivery, contract.VariableNoProxy, contract.VariableSecretName,
+		contract.VariableTargets,
+	}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	pattern := regexp.MustCompile(schema.Properties[contract.VariableSecretName].Pattern)
@@ -346,7 +386,8 @@ func TestState_ReportsAnAbsentAPIServerInTheSameWords(t *testing.T) {
 	cluster := &Stored{Cluster: intent.Cluster{Namespace: "team-a", Name: "one"}}
 	first := m.Check(t.Context(), cluster, "")
 	second := m.Check(t.Context(), cluster, "")
-	want := errors.New("reading the proxy Secret of Cluster team-a/one: the API server returned an error; see the manager's log")
+	want := errors.New(
+		"reading the proxy Secret of Cluster team-a/one: the API server returned an error; see the manager's log")
 	if first == nil || first.Error() != want.Error() || second.Error() != want.Error() {
 		t.Errorf("%v and %v, want %v", first, second, want)
 	}

@@ -84,7 +84,8 @@ func TestGeneratePatches_DoesNotReferToForeignSecrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := respond(t, &Handlers{State: managing(t, test.objects...)}, generated(t, test.request))
-			if got.Message != test.want || (got.Status == runtimehooksv1.ResponseStatusSuccess) != (test.want == "") || test.want == "" && len(got.Items) != 3 {
+			if got.Message != test.want || (got.Status == runtimehooksv1.ResponseStatusSuccess) != (test.want == "") ||
+				test.want == "" && len(got.Items) != 3 {
 				t.Errorf("%s %q, %d patches", got.Status, got.Message, len(got.Items))
 			}
 		})

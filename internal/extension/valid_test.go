@@ -16,7 +16,10 @@ func TestGenerate_AnswersAreValid(t *testing.T) {
 		for range 15 {
 			controlPlane := encoded(t, crdschema.Object(random, "KubeadmControlPlaneTemplate", version))
 			worker := encoded(t, crdschema.Object(random, "KubeadmConfigTemplate", version))
-			for _, targets := range []string{"", `{"targets":["containerd"]}`, `{"targets":["trust"]}`, `{"targets":["kubeadm"]}`} {
+			for _, targets := range []string{
+				"", `{"targets":["containerd"]}`, `{"targets":["trust"]}`,
+				`{"targets":["kubeadm"]}`,
+			} {
 				q := with(t, hookrequests.Options{Variable: targets}, controlPlane, worker)
 				patched := apply(t, q, respond(t, &Handlers{}, q))
 				controlPlane, worker = patched[string(q.Items[1].UID)], patched[string(q.Items[3].UID)]

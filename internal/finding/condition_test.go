@@ -70,13 +70,17 @@ func TestCondition_SummarizesFindings(t *testing.T) {
 
 func TestCut_NeverCutsACharacter(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "a", strings.Repeat("a", 1024), strings.Repeat("a", 1025), strings.Repeat("€", 600), strings.Repeat("a🙂", 700)} {
+	for _, text := range []string{
+		"", "a", strings.Repeat("a", 1024), strings.Repeat("a", 1025), strings.Repeat("€", 600),
+		strings.Repeat("a🙂", 700),
+	} {
 		for limit := 3; limit < 1100; limit++ {
 			got := finding.Cut(text, limit)
 			if len(got) > limit || !utf8.ValidString(got) || len(text) <= limit && got != text {
 				t.Fatalf("%d bytes cut to %d: %q", len(text), limit, got)
 			}
-			if kept, cut := strings.CutSuffix(got, "…"); got != text && (!cut || !strings.HasPrefix(text, kept) || len(got) < limit-3) {
+			if kept, cut := strings.CutSuffix(got, "…"); got != text &&
+				(!cut || !strings.HasPrefix(text, kept) || len(got) < limit-3) {
 				t.Fatalf("%d bytes cut to %d: %q", len(text), limit, got)
 			}
 		}
@@ -105,7 +109,10 @@ func TestEventOf_WarnsOfWhatTheUserMustActOn(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 	}
-	long := finding.EventOf(finding.ConditionOf([]finding.Finding{note(strings.Repeat("🙂", 300)), note("a" + strings.Repeat("🙂", 300))}, ""))
+	long := finding.EventOf(finding.ConditionOf([]finding.Finding{
+		note(strings.Repeat("🙂", 300)),
+		note("a" + strings.Repeat("🙂", 300)),
+	}, ""))
 	if len(long.Note) > 1024 || len(long.Note) < 1020 || !utf8.ValidString(long.Note) {
 		t.Errorf("a note of %d bytes", len(long.Note))
 	}
@@ -128,7 +135,9 @@ func TestDigest_ChangesWithWhatIsNewsOnly(t *testing.T) {
 		"another reason":                {[]finding.Finding{of("Contested", "a")}, []finding.Finding{of("Paused", "a")}, false},
 		"what the message does not say": {before, many(contract.ReasonPaused, 21), false},
 		"another less severe finding": {
-			[]finding.Finding{of("InvalidSettings", "a"), of("WaitingForObjects", "b")}, []finding.Finding{of("InvalidSettings", "a"), of("Paused", "c")}, true,
+			[]finding.Finding{of("InvalidSettings", "a"), of("WaitingForObjects", "b")},
+			[]finding.Finding{of("InvalidSettings", "a"), of("Paused", "c")},
+			true,
 		},
 		"another note beside a reason": {[]finding.Finding{of("Paused", "a"), note("b")}, []finding.Finding{of("Paused", "a"), note("c")}, false},
 		"behind the cut":               {[]finding.Finding{note(strings.Repeat("a", 2000) + "b")}, []finding.Finding{note(strings.Repeat("a", 2000) + "c")}, false},
@@ -206,7 +215,8 @@ func TestNotes_HaveTheFirstOfEachCodeAndCountTheRest(t *testing.T) {
 		return finding.Finding{Code: code, Place: finding.Field(field), Message: "%s {{", Advice: "write\nit"}
 	}
 	got := finding.Notes([]finding.Finding{
-		warning("port", "a"), warning("size", "a"), warning("port", "b"), warning("port", "a"), warning("port", "c"), warning("size", "a"),
+		warning("port", "a"), warning("size", "a"), warning("port", "b"), warning("port", "a"), warning("port", "c"),
+		warning("size", "a"),
 	})
 	want := []finding.Finding{note("port: a: %s {{; write\nit (and 2 more like it)"), warning("size", "a")}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -16,7 +16,8 @@ func TestPlace_SaysWhere(t *testing.T) {
 	t.Parallel()
 	rude := "%s \"'\\$`{{\n"
 	field := finding.Field("spec", "clusterNetwork", "pods", "cidrBlocks")
-	variable := finding.Option("spec", "topology", "workers", "machineDeployments").Item("md-0").Child("variables", "overrides")
+	variable := finding.Option("spec", "topology", "workers",
+		"machineDeployments").Item("md-0").Child("variables", "overrides")
 	for want, place := range map[string]finding.Place{
 		"":                                       {},
 		"Secret a/p":                             finding.Place{}.Of("Secret a/p"),
@@ -44,10 +45,12 @@ func TestPlace_DoesNotModifyItsParent(t *testing.T) {
 	t.Parallel()
 	list := finding.Field("a", "b", "c")
 	first, second, named := list.Index(0), list.Index(1), list.Child("d")
-	if got := fmt.Sprint(list, first, second, named, first.At(2), first.Of("o")); got != "a.b.c a.b.c[0] a.b.c[1] a.b.c.d a.b.c[0] entry 2 a.b.c[0] of o" {
+	if got := fmt.Sprint(list, first, second, named, first.At(2),
+		first.Of("o")); got != "a.b.c a.b.c[0] a.b.c[1] a.b.c.d a.b.c[0] entry 2 a.b.c[0] of o" {
 		t.Errorf("got %s", got)
 	}
-	if !first.Equal(list.Index(0)) || first.Equal(second) || first.Equal(first.At(1)) || list.Index(0).Equal(list.Child("0")) {
+	if !first.Equal(list.Index(0)) || first.Equal(second) || first.Equal(first.At(1)) ||
+		list.Index(0).Equal(list.Child("0")) {
 		t.Error("places are compared by something else than what they are")
 	}
 }
@@ -81,7 +84,8 @@ func TestErrors_AreFoundInEveryTree(t *testing.T) {
 	if none.Err() != nil || finding.Of(nil) != nil || finding.Of(errors.New("x")) != nil {
 		t.Error("nothing is an error")
 	}
-	err := errors.Join(fmt.Errorf("reading: %w", finding.Errors{one}.Err()), errors.New("x"), fmt.Errorf("more: %w", errors.Join(finding.Errors{two, one})))
+	err := errors.Join(fmt.Errorf("reading: %w", finding.Errors{one}.Err()), errors.New("x"),
+		fmt.Errorf("more: %w", errors.Join(finding.Errors{two, one})))
 	got := finding.Of(err)
 	if diff := cmp.Diff(finding.Errors{one, two, one}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -34,7 +34,10 @@ func TestPort_IsANumberOfFiveDigits(t *testing.T) {
 			t.Errorf("%q: %q, %t, want %q", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "0", "65536", "000080", "+80", "-1", "8_0", "0x50", " 80", "80\n", "٨٠", "99999999999999999999"} {
+	for _, text := range []string{
+		"", "0", "65536", "000080", "+80", "-1", "8_0", "0x50", " 80", "80\n", "٨٠",
+		"99999999999999999999",
+	} {
 		if got, ok := host.Port(text); ok {
 			t.Errorf("%q: %q", text, got)
 		}

@@ -32,7 +32,8 @@ func TestStateOf_HasThreeStates(t *testing.T) {
 		}
 	}
 	const want = `label capi-proxy-patcher.io/enabled: unknown value "%s\n\"", which changes nothing; use "true" or "false"`
-	if err := intent.CheckLabel(map[string]string{contract.LabelEnabled: "%s\n\""}); err.Error() != want || finding.Of(err)[0].Code != intent.CodeBadLabel {
+	if err := intent.CheckLabel(map[string]string{contract.LabelEnabled: "%s\n\""}); err.Error() != want ||
+		finding.Of(err)[0].Code != intent.CodeBadLabel {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
@@ -47,13 +48,16 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 		return all
 	}
 	labels := map[string]string{
-		contract.LabelEnabled: "yes", "capi-proxy-patcher.io/enable": "true", "capi-proxy-patcher.io/delivery": "Inline", "example.com/enable": "x",
+		contract.LabelEnabled: "yes", "capi-proxy-patcher.io/enable": "true", "capi-proxy-patcher.io/delivery": "Inline",
+		"example.com/enable":       "x",
 		"capi-proxy-patcher.iox/a": "",
 	}
 	annotations := map[string]string{
 		"capi-proxy-patcher.io/rolout": "Immediate", "capi-proxy-patcher.io/enabled": "true", "capi-proxy-patcher.io/": "", "capi-proxy-patcher.io/zebra\n%s": "x",
-		contract.AnnotationSecret: "", contract.AnnotationDelivery: "", contract.AnnotationRollout: "", contract.AnnotationTargets: "", contract.AnnotationAdopt: "",
-		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "", contract.AnnotationSettingsHash: "",
+		contract.AnnotationSecret: "", contract.AnnotationDelivery: "", contract.AnnotationRollout: "",
+		contract.AnnotationTargets: "", contract.AnnotationAdopt: "",
+		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "",
+		contract.AnnotationSettingsHash:  "",
 		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
 	}
 	const known = "known names are secret, delivery, rollout, targets, adopt, no-proxy-groups, topology-hold, enabled-before, settings-hash, output-version"

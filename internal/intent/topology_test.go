@@ -28,7 +28,10 @@ func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
 }
 
 func defaults() intent.Options {
-	return intent.Options{Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets()}
+	return intent.Options{
+		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout,
+		Targets: contract.Targets(),
+	}
 }
 
 // settingsTest is a Cluster and what it asks for.
@@ -46,14 +49,16 @@ func TestOfCluster_ReadsVariableAndAnnotations(t *testing.T) {
 		"the variable says everything": {
 			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
 			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
-				o.Delivery, o.Targets, o.NoProxy = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
+				o.Delivery, o.Targets, o.NoProxy = contract.DeliveryInline,
+					[]contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"annotations say the same as in a classic Cluster": {
 			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "kubelet", capi-proxy-patcher.io/rollout: Immediate}}}`,
 			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
-				o.Delivery, o.Targets, o.Rollout = contract.DeliveryInline, []contract.Target{contract.TargetKubelet}, contract.RolloutImmediate
+				o.Delivery, o.Targets, o.Rollout = contract.DeliveryInline, []contract.Target{contract.TargetKubelet},
+					contract.RolloutImmediate
 			})},
 		},
 		"variable and annotation that agree are one": {
@@ -97,7 +102,10 @@ func TestOfCluster_ReadsPools(t *testing.T) {
 			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: corp}}]}},
 			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {delivery: Inline, noProxy: [a.example.com], targets: [trust, kubeadm, kubelet, containerd]}}]}}]}}}}`,
 			intent.Topology{
-				SecretName: "corp", Options: optionsWith(func(o *intent.Options) { o.Delivery, o.NoProxy = contract.DeliveryInline, "a.example.com" }),
+				SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
+					o.Delivery, o.NoProxy = contract.DeliveryInline,
+						"a.example.com"
+				}),
 				Pools: []intent.Pool{{Kind: "MachineDeployment", Name: "md", Topology: true}},
 			},
 		},
@@ -287,7 +295,8 @@ func TestFreeze(t *testing.T) {
 }
 
 func FuzzParseVariable(f *testing.F) {
-	f.Add([]byte(`{"secretName":"corp","delivery":"Inline","targets":["kubelet"],"noProxy":["10.0.0.0/8",".example.com","::1","münchen.example"]}`))
+	f.Add([]byte(
+		`{"secretName":"corp","delivery":"Inline","targets":["kubelet"],"noProxy":["10.0.0.0/8",".example.com","::1","münchen.example"]}`))
 	f.Add([]byte(`{"noProxy":["a b","-","\n","%","{{"]}`))
 	f.Add([]byte(`null`))
 	f.Add([]byte(`{"secretName":"none","secretName":null}`))
@@ -332,21 +341,29 @@ func FuzzParseVariable(f *testing.F) {
 type oneSecret struct{}
 
 func (oneSecret) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
-	return &resolve.Secret{Name: name, Data: map[string][]byte{"httpProxy": []byte("http://p:1"), "noProxy": []byte("secret.example.com")}}, nil
+	return &resolve.Secret{
+		Name: name,
+		Data: map[string][]byte{"httpProxy": []byte("http://p:1"), "noProxy": []byte("secret.example.com")},
+	}, nil
 }
 
 func TestApplyTo_PutsEntriesOfTheVariableLast(t *testing.T) {
 	t.Parallel()
-	settings, err := intent.TopologyOf(clusterOf(t, `{spec: {topology: {variables: [{name: capiProxyPatcher, value: {noProxy: [secret.example.com, 10.9.0.0/16]}}]}}}`))
+	settings, err := intent.TopologyOf(clusterOf(t,
+		`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {noProxy: [secret.example.com, 10.9.0.0/16]}}]}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolution, err := resolve.Resolver{Secrets: oneSecret{}}.Resolve(t.Context(), intent.Cluster{Name: "one"}, settings.Options, "")
+	resolution, err := resolve.Resolver{Secrets: oneSecret{}}.Resolve(t.Context(), intent.Cluster{Name: "one"},
+		settings.Options, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := resolution.NoProxy.Entries[len(resolution.NoProxy.Entries)-1]
-	want := noproxy.Entry{Value: "10.9.0.0/16", Group: noproxy.GroupUser, Place: finding.Field("variable capiProxyPatcher", "noProxy").At(2)}
+	want := noproxy.Entry{
+		Value: "10.9.0.0/16", Group: noproxy.GroupUser,
+		Place: finding.Field("variable capiProxyPatcher", "noProxy").At(2),
+	}
 	if diff := cmp.Diff(want, last); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -25,7 +25,8 @@ func TestOutputVersion(t *testing.T) {
 		"empty": "", "zero": "0", "negative": "-1", "a word": "new", "with a blank": " 1", "a fraction": "1.0", "too long": "99999999999999999999", "hostile": "1\n2{{",
 	} {
 		_, err := intent.OutputVersion(map[string]string{contract.AnnotationOutputVersion: value})
-		if err == nil || err.Error() != "annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version" {
+		if err == nil ||
+			err.Error() != "annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

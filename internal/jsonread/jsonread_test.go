@@ -173,7 +173,8 @@ func FuzzReader(f *testing.F) {
 }
 
 func BenchmarkSkip(b *testing.B) {
-	text := []byte(`[` + strings.TrimSuffix(strings.Repeat(`{"name":"node-labels","value":"a=b,c=d","list":[1,true,null]},`, 2000), ",") + `]`)
+	text := []byte(`[` +
+		strings.TrimSuffix(strings.Repeat(`{"name":"node-labels","value":"a=b,c=d","list":[1,true,null]},`, 2000), ",") + `]`)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {

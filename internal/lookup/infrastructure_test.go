@@ -49,7 +49,10 @@ func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
 	live := &templates{os: map[string]string{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	infrastructure := demo(live, func() time.Time { return now })
-	reference := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DemoMachineTemplate", Name: "later"}
+	reference := clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infrastructure.cluster.x-k8s.io",
+		Kind:     "DemoMachineTemplate", Name: "later",
+	}
 	ask := func(fresh bool) lookup.Template {
 		t.Helper()
 		got, err := infrastructure.Template(t.Context(), "team", reference, fresh)
@@ -91,10 +94,14 @@ func TestInfrastructure_FindsWindowsInTheMachineTemplate(t *testing.T) {
 	read := func(kind, name, evidence string, exists bool, asked int) {
 		t.Helper()
 		before := live.asked
-		reference := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: kind, Name: name}
+		reference := clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.cluster.x-k8s.io",
+			Kind:     kind, Name: name,
+		}
 		got, err := infrastructure.Template(t.Context(), "team", reference, false)
 		if err != nil || got.Windows != evidence || got.Exists != exists || live.asked-before != asked {
-			t.Errorf("%s: %+v, after %d requests (%v); want %q, %v, %d", name, got, live.asked-before, err, evidence, exists, asked)
+			t.Errorf("%s: %+v, after %d requests (%v); want %q, %v, %d", name, got, live.asked-before, err,
+				evidence, exists, asked)
 		}
 	}
 	const windows = "spec.template.spec.osDisk.osType of DemoMachineTemplate team/windows"

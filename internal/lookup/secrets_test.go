@@ -34,13 +34,17 @@ func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
-	secrets := lookup.Secrets{Watched: watched, Live: live, Absences: &lookup.Absences{Now: func() time.Time { return now }}}
+	secrets := lookup.Secrets{
+		Watched: watched, Live: live,
+		Absences: &lookup.Absences{Now: func() time.Time { return now }},
+	}
 	read := func(name string, want bool, asked int) {
 		t.Helper()
 		before := live.asked
 		secret, err := secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: name})
 		if err != nil || (secret != nil) != want || live.asked-before != asked {
-			t.Errorf("%s: found %v after %d requests (%v), want %v after %d", name, secret != nil, live.asked-before, err, want, asked)
+			t.Errorf("%s: found %v after %d requests (%v), want %v after %d", name, secret != nil, live.asked-before,
+				err, want, asked)
 		}
 	}
 	read("absent", false, 1)

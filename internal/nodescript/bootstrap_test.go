@@ -35,7 +35,10 @@ func userData(t *testing.T) (base cloudinit.BaseUserData, want map[string]string
 		systemd.DropInPath("kubelet"):       mustBytes(t)(systemd.EnvironmentDropIn(vars)),
 	}
 	for path, content := range want {
-		base.AdditionalFiles = append(base.AdditionalFiles, bootstrapv1.File{Path: path, Content: content, Owner: "root:root", Permissions: "0644"})
+		base.AdditionalFiles = append(base.AdditionalFiles, bootstrapv1.File{
+			Path: path, Content: content, Owner: "root:root",
+			Permissions: "0644",
+		})
 	}
 	command, err := shellquote.Export("https_proxy", vars[0].Value)
 	if err != nil {
@@ -82,7 +85,10 @@ func TestBootstrapData_CarriesTheBytesAsCloudInit(t *testing.T) {
 func TestBootstrapData_CarriesTheBytesAsIgnition(t *testing.T) {
 	t.Parallel()
 	base, want := userData(t)
-	input := &ignition.NodeInput{NodeInput: &cloudinit.NodeInput{BaseUserData: base, JoinConfiguration: "kind: JoinConfiguration"}}
+	input := &ignition.NodeInput{NodeInput: &cloudinit.NodeInput{
+		BaseUserData:      base,
+		JoinConfiguration: "kind: JoinConfiguration",
+	}}
 	data, warnings, err := ignition.NewNode(input)
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)

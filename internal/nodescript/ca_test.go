@@ -106,7 +106,8 @@ func emptied(n *tree, call, dir string) {
 		if diff := cmp.Diff(map[string]string{"other.crt": "theirs"}, n.files(dir)); diff != "" {
 			t.Errorf("files without certificates (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"setup.sh", "trusted-ca.pem"}, slices.Sorted(maps.Keys(n.files("etc/capi-proxy-patcher")))); diff != "" {
+		if diff := cmp.Diff([]string{"setup.sh", "trusted-ca.pem"},
+			slices.Sorted(maps.Keys(n.files("etc/capi-proxy-patcher")))); diff != "" {
 			t.Errorf("files of the product (-want +got):\n%s", diff)
 		}
 	}
@@ -124,14 +125,20 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 		n.run("install-ca")
 		n.write(bundlePath, "")
 		n.stub("update-ca-trust", "exit 1")
-		failed := outcome{Exit: 1, Calls: "update-ca-trust extract\n", Stderr: "capi-proxy-patcher: update-ca-trust extract does not work here: see the lines above\n"}
+		failed := outcome{
+			Exit: 1, Calls: "update-ca-trust extract\n",
+			Stderr: "capi-proxy-patcher: update-ca-trust extract does not work here: see the lines above\n",
+		}
 		for range 2 {
 			if diff := cmp.Diff(failed, n.run("install-ca")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		}
 		n.remove("stubs/update-ca-trust")
-		missing := outcome{Exit: 1, Stderr: "capi-proxy-patcher: update-ca-trust not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets\n"}
+		missing := outcome{
+			Exit:   1,
+			Stderr: "capi-proxy-patcher: update-ca-trust not found: add it to the image, or leave trust out of the annotation capi-proxy-patcher.io/targets\n",
+		}
 		if diff := cmp.Diff(missing, n.run("install-ca")); diff != "" {
 			t.Errorf("without the command (-want +got):\n%s", diff)
 		}
@@ -210,7 +217,10 @@ func TestInstallCA_RemovesOnlyOldFilesOfItsOwn(t *testing.T) {
 		n.stub("update-ca-certificates", "")
 		n.write(bundlePath, fakeCert("a")+fakeCert("b")+fakeCert("c"))
 		n.run("install-ca")
-		for _, name := range []string{"corp.crt", "capi-proxy-patcher-corp.crt", "capi-proxy-patcher-9.pem", "capi-proxy-patcher.crt"} {
+		for _, name := range []string{
+			"corp.crt", "capi-proxy-patcher-corp.crt", "capi-proxy-patcher-9.pem",
+			"capi-proxy-patcher.crt",
+		} {
 			n.write(dir+"/"+name, "theirs")
 		}
 		n.write(dir+"/capi-proxy-patcher-12.crt", "ours")

@@ -72,7 +72,10 @@ func TestRestartContainerd(t *testing.T) {
 		"not restarting": {
 			"active",
 			map[string]string{"restart": "echo 'Job for containerd.service failed.' >&2; exit 1"},
-			outcome{Exit: 1, Stderr: "capi-proxy-patcher: Job for containerd.service failed.\n" + noRestart, Calls: isActive + restart},
+			outcome{
+				Exit: 1, Stderr: "capi-proxy-patcher: Job for containerd.service failed.\n" + noRestart,
+				Calls: isActive + restart,
+			},
 		},
 	}
 	for name, test := range tests {

@@ -69,7 +69,8 @@ func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 // verifyByFolder asks OpenSSL, which looks a certificate up by its hash link.
 func verifyByFolder(t *testing.T, n *tree, cert string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "openssl", "verify", "-no-CAfile", "-no-CAstore", "-CApath", filepath.Join(n.root, "etc/ssl/certs"))
+	cmd := exec.CommandContext(t.Context(), "openssl", "verify", "-no-CAfile", "-no-CAstore", "-CApath",
+		filepath.Join(n.root, "etc/ssl/certs"))
 	cmd.Stdin = strings.NewReader(cert)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("openssl verify: %v\n%s", err, out)

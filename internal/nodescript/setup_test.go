@@ -33,7 +33,8 @@ func TestSetup_FitsIntoABootstrapSpec(t *testing.T) {
 			t.Errorf("contains %s, which clusterctl and Flux take for a variable", variable)
 		}
 	}
-	if i := strings.IndexFunc(script, func(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }); i >= 0 {
+	if i := strings.IndexFunc(script,
+		func(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r > '~') }); i >= 0 {
 		t.Errorf("character %q at byte %d is not printable ASCII", script[i], i)
 	}
 	if !strings.Contains(script, "$root"+nodescript.TrustedCAPath+"\n") {
@@ -55,7 +56,10 @@ func TestSetup_ExplainsItselfToAnUnknownVerb(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(n *tree) {
 		t := n.t
-		want := outcome{Exit: 2, Stderr: "capi-proxy-patcher: usage: setup.sh install-ca | daemon-reload | restart-containerd\n"}
+		want := outcome{
+			Exit:   2,
+			Stderr: "capi-proxy-patcher: usage: setup.sh install-ca | daemon-reload | restart-containerd\n",
+		}
 		for _, args := range [][]string{nil, {""}, {"install"}, {"install-ca-x"}, {"*"}} {
 			if diff := cmp.Diff(want, n.run(args...)); diff != "" {
 				t.Errorf("%q (-want +got):\n%s", args, diff)

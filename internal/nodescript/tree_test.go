@@ -155,7 +155,8 @@ func (n *tree) start(args ...string) (wait func() outcome) {
 		}
 		tooLong.Stop()
 		for line := range strings.Lines(stdout.String() + stderr.String()) {
-			if !strings.HasPrefix(line, "capi-proxy-patcher: ") || !strings.HasSuffix(line, "\n") || strings.Contains(line, "secret") {
+			if !strings.HasPrefix(line, "capi-proxy-patcher: ") || !strings.HasSuffix(line, "\n") ||
+				strings.Contains(line, "secret") {
 				n.t.Errorf("%v printed %q", args, line)
 			}
 		}

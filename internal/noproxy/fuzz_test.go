@@ -12,11 +12,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
-// FuzzCompose proves on arbitrary input that a composed value keeps the invariants, passes unchanged when it is fed back, does not stop
-// httpx in the shell profile, and holds nothing that Go cannot match, apart from what was reported.
+// FuzzCompose proves on arbitrary input that a composed value keeps the invariants, passes unchanged when it is fed
+// back, does not stop httpx in the shell profile, and holds nothing that Go cannot match, apart from what was reported.
 func FuzzCompose(f *testing.F) {
 	f.Add("10.244.0.0/16", "10.96.0.0/12", "cluster.local", "cp.example.org", "a.example,.b.example 192.0.2.7:80", false)
-	f.Add("fd00:10:244::/56", "fd00:10:96::/112", "Corp.Example.", "[2001:db8::10]:6443", "*.x.example,[fd00::1]:443,10.0.0.1-10.0.0.9", true)
+	f.Add("fd00:10:244::/56", "fd00:10:96::/112", "Corp.Example.", "[2001:db8::10]:6443",
+		"*.x.example,[fd00::1]:443,10.0.0.1-10.0.0.9", true)
 	f.Add("", "10.96.0.0/30", "", "", "- bücher.example.\n- *\n", false)
 	f.Add("::ffff:10.0.0.0/104", "0.0.0.0/0", "svc", "10.1", "$(id),`x`,%41,http://u:p@h/,\x00,\ufeff", true)
 	f.Add("10.0.0.0/33", "x", "..", ":", strings.Repeat("a.example,", 50), false)

@@ -29,8 +29,8 @@ func typed(t *testing.T, d document) bootstrapv1.KubeadmConfigSpec {
 	return spec
 }
 
-// TestEnsure_IsAdmittedByClusterAPI asks Cluster API's own admission webhooks: about new objects, and about the way to the
-// patched object and back.
+// TestEnsure_IsAdmittedByClusterAPI asks Cluster API's own admission webhooks: about new objects, and about the way to
+// the patched object and back.
 func TestEnsure_IsAdmittedByClusterAPI(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]patch.Options{
@@ -44,7 +44,8 @@ func TestEnsure_IsAdmittedByClusterAPI(t *testing.T) {
 
 			controlPlane := func(spec bootstrapv1.KubeadmConfigSpec) *controlplanev1.KubeadmControlPlane {
 				object := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta}
-				object.Spec.Version, object.Spec.Replicas, object.Spec.KubeadmConfigSpec = "v1.36.3", new(int32(3)), *spec.DeepCopy()
+				object.Spec.Version, object.Spec.Replicas, object.Spec.KubeadmConfigSpec = "v1.36.3", new(int32(3)),
+					*spec.DeepCopy()
 				object.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
 					APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DemoMachineTemplate", Name: "test",
 				}

@@ -142,11 +142,13 @@ func TestAdopt_TakesOnlyWhatItMay(t *testing.T) {
 	t.Parallel()
 	wanted := recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "one-proxy-files"})
 	spec, _ := specOfJSON(t, handWritten)
-	if edits := patch.Adopt(spec, wanted, func(index int) bool { return index == 3 }); len(edits) != 1 || edits[0].Index != 3 {
+	if edits := patch.Adopt(spec, wanted, func(index int) bool { return index == 3 }); len(edits) != 1 ||
+		edits[0].Index != 3 {
 		t.Errorf("got %+v, want entry 3 only", edits)
 	}
 	// Of two files that conflict with one managed file the second stays, and stays a conflict.
-	twice, _ := specOfJSON(t, strings.Replace(handWritten, "/etc/hosts.allow", "/run/systemd/system/kubelet.service.d/http-proxy.conf", 1))
+	twice, _ := specOfJSON(t,
+		strings.Replace(handWritten, "/etc/hosts.allow", "/run/systemd/system/kubelet.service.d/http-proxy.conf", 1))
 	edits := patch.Adopt(twice, wanted, func(int) bool { return true })
 	if _, err := patch.Ensure(patch.Apply(twice, edits), wanted); err == nil {
 		t.Error("two files were taken over for one")
@@ -163,7 +165,10 @@ func TestParseOriginals(t *testing.T) {
 	if originals, err := patch.ParseOriginals(nil); err != nil || len(originals) != 0 {
 		t.Errorf("got %v, %v for nothing", originals, err)
 	}
-	for _, text := range []string{"[]", "{", `{"a": 1}`, "null null", `{"a": {"b": 1}}`, `{"a": {"b": {"content": "x"}}}`, `{"a": {"b": null}}`} {
+	for _, text := range []string{
+		"[]", "{", `{"a": 1}`, "null null", `{"a": {"b": 1}}`, `{"a": {"b": {"content": "x"}}}`,
+		`{"a": {"b": null}}`,
+	} {
 		if _, err := patch.ParseOriginals([]byte(text)); err == nil {
 			t.Errorf("no error for %s", text)
 		}

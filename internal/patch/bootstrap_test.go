@@ -43,7 +43,8 @@ func bootstrapInput(t *testing.T, s proxyconfig.Settings, o patch.Options) *clou
 	}
 	return &cloudinit.NodeInput{
 		BaseUserData: cloudinit.BaseUserData{
-			AdditionalFiles: spec.Files, PreKubeadmCommands: spec.PreKubeadmCommands, PostKubeadmCommands: spec.PostKubeadmCommands,
+			AdditionalFiles: spec.Files, PreKubeadmCommands: spec.PreKubeadmCommands,
+			PostKubeadmCommands: spec.PostKubeadmCommands,
 		},
 		JoinConfiguration: "kind: JoinConfiguration",
 	}

@@ -31,7 +31,8 @@ type bootstrap struct {
 // outcome is what the commands see: the variables that kubeadm would copy, sorted. kubeadm is nil if it does not run.
 type outcome struct{ before, kubeadm, after []string }
 
-// eachShell runs a test for each shell that a node runs commands with: cloud-init's sh without set -e, Ignition's bash with it.
+// eachShell runs a test for each shell that a node runs commands with: cloud-init's sh without set -e, Ignition's bash
+// with it.
 func eachShell(t *testing.T, test func(t *testing.T, argv []string)) {
 	t.Helper()
 	for _, shell := range shells.Installed(t) {
@@ -70,7 +71,10 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, content := range map[string][]byte{contract.PathProxyEnv: data[contract.KeyProxyEnv], contract.PathSetup: []byte(nodescript.Setup())} {
+	for path, content := range map[string][]byte{
+		contract.PathProxyEnv: data[contract.KeyProxyEnv],
+		contract.PathSetup:    []byte(nodescript.Setup()),
+	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -83,7 +87,8 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 	r := recipe(t, b.options)
 	record := func(name string) []string { return []string{"/usr/bin/env -0 >" + root + "/" + name} }
 	script := slices.Concat(r.First, b.before, record("before"), r.Last, record("kubeadm"), r.Post, record("after"))
-	text := strings.ReplaceAll(strings.Join(script, "\n")+"\n", "/etc/capi-proxy-patcher/", root+"/etc/capi-proxy-patcher/")
+	text := strings.ReplaceAll(strings.Join(script, "\n")+"\n", "/etc/capi-proxy-patcher/", root+
+		"/etc/capi-proxy-patcher/")
 	command := exec.CommandContext(t.Context(), b.shell[0], append(b.shell[1:], "-c", text)...)
 	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HTTPS_PROXY=http://of.the.image:1"}, b.environment...)
 	command.Dir = root
@@ -137,7 +142,10 @@ func TestKubeadm_SeesNoProxyVariableInAnySpelling(t *testing.T) {
 		b.environment = append(slices.Clone(own), "TEXT=a\nb_proxy=c", "A_PROXY_NOT=u@h", "LC_ALL=C.UTF-8")
 		b.before = []string{"IFS=_; set -f"}
 		got, output := b.run(t)
-		want := outcome{before: exported(b.options.Settings, own...), kubeadm: []string{}, after: exported(b.options.Settings)}
+		want := outcome{
+			before: exported(b.options.Settings, own...), kubeadm: []string{},
+			after: exported(b.options.Settings),
+		}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
 			t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
 		}
@@ -148,7 +156,10 @@ func TestKubeadm_SeesNoCredential(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, argv []string) {
 		t.Helper()
-		s := settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#"})
+		s := settings(t, map[string]string{
+			"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`,
+			"password": "p%4@:/\"'$`\\ {{x}}{%#",
+		})
 		got, output := bootstrap{shell: argv, options: patch.Options{Settings: s}}.run(t)
 		want := outcome{before: exported(s), kubeadm: []string{}, after: exported(s)}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {

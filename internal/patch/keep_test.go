@@ -45,7 +45,8 @@ func TestKeep(t *testing.T) {
 		},
 		"other values of managed entries": {
 			stored: patched(""), want: commands, files: 5,
-			asked: patch.SpecOfMap(ensure(t, document{}, recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "other"}))),
+			asked: patch.SpecOfMap(ensure(t, document{},
+				recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "other"}))),
 		},
 	} {
 		edits := patch.Keep(test.stored, test.asked)
@@ -87,7 +88,10 @@ func FuzzKeep(f *testing.F) {
 		full := recipe(t, patch.Options{Delivery: contract.DeliveryReference})
 		var files, commands []any
 		for _, file := range full.Files {
-			entry := map[string]any{"path": file.Path, "owner": file.Owner, "permissions": file.Permissions, "content": file.Content}
+			entry := map[string]any{
+				"path": file.Path, "owner": file.Owner, "permissions": file.Permissions,
+				"content": file.Content,
+			}
 			if file.Content == "" {
 				delete(entry, "content")
 				entry["contentFrom"] = map[string]any{"secret": map[string]any{"name": "s", "key": file.ContentFrom.Key}}
@@ -98,7 +102,10 @@ func FuzzKeep(f *testing.F) {
 			commands = append(commands, command)
 		}
 		stored, asked, other := document{}, document{}, document{}
-		for list, managed := range map[string][]any{"files": files, "preKubeadmCommands": commands, "postKubeadmCommands": commands[:1]} {
+		for list, managed := range map[string][]any{
+			"files": files, "preKubeadmCommands": commands,
+			"postKubeadmCommands": commands[:1],
+		} {
 			var own []any
 			for i := range random.IntN(4) {
 				if list == "files" {
@@ -114,7 +121,10 @@ func FuzzKeep(f *testing.F) {
 				}
 				return mixed
 			}
-			for d, mixed := range map[*document][]any{&stored: mix(own, 9), &asked: mix(own, 2), &other: mix(own[:len(own)/2], 2)} {
+			for d, mixed := range map[*document][]any{
+				&stored: mix(own, 9), &asked: mix(own, 2),
+				&other: mix(own[:len(own)/2], 2),
+			} {
 				if len(mixed) > 0 {
 					(*d)[list] = mixed
 				}
@@ -122,7 +132,8 @@ func FuzzKeep(f *testing.F) {
 		}
 		before, now := patch.SpecOfMap(stored), patch.SpecOfMap(asked)
 		edits := patch.Keep(before, now)
-		if diff := cmp.Diff(map[string]any(stored), map[string]any(apply(t, asked, edits)), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(map[string]any(stored), map[string]any(apply(t, asked, edits)),
+			cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("the user changed nothing (-stored +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(before, patch.Apply(now, edits), cmpopts.EquateEmpty()); diff != "" {

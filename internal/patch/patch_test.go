@@ -62,7 +62,10 @@ func settings(t *testing.T, data map[string]string) proxyconfig.Settings {
 
 func plain(t *testing.T) proxyconfig.Settings {
 	t.Helper()
-	return settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "httpsProxy": "http://proxy.example.com:3129"})
+	return settings(t, map[string]string{
+		"httpProxy":  "http://proxy.example.com:3128",
+		"httpsProxy": "http://proxy.example.com:3129",
+	})
 }
 
 func recipe(t *testing.T, o patch.Options) patch.Recipe {
@@ -389,7 +392,8 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 func TestEnsure_LeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
 	t.Parallel()
 	d := parse(t, "files: [{path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]")
-	_, err := patch.Ensure(patch.SpecOfMap(d), recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
+	_, err := patch.Ensure(patch.SpecOfMap(d),
+		recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
 	if err != nil {
 		t.Errorf("Ensure: %v", err)
 	}
@@ -422,7 +426,10 @@ func TestNewRecipe_Refuses(t *testing.T) {
 		want    string
 	}{
 		"credentials inline": {
-			patch.Options{Delivery: contract.DeliveryInline, Settings: settings(t, map[string]string{"httpProxy": "http://u:secret@p:1"})},
+			patch.Options{
+				Delivery: contract.DeliveryInline,
+				Settings: settings(t, map[string]string{"httpProxy": "http://u:secret@p:1"}),
+			},
 			"delivery Inline would write the proxy's credentials into the spec; use delivery Reference, or a proxy without credentials",
 		},
 		"a list that no inline file holds": {
@@ -430,7 +437,10 @@ func TestNewRecipe_Refuses(t *testing.T) {
 			"file /etc/systemd/system/containerd.service.d/http-proxy.conf would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
 		},
 		"a list that no command holds": {
-			patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long, Targets: []contract.Target{"kubeadm"}},
+			patch.Options{
+				Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long,
+				Targets: []contract.Target{"kubeadm"},
+			},
 			"an export command would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
 		},
 		"an output version of the future": {
@@ -543,12 +553,18 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 // TestEnsure_AdviceAvoidsTheConflict follows the advice: a recipe for the targets that it names is without conflict.
 func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
 	t.Parallel()
-	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy.example.com:3128"), "trustedCA": []byte(testCA)})
+	settings, err := proxyconfig.Parse(map[string][]byte{
+		"httpProxy": []byte("http://proxy.example.com:3128"),
+		"trustedCA": []byte(testCA),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
-		options := patch.Options{Delivery: delivery, Settings: settings, NoProxy: "localhost", SecretName: "c-proxy-files", Targets: contract.Targets()}
+		options := patch.Options{
+			Delivery: delivery, Settings: settings, NoProxy: "localhost", SecretName: "c-proxy-files",
+			Targets: contract.Targets(),
+		}
 		all, err := patch.NewRecipe(options)
 		if err != nil {
 			t.Fatal(err)
@@ -612,7 +628,10 @@ func FuzzEnsureAndRemove(f *testing.F) {
 					file := full.Files[random.IntN(len(full.Files))]
 					managed = map[string]any{"path": file.Path, "content": file.Content, "owner": "x"}
 					if file.Content == "" {
-						managed = map[string]any{"path": file.Path, "contentFrom": map[string]any{"secret": map[string]any{"name": "old", "key": file.ContentFrom.Key}}}
+						managed = map[string]any{
+							"path":        file.Path,
+							"contentFrom": map[string]any{"secret": map[string]any{"name": "old", "key": file.ContentFrom.Key}},
+						}
 					}
 				}
 				own = append(own, entry)
@@ -626,7 +645,8 @@ func FuzzEnsureAndRemove(f *testing.F) {
 			}
 		}
 		clean := ensure(t, user, r)
-		if diff := cmp.Diff(patch.SpecOfMap(clean).PreKubeadmCommands, patch.SpecOfMap(ensure(t, dirty, r)).PreKubeadmCommands); diff != "" {
+		if diff := cmp.Diff(patch.SpecOfMap(clean).PreKubeadmCommands,
+			patch.SpecOfMap(ensure(t, dirty, r)).PreKubeadmCommands); diff != "" {
 			t.Errorf("commands depend on what was there before:\n%s", diff)
 		}
 		for _, d := range []document{user, dirty, clean} {

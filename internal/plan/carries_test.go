@@ -11,7 +11,10 @@ import (
 func TestCarries_IgnoresTheOrder(t *testing.T) {
 	t.Parallel()
 	recipe := func(targets ...contract.Target) patch.Recipe {
-		r, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: targets, SecretName: "one-proxy-files"})
+		r, err := patch.NewRecipe(patch.Options{
+			Delivery: contract.DeliveryReference, Targets: targets,
+			SecretName: "one-proxy-files",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

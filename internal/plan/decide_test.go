@@ -40,7 +40,10 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 	resolution := &resolve.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
 	s := scene{
 		decider: plan.Decide,
-		object:  plan.Object{Kind: kind, Name: kind + " team/one", Spec: own(), Facts: plan.Facts{Taken: map[string]string{}}},
+		object: plan.Object{
+			Kind: kind, Name: kind + " team/one", Spec: own(),
+			Facts: plan.Facts{Taken: map[string]string{}},
+		},
 		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: intent.Options{
 			Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 		}},
@@ -50,7 +53,10 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 		},
 	}
 	if kind != plan.KindControlPlane {
-		s.object.Pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md", Cluster: "prod"}}
+		s.object.Pools = []plan.Pool{{
+			Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md",
+			Cluster: "prod",
+		}}
 	}
 	for _, change := range changes {
 		change(&s)
@@ -106,7 +112,8 @@ func (s scene) outcome(t *testing.T) string {
 	case differs:
 		words[0] = "takes"
 	}
-	if value, found := d.Annotations[clusterv1.PausedAnnotation]; found && value != s.object.Annotations[clusterv1.PausedAnnotation] {
+	if value, found := d.Annotations[clusterv1.PausedAnnotation]; found &&
+		value != s.object.Annotations[clusterv1.PausedAnnotation] {
 		words = append(words, map[string]string{
 			"": "resumes", contract.PausedForEndpoint: "pauses for the endpoint", contract.PausedForPatch: "pauses for the patch",
 		}[value])
@@ -155,7 +162,8 @@ var (
 		s.object.Pools = append(s.object.Pools, plan.Pool{Pool: intent.Pool{Override: "other"}, Object: "b"})
 	}
 	inTheWay is = func(s *scene) {
-		s.object.Spec.Files = append(s.object.Spec.Files, patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf"})
+		s.object.Spec.Files = append(s.object.Spec.Files,
+			patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf"})
 	}
 
 	begun      is = func(s *scene) { s.answers.Begun = new(true) }
@@ -195,7 +203,10 @@ func patched(s *scene) {
 
 // created marks the object as being created unchanged.
 func created(s *scene) {
-	s.object.Write = &plan.Write{Stored: s.object.Spec, Sent: s.object.Spec, Annotations: s.object.Annotations, Creates: true}
+	s.object.Write = &plan.Write{
+		Stored: s.object.Spec, Sent: s.object.Spec,
+		Annotations: s.object.Annotations, Creates: true,
+	}
 }
 
 // updated marks the object as being written unchanged.
@@ -447,7 +458,8 @@ func TestDecide_AdoptsAFileWhereTheUserHasIt(t *testing.T) {
 			place := func(path string) int {
 				return slices.IndexFunc(after, func(f patch.File) bool { return f.Path == path })
 			}
-			if !patch.IsManagedFile(after[place(inTheWay.Path)]) || place("/a") > place(inTheWay.Path) || place(inTheWay.Path) > place("/b") {
+			if !patch.IsManagedFile(after[place(inTheWay.Path)]) || place("/a") > place(inTheWay.Path) ||
+				place(inTheWay.Path) > place("/b") {
 				t.Errorf("files are %+v", after)
 			}
 		})

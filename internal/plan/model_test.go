@@ -47,11 +47,18 @@ func manifests() map[string]patch.Spec {
 		"nothing": {},
 		"one":     own(),
 		"two": {
-			Files:              []patch.File{{Path: "/a", Content: "%s \"$(x)\" {{ y }}"}, {Path: "/b", Content: "# Managed by me"}},
+			Files: []patch.File{
+				{Path: "/a", Content: "%s \"$(x)\" {{ y }}"},
+				{Path: "/b", Content: "# Managed by me"},
+			},
 			PreKubeadmCommands: []string{"`id`", "export HTTP_PROXY=mine", "'"}, PostKubeadmCommands: []string{"a\nb"},
 		},
 		"in the way": {
-			Files:              []patch.File{{Path: "/a", Content: "x"}, {Path: inTheWayPath, Content: "[Service]\n"}, {Path: "/b"}},
+			Files: []patch.File{
+				{Path: "/a", Content: "x"},
+				{Path: inTheWayPath, Content: "[Service]\n"},
+				{Path: "/b"},
+			},
 			PreKubeadmCommands: []string{"echo own"},
 		},
 		"only post": {PostKubeadmCommands: []string{"echo done", "echo done"}},
@@ -59,12 +66,18 @@ func manifests() map[string]patch.Spec {
 }
 
 func newStored(kind string) *stored {
-	s := &stored{kind: kind, annotations: map[string]string{}, originals: map[string]json.RawMessage{}, own: own(), spec: own(), busy: true}
+	s := &stored{
+		kind: kind, annotations: map[string]string{}, originals: map[string]json.RawMessage{}, own: own(),
+		spec: own(), busy: true,
+	}
 	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
 		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 	}}
 	if kind != plan.KindControlPlane {
-		s.pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md", Cluster: "prod"}}
+		s.pools = []plan.Pool{{
+			Pool: intent.Pool{Kind: intent.KindMachineDeployment, Name: "md"}, Object: "md",
+			Cluster: "prod",
+		}}
 	}
 	s.values = settingsOf("complete")
 	return s
@@ -160,7 +173,8 @@ func (s *stored) reconcile() bool {
 // write is a user's write that passes the webhook. With rolls it changes the version of a control plane. One that
 // changes the user's entries replaces Machines as well.
 func (s *stored) write(asked patch.Spec, annotations map[string]string, rolls bool) error {
-	managed := patch.Recipe{Files: slices.DeleteFunc(slices.Clone(s.spec.Files), func(f patch.File) bool { return !patch.IsManagedFile(f) })}
+	managed := patch.Recipe{Files: slices.DeleteFunc(slices.Clone(s.spec.Files),
+		func(f patch.File) bool { return !patch.IsManagedFile(f) })}
 	w := &plan.Write{Stored: s.spec, Annotations: s.annotations, Sent: asked}
 	w.Recognized = patch.Adopt(asked, managed, func(i int) bool {
 		f := asked.Files[i]
@@ -195,12 +209,14 @@ func plain(spec patch.Spec) patch.Spec {
 	return spec
 }
 
-// users is spec without managed entries, and with originals in the places of the managed files that have one. An original
-// that the user has taken out of the manifest since does not count: it stays an original until there is another.
+// users is spec without managed entries, and with originals in the places of the managed files that have one. An
+// original that the user has taken out of the manifest since does not count: it stays an original until there is
+// another.
 func (s *stored) users(spec patch.Spec) string {
 	out := [][]string{{}, {}, {}}
 	for _, f := range spec.Files {
-		if f.Path == inTheWayPath && !slices.ContainsFunc(s.own.Files, func(own patch.File) bool { return own.Path == inTheWayPath }) {
+		if f.Path == inTheWayPath &&
+			!slices.ContainsFunc(s.own.Files, func(own patch.File) bool { return own.Path == inTheWayPath }) {
 			continue
 		}
 		if original := s.originals[f.Path]; patch.IsManagedFile(f) && original != nil {
@@ -243,7 +259,8 @@ func (s *stored) check() error {
 		return err
 	}
 	off := s.clone()
-	off.want.Enabled, off.want.Frozen, off.want.Unusable, off.want.Options.Rollout = false, false, nil, contract.RolloutImmediate
+	off.want.Enabled, off.want.Frozen, off.want.Unusable, off.want.Options.Rollout = false, false, nil,
+		contract.RolloutImmediate
 	if plan.IsPausedByUser(off.annotations) {
 		delete(off.annotations, clusterv1.PausedAnnotation)
 	}
@@ -253,7 +270,8 @@ func (s *stored) check() error {
 	if s.kind == plan.KindConfig && s.running || s.isOthers() {
 		return nil // it stays as its data was made
 	}
-	if got, want := off.users(off.spec), s.users(s.own); got != want || patch.IsPatched(off.spec) || len(off.annotations) > 0 {
+	if got, want := off.users(off.spec), s.users(s.own); got != want || patch.IsPatched(off.spec) ||
+		len(off.annotations) > 0 {
 		return fmt.Errorf("without the label, the object is\n%s\n%v\nand was\n%s", got, off.annotations, want)
 	}
 	return nil
@@ -329,8 +347,10 @@ func (s *stored) during(write, rolls bool, change func()) error {
 
 // apply writes a manifest that has none of our entries.
 func (s *stored) apply(name string, rolls bool) error {
-	given := func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) } // back although the manifest has none
-	again := s.users(manifests()[name]) == s.users(s.own) && !rolls && !slices.ContainsFunc(s.spec.Files, given) && !s.clone().reconcile()
+	// back although the manifest has none
+	given := func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) }
+	again := s.users(manifests()[name]) == s.users(s.own) && !rolls && !slices.ContainsFunc(s.spec.Files, given) &&
+		!s.clone().reconcile()
 	before := s.spec
 	s.own = manifests()[name]
 	kept := map[string]string{}
@@ -436,7 +456,8 @@ func TestModel_OfDecide(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			sequence.Test[*stored]{
-				New: func() *stored { return newStored(kind) }, Operations: modelOperations(), Check: (*stored).check, Steps: 20_000, Length: 40,
+				New: func() *stored { return newStored(kind) }, Operations: modelOperations(), Check: (*stored).check,
+				Steps: 20_000, Length: 40,
 			}.Run(t)
 		})
 	}

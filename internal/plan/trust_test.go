@@ -24,15 +24,16 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 		certificates is = func(s *scene) {
 			s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{Settings: settings, Complete: true}}
 		}
-		proxied  is = func(s *scene) { s.answers.Values = newScene(t, controlPlane).answers.Values }
-		unseen   is = func(s *scene) { s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{}} }
-		says        = func(only bool) is { return func(s *scene) { s.answers.Values.TrustOnly = &only } }
-		hooked   is = func(s *scene) { s.object.Hooked = true }
-		noTrust  is = func(s *scene) { s.want.Options.Targets = []contract.Target{contract.TargetKubelet} }
-		trust       = "/etc/capi-proxy-patcher/setup.sh /etc/capi-proxy-patcher/trusted-ca.pem"
-		all         = "/etc/capi-proxy-patcher/proxy.env " + trust + " /etc/systemd/system/containerd.service.d/http-proxy.conf /etc/systemd/system/kubelet.service.d/http-proxy.conf"
-		commands    = "install-ca restart-containerd"
-		everyone    = "export install-ca daemon-reload restart-containerd unset"
+		proxied is = func(s *scene) { s.answers.Values = newScene(t, controlPlane).answers.Values }
+		unseen  is = func(s *scene) { s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{}} }
+		says       = func(only bool) is { return func(s *scene) { s.answers.Values.TrustOnly = &only } }
+		hooked  is = func(s *scene) { s.object.Hooked = true }
+		noTrust is = func(s *scene) { s.want.Options.Targets = []contract.Target{contract.TargetKubelet} }
+		trust      = "/etc/capi-proxy-patcher/setup.sh /etc/capi-proxy-patcher/trusted-ca.pem"
+		all        = "/etc/capi-proxy-patcher/proxy.env " + trust +
+			" /etc/systemd/system/containerd.service.d/http-proxy.conf /etc/systemd/system/kubelet.service.d/http-proxy.conf"
+		commands = "install-ca restart-containerd"
+		everyone = "export install-ca daemon-reload restart-containerd unset"
 	)
 	for name, test := range map[string]struct {
 		is             []is
@@ -59,7 +60,9 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 			}
 			d, _ := s.decide(t)
 			if test.files == "" {
-				if d.Refused == nil || !strings.Contains(d.Refused.Error(), "annotation capi-proxy-patcher.io/targets of the Cluster leaves out target trust; add that target") || len(d.Edits) > 0 {
+				if d.Refused == nil ||
+					!strings.Contains(d.Refused.Error(),
+						"annotation capi-proxy-patcher.io/targets of the Cluster leaves out target trust; add that target") || len(d.Edits) > 0 {
 					t.Errorf("refused %v, edits %v", d.Refused, d.Edits)
 				}
 				return

@@ -205,7 +205,14 @@ func refuses(t *testing.T, refusals map[string]refusal) {
 func TestParse_NamesNoKeyOfAnotherSecret(t *testing.T) {
 	t.Parallel()
 	const want = "parsing keys: not a proxy Secret (not-a-proxy-secret); name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA"
-	for _, keys := range [][]string{{"tls.key", "tls.crt"}, {"admin-t0ken"}, {"username", "password"}, {"username", "password", "db-h0st"}, {"proxy"}, {"httpProxyy"}} {
+	for _, keys := range [][]string{
+		{"tls.key", "tls.crt"},
+		{"admin-t0ken"},
+		{"username", "password"},
+		{"username", "password", "db-h0st"},
+		{"proxy"},
+		{"httpProxyy"},
+	} {
 		values := map[string][]byte{}
 		for _, key := range keys {
 			values[key] = []byte("s3cr")
@@ -225,7 +232,8 @@ func TestParse_NamesNoKeyOfAnotherSecret(t *testing.T) {
 func TestParse_EncodesUserAndPasswordIntoTheURLs(t *testing.T) {
 	t.Parallel()
 	const user, password = `DOM\us er`, "p%4@:/\"'$`\\ {{x}}{%#?&é\U0001F511"
-	s := parse(t, "httpProxy", "http://proxy:1", "httpsProxy", "https://secure:2", "username", user+"\n", "password", password+"\r\n")
+	s := parse(t, "httpProxy", "http://proxy:1", "httpsProxy", "https://secure:2", "username", user+"\n", "password",
+		password+"\r\n")
 	for _, u := range []proxyconfig.URL{s.HTTPProxy, s.HTTPSProxy} {
 		parsed, err := url.Parse(u.Reveal())
 		if err != nil {
@@ -289,12 +297,17 @@ func TestSettings_PrintNoUserinfo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			texts := []string{string(encoded), fmt.Sprint(s.MarshalLog()), s.HTTPProxy.String(), fmt.Sprint(s.Redacted()), s.Redacted().HTTPProxy.Reveal()}
+			texts := []string{
+				string(encoded), fmt.Sprint(s.MarshalLog()), s.HTTPProxy.String(), fmt.Sprint(s.Redacted()),
+				s.Redacted().HTTPProxy.Reveal(),
+			}
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-				texts = append(texts, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, s.HTTPProxy), fmt.Sprintf(verb, []any{s}), fmt.Sprintf(verb, struct{ S proxyconfig.Settings }{s}))
+				texts = append(texts, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, s.HTTPProxy),
+					fmt.Sprintf(verb, []any{s}), fmt.Sprintf(verb, struct{ S proxyconfig.Settings }{s}))
 			}
 			for _, text := range texts {
-				if strings.Contains(text, secret) || strings.Contains(text, "user") || strings.Contains(text, fmt.Sprintf("%x", secret)) {
+				if strings.Contains(text, secret) || strings.Contains(text, "user") ||
+					strings.Contains(text, fmt.Sprintf("%x", secret)) {
 					t.Errorf("%q holds userinfo", text)
 				}
 			}
@@ -315,7 +328,10 @@ func TestParse_Warns(t *testing.T) {
 	if diff := cmp.Diff([]string{"key httpProxy loopback-proxy", "key httpsProxy proxy-port"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, loopback := range []string{"http://localhost:1", "http://[::1]:1", "http://127.9.9.9:1", "http://[::ffff:127.0.0.1]:1", "http://x.localhost:1"} {
+	for _, loopback := range []string{
+		"http://localhost:1", "http://[::1]:1", "http://127.9.9.9:1",
+		"http://[::ffff:127.0.0.1]:1", "http://x.localhost:1",
+	} {
 		if s := parse(t, "httpProxy", loopback); len(s.Warnings) != 1 || s.Warnings[0].Code != noproxy.CodeLoopbackProxy {
 			t.Errorf("%s gives warnings %v", loopback, s.Warnings)
 		}
@@ -348,7 +364,8 @@ func certificate(t *testing.T, edit func(*x509.Certificate)) string {
 func TestTrustedCA_HasOneBlockForEachCertificate(t *testing.T) {
 	t.Parallel()
 	one, two := certificate(t, func(*x509.Certificate) {}), certificate(t, func(*x509.Certificate) {})
-	bundle := "a comment {{ for Jinja }}\r\n" + strings.ReplaceAll(one, "\n", "\r\n") + "\n# another\n" + two + one + strings.TrimSuffix(two, "\n")
+	bundle := "a comment {{ for Jinja }}\r\n" + strings.ReplaceAll(one, "\n", "\r\n") + "\n# another\n" + two + one +
+		strings.TrimSuffix(two, "\n")
 	s := parse(t, "httpProxy", "http://proxy:1", "trustedCA", bundle)
 	var got bytes.Buffer
 	for _, c := range s.TrustedCA {
@@ -378,7 +395,8 @@ func TestTrustedCA_Warns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := parse(t, "httpProxy", "http://proxy:1", "trustedCA", certificate(t, func(*x509.Certificate) {})+certificate(t, test.edit))
+			s := parse(t, "httpProxy", "http://proxy:1", "trustedCA", certificate(t, func(*x509.Certificate) {})+
+				certificate(t, test.edit))
 			var got []string
 			for _, warning := range s.TrustedCAWarnings(now) {
 				if warning.Place.String() != "key trustedCA certificate 2" {
@@ -396,7 +414,10 @@ func TestTrustedCA_Warns(t *testing.T) {
 // FuzzParse checks that Go reads accepted URLs as meant, and that an error is of a known kind and does not contain the
 // password.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"http://u:p%40@proxy:1", "https://[::1]:2/", "proxy", "http://a@b@c", "http://xn--a:1", "http://\u00ad:1", "http://1.2.3.4.:1"} {
+	for _, seed := range []string{
+		"http://u:p%40@proxy:1", "https://[::1]:2/", "proxy", "http://a@b@c", "http://xn--a:1",
+		"http://\u00ad:1", "http://1.2.3.4.:1",
+	} {
 		f.Add(seed, "user", "password")
 	}
 	f.Add("http://proxy:1", "ü:", "\x00")

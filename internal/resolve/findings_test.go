@@ -49,7 +49,8 @@ func TestFindings_AreInTheMessage(t *testing.T) {
 			t.Parallel()
 			var got []finding.Finding
 			for _, f := range finding.Of(test.err) {
-				if f.Message == "" || !strings.Contains(test.err.Error(), f.Message) || !strings.Contains(test.err.Error(), f.Advice) {
+				if f.Message == "" || !strings.Contains(test.err.Error(), f.Message) ||
+					!strings.Contains(test.err.Error(), f.Advice) {
 					t.Errorf("%q does not say %+v", test.err, f)
 				}
 				if f.Reason != contract.ReasonInvalidSettings {
@@ -67,8 +68,12 @@ func TestFindings_AreInTheMessage(t *testing.T) {
 func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "p:1", "noProxy": "a,b:x"}}}
-	_, unusable := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, "")
-	_, annotations := intent.ParseOptions(map[string]string{contract.AnnotationDelivery: "a\n\"b", contract.AnnotationAdopt: "yes"})
+	_, unusable := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+		intent.Options{}, "")
+	_, annotations := intent.ParseOptions(map[string]string{
+		contract.AnnotationDelivery: "a\n\"b",
+		contract.AnnotationAdopt:    "yes",
+	})
 	var got []string
 	for _, f := range finding.Of(errors.Join(annotations, unusable)) {
 		got = append(got, f.String())
@@ -90,7 +95,8 @@ func TestResolve_NamesThePoolWhoseSecretIsMissing(t *testing.T) {
 		"edge": "Secret team/edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md",
 		"../x": `annotation capi-proxy-patcher.io/secret of MachineDeployment md: "../x" cannot be the name of a Secret; name a Secret in the Cluster's namespace, without the namespace`,
 	} {
-		_, err := resolve.Resolver{Secrets: &secrets{}, Object: "MachineDeployment md"}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, override)
+		_, err := resolve.Resolver{Secrets: &secrets{}, Object: "MachineDeployment md"}.Resolve(t.Context(),
+			intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, override)
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
@@ -100,8 +106,14 @@ func TestResolve_NamesThePoolWhoseSecretIsMissing(t *testing.T) {
 func TestResolve_ComposesForTheProfile(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}
-	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", PodCIDRs: []string{"fd00:1::/64"}}
-	for profile, want := range map[noproxy.Profile]bool{"": true, noproxy.ProfileService: true, noproxy.ProfileShell: false} {
+	cluster := intent.Cluster{
+		Namespace: "team", Name: "one", EndpointHost: "cp.example.com",
+		PodCIDRs: []string{"fd00:1::/64"},
+	}
+	for profile, want := range map[noproxy.Profile]bool{
+		"": true, noproxy.ProfileService: true,
+		noproxy.ProfileShell: false,
+	} {
 		got, err := resolve.Resolver{Secrets: reader, Profile: profile}.Resolve(t.Context(), cluster, intent.Options{}, "")
 		if err != nil || strings.Contains(got.NoProxy.Value, "fd00:1::/64") != want {
 			t.Errorf("profile %q: %s, error %v", profile, got.NoProxy.Value, err)

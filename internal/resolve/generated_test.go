@@ -23,7 +23,8 @@ func TestSecretData_FitsIntoASecretOrSaysSo(t *testing.T) {
 		reader := &secrets{data: map[string]map[string]string{
 			"team/http-proxy": {"httpProxy": "http://u:s3cr@p:1", "trustedCA": cabundle.New(t, size), "noProxy": entries.String()},
 		}}
-		return resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{Delivery: delivery}, "")
+		return resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+			intent.Options{Delivery: delivery}, "")
 	}
 	fits, err := resolved(900_000, contract.DeliveryReference)
 	if err != nil {

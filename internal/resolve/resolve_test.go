@@ -75,8 +75,15 @@ func TestResolve_FindsTheNearestSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reader := &secrets{data: test.data}
-			cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", Annotations: map[string]string{contract.AnnotationSecret: test.annotation}}
-			got, err := resolve.Resolver{Secrets: reader, Default: resolve.Installation{Secret: test.fallback, Namespaces: serving{"team": true}}}.Resolve(t.Context(), cluster, intent.Options{}, test.override)
+			cluster := intent.Cluster{
+				Namespace: "team", Name: "one", EndpointHost: "cp.example.com",
+				Annotations: map[string]string{contract.AnnotationSecret: test.annotation},
+			}
+			got, err := resolve.Resolver{
+				Secrets: reader,
+				Default: resolve.Installation{Secret: test.fallback, Namespaces: serving{"team": true}},
+			}.Resolve(t.Context(),
+				cluster, intent.Options{}, test.override)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +111,10 @@ func (s serving) Selects(_ context.Context, namespace string) (bool, error) {
 func (serving) String() string { return "proxy=yes" }
 
 func installation(serves bool) resolve.Installation {
-	return resolve.Installation{Secret: types.NamespacedName{Namespace: "system", Name: "default"}, Namespaces: serving{"team": serves}}
+	return resolve.Installation{
+		Secret:     types.NamespacedName{Namespace: "system", Name: "default"},
+		Namespaces: serving{"team": serves},
+	}
 }
 
 func TestResolve_MergesTheInstallationsEntriesInNamespacesThatItDoesNotServe(t *testing.T) {
@@ -113,11 +123,13 @@ func TestResolve_MergesTheInstallationsEntriesInNamespacesThatItDoesNotServe(t *
 		"team/http-proxy": {"httpProxy": "http://p:1"}, "system/default": {"httpProxy": "http://u:s3cret@q:1", "noProxy": "installation.example.com"},
 	}}
 	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
-	got, err := resolve.Resolver{Secrets: reader, Default: installation(false)}.Resolve(t.Context(), cluster, intent.Options{}, "")
+	got, err := resolve.Resolver{Secrets: reader, Default: installation(false)}.Resolve(t.Context(), cluster,
+		intent.Options{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(got.NoProxy.Value, ",installation.example.com,.installation.example.com") || got.Settings.HTTPProxy.Reveal() != "http://p:1" {
+	if !strings.HasSuffix(got.NoProxy.Value, ",installation.example.com,.installation.example.com") ||
+		got.Settings.HTTPProxy.Reveal() != "http://p:1" {
 		t.Errorf("NO_PROXY %s, proxy %s", got.NoProxy.Value, got.Settings.HTTPProxy)
 	}
 }
@@ -125,7 +137,8 @@ func TestResolve_MergesTheInstallationsEntriesInNamespacesThatItDoesNotServe(t *
 func TestResolve_FailsWhereItCannotTellWhetherTheInstallationsSecretServes(t *testing.T) {
 	t.Parallel()
 	reader := &secrets{data: map[string]map[string]string{"system/default": proxy("y")}}
-	_, err := resolve.Resolver{Secrets: reader, Default: installation(true)}.Resolve(t.Context(), intent.Cluster{Namespace: "other", Name: "one"}, intent.Options{}, "")
+	_, err := resolve.Resolver{Secrets: reader, Default: installation(true)}.Resolve(t.Context(),
+		intent.Cluster{Namespace: "other", Name: "one"}, intent.Options{}, "")
 	if err == nil || err.Error() != "reading Namespace other: connection refused" {
 		t.Errorf("error %v", err)
 	}
@@ -148,7 +161,10 @@ func TestResolve_PutsTheInstallationsEntriesFirst(t *testing.T) {
 		t.Errorf("NO_PROXY %s does not end with %s", got.NoProxy.Value, want)
 	}
 	origins := got.NoProxy.Origins(1 << 16)
-	for _, origin := range []string{"Secret system/default key noProxy entry 1", "Secret team/http-proxy key noProxy entry 1"} {
+	for _, origin := range []string{
+		"Secret system/default key noProxy entry 1",
+		"Secret team/http-proxy key noProxy entry 1",
+	} {
 		if !strings.Contains(origins, origin) {
 			t.Errorf("origins lack %q:\n%s", origin, origins)
 		}
@@ -171,17 +187,26 @@ func TestResolve_SaysWhatIsMissing(t *testing.T) {
 			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret",
 		},
 		"the named one, whatever else there is": {
-			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x"), "system/default": proxy("y")}}, Default: installation(true)},
+			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{
+				"team/http-proxy": proxy("x"),
+				"system/default":  proxy("y"),
+			}}, Default: installation(true)},
 			named,
 			"Secret team/chosen does not exist; create it or change annotation capi-proxy-patcher.io/secret",
 		},
 		"the installation's": {
-			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}, Default: installation(true)},
+			resolve.Resolver{
+				Secrets: &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}},
+				Default: installation(true),
+			},
 			cluster,
 			"the installation-wide Secret system/default does not exist; create it or start the manager without --default-proxy-secret",
 		},
 		"the Cluster's own, in a namespace that the installation's does not serve": {
-			resolve.Resolver{Secrets: &secrets{data: map[string]map[string]string{"system/default": proxy("y")}}, Default: installation(false)},
+			resolve.Resolver{
+				Secrets: &secrets{data: map[string]map[string]string{"system/default": proxy("y")}},
+				Default: installation(false),
+			},
 			cluster,
 			"neither Secret team/one-http-proxy nor team/http-proxy exists; create one of them or name another in annotation capi-proxy-patcher.io/secret; " +
 				"or ask an operator to let Namespace team use the installation-wide Secret, which serves namespaces by their labels (proxy=yes)",
@@ -195,7 +220,8 @@ func TestResolve_SaysWhatIsMissing(t *testing.T) {
 			}
 		})
 	}
-	_, err := resolve.Resolver{Secrets: &secrets{fail: "team/http-proxy"}}.Resolve(t.Context(), cluster, intent.Options{}, "")
+	_, err := resolve.Resolver{Secrets: &secrets{fail: "team/http-proxy"}}.Resolve(t.Context(), cluster,
+		intent.Options{}, "")
 	if err == nil || err.Error() != "reading Secret team/http-proxy: connection refused" {
 		t.Errorf("a failing read gives %v", err)
 	}
@@ -205,8 +231,10 @@ func TestResolve_RefusesWhatCannotBeASecret(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"other/http-proxy", "Proxy", "../http-proxy", "a b", "-"} {
 		reader := &secrets{fail: "team/" + name}
-		_, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, name)
-		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "cannot be the name of a Secret") {
+		_, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+			intent.Options{}, name)
+		if !finding.Of(err).Has(contract.ReasonInvalidSettings) ||
+			!strings.Contains(err.Error(), "cannot be the name of a Secret") {
 			t.Errorf("%q: error %v", name, err)
 		}
 	}
@@ -214,12 +242,19 @@ func TestResolve_RefusesWhatCannotBeASecret(t *testing.T) {
 
 func TestResolve_NamesEveryFindingWithItsSecret(t *testing.T) {
 	t.Parallel()
-	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://u:s3cr/et@p:1", "httpsProxy": "p"}}}
-	_, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"}, intent.Options{}, "")
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {
+		"httpProxy":  "http://u:s3cr/et@p:1",
+		"httpsProxy": "p",
+	}}}
+	_, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+		intent.Options{}, "")
 	if !finding.Of(err).Has(contract.ReasonInvalidSettings) {
 		t.Fatalf("error %v", err)
 	}
-	for _, part := range []string{"parsing Secret team/http-proxy key httpProxy: ", "; parsing Secret team/http-proxy key httpsProxy: "} {
+	for _, part := range []string{
+		"parsing Secret team/http-proxy key httpProxy: ",
+		"; parsing Secret team/http-proxy key httpsProxy: ",
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %q", err.Error(), part)
 		}
@@ -241,7 +276,8 @@ func TestComplete_MeansThatTheEndpointIsKnownOrUnwanted(t *testing.T) {
 		"unknown":  {"", nil, false},
 		"unwanted": {"", []noproxy.Group{noproxy.GroupEndpoint}, true},
 	} {
-		got, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one", EndpointHost: test.host}, intent.Options{OmitGroups: test.omit}, "")
+		got, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(),
+			intent.Cluster{Namespace: "team", Name: "one", EndpointHost: test.host}, intent.Options{OmitGroups: test.omit}, "")
 		if err != nil || got.Complete != test.expect {
 			t.Errorf("%s: complete %t, error %v", name, got.Complete, err)
 		}
@@ -267,15 +303,25 @@ func TestParseOptions(t *testing.T) {
 	}
 	want = intent.Options{
 		Delivery: "Inline", Rollout: "Immediate",
-		Targets: []contract.Target{contract.TargetContainerd, contract.TargetTrust}, OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
+		Targets:    []contract.Target{contract.TargetContainerd, contract.TargetTrust},
+		OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for annotation, test := range map[string]struct{ value, want string }{
-		contract.AnnotationDelivery:      {"", `annotation capi-proxy-patcher.io/delivery: unknown value ""; use Reference or Inline`},
-		contract.AnnotationRollout:       {"now", `annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate`},
-		contract.AnnotationTargets:       {"kubelet,", `annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust`},
+		contract.AnnotationDelivery: {
+			"",
+			`annotation capi-proxy-patcher.io/delivery: unknown value ""; use Reference or Inline`,
+		},
+		contract.AnnotationRollout: {
+			"now",
+			`annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate`,
+		},
+		contract.AnnotationTargets: {
+			"kubelet,",
+			`annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust`,
+		},
 		contract.AnnotationNoProxyGroups: {"metadata", "annotation capi-proxy-patcher.io/no-proxy-groups: "},
 	} {
 		_, err := intent.ParseOptions(map[string]string{annotation: test.value})
@@ -287,7 +333,12 @@ func TestParseOptions(t *testing.T) {
 
 func TestWarningCodes_AreListedOnce(t *testing.T) {
 	t.Parallel()
-	got := resolve.WarningCodes([]finding.Finding{{Code: "b"}, {Code: noproxy.CodeEndpointUnset}, {Code: "a"}, {Code: "b"}})
+	got := resolve.WarningCodes([]finding.Finding{
+		{Code: "b"},
+		{Code: noproxy.CodeEndpointUnset},
+		{Code: "a"},
+		{Code: "b"},
+	})
 	if got != "b,a" {
 		t.Errorf("got %q", got)
 	}
@@ -295,18 +346,26 @@ func TestWarningCodes_AreListedOnce(t *testing.T) {
 
 func TestResolve_WarnsOfCertificatesByTheClock(t *testing.T) {
 	t.Parallel()
-	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {"httpProxy": "http://p:1", "trustedCA": shortLived}}}
-	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com", PodCIDRs: []string{"10.244.0.0/16"}}
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": {
+		"httpProxy": "http://p:1",
+		"trustedCA": shortLived,
+	}}}
+	cluster := intent.Cluster{
+		Namespace: "team", Name: "one", EndpointHost: "cp.example.com",
+		PodCIDRs: []string{"10.244.0.0/16"},
+	}
 	for at, want := range map[string]string{"2026-12-01": "", "2027-01-05": "ca-expiring", "2027-02-01": "ca-expired"} {
 		now, err := time.Parse(time.DateOnly, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := resolve.Resolver{Secrets: reader, Now: func() time.Time { return now }}.Resolve(t.Context(), cluster, intent.Options{}, "")
+		got, err := resolve.Resolver{Secrets: reader, Now: func() time.Time { return now }}.Resolve(t.Context(), cluster,
+			intent.Options{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if codes := strings.TrimPrefix(strings.ReplaceAll(resolve.WarningCodes(got.Warnings), "defaults-used", ""), ","); strings.Trim(codes, ",") != want {
+		if codes := strings.TrimPrefix(strings.ReplaceAll(resolve.WarningCodes(got.Warnings), "defaults-used", ""),
+			","); strings.Trim(codes, ",") != want {
 			t.Errorf("on %s: warnings %q, want %q", at, codes, want)
 		}
 	}

@@ -131,13 +131,19 @@ func TestServer_AnswersBodiesOfEverySize(t *testing.T) {
 	for _, size := range []int{0, 1, firstBytes - 1, firstBytes, firstBytes + 1, 100_000, 1 << 20} {
 		body := strings.Repeat("x", size)
 		s.answers(body, body)
-		if status, text, err := s.post(io.MultiReader(strings.NewReader(body))); status != http.StatusOK || text != body || err != nil { // chunked
+		// chunked
+		if status, text, err := s.post(io.MultiReader(strings.NewReader(body))); status != http.StatusOK ||
+			text != body || err != nil {
 			t.Errorf("%d bytes without a length: status %d, %d bytes, %v", size, status, len(text), err)
 		}
 	}
 	large := strings.Repeat("x", 1<<20+1)
-	for name, body := range map[string]io.Reader{"a length": strings.NewReader(large), "no length": io.MultiReader(strings.NewReader(large))} {
-		if status, text, err := s.post(body); status != http.StatusRequestEntityTooLarge || text != "the request has more than 1048576 bytes\n" || err != nil {
+	for name, body := range map[string]io.Reader{
+		"a length":  strings.NewReader(large),
+		"no length": io.MultiReader(strings.NewReader(large)),
+	} {
+		if status, text, err := s.post(body); status != http.StatusRequestEntityTooLarge ||
+			text != "the request has more than 1048576 bytes\n" || err != nil {
 			t.Errorf("too large with %s: status %d, %q, %v", name, status, text, err)
 		}
 	}
@@ -153,7 +159,8 @@ func TestServer_AnswersOneRequestAfterTheOtherOnAConnection(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config, MaxConnsPerHost: 1}}
 	t.Cleanup(client.CloseIdleConnections)
 	for i := range 3 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+"/x", strings.NewReader(fmt.Sprint(i)))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+"/x",
+			strings.NewReader(fmt.Sprint(i)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +170,8 @@ func TestServer_AnswersOneRequestAfterTheOtherOnAConnection(t *testing.T) {
 		}
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if err != nil || string(text) != fmt.Sprint(i) || response.StatusCode != http.StatusTeapot || response.Header.Get("X-Test") != "kept" {
+		if err != nil || string(text) != fmt.Sprint(i) || response.StatusCode != http.StatusTeapot ||
+			response.Header.Get("X-Test") != "kept" {
 			t.Errorf("%s %q %v", response.Status, text, err)
 		}
 	}
@@ -276,14 +284,17 @@ func TestServer_ReloadsTheAuthoritiesOfClients(t *testing.T) {
 func TestServer_ReportsMistakesAtTheStart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	if err := New(Options{CertDir: folder, Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading the certificate: ") {
+	if err := New(Options{CertDir: folder, Limits: usual()}).Start(t.Context()); err == nil ||
+		!strings.HasPrefix(err.Error(), "reading the certificate: ") {
 		t.Errorf("no certificate: %v", err)
 	}
 	servingcert.Write(t, folder)
-	if err := New(Options{CertDir: folder, ClientCAName: "absent", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "reading client CA certificates: ") {
+	if err := New(Options{CertDir: folder, ClientCAName: "absent", Limits: usual()}).Start(t.Context()); err == nil ||
+		!strings.HasPrefix(err.Error(), "reading client CA certificates: ") {
 		t.Errorf("no authorities: %v", err)
 	}
-	if err := New(Options{CertDir: folder, ClientCAName: "tls.key", Limits: usual()}).Start(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "tls.key contains no PEM certificate") {
+	if err := New(Options{CertDir: folder, ClientCAName: "tls.key", Limits: usual()}).Start(t.Context()); err == nil ||
+		!strings.HasSuffix(err.Error(), "tls.key contains no PEM certificate") {
 		t.Errorf("authorities that are none: %v", err)
 	}
 }

@@ -27,11 +27,16 @@ func rudeSpec() bootstrapv1.KubeadmConfigSpec {
 			{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: header},
 			{Path: contract.PathProxyEnv, ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: "a-proxy-files", Key: contract.KeyProxyEnv}}},
 		},
-		PreKubeadmCommands: []string{"", "echo %s # " + contract.Name}, PostKubeadmCommands: []string{}, Format: bootstrapv1.Ignition,
-		NTP: bootstrapv1.NTP{Servers: []string{"ntp.example.com"}},
+		PreKubeadmCommands: []string{"", "echo %s # " + contract.Name}, PostKubeadmCommands: []string{},
+		Format: bootstrapv1.Ignition,
+		NTP:    bootstrapv1.NTP{Servers: []string{"ntp.example.com"}},
 	}
 	spec.JoinConfiguration.NodeRegistration = bootstrapv1.NodeRegistrationOptions{
-		CRISocket: "npipe://containerd", KubeletExtraArgs: []bootstrapv1.Arg{{Name: "a"}, {Name: "b", Value: new("")}, {Name: "c", Value: new("%")}},
+		CRISocket: "npipe://containerd", KubeletExtraArgs: []bootstrapv1.Arg{
+			{Name: "a"},
+			{Name: "b", Value: new("")},
+			{Name: "c", Value: new("%")},
+		},
 	}
 	spec.ClusterConfiguration.CertificatesDir = "/etc"
 	return spec
@@ -59,7 +64,8 @@ func TestBootstrapSpec_SaysTheSame(t *testing.T) {
 	}
 }
 
-// TestBootstrapSpec_IsEmptyOnlyIfItWas fills one field after the other: what holds the files decides which parents a patch adds.
+// TestBootstrapSpec_IsEmptyOnlyIfItWas fills one field after the other: what holds the files decides which parents a
+// patch adds.
 func TestBootstrapSpec_IsEmptyOnlyIfItWas(t *testing.T) {
 	t.Parallel()
 	if slim := bootstrapSpec(bootstrapv1.KubeadmConfigSpec{}); !reflect.DeepEqual(slim, bootstrapv1.KubeadmConfigSpec{}) {
@@ -104,16 +110,28 @@ func fill(v reflect.Value) bool {
 
 func TestPools_AreTheSamePools(t *testing.T) {
 	t.Parallel()
-	ref := clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfigTemplate", Name: "a%"}
+	ref := clusterv1.ContractVersionedObjectReference{
+		APIGroup: "bootstrap.cluster.x-k8s.io",
+		Kind:     "KubeadmConfigTemplate", Name: "a%",
+	}
 	after := metav1.Unix(1_800_000_000, 0)
-	machine := clusterv1.MachineSpec{ClusterName: "a", Version: "v1.36.3", Bootstrap: clusterv1.Bootstrap{ConfigRef: ref}, InfrastructureRef: ref, ProviderID: "x"}
+	machine := clusterv1.MachineSpec{
+		ClusterName: "a", Version: "v1.36.3", Bootstrap: clusterv1.Bootstrap{ConfigRef: ref},
+		InfrastructureRef: ref, ProviderID: "x",
+	}
 	metadata := metav1.ObjectMeta{
 		Namespace: "a", Name: "md", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
-		Labels:      map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "pool", clusterv1.ClusterTopologyMachinePoolNameLabel: "pool"},
+		Labels: map[string]string{
+			clusterv1.ClusterTopologyMachineDeploymentNameLabel: "pool",
+			clusterv1.ClusterTopologyMachinePoolNameLabel:       "pool",
+		},
 		Annotations: map[string]string{contract.AnnotationSecret: "other", corev1.LastAppliedConfigAnnotation: "{}"},
 	}
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: *metadata.DeepCopy()}
-	deployment.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "a", Replicas: new(int32(3)), Template: clusterv1.MachineTemplateSpec{Spec: machine}}
+	deployment.Spec = clusterv1.MachineDeploymentSpec{
+		ClusterName: "a", Replicas: new(int32(3)),
+		Template: clusterv1.MachineTemplateSpec{Spec: machine},
+	}
 	deployment.Spec.Rollout.After = after
 	pool := &clusterv1.MachinePool{ObjectMeta: *metadata.DeepCopy()}
 	pool.Spec = clusterv1.MachinePoolSpec{ClusterName: "a", Template: clusterv1.MachineTemplateSpec{Spec: machine}}
@@ -121,7 +139,10 @@ func TestPools_AreTheSamePools(t *testing.T) {
 	wantDeployment, wantPool := plan.PoolOf(deployment), plan.PoolOf(pool)
 	Deployment(deployment)
 	Pool(pool)
-	for want, got := range map[*plan.Pool]plan.Pool{&wantDeployment: plan.PoolOf(deployment), &wantPool: plan.PoolOf(pool)} {
+	for want, got := range map[*plan.Pool]plan.Pool{
+		&wantDeployment: plan.PoolOf(deployment),
+		&wantPool:       plan.PoolOf(pool),
+	} {
 		delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
 		if diff := cmp.Diff(*want, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
@@ -135,12 +156,18 @@ func TestPools_AreTheSamePools(t *testing.T) {
 func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 	t.Parallel()
 	all := []metav1.Condition{
-		{Type: "Available"}, {Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Message: "%"}, {Type: contract.ConditionProxyConfigured},
-		{Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition}, {Type: clusterv1.ClusterTopologyReconciledCondition},
+		{Type: "Available"},
+		{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Message: "%"},
+		{Type: contract.ConditionProxyConfigured},
+		{Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition},
+		{Type: clusterv1.ClusterTopologyReconciledCondition},
 	}
 	cluster := &clusterv1.Cluster{Status: clusterv1.ClusterStatus{Conditions: slices.Clone(all), Phase: "x"}}
 	controlPlane := &controlplanev1.KubeadmControlPlane{Status: controlplanev1.KubeadmControlPlaneStatus{Conditions: slices.Clone(all), Replicas: new(int32(1))}}
-	config := &bootstrapv1.KubeadmConfig{Status: bootstrapv1.KubeadmConfigStatus{Conditions: slices.Clone(all), DataSecretName: "data"}}
+	config := &bootstrapv1.KubeadmConfig{Status: bootstrapv1.KubeadmConfigStatus{
+		Conditions:     slices.Clone(all),
+		DataSecretName: "data",
+	}}
 	Cluster(cluster)
 	ControlPlane(controlPlane)
 	Config(config)
@@ -157,7 +184,8 @@ func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 			t.Errorf("got%s, want %s", types, want)
 		}
 	}
-	if controlPlane.Status.Replicas == nil || *controlPlane.Status.Replicas != 1 || config.Status.DataSecretName != "data" {
+	if controlPlane.Status.Replicas == nil || *controlPlane.Status.Replicas != 1 ||
+		config.Status.DataSecretName != "data" {
 		t.Errorf("got %+v and %+v", controlPlane.Status, config.Status)
 	}
 }
@@ -167,8 +195,11 @@ func TestSecret_KeepsAllData(t *testing.T) {
 	t.Parallel()
 	script := []byte("#!/bin/sh\n")
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}, OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "a", UID: "u"}}},
-		Data:       map[string][]byte{"setup.sh": []byte("#!/bin/sh\n"), "mine": []byte("%\x00"), "empty": {}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:          map[string]string{"a": "b"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "a", UID: "u"}},
+		},
+		Data: map[string][]byte{"setup.sh": []byte("#!/bin/sh\n"), "mine": []byte("%\x00"), "empty": {}},
 	}
 	want := secret.DeepCopy()
 	Secret(secret, script)

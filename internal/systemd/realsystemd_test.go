@@ -107,7 +107,10 @@ func TestReadLikeSystemd_AgreesWithSystemd(t *testing.T) {
 		t.Run(fmt.Sprint("random unit ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // reproducible, not secret
-			alphabet := []string{`\`, `\\`, `\"`, `"`, `'`, "$", "#", ";", "=", " ", "\t", "%%", "%", "%4", "n", "x41", "101", "s", "é", "{", "u00e9", "[", "A=b"}
+			alphabet := []string{
+				`\`, `\\`, `\"`, `"`, `'`, "$", "#", ";", "=", " ", "\t", "%%", "%", "%4", "n", "x41", "101",
+				"s", "é", "{", "u00e9", "[", "A=b",
+			}
 			var unit strings.Builder
 			unit.WriteString("[Service]\n")
 			written := 0

@@ -166,7 +166,8 @@ func TestEnvironmentFileDropIn_RefusesAPathThatSystemdWouldRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := systemd.EnvironmentFileDropIn(test[0])
-			if got != nil || err == nil || !strings.HasPrefix(err.Error(), "rendering drop-in with environment file ") || !strings.HasSuffix(err.Error(), ": "+test[1]) {
+			if got != nil || err == nil || !strings.HasPrefix(err.Error(), "rendering drop-in with environment file ") ||
+				!strings.HasSuffix(err.Error(), ": "+test[1]) {
 				t.Errorf("got %q, %v; want error %s", got, err, test[1])
 			}
 		})
@@ -226,7 +227,11 @@ func FuzzEnvironmentDropIn(f *testing.F) {
 	f.Add("A\nExecStartPre", "x\ny")
 	f.Add("A B", "{%")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		content, err := systemd.EnvironmentDropIn([]envfile.Var{{Name: "FIRST"}, {Name: name, Value: value}, {Name: "LAST", Value: `\`}})
+		content, err := systemd.EnvironmentDropIn([]envfile.Var{
+			{Name: "FIRST"},
+			{Name: name, Value: value},
+			{Name: "LAST", Value: `\`},
+		})
 		if err != nil {
 			printable := !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) && len(value) < 100_000
 			if isEnvName(name) && name != "FIRST" && name != "LAST" && printable && !strings.Contains(value, "{") {
@@ -235,7 +240,8 @@ func FuzzEnvironmentDropIn(f *testing.F) {
 			return
 		}
 		text := string(content)
-		if strings.Count(text, "\n") != 5 || strings.Contains(text, "{{") || strings.Contains(text, "{%") || strings.Contains(text, "{#") {
+		if strings.Count(text, "\n") != 5 || strings.Contains(text, "{{") || strings.Contains(text, "{%") ||
+			strings.Contains(text, "{#") {
 			t.Errorf("not five lines free of templates: %q", text)
 		}
 		got, err := readLikeSystemd(text)

@@ -20,7 +20,8 @@ import (
 const (
 	dropInPath = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
 	// dropIn is a drop-in of a user who does not know of the product, with a field that the product does not know.
-	dropIn = `{"content":"[Service]\nEnvironment=\"HTTP_PROXY=http://u:p%25` + "`" + `'$x@old:1/{{ x }}\"\n","future":[1],"path":"/usr/lib/systemd/system/containerd.service.d/http-proxy.conf"}`
+	dropIn = `{"content":"[Service]\nEnvironment=\"HTTP_PROXY=http://u:p%25` + "`" +
+		`'$x@old:1/{{ x }}\"\n","future":[1],"path":"/usr/lib/systemd/system/containerd.service.d/http-proxy.conf"}`
 )
 
 // adopting returns a Cluster that adopts and, as the API server has it, the Secret with dropIn.
@@ -33,15 +34,19 @@ func adopting(t *testing.T, annotations map[string]string) *store {
 	originals := fmt.Sprintf(`{"KubeadmControlPlane/cp":{%q:%s}}`, dropInPath, dropIn)
 	stored := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cp", UID: "u"}}
 	return &store{controlPlane: stored, clusters: []clusterv1.Cluster{cluster}, secrets: []corev1.Secret{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one-proxy-files", Labels: map[string]string{contract.LabelGenerated: "one"}},
-		Data:       map[string][]byte{contract.KeyAdoptedFiles: []byte(originals)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "one-proxy-files",
+			Labels: map[string]string{contract.LabelGenerated: "one"},
+		},
+		Data: map[string][]byte{contract.KeyAdoptedFiles: []byte(originals)},
 	}}}
 }
 
 // controlPlane is a KubeadmControlPlane with dropIn, with the UID of the stored one.
 func controlPlane(version, commands string) string {
-	return fmt.Sprintf(`{"metadata":{"name":"cp","namespace":"ns","uid":"u"},"status":{"replicas":1},"spec":{"version":%q,"kubeadmConfigSpec":{`+
-		`"files":[{"path":"/etc/motd","content":"x"},%s],"preKubeadmCommands":[%s]}}}`, version, dropIn, commands)
+	return fmt.Sprintf(
+		`{"metadata":{"name":"cp","namespace":"ns","uid":"u"},"status":{"replicas":1},"spec":{"version":%q,"kubeadmConfigSpec":{`+
+			`"files":[{"path":"/etc/motd","content":"x"},%s],"preKubeadmCommands":[%s]}}}`, version, dropIn, commands)
 }
 
 // updated sends an update and returns the object after the answer, and the warnings.
@@ -71,7 +76,8 @@ func TestAdmission_LeavesTheWriteAloneIfAdoptionConflicts(t *testing.T) {
 	t.Parallel()
 	cached := adopting(t, nil)
 	before := controlPlane("v1.36.3", `"echo own"`)
-	if got, warnings := updated(t, cached, before, controlPlane("v1.37.0", `"echo own"`)); strings.Contains(got, "old:1") || len(warnings) > 0 {
+	if got, warnings := updated(t, cached, before, controlPlane("v1.37.0", `"echo own"`)); strings.Contains(got,
+		"old:1") || len(warnings) > 0 {
 		t.Fatalf("nothing is adopted: %s, warnings %q", got, warnings)
 	}
 	for name, commands := range map[string]string{
@@ -92,7 +98,8 @@ func TestAdmission_LeavesTheWriteAloneIfAdoptionConflicts(t *testing.T) {
 // adopted is the KubeadmControlPlane of controlPlane after its drop-in was adopted.
 func adopted(t *testing.T) string {
 	t.Helper()
-	patched, warnings := updated(t, adopting(t, nil), controlPlane("v1.36.3", `"echo own"`), controlPlane("v1.37.0", `"echo own"`))
+	patched, warnings := updated(t, adopting(t, nil), controlPlane("v1.36.3", `"echo own"`),
+		controlPlane("v1.37.0", `"echo own"`))
 	if strings.Contains(patched, "old:1") || len(warnings) > 0 {
 		t.Fatalf("nothing is adopted: %s, warnings %q", patched, warnings)
 	}
@@ -127,7 +134,8 @@ func TestAdmission_RestoresTheOriginalOfARemovedFile(t *testing.T) {
 				after = test.change(before)
 			}
 			got, warnings := updated(t, test.cached, before, after)
-			if strings.Count(strings.ReplaceAll(got, " ", ""), original) != 1 || strings.Contains(got, dropInPath) || len(warnings) > 0 {
+			if strings.Count(strings.ReplaceAll(got, " ", ""), original) != 1 || strings.Contains(got, dropInPath) ||
+				len(warnings) > 0 {
 				t.Errorf("the original is not back: %s, warnings %q", got, warnings)
 			}
 		})

@@ -37,8 +37,12 @@ func (u *user) write(asked map[string]any) map[string]any {
 	u.Helper()
 	pool := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
 	pool.Spec.ClusterName = u.cluster.Name
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindTemplate, Name: "one"}
-	handler := serve(u.T, &store{clusters: []clusterv1.Cluster{u.cluster}, deployments: []clusterv1.MachineDeployment{pool}}, &store{})
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+		Kind: plan.KindTemplate,
+		Name: "one",
+	}
+	handler := serve(u.T,
+		&store{clusters: []clusterv1.Cluster{u.cluster}, deployments: []clusterv1.MachineDeployment{pool}}, &store{})
 	call := func(asked map[string]any) map[string]any {
 		answer := response(u.T, u.send(handler, asked))
 		if answer.Patch == nil {
@@ -112,7 +116,10 @@ func (u *user) without(object map[string]any, lists ...patch.List) map[string]an
 		delete(spec, string(list))
 	}
 	if len(spec) == 0 { // the API accepts no empty one
-		return map[string]any{"apiVersion": copied["apiVersion"], "kind": copied["kind"], "metadata": copied["metadata"], "spec": copied["spec"]}
+		return map[string]any{
+			"apiVersion": copied["apiVersion"], "kind": copied["kind"], "metadata": copied["metadata"],
+			"spec": copied["spec"],
+		}
 	}
 	return copied
 }
@@ -133,20 +140,28 @@ func TestAdmission_LetsUsersRemoveTheirCommands(t *testing.T) {
 			"files": []any{map[string]any{"path": "/etc/%\"'`$x", "content": "{{ x }}"}}, "format": "ignition",
 			"preKubeadmCommands": []any{`echo '"`}, "postKubeadmCommands": []any{"echo done"},
 		}
-		object := map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": map[string]any{"name": "one", "namespace": "ns"}}
+		object := map[string]any{
+			"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": kind,
+			"metadata": map[string]any{"name": "one", "namespace": "ns"},
+		}
 		object["spec"] = map[string]any{
 			"version": "v1.36.3", "kubeadmConfigSpec": spec, "machineTemplate": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{
 				"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DemoMachineTemplate", "name": "one",
 			}}},
 		}
 		if kind == plan.KindTemplate {
-			object["apiVersion"], object["spec"] = "bootstrap.cluster.x-k8s.io/v1beta2", map[string]any{"template": map[string]any{"spec": spec}}
+			object["apiVersion"], object["spec"] = "bootstrap.cluster.x-k8s.io/v1beta2",
+				map[string]any{"template": map[string]any{"spec": spec}}
 		}
 		patched := u.write(object)
 		if post := u.spec(patched).PostKubeadmCommands; len(post) != 2 {
 			t.Fatalf("%s: postKubeadmCommands are %q", kind, post)
 		}
-		for _, lists := range [][]patch.List{{patch.ListPost}, {patch.ListPost, patch.ListPre}, {patch.ListPost, patch.ListPre, patch.ListFiles}} {
+		for _, lists := range [][]patch.List{
+			{patch.ListPost},
+			{patch.ListPost, patch.ListPre},
+			{patch.ListPost, patch.ListPre, patch.ListFiles},
+		} {
 			u.stored = patched
 			got := u.spec(u.write(u.without(object, lists...)))
 			if !patch.IsPatched(got) || len(got.PostKubeadmCommands) > 0 {
@@ -184,7 +199,8 @@ func TestAdmission_AnswersAreValid(t *testing.T) {
 			before := patch.Apply(u.spec(u.stored), patch.Remove(u.spec(u.stored)))
 			u.cluster.Labels = nil
 			u.write(u.stored)
-			if diff := cmp.Diff(before, u.spec(u.stored), cmpopts.EquateEmpty()); diff != "" || patch.IsPatched(u.spec(u.stored)) {
+			if diff := cmp.Diff(before, u.spec(u.stored), cmpopts.EquateEmpty()); diff != "" ||
+				patch.IsPatched(u.spec(u.stored)) {
 				t.Fatalf("after removal (-before +after):\n%s", diff)
 			}
 		}

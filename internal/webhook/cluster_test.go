@@ -62,14 +62,17 @@ func (c clusterText) String() string {
 }
 
 // admit sends a write to the webhook of Clusters and returns the object after it, the warnings and the raw answer.
-func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.AdmissionRequest)) (object string, warnings []string, patched bool) {
+func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.AdmissionRequest)) (object string,
+	warnings []string, patched bool,
+) {
 	t.Helper()
 	handler := serve(t, &store{}, &store{})
 	update := func(r *admissionv1.AdmissionRequest) {
 		r.Name, r.Operation, r.OldObject = "one", admissionv1.Update, runtime.RawExtension{Raw: []byte(stored)}
 	}
 	body := review(t, asked, append([]func(*admissionv1.AdmissionRequest){update}, edit...)...)
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindCluster), strings.NewReader(body))
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindCluster),
+		strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)
@@ -283,7 +286,8 @@ func FuzzClusterWebhook(f *testing.F) {
 		switch {
 		case rollout == contract.RolloutImmediate && before1 && hold != "" && !unclear(is):
 			t.Errorf("Immediate left hold %q", hold)
-		case turned && running && !before1 && rollout != contract.RolloutImmediate && (!isHold || parsed.Enabled != enabled(was)):
+		case turned && running && !before1 && rollout != contract.RolloutImmediate &&
+			(!isHold || parsed.Enabled != enabled(was)):
 			t.Errorf("the label turned on a Cluster that runs, and its hold is %q", hold)
 		}
 	})

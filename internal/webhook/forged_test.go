@@ -49,7 +49,8 @@ func TestOriginals_AreReturnedOnlyForTheStoredObject(t *testing.T) {
 	secret.Data = map[string][]byte{contract.KeyAdoptedFiles: originals}
 	foreign := generatedSecret("one-proxy-files", "eve")
 	foreign.Data = secret.Data
-	asked := fmt.Sprintf(`{"metadata":{"namespace":"ns","name":"md","uid":"u"},"spec":{"template":{"spec":{"files":[{"path":%q,"content":%q}]}}}}`, adoptedPath, managedContent)
+	asked := fmt.Sprintf(
+		`{"metadata":{"namespace":"ns","name":"md","uid":"u"},"spec":{"template":{"spec":{"files":[{"path":%q,"content":%q}]}}}}`, adoptedPath, managedContent)
 	for name, test := range map[string]struct {
 		cached  client.Object // as the cache has the object
 		secret  *corev1.Secret
@@ -89,7 +90,10 @@ func TestOriginals_AreReturnedOnlyForTheStoredObject(t *testing.T) {
 type innerProxy struct{}
 
 func (innerProxy) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
-	return &resolve.Secret{Name: name, Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://inner.example.com:3128")}}, nil
+	return &resolve.Secret{
+		Name: name,
+		Data: map[string][]byte{contract.KeyHTTPProxy: []byte("http://inner.example.com:3128")},
+	}, nil
 }
 
 func TestInlineValues_AreAnsweredOnlyForTheStoredObject(t *testing.T) {
@@ -97,12 +101,16 @@ func TestInlineValues_AreAnsweredOnlyForTheStoredObject(t *testing.T) {
 	cluster := clusterNamed("one", true, map[string]string{contract.AnnotationDelivery: contract.DeliveryInline})
 	pool := &clusterv1.MachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mp"}}
 	pool.Spec.ClusterName = "one"
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindConfig, Name: "mp"}
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+		Kind: plan.KindConfig,
+		Name: "mp",
+	}
 	controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: bootstrapMeta("cp", "u")}
 	template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: bootstrapMeta("md", "u")}
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: bootstrapMeta("mp", "u")}
 	object := func(name, uid, more string) string {
-		return fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":%q%s},"spec":{},"status":{"conditions":[{"type":"Paused","status":"True"}]}}`, name, uid, more)
+		return fmt.Sprintf(
+			`{"metadata":{"namespace":"ns","name":%q,"uid":%q%s},"spec":{},"status":{"conditions":[{"type":"Paused","status":"True"}]}}`, name, uid, more)
 	}
 	ofMachine := `,"labels":{"cluster.x-k8s.io/cluster-name":"one","cluster.x-k8s.io/deployment-name":"md"},"ownerReferences":[{"kind":"MachineSet","name":"x","controller":true}]`
 	for name, test := range map[string]struct {

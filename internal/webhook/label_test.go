@@ -66,7 +66,8 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 func warned(t *testing.T, kind, object string) []string {
 	t.Helper()
 	body := review(t, object, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = kind })
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindNames), strings.NewReader(body))
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindNames),
+		strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	serve(t, &store{}, &store{}).ServeHTTP(recorder, request)
@@ -90,7 +91,10 @@ func TestNames_AreWarnedOf(t *testing.T) {
 		"a Cluster as it should be": {"Cluster", `{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"true"},"annotations":{"capi-proxy-patcher.io/secret":"a"}}}`, nil},
 		"a label and an annotation": {
 			"Cluster", `{"metadata":{"labels":{"capi-proxy-patcher.io/enabled":"yes"},"annotations":{"capi-proxy-patcher.io/rolout":"a\n%s"}}}`,
-			[]string{`label capi-proxy-patcher.io/enabled: unknown value "yes"`, "unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?"},
+			[]string{
+				`label capi-proxy-patcher.io/enabled: unknown value "yes"`,
+				"unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?",
+			},
 		},
 		"a pool in a topology": {
 			"Cluster", `{"spec":{"topology":{"classRef":{"name":"c"},"workers":{"machinePools":[{"name":"p","metadata":{"annotations":{"capi-proxy-patcher.io/delivery":"x"}}}]}}}}`,
@@ -120,7 +124,8 @@ func TestNames_AreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestMatchConditions_KnowEveryName holds the match conditions, which choose what the webhook sees, to the names that it knows.
+// TestMatchConditions_KnowEveryName holds the match conditions, which choose what the webhook sees, to the names that
+// it knows.
 func TestMatchConditions_KnowEveryName(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../config/webhook/match_conditions_patch.yaml")
@@ -143,10 +148,12 @@ func TestMatchConditions_KnowEveryName(t *testing.T) {
 	if len(contract.Domain+"/") != 22 {
 		t.Errorf("the domain has %d bytes", len(contract.Domain+"/"))
 	}
-	if got := contract.PoolAnnotations(); len(got) != 1 || strings.Count(section, "key != '"+contract.Domain+"/"+got[0]+"'") != 3 {
+	if got := contract.PoolAnnotations(); len(got) != 1 ||
+		strings.Count(section, "key != '"+contract.Domain+"/"+got[0]+"'") != 3 {
 		t.Errorf("annotations of pools are %q, which\n%s\ndoes not say", got, section)
 	}
-	if got := contract.ClusterLabels(); len(got) != 1 || !strings.Contains(section, "key == '"+contract.Domain+"/"+got[0]+"'") {
+	if got := contract.ClusterLabels(); len(got) != 1 ||
+		!strings.Contains(section, "key == '"+contract.Domain+"/"+got[0]+"'") {
 		t.Errorf("labels of a Cluster are %q, which\n%s\ndoes not say", got, section)
 	}
 }

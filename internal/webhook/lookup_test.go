@@ -41,7 +41,8 @@ func TestPools_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
 	for count, want := range map[int]int{0: 0, 1: 1, livePools: livePools, livePools + 1: 0, 30_000: 0} {
 		live := &manyPools{count: count}
 		w := &Webhook{Cached: &manyPools{}, Live: live}
-		pools, err := w.pools(t.Context(), write{kind: plan.KindTemplate, namespace: "team", name: "shared"}, &clusterv1.MachineDeploymentList{})
+		pools, err := w.pools(t.Context(), write{kind: plan.KindTemplate, namespace: "team", name: "shared"},
+			&clusterv1.MachineDeploymentList{})
 		if err != nil || len(pools) != want || live.sent > livePools {
 			t.Errorf("%d MachineDeployments: %d pools after %d were read (%v), want %d", count, len(pools), live.sent, err, want)
 		}

@@ -21,14 +21,18 @@ import (
 func template(secret string) string {
 	files := ""
 	if secret != "" {
-		files = fmt.Sprintf(`"files":[{"path":%q,"contentFrom":{"secret":{"name":%q,"key":%q}},"owner":"root:root","permissions":"0600"}]`,
+		files = fmt.Sprintf(
+			`"files":[{"path":%q,"contentFrom":{"secret":{"name":%q,"key":%q}},"owner":"root:root","permissions":"0600"}]`,
 			contract.PathProxyEnv, secret, contract.KeyProxyEnv)
 	}
 	return `{"metadata":{"namespace":"ns","name":"md","uid":"uid-of-md"},"spec":{"template":{"spec":{` + files + `}}}}`
 }
 
 func generatedSecret(name, cluster string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{contract.LabelGenerated: cluster}}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name,
+		Labels: map[string]string{contract.LabelGenerated: cluster},
+	}}
 }
 
 func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
@@ -52,7 +56,8 @@ func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
 			if test.label != "" {
 				cached.objects = append(cached.objects, generatedSecret(test.secret, test.label))
 			}
-			got := ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", template(test.secret), template(test.secret))
+			got := ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", template(test.secret),
+				template(test.secret))
 			if removed := strings.Contains(string(got.Patch), `"remove"`); removed != test.removed {
 				t.Errorf("patch %s, want removal %t", got.Patch, test.removed)
 			}
@@ -106,7 +111,8 @@ func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 			if patched := strings.Contains(after(t, test.asked, got), contract.PathProxyEnv); patched != test.want {
 				t.Errorf("patched %t, want %t: %s", patched, test.want, got.Patch)
 			}
-			if warnings := strings.Join(got.Warnings, "\n"); !strings.HasPrefix(warnings, test.warning) || (test.warning == "") != (warnings == "") {
+			if warnings := strings.Join(got.Warnings, "\n"); !strings.HasPrefix(warnings, test.warning) ||
+				(test.warning == "") != (warnings == "") {
 				t.Errorf("warnings %q, want %q", warnings, test.warning)
 			}
 			if len(live.gets) != test.liveSecretGets {
@@ -121,8 +127,14 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 	const asked = `{"metadata":{"namespace":"ns","name":"cp","uid":"u"},"spec":{"version":"v1.36.3"}}`
 	labels := map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""}
 	first := metav1.ObjectMeta{Namespace: "ns", Name: "first", Labels: labels}
-	worker := metav1.ObjectMeta{Namespace: "ns", Name: "worker", Labels: map[string]string{clusterv1.ClusterNameLabel: "one"}}
-	other := metav1.ObjectMeta{Namespace: "ns", Name: "other", Labels: map[string]string{clusterv1.ClusterNameLabel: "two", clusterv1.MachineControlPlaneLabel: ""}}
+	worker := metav1.ObjectMeta{
+		Namespace: "ns", Name: "worker",
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "one"},
+	}
+	other := metav1.ObjectMeta{Namespace: "ns", Name: "other", Labels: map[string]string{
+		clusterv1.ClusterNameLabel:         "two",
+		clusterv1.MachineControlPlaneLabel: "",
+	}}
 	for name, test := range map[string]struct {
 		cached, live client.Object
 		want         bool // it is patched
@@ -153,7 +165,10 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 
 func TestAdmission_AddsOnlyCertificatesForASecretWithoutAProxy(t *testing.T) {
 	t.Parallel()
-	for env, want := range map[string]bool{"# Managed by capi-proxy-patcher\n": false, "# Managed by capi-proxy-patcher\nHTTP_PROXY=\"http://p:1\"\n": true} {
+	for env, want := range map[string]bool{
+		"# Managed by capi-proxy-patcher\n":                            false,
+		"# Managed by capi-proxy-patcher\nHTTP_PROXY=\"http://p:1\"\n": true,
+	} {
 		generated := generatedSecret("one-proxy-files", "one")
 		generated.Data = map[string][]byte{contract.KeyProxyEnv: []byte(env)}
 		cached := newWorld(t, generated, clusterNamed("one", true, nil), deployment("one"))

@@ -68,7 +68,8 @@ func (s *store) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 			return nil
 		}
 	}
-	if into, ok := object.(*controlplanev1.KubeadmControlPlane); ok && s.controlPlane != nil && client.ObjectKeyFromObject(s.controlPlane) == key {
+	if into, ok := object.(*controlplanev1.KubeadmControlPlane); ok && s.controlPlane != nil &&
+		client.ObjectKeyFromObject(s.controlPlane) == key {
 		s.controlPlane.DeepCopyInto(into)
 		return nil
 	}
@@ -106,7 +107,11 @@ func labelled() clusterv1.Cluster {
 func serve(t *testing.T, cached, live *store) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
-	hooks := &webhook.Webhook{Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)}, Now: func() time.Time { return time.Time{} }}
+	hooks := &webhook.Webhook{
+		Cached: cached, Live: live, Secrets: noSecrets{t},
+		Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)},
+		Now:            func() time.Time { return time.Time{} },
+	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +125,8 @@ func (r registrar) Register(path string, handler http.Handler) { r.Handle(path, 
 func review(t *testing.T, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
 	t.Helper()
 	request := &admissionv1.AdmissionRequest{
-		UID: "uid", Namespace: "ns", Name: "cp", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(object)},
+		UID: "uid", Namespace: "ns", Name: "cp", Operation: admissionv1.Create,
+		Object: runtime.RawExtension{Raw: []byte(object)},
 	}
 	for _, e := range edit {
 		e(request)
@@ -136,7 +142,8 @@ func review(t *testing.T, object string, edit ...func(*admissionv1.AdmissionRequ
 
 func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane), strings.NewReader(body))
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
+		strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)
@@ -205,7 +212,8 @@ func TestAdmission_PatchesOnceAndRestores(t *testing.T) {
 	})
 	removed := response(t, post(t, serve(t, &store{clusters: []clusterv1.Cluster{cluster}}, &store{}), update))
 	var want, got any
-	if err := errors.Join(json.Unmarshal([]byte(hostile), &want), json.Unmarshal([]byte(apply(patched, removed.Patch)), &got)); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(hostile), &want),
+		json.Unmarshal([]byte(apply(patched, removed.Patch)), &got)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -236,9 +244,11 @@ func TestAdmission_ChangesAControlPlaneWithoutMachinesOnlyAtRest(t *testing.T) {
 			if test.status != "" {
 				status = `,"status":` + test.status
 			}
-			update := review(t, `{"metadata":{"name":"cp"},"spec":{"replicas":3}`+status+`}`, func(r *admissionv1.AdmissionRequest) {
-				r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(`{"metadata":{"name":"cp"},"spec":{"replicas":1}`+status+`}`)
-			})
+			update := review(t, `{"metadata":{"name":"cp"},"spec":{"replicas":3}`+status+`}`,
+				func(r *admissionv1.AdmissionRequest) {
+					r.Operation, r.OldObject.Raw = admissionv1.Update,
+						[]byte(`{"metadata":{"name":"cp"},"spec":{"replicas":1}`+status+`}`)
+				})
 			got := response(t, post(t, serve(t, &store{clusters: []clusterv1.Cluster{cluster}}, &store{}), update)).Patch
 			if (got != nil) != test.want {
 				t.Errorf("patched: %v, want %v: %s", got != nil, test.want, got)
@@ -284,7 +294,11 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 		"of a paused Cluster":        {cluster: func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }, reads: true},
 		"of a Cluster with a class":  {cluster: func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "class" }, reads: true},
 		"of an object that the Cluster does not refer to": {
-			metadata: `,"labels":{"cluster.x-k8s.io/cluster-name":"one"}`, cluster: func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Name = "other" }, reads: true,
+			metadata: `,"labels":{"cluster.x-k8s.io/cluster-name":"one"}`, cluster: func(
+				c *clusterv1.Cluster,
+			) {
+				c.Spec.ControlPlaneRef.Name = "other"
+			}, reads: true,
 		},
 		"of a paused object":        {metadata: `,"annotations":{"cluster.x-k8s.io/paused":""}`, reads: true},
 		"of a name to be generated": {request: func(r *admissionv1.AdmissionRequest) { r.Name = "" }},
@@ -333,7 +347,8 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 	t.Parallel()
 	broken := &store{err: errors.New("secret detail")}
 	post := func(body, content string) *http.Request {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane), strings.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
+			strings.NewReader(body))
 		r.Header.Set("Content-Type", content)
 		return r
 	}
@@ -349,7 +364,8 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 		"nothing":                {post("", "application/json"), http.StatusBadRequest},
 		"no review":              {post(`{"kind":"Pod","apiVersion":"v1"}`, "application/json"), http.StatusBadRequest},
 		"a review of another version": {
-			post(strings.Replace(review(t, hostile), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1), "application/json"), http.StatusBadRequest,
+			post(strings.Replace(review(t, hostile), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1), "application/json"),
+			http.StatusBadRequest,
 		},
 		"a review without a request":    {post(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "application/json"), http.StatusBadRequest},
 		"a quarter of a million values": {post(`{"x":[`+strings.Repeat("[],", 125_000)+`0]}`, "application/json"), http.StatusRequestEntityTooLarge},
@@ -381,7 +397,8 @@ func TestRegister_RequiresAllOfItsParts(t *testing.T) {
 func FuzzRequests(f *testing.F) {
 	f.Add(`{"metadata":{"name":"cp"},"spec":{}}`, ``)
 	f.Add(hostile, hostile)
-	f.Add(`{"metadata":null,"spec":{"kubeadmConfigSpec":{"files":{"a":1},"preKubeadmCommands":[1,null,{}]}}}`, `{"spec":[]}`)
+	f.Add(`{"metadata":null,"spec":{"kubeadmConfigSpec":{"files":{"a":1},"preKubeadmCommands":[1,null,{}]}}}`,
+		`{"spec":[]}`)
 	f.Add(`{"metadata":{"annotations":[]},"spec":{"kubeadmConfigSpec":[]}}`, `{"status":{"replicas":"x"}}`)
 	f.Fuzz(func(t *testing.T, object, old string) {
 		if !json.Valid([]byte(object)) || old != "" && !json.Valid([]byte(old)) {

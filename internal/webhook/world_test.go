@@ -157,12 +157,15 @@ func (unknownKinds) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTM
 }
 
 // ask sends a request about an object of a kind to webhooks with a cache and an API server.
-func ask(t *testing.T, cached, live *world, secrets resolve.SecretReader, kind, name, stored, asked string) *admissionv1.AdmissionResponse {
+func ask(t *testing.T, cached, live *world, secrets resolve.SecretReader, kind, name, stored,
+	asked string,
+) *admissionv1.AdmissionResponse {
 	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
-		Cached: cached, Live: live, Secrets: secrets, Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}},
-		Now: func() time.Time { return time.Time{} },
+		Cached: cached, Live: live, Secrets: secrets,
+		Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}},
+		Now:            func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)

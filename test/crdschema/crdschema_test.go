@@ -11,10 +11,16 @@ import (
 func TestCheck_AcceptsGeneratedObjects(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
-	for _, kind := range []string{"KubeadmControlPlane", "KubeadmControlPlaneTemplate", "KubeadmConfigTemplate", "KubeadmConfig"} {
+	for _, kind := range []string{
+		"KubeadmControlPlane", "KubeadmControlPlaneTemplate", "KubeadmConfigTemplate",
+		"KubeadmConfig",
+	} {
 		for range 50 {
 			object := crdschema.Object(random, kind, "v1beta2")
-			for _, o := range []map[string]any{object, crdschema.AsV1Beta1(t, object), crdschema.Object(random, kind, "v1beta1")} {
+			for _, o := range []map[string]any{
+				object, crdschema.AsV1Beta1(t, object),
+				crdschema.Object(random, kind, "v1beta1"),
+			} {
 				if problems := crdschema.Problems(t, o); len(problems) > 0 {
 					t.Fatalf("%v: %v", o, problems)
 				}

@@ -22,7 +22,8 @@ import (
 // outage is how long the product is away.
 const outage = time.Minute
 
-// TestProduct_IsAway kills the product in the middle of a rollout and creates clusters while it is away. It is not parallel.
+// TestProduct_IsAway kills the product in the middle of a rollout and creates clusters while it is away. It is not
+// parallel.
 func TestProduct_IsAway(t *testing.T) {
 	w := start(t)
 	rolling := newCluster(t, w, options{controlPlanes: 3, workers: 1})
@@ -125,7 +126,8 @@ func TestMove(t *testing.T) {
 	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
 }
 
-// newTarget starts another management cluster, with the product but not its hooks. Workload clusters stay where they are.
+// newTarget starts another management cluster, with the product but not its hooks. Workload clusters stay where they
+// are.
 func newTarget(t *testing.T, w *world) *world {
 	t.Helper()
 	target := newManagement(t, w)
@@ -143,7 +145,10 @@ func newManagement(t *testing.T, w *world) *world {
 		t.Fatal(err)
 	}
 	progress := func(step string) { t.Log(step) }
-	cluster, err := management.Start(t.Context(), management.Options{Root: root, Logs: logs, CRDs: infra.CRDs(), Progress: progress})
+	cluster, err := management.Start(t.Context(), management.Options{
+		Root: root, Logs: logs, CRDs: infra.CRDs(),
+		Progress: progress,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,8 +70,8 @@ func since(before ...identity) func(infra.Boot) bool {
 // hasProxy reports whether bootstrap data has anything of the product.
 func hasProxy(b infra.Boot) bool { return strings.Contains(string(b.Data), contract.Name) }
 
-// checkBoot holds the bootstrap data that a Machine came up with against what it has to be: every file of the recipe with its
-// bytes and mode, every command in its place, and what is the user's as it was.
+// checkBoot holds the bootstrap data that a Machine came up with against what it has to be: every file of the recipe
+// with its bytes and mode, every command in its place, and what is the user's as it was.
 func (c *cluster) checkBoot(t *testing.T, b infra.Boot, w want) error {
 	t.Helper()
 	node, err := nodedata.Decode(b.Format, b.Data)
@@ -111,7 +111,8 @@ func (c *cluster) checkBoot(t *testing.T, b infra.Boot, w want) error {
 	if len(user.after) > 0 {
 		wantAfter = slices.Concat(recipe.Post, user.after)
 	}
-	if err := differs("commands", slices.Concat(wantBefore, command, wantAfter), slices.Concat(before, command, after)); err != nil {
+	if err := differs("commands", slices.Concat(wantBefore, command, wantAfter),
+		slices.Concat(before, command, after)); err != nil {
 		return err
 	}
 	return checkFiles(node, recipe, secret)
@@ -119,7 +120,8 @@ func (c *cluster) checkBoot(t *testing.T, b infra.Boot, w want) error {
 
 // isSentinel reports whether a command is one that Cluster API runs after kubeadm in Ignition.
 func isSentinel(command string) bool {
-	return strings.Contains(command, "/run/cluster-api") || strings.Contains(command, "/etc/kubeadm.yml") || strings.HasPrefix(command, "mv ")
+	return strings.Contains(command, "/run/cluster-api") || strings.Contains(command, "/etc/kubeadm.yml") ||
+		strings.HasPrefix(command, "mv ")
 }
 
 // checkFiles holds the files of a node against those of a recipe.
@@ -147,9 +149,11 @@ func checkFiles(node nodedata.Node, recipe patch.Recipe, secret map[string][]byt
 	return nil
 }
 
-// recipe returns what a node has to have, and the data of the Secret that it refers to. The variables are checked by value:
-// the proxy, and the entries of NO_PROXY that nobody can do without.
-func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want) (patch.Recipe, map[string][]byte, error) {
+// recipe returns what a node has to have, and the data of the Secret that it refers to. The variables are checked by
+// value: the proxy, and the entries of NO_PROXY that nobody can do without.
+func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want) (patch.Recipe,
+	map[string][]byte, error,
+) {
 	t.Helper()
 	var variables map[string]string
 	options := patch.Options{Delivery: w.delivery, Targets: contract.Targets()}
@@ -175,7 +179,8 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 	}
 	entries := strings.Split(variables["NO_PROXY"], ",")
 	needed := slices.Concat(w.entries, []string{
-		c.endpoint(t), "10.244.0.0/16", "10.128.0.0/16", ".svc", "localhost", "127.0.0.1", "registry.corp.example", "10.20.0.0/16",
+		c.endpoint(t), "10.244.0.0/16", "10.128.0.0/16", ".svc", "localhost", "127.0.0.1",
+		"registry.corp.example", "10.20.0.0/16",
 	})
 	for _, entry := range needed {
 		if !slices.Contains(entries, entry) {
@@ -188,14 +193,18 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 	}
 	// What a file was made of is what the Machine booted with, not what the Secret holds by now.
 	secret := map[string][]byte{}
-	for key, path := range map[string]string{contract.KeyProxyEnv: contract.PathProxyEnv, contract.KeyTrustedCABundle: contract.PathTrustedCA, contract.KeySetup: contract.PathSetup} {
+	for key, path := range map[string]string{
+		contract.KeyProxyEnv:        contract.PathProxyEnv,
+		contract.KeyTrustedCABundle: contract.PathTrustedCA, contract.KeySetup: contract.PathSetup,
+	} {
 		f, ok := node.File(path)
 		if !ok {
 			return patch.Recipe{}, nil, fmt.Errorf("%s is not written", path)
 		}
 		secret[key] = []byte(f.Content)
 	}
-	if script := string(secret[contract.KeySetup]); script != nodescript.Setup()+nextScript && (w.nextScript || script != nodescript.Setup()) {
+	if script := string(secret[contract.KeySetup]); script != nodescript.Setup()+nextScript &&
+		(w.nextScript || script != nodescript.Setup()) {
 		return patch.Recipe{}, nil, fmt.Errorf("the script is %q", script)
 	}
 	options.SecretName = b.Cluster.Name + contract.GeneratedSecretSuffix

@@ -58,7 +58,8 @@ func TestPools_WithTheirOwnProxy(t *testing.T) {
 		manifest = annotated("MachineDeployment", "work-md-0", contract.AnnotationSecret+": pool")(manifest)
 		return annotated("MachineDeployment", "work-md-1", contract.AnnotationSecret+": "+contract.SecretNone)(manifest)
 	}})
-	pool := strings.NewReplacer("name: http-proxy", "name: pool", "proxy.corp.example:3128", "pool.corp.example:8080").Replace(proxySecret)
+	pool := strings.NewReplacer("name: http-proxy", "name: pool", "proxy.corp.example:3128",
+		"pool.corp.example:8080").Replace(proxySecret)
 	c.kubectl(t, pool, "apply", "-f", "-")
 	c.apply(t)
 	machines := c.waitRunning(t, 3)
@@ -68,7 +69,8 @@ func TestPools_WithTheirOwnProxy(t *testing.T) {
 		return func(b infra.Boot) bool { return selected(b.Machine) }
 	}
 	c.checkBoots(t, 1, want{proxy: proxyURL}, of(c.ofControlPlane))
-	c.checkBoots(t, 1, want{proxy: strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "pool.corp.example:8080")}, of(c.ofPool(0)))
+	c.checkBoots(t, 1, want{proxy: strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "pool.corp.example:8080")},
+		of(c.ofPool(0)))
 	c.checkBoots(t, 1, want{}, of(c.ofPool(1)))
 }
 
@@ -94,7 +96,8 @@ func TestKubernetesUpgrade(t *testing.T) {
 	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1})
 	c.apply(t)
 	machines := c.waitRunning(t, 3)
-	c.kubectl(t, "", "patch", "kubeadmcontrolplane", c.controlPlaneName(), "--type", "merge", "-p", `{"spec":{"version":"`+nextVersion+`"}}`)
+	c.kubectl(t, "", "patch", "kubeadmcontrolplane", c.controlPlaneName(), "--type", "merge", "-p", `{"spec":{"version":"`+
+		nextVersion+`"}}`)
 	upgraded := c.waitReplaced(t, machines, 3, c.ofControlPlane)
 	c.waitControlPlaneStable(t)
 	for pool := range 2 {
@@ -127,7 +130,8 @@ func TestLabelRemoved(t *testing.T) {
 	}})
 	c.apply(t)
 	eventually(t, func() error {
-		if !meta.IsStatusConditionPresentAndEqual(c.controlPlane(t).Status.Conditions, clusterv1.PausedCondition, metav1.ConditionFalse) {
+		if !meta.IsStatusConditionPresentAndEqual(c.controlPlane(t).Status.Conditions, clusterv1.PausedCondition,
+			metav1.ConditionFalse) {
 			return fmt.Errorf("Cluster API has not looked at the control plane yet")
 		}
 		return nil
@@ -190,7 +194,8 @@ func TestGitOpsLoop(t *testing.T) {
 	for rounds < leastRounds || time.Now().Before(end) { //nolint:forbidigo // of the test
 		c.serverSideApply(t)
 		rounds++
-		if diff := cmp.Diff(generations, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+		if diff := cmp.Diff(generations,
+			vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
 			t.Fatalf("generations after %d rounds (-before +after):\n%s", rounds, diff)
 		}
 		pause(t, time.Second)
@@ -200,7 +205,8 @@ func TestGitOpsLoop(t *testing.T) {
 		t.Errorf("specs (-before +after):\n%s", diff)
 	}
 	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
-	results.note("GitOps loop: %d server-side applies of the original manifest, generations %d, no Machine replaced", rounds, slices.Sorted(maps.Values(generations)))
+	results.note("GitOps loop: %d server-side applies of the original manifest, generations %d, no Machine replaced",
+		rounds, slices.Sorted(maps.Values(generations)))
 }
 
 // serverSideApply applies the manifest as GitOps tools do.
@@ -211,7 +217,8 @@ func (c *cluster) serverSideApply(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(document), object); err != nil {
 			t.Fatal(err)
 		}
-		err := c.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("gitops"), client.ForceOwnership)
+		err := c.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("gitops"),
+			client.ForceOwnership)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,10 +256,12 @@ func TestClientOfTheOldAPIVersion(t *testing.T) {
 	generations := vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))
 	c.apply(t) // again, as it was
 	c.staysCalm(t, machines)
-	if diff := cmp.Diff(generations, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
+	if diff := cmp.Diff(generations,
+		vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
 		t.Errorf("generations (-before +after the same manifest again):\n%s", diff)
 	}
-	old := c.kubectl(t, "", "get", "kubeadmcontrolplanes.v1beta1.controlplane.cluster.x-k8s.io", c.controlPlaneName(), "-o", "jsonpath={.spec.kubeadmConfigSpec.files[*].path}")
+	old := c.kubectl(t, "", "get", "kubeadmcontrolplanes.v1beta1.controlplane.cluster.x-k8s.io", c.controlPlaneName(),
+		"-o", "jsonpath={.spec.kubeadmConfigSpec.files[*].path}")
 	if !strings.Contains(old, contract.PathProxyEnv) {
 		t.Errorf("a client of v1beta1 sees files %q", old)
 	}

@@ -34,7 +34,8 @@ func TestNewCluster(t *testing.T) {
 			machines := c.waitRunning(t, 5)
 			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 			c.staysCalm(t, machines)
-			if tree := c.clusterctl(t, nil, "describe", "cluster", c.name, "--namespace", c.namespace, "--show-conditions", "all"); !strings.Contains(tree, contract.ConditionProxyConfigured) {
+			if tree := c.clusterctl(t, nil, "describe", "cluster", c.name, "--namespace", c.namespace, "--show-conditions",
+				"all"); !strings.Contains(tree, contract.ConditionProxyConfigured) {
 				t.Errorf("clusterctl describe does not show the condition:\n%s", tree)
 			}
 			// As many boots as Machines: none was replaced on the way.
@@ -78,7 +79,10 @@ func TestEndpoint_ArrivesLate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: 1, workers: 1, variables: test.variables, secret: test.secret, edit: test.edit})
+			c := newCluster(t, w, options{
+				controlPlanes: 1, workers: 1, variables: test.variables, secret: test.secret,
+				edit: test.edit,
+			})
 			c.apply(t)
 			if test.held > 0 {
 				c.waitHeldWorkers(t, test.held)
@@ -129,7 +133,11 @@ func TestLabelOnARunningCluster(t *testing.T) {
 	})
 	t.Run("immediate", func(t *testing.T) {
 		t.Parallel()
-		c := newCluster(t, w, options{controlPlanes: 3, workers: 1, edit: unlabelled, variables: map[string]string{"PROXY_ROLLOUT": contract.RolloutImmediate}})
+		c := newCluster(t, w,
+			options{
+				controlPlanes: 3, workers: 1, edit: unlabelled,
+				variables: map[string]string{"PROXY_ROLLOUT": contract.RolloutImmediate},
+			})
 		c.apply(t)
 		machines := c.waitRunning(t, 5)
 

@@ -101,11 +101,13 @@ func (c *cluster) owned(t *testing.T) []client.Object {
 	cluster := get[clusterv1.Cluster](t, c, c.name)
 	objects := []client.Object{get[controlplanev1.KubeadmControlPlane](t, c, cluster.Spec.ControlPlaneRef.Name)}
 	var deployments clusterv1.MachineDeploymentList
-	if err := c.client.List(t.Context(), &deployments, client.InNamespace(c.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: c.name}); err != nil {
+	if err := c.client.List(t.Context(), &deployments, client.InNamespace(c.namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: c.name}); err != nil {
 		t.Fatal(err)
 	}
 	for _, deployment := range deployments.Items {
-		objects = append(objects, get[bootstrapv1.KubeadmConfigTemplate](t, c, deployment.Spec.Template.Spec.Bootstrap.ConfigRef.Name))
+		objects = append(objects,
+			get[bootstrapv1.KubeadmConfigTemplate](t, c, deployment.Spec.Template.Spec.Bootstrap.ConfigRef.Name))
 	}
 	return objects
 }
@@ -133,7 +135,8 @@ func (c *cluster) waitOwned(t *testing.T, patched bool) {
 // upgrade has the user upgrade Kubernetes.
 func (c *cluster) upgrade(t *testing.T) {
 	t.Helper()
-	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "merge", "-p", `{"spec":{"topology":{"version":"`+nextVersion+`"}}}`)
+	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "merge", "-p", `{"spec":{"topology":{"version":"`+
+		nextVersion+`"}}}`)
 }
 
 // waitTopology waits until the topology controller has nothing left to do.
@@ -235,7 +238,8 @@ func TestClusterClass_LabelledDuringAnUpgrade(t *testing.T) {
 	c.label(t)
 	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
 	c.staysCalm(t, halfway)
-	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "json", "-p", `[{"op": "remove", "path": "/spec/topology/workers/machineDeployments/0/metadata"}]`)
+	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "json", "-p",
+		`[{"op": "remove", "path": "/spec/topology/workers/machineDeployments/0/metadata"}]`)
 	upgraded := c.waitReplaced(t, halfway, 2, func(name string) bool { return !ofTopologyControlPlane(name) })
 	c.waitTopology(t)
 	c.staysCalm(t, upgraded)
@@ -245,7 +249,8 @@ func TestClusterClass_LabelledDuringAnUpgrade(t *testing.T) {
 
 func TestClusterClass_IsRebased(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1, variables: map[string]string{"CLUSTER_CLASS": "bare"}}))
+	c := newCluster(t, start(t),
+		classy(options{controlPlanes: 1, workers: 1, variables: map[string]string{"CLUSTER_CLASS": "bare"}}))
 	c.applyClass(t, "bare", func(manifest string) string {
 		begin, end := strings.Index(manifest, "  patches:\n"), strings.Index(manifest, "---\n")
 		return manifest[:begin] + manifest[end:]
@@ -256,7 +261,8 @@ func TestClusterClass_IsRebased(t *testing.T) {
 	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonTemplateNotSupported)
 
 	c.applyClass(t, "proxied", nil)
-	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "merge", "-p", `{"spec":{"topology":{"classRef":{"name":"proxied"}}}}`)
+	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "merge", "-p",
+		`{"spec":{"topology":{"classRef":{"name":"proxied"}}}}`)
 	replaced := c.waitReplaced(t, machines, 2, anyMachine)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.staysCalm(t, replaced)
@@ -270,32 +276,38 @@ func annotatedPool(t *testing.T, manifest, key, value string) string {
 	if !strings.Contains(manifest, pool) {
 		t.Fatalf("no line %q in\n%s", pool, manifest)
 	}
-	return strings.Replace(manifest, pool, pool+fmt.Sprintf("        metadata:\n          annotations:\n            %s: %q\n", key, value), 1)
+	return strings.Replace(manifest, pool, pool+
+		fmt.Sprintf("        metadata:\n          annotations:\n            %s: %q\n", key, value), 1)
 }
 
 // lateInlineClass edits a class to one whose hooks are the manager's, and whose Clusters learn their endpoint late.
 func lateInlineClass(manifest string) string {
 	const infrastructure = "  template:\n    spec:\n      backend:\n"
-	held := strings.Replace(infrastructure, "\n", "\n    metadata:\n      annotations:\n        "+infra.HoldEndpoint+`: ""`+"\n", 1)
-	return strings.ReplaceAll(strings.Replace(manifest, infrastructure, held, 1), ".capi-proxy-patcher\n", "."+managerHooks+"\n")
+	held := strings.Replace(infrastructure, "\n", "\n    metadata:\n      annotations:\n        "+
+		infra.HoldEndpoint+`: ""`+"\n", 1)
+	return strings.ReplaceAll(strings.Replace(manifest, infrastructure, held, 1), ".capi-proxy-patcher\n", "."+
+		managerHooks+"\n")
 }
 
 // releaseClass has the endpoint of the Cluster of a lateInlineClass become known.
 func (c *cluster) releaseClass(t *testing.T, name string) {
 	t.Helper()
-	c.kubectl(t, "", "patch", "localclustertemplate", name+"-cluster", "--type", "json", "-p", `[{"op": "remove", "path": "/spec/template/metadata"}]`)
+	c.kubectl(t, "", "patch", "localclustertemplate", name+"-cluster", "--type", "json", "-p",
+		`[{"op": "remove", "path": "/spec/template/metadata"}]`)
 	c.kubectl(t, "", "annotate", "cluster", c.name, "example.com/look=again")
 }
 
-// TestClusterClass_Inline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet. Cluster
-// API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the template.
+// TestClusterClass_Inline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet.
+// Cluster API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the
+// template.
 func TestClusterClass_Inline(t *testing.T) {
 	t.Parallel()
 	annotate := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
 	c := newCluster(t, start(t), classy(options{
 		controlPlanes: 1, workers: 1, secret: plainSecret,
 		edit: func(manifest string) string {
-			return annotate(annotatedPool(t, manifest, clusterv1.MachineSetSkipPreflightChecksAnnotation, string(clusterv1.MachineSetPreflightCheckAll)))
+			return annotate(annotatedPool(t, manifest, clusterv1.MachineSetSkipPreflightChecksAnnotation,
+				string(clusterv1.MachineSetPreflightCheckAll)))
 		},
 	}))
 	c.applyClass(t, "proxied", lateInlineClass)
@@ -308,7 +320,8 @@ func TestClusterClass_Inline(t *testing.T) {
 	// What is held back is let go with the proxy, if the Machine of the first template has not gone again before.
 	boots := c.boots()
 	c.checkBoots(t, len(boots), want{proxy: plainURL, delivery: contract.DeliveryInline}, everyBoot)
-	if first := slices.DeleteFunc(boots, func(b infra.Boot) bool { return !ofTopologyControlPlane(b.Machine) }); len(first) != 1 {
+	if first := slices.DeleteFunc(boots,
+		func(b infra.Boot) bool { return !ofTopologyControlPlane(b.Machine) }); len(first) != 1 {
 		t.Errorf("%d control-plane Machines came up, want 1", len(first))
 	}
 }
@@ -358,7 +371,8 @@ func TestClusterClass_WithAMachinePool(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, w, classy(options{
-				controlPlanes: 1, workers: 2, from: "../../templates/cluster-template-clusterclass-machinepool.yaml", secret: test.secret, edit: test.edit,
+				controlPlanes: 1, workers: 2, from: "../../templates/cluster-template-clusterclass-machinepool.yaml",
+				secret: test.secret, edit: test.edit,
 			}))
 			c.applyClassOf(t, "../../templates/clusterclass-proxied-machinepool.yaml", "proxied-machinepool", test.class)
 			c.apply(t)

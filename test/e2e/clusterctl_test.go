@@ -34,8 +34,8 @@ type repository struct {
 	pods        *management.Pods
 }
 
-// newRepository makes a management cluster one that clusterctl has installed Cluster API in, with cert-manager, and stands in for
-// Pods of the product: see management.Pods. The folder has no release yet.
+// newRepository makes a management cluster one that clusterctl has installed Cluster API in, with cert-manager, and
+// stands in for Pods of the product: see management.Pods. The folder has no release yet.
 func newRepository(t *testing.T, w *world) *repository {
 	t.Helper()
 	r := &repository{cluster: &cluster{world: w, namespace: "default"}, dir: t.TempDir()}
@@ -56,7 +56,8 @@ func newRepository(t *testing.T, w *world) *repository {
 	}
 	config := "providers:\n"
 	provider := func(name, kind, label, components, version string) {
-		config += fmt.Sprintf("- {name: %s, type: %s, url: \"file://%s/%s/%s/%s\"}\n", name, kind, r.dir, label, version, components)
+		config += fmt.Sprintf("- {name: %s, type: %s, url: \"file://%s/%s/%s/%s\"}\n", name, kind, r.dir, label,
+			version, components)
 	}
 	for _, p := range []struct{ name, kind, label, components, namespace string }{
 		{"cluster-api", "CoreProvider", "cluster-api", "core-components.yaml", "capi-system"},
@@ -65,14 +66,16 @@ func newRepository(t *testing.T, w *world) *repository {
 	} {
 		provider(p.name, p.kind, p.label, p.components, version)
 		folder := filepath.Join(r.dir, p.label, version)
-		if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "metadata.yaml"), metadata, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "metadata.yaml"), metadata,
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 		(&cluster{world: w, namespace: p.namespace}).kubectl(t, fmt.Sprintf(`{apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3, kind: Provider, providerName: %s, type: %s, version: %s,
 metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluster.x-k8s.io/core: inventory, cluster.x-k8s.io/provider: %s}}}`,
 			p.name, p.kind, version, p.label, p.label), "apply", "-f", "-")
 	}
-	provider("capi-proxy-patcher", "RuntimeExtensionProvider", management.ProviderLabel, "runtime-extension-components.yaml", "v0.1.0")
+	provider("capi-proxy-patcher", "RuntimeExtensionProvider", management.ProviderLabel,
+		"runtime-extension-components.yaml", "v0.1.0")
 	if err := os.WriteFile(r.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func (r *repository) release(t *testing.T, version string) {
 		t.Fatal(err)
 	}
 	programs := filepath.Join(r.dir, "programs")
-	if err := errors.Join(os.MkdirAll(programs, 0o700), os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil {
+	if err := errors.Join(os.MkdirAll(programs, 0o700),
+		os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -116,11 +120,14 @@ func (r *repository) run(t *testing.T, args ...string) string {
 // install is clusterctl init, and waits until Deployments are available.
 func (r *repository) install(t *testing.T, version string, more ...string) {
 	t.Helper()
-	r.run(t, append([]string{"init", "--runtime-extension", "capi-proxy-patcher:" + version, "--wait-providers", "--wait-provider-timeout", "600"}, more...)...)
+	r.run(t, append([]string{
+		"init", "--runtime-extension", "capi-proxy-patcher:" + version, "--wait-providers",
+		"--wait-provider-timeout", "600",
+	}, more...)...)
 }
 
-// addHooks tells Cluster API of the hooks, with the file of a release, and waits until it has found them. That they are at a port of
-// loopback and not behind a Service is all that is changed.
+// addHooks tells Cluster API of the hooks, with the file of a release, and waits until it has found them. That they are
+// at a port of loopback and not behind a Service is all that is changed.
 func (r *repository) addHooks(t *testing.T, version, namespace string) {
 	t.Helper()
 	file := filepath.Join(r.dir, management.ProviderLabel, version, "extensionconfig.yaml")
@@ -135,7 +142,8 @@ func (r *repository) addHooks(t *testing.T, version, namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unstructured.SetNestedMap(object.Object, map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d", port)}, "spec", "clientConfig"); err != nil {
+	if err := unstructured.SetNestedMap(object.Object, map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d", port)},
+		"spec", "clientConfig"); err != nil {
 		t.Fatal(err)
 	}
 	localized, err := yaml.Marshal(object.Object)
@@ -151,7 +159,8 @@ func (r *repository) runs(t *testing.T, version, namespace string) {
 	t.Helper()
 	const image = "registry.example.com/capi-proxy-patcher/capi-proxy-patcher:"
 	want := map[string]string{
-		namespace + "/capi-proxy-patcher-controller-manager": image + version, namespace + "/capi-proxy-patcher-hooks": image + version,
+		namespace + "/capi-proxy-patcher-controller-manager": image + version, namespace +
+			"/capi-proxy-patcher-hooks": image + version,
 	}
 	if diff := cmp.Diff(want, r.pods.Running()); diff != "" {
 		t.Errorf("Deployments (-want +got):\n%s", diff)
@@ -164,7 +173,8 @@ func (r *repository) waitLeft(t *testing.T, want []string) {
 	const kinds = "namespaces,deployments,services,serviceaccounts,configmaps,poddisruptionbudgets,networkpolicies,roles,rolebindings," +
 		"clusterroles,clusterrolebindings,mutatingwebhookconfigurations,certificates.cert-manager.io,issuers.cert-manager.io,providers.clusterctl.cluster.x-k8s.io"
 	eventually(t, func() error {
-		found := strings.Fields(r.kubectl(t, "", "get", kinds, "--all-namespaces", "-l", "cluster.x-k8s.io/provider="+management.ProviderLabel, "-o", "name"))
+		found := strings.Fields(r.kubectl(t, "", "get", kinds, "--all-namespaces", "-l", "cluster.x-k8s.io/provider="+
+			management.ProviderLabel, "-o", "name"))
 		slices.Sort(found)
 		if diff := cmp.Diff(want, found, cmpopts.EquateEmpty()); diff != "" {
 			return fmt.Errorf("left of the product (-want +got):\n%s", diff)
@@ -176,8 +186,8 @@ func (r *repository) waitLeft(t *testing.T, want []string) {
 	})
 }
 
-// TestClusterctl installs, upgrades, deletes and installs again, with the real clusterctl from a release folder, under two running
-// Clusters. It has a management cluster of its own.
+// TestClusterctl installs, upgrades, deletes and installs again, with the real clusterctl from a release folder, under
+// two running Clusters. It has a management cluster of its own.
 func TestClusterctl(t *testing.T) {
 	t.Parallel()
 	const first, second, elsewhere = "v0.1.0", "v0.1.1", "proxy-of-ours"

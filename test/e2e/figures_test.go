@@ -54,7 +54,8 @@ func (f *figures) steadyState(ctx context.Context, w *world) error {
 	case <-time.After(steady):
 	}
 	requests, err := w.cluster.Requests(func(r management.Request) bool {
-		return r.User.Username == w.product.User && r.Received.After(begin) && r.Verb != "watch" && r.ObjectRef.Resource != "leases"
+		return r.User.Username == w.product.User && r.Received.After(begin) && r.Verb != "watch" &&
+			r.ObjectRef.Resource != "leases"
 	})
 	if err != nil {
 		return err
@@ -108,7 +109,8 @@ func (f *figures) storm(w *world) error {
 		parts = append(parts, fmt.Sprintf("%d %s", count, kind))
 	}
 	slices.Sort(parts)
-	f.note("writes of the product: %.1f a Cluster (%s for %d)", float64(sum)/float64(len(applied)), strings.Join(parts, ", "), len(applied))
+	f.note("writes of the product: %.1f a Cluster (%s for %d)", float64(sum)/float64(len(applied)),
+		strings.Join(parts, ", "), len(applied))
 	return nil
 }
 

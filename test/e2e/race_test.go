@@ -21,9 +21,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
 )
 
-// TestFirstMachine_IsNotReplaced labels Clusters whose control plane has no Machine yet, while Cluster API works on
-// it: Cluster API creates the first Machine from the KubeadmControlPlane that it has read, and replaces the Machine if that has
-// been patched since.
+// TestFirstMachine_IsNotReplaced labels Clusters whose control plane has no Machine yet, while Cluster API works on it:
+// Cluster API creates the first Machine from the KubeadmControlPlane that it has read, and replaces the Machine if that
+// has been patched since.
 func TestFirstMachine_IsNotReplaced(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -33,9 +33,12 @@ func TestFirstMachine_IsNotReplaced(t *testing.T) {
 	}{{"before", ""}, {"immediate", contract.RolloutImmediate}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: 1, workers: 1, variables: rollout(test.rollout), edit: func(manifest string) string {
-				return unlabelled(heldEndpoint(manifest))
-			}})
+			c := newCluster(t, w, options{
+				controlPlanes: 1, workers: 1, variables: rollout(test.rollout),
+				edit: func(manifest string) string {
+					return unlabelled(heldEndpoint(manifest))
+				},
+			})
 			c.apply(t)
 			c.waitWorkedOn(t)
 			c.label(t)
@@ -61,8 +64,9 @@ func TestFirstMachine_IsNotReplaced(t *testing.T) {
 	})
 }
 
-// labelledMeanwhile labels a Cluster while Cluster API creates the first Machine of its control plane. It reports whether the
-// product saw the label too late: the API server lets the creation wait for some seconds only, which a busy machine may exceed.
+// labelledMeanwhile labels a Cluster while Cluster API creates the first Machine of its control plane. It reports
+// whether the product saw the label too late: the API server lets the creation wait for some seconds only, which a busy
+// machine may exceed.
 func labelledMeanwhile(t *testing.T, w *world) (missed bool) {
 	t.Helper()
 	c := newCluster(t, w, options{controlPlanes: 1, workers: 1, edit: unlabelled})
@@ -76,7 +80,8 @@ func labelledMeanwhile(t *testing.T, w *world) (missed bool) {
 	})
 	c.label(t)
 	eventually(t, func() error {
-		if controlPlane := c.controlPlane(t); c.isPatched(t) != nil && !plan.IsPausedByUs(controlPlane.Annotations) && !closed(gate.Missed) {
+		if controlPlane := c.controlPlane(t); c.isPatched(t) != nil && !plan.IsPausedByUs(controlPlane.Annotations) &&
+			!closed(gate.Missed) {
 			return errors.New("the product has not seen the label yet")
 		}
 		return nil
@@ -118,7 +123,8 @@ func rollout(value string) map[string]string {
 func (c *cluster) waitWorkedOn(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
-		if conditions := c.controlPlane(t).Status.Conditions; !meta.IsStatusConditionFalse(conditions, clusterv1.PausedCondition) {
+		if conditions := c.controlPlane(t).Status.Conditions; !meta.IsStatusConditionFalse(conditions,
+			clusterv1.PausedCondition) {
 			return fmt.Errorf("Cluster API has not begun to work on the control plane: %+v", conditions)
 		}
 		return nil
@@ -129,14 +135,15 @@ func (c *cluster) waitWorkedOn(t *testing.T) {
 func (c *cluster) isPatched(t *testing.T) error {
 	t.Helper()
 	controlPlane := c.controlPlane(t)
-	if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) || plan.IsPausedByUs(controlPlane.Annotations) {
+	if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) ||
+		plan.IsPausedByUs(controlPlane.Annotations) {
 		return fmt.Errorf("the control plane does not carry the proxy, or is held back: %v", controlPlane.Annotations)
 	}
 	return nil
 }
 
-// newGate keeps the creation of infrastructure of Machines waiting. Cluster API has then read what it makes a Machine of, and
-// has created nothing else.
+// newGate keeps the creation of infrastructure of Machines waiting. Cluster API has then read what it makes a Machine
+// of, and has created nothing else.
 func (c *cluster) newGate(t *testing.T) *management.Gate {
 	t.Helper()
 	example := &unstructured.Unstructured{}

@@ -24,8 +24,8 @@ import (
 // clusters is how many workload clusters are applied at once. make test-storm has a hundred.
 var clusters = flag.Int("clusters", 20, "workload clusters of TestStorm, a third of them where the webhooks are away")
 
-// Tests that are not parallel run before all others, each alone: they are those that need the machine, or the product, for
-// themselves.
+// Tests that are not parallel run before all others, each alone: they are those that need the machine, or the product,
+// for themselves.
 
 func TestStorm(t *testing.T) {
 	w := start(t)
@@ -40,12 +40,13 @@ func TestStorm(t *testing.T) {
 			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 			c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
 		}
-		results.note("%d Clusters applied at once: %d Machines in %.0f s, 0 without the proxy, 0 replaced", len(s.clusters), 2*len(s.clusters), took.Seconds())
+		results.note("%d Clusters applied at once: %d Machines in %.0f s, 0 without the proxy, 0 replaced", len(s.clusters),
+			2*len(s.clusters), took.Seconds())
 	})
 	t.Run("with the webhooks away a third of the time", func(t *testing.T) {
 		s := newStorm(t, w, max(*clusters/3, 1))
-		// At first the whole product is away, until a Machine has come up without the proxy. A Service has no endpoint then,
-		// and has one again when the product is ready.
+		// At first the whole product is away, until a Machine has come up without the proxy. A Service has no endpoint
+		// then, and has one again when the product is ready.
 		if err := w.product.RemoveWebhooks(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,8 @@ func TestStorm(t *testing.T) {
 		if without == 0 {
 			t.Error("every Machine has the proxy: there was nothing to report")
 		}
-		results.note("%d Clusters while the product was away at first and the webhooks a third of the time: %d Machines without the proxy, as the conditions say, 0 replaced",
+		results.note(
+			"%d Clusters while the product was away at first and the webhooks a third of the time: %d Machines without the proxy, as the conditions say, 0 replaced",
 			len(s.clusters), without)
 	})
 }
@@ -171,7 +173,8 @@ func (s *storm) calm(t *testing.T) {
 		}
 		for _, c := range s.clusters {
 			if booted := len(c.boots()); there[c.name] != 2 || booted != 2 {
-				return fmt.Errorf("in Cluster %s %d Machines came up and %d are there, want 2:\n%s", c.name, booted, there[c.name], s.history(t, c))
+				return fmt.Errorf("in Cluster %s %d Machines came up and %d are there, want 2:\n%s", c.name, booted, there[c.name],
+					s.history(t, c))
 			}
 		}
 		return nil
@@ -182,7 +185,8 @@ func (s *storm) calm(t *testing.T) {
 func (s *storm) history(t *testing.T, c *cluster) string {
 	t.Helper()
 	requests, err := s.world.cluster.Requests(func(r management.Request) bool {
-		return r.ObjectRef.Namespace == c.namespace && strings.HasPrefix(r.ObjectRef.Name, c.name) && r.ObjectRef.Resource != "events" &&
+		return r.ObjectRef.Namespace == c.namespace && strings.HasPrefix(r.ObjectRef.Name, c.name) &&
+			r.ObjectRef.Resource != "events" &&
 			r.ObjectRef.Subresource == "" && r.IsWrite() && r.Succeeded()
 	})
 	if err != nil {
@@ -190,7 +194,8 @@ func (s *storm) history(t *testing.T, c *cluster) string {
 	}
 	var b strings.Builder
 	for _, r := range requests {
-		fmt.Fprintf(&b, "%s %s %s %s/%s\n", r.Received.Format("15:04:05.000"), r.User.Username, r.Verb, r.ObjectRef.Resource, r.ObjectRef.Name)
+		fmt.Fprintf(&b, "%s %s %s %s/%s\n", r.Received.Format("15:04:05.000"), r.User.Username, r.Verb, r.ObjectRef.Resource,
+			r.ObjectRef.Name)
 	}
 	return b.String()
 }

@@ -1,8 +1,8 @@
 //go:build e2e
 
 // Package e2e runs the product on a real management cluster: the managers of Cluster API with their webhooks, and the
-// product from the manifests that users install, by its own ServiceAccount. What happens is what users do, with kubectl and
-// clusterctl; what is looked at is what reaches the Machines, which of them are replaced, and the condition.
+// product from the manifests that users install, by its own ServiceAccount. What happens is what users do, with kubectl
+// and clusterctl; what is looked at is what reaches the Machines, which of them are replaced, and the condition.
 //
 // See docs/testing.md.
 package e2e
@@ -31,8 +31,8 @@ const root = "../.."
 // figuresFile is the name of the file with the figures of a run.
 const figuresFile = "figures.txt"
 
-// managerHooks is the name of the ExtensionConfig of the hooks that the manager serves. That of the hooks by themselves has
-// the name that users copy.
+// managerHooks is the name of the ExtensionConfig of the hooks that the manager serves. That of the hooks by themselves
+// has the name that users copy.
 const managerHooks = "capi-proxy-patcher-manager"
 
 // world is what the tests share.
@@ -142,7 +142,10 @@ func newWorld(ctx context.Context, logs, program string) (*world, error) {
 	if w.binary, err = management.Build(ctx, root, program); err != nil {
 		return nil, err
 	}
-	if w.cluster, err = management.Start(ctx, management.Options{Root: root, Logs: logs, CRDs: infra.CRDs(), Progress: progress}); err != nil {
+	if w.cluster, err = management.Start(ctx, management.Options{
+		Root: root, Logs: logs, CRDs: infra.CRDs(),
+		Progress: progress,
+	}); err != nil {
 		return nil, err
 	}
 	if err := w.start(ctx, progress); err != nil {

@@ -27,8 +27,8 @@ const (
 	nextScript = "# next\n"
 )
 
-// nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one, and
-// whose setup script is another one.
+// nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one,
+// and whose setup script is another one.
 func nextProduct(recipe string) (string, error) {
 	const mode, script = "Permissions: f.mode", "contract.KeySetup:           []byte(nodescript.Setup()"
 	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
@@ -47,8 +47,8 @@ func nextProduct(recipe string) (string, error) {
 	return recipe, nil
 }
 
-// TestProductUpgrade replaces the product by a release with another output version, in the middle of a rollout. It has a
-// management cluster of its own.
+// TestProductUpgrade replaces the product by a release with another output version, in the middle of a rollout. It has
+// a management cluster of its own.
 func TestProductUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newTarget(t, start(t))
@@ -132,8 +132,8 @@ func (w *world) replaceProduct(t *testing.T, binary string) {
 	}
 }
 
-// getsNextProduct scales a pool, which gets the new script with the version that it has, and then rolls the control plane, which
-// gets the new version.
+// getsNextProduct scales a pool, which gets the new script with the version that it has, and then rolls the control
+// plane, which gets the new version.
 func (c *cluster) getsNextProduct(t *testing.T, machines identity) {
 	t.Helper()
 	t.Log("A pool grows by what it has, with the new script.")

@@ -128,7 +128,8 @@ func (c *cluster) clusterctl(t *testing.T, environment []string, args ...string)
 // kubectl runs kubectl in the namespace of the cluster.
 func (c *cluster) kubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), management.Program("kubectl"), append([]string{"--namespace", c.namespace}, args...)...)
+	cmd := exec.CommandContext(t.Context(), management.Program("kubectl"),
+		append([]string{"--namespace", c.namespace}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.world.cluster.Kubeconfig)
 	cmd.Stdin = strings.NewReader(stdin)
 	return output(t, cmd)
@@ -168,7 +169,8 @@ func annotated(kind, name string, annotations ...string) func(string) string {
 		documents := strings.Split(manifest, "---\n")
 		for i, document := range documents {
 			if strings.Contains(document, "\nkind: "+kind+"\n") && strings.Contains(document, "\n  name: "+name+"\n") {
-				documents[i] = strings.Replace(document, "\nmetadata:\n", "\nmetadata:\n  annotations:\n    "+strings.Join(annotations, "\n    ")+"\n", 1)
+				documents[i] = strings.Replace(document, "\nmetadata:\n", "\nmetadata:\n  annotations:\n    "+
+					strings.Join(annotations, "\n    ")+"\n", 1)
 			}
 		}
 		return strings.Join(documents, "---\n")
@@ -186,8 +188,8 @@ func (c *cluster) releaseEndpoint(t *testing.T) {
 	c.kubectl(t, "", "annotate", "localcluster", c.name, infra.HoldEndpoint+"-")
 }
 
-// waitHeldWorkers waits for the KubeadmConfigs of workers in a Cluster with delivery Inline, and sees that no bootstrap data is
-// made of them while nobody knows the endpoint.
+// waitHeldWorkers waits for the KubeadmConfigs of workers in a Cluster with delivery Inline, and sees that no bootstrap
+// data is made of them while nobody knows the endpoint.
 func (c *cluster) waitHeldWorkers(t *testing.T, count int) {
 	t.Helper()
 	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
@@ -215,7 +217,8 @@ func (c *cluster) waitHeldWorkers(t *testing.T, count int) {
 
 // unlabelled edits a manifest to one of a Cluster without the label.
 func unlabelled(manifest string) string {
-	return regexp.MustCompile(`(?m)^  labels:\n    `+regexp.QuoteMeta(contract.LabelEnabled)+`: .*\n`).ReplaceAllString(manifest, "")
+	return regexp.MustCompile(`(?m)^  labels:\n    `+regexp.QuoteMeta(contract.LabelEnabled)+
+		`: .*\n`).ReplaceAllString(manifest, "")
 }
 
 // roll has the user replace all Machines of an object, with Cluster API's own lever.
@@ -262,7 +265,8 @@ func (c *cluster) endpoint(t *testing.T) string {
 // machines returns the Machines of the cluster.
 func (c *cluster) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
-	err := c.client.List(ctx, list, client.InNamespace(c.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: c.name})
+	err := c.client.List(ctx, list, client.InNamespace(c.namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: c.name})
 	return list.Items, err
 }
 
@@ -378,7 +382,8 @@ func (c *cluster) condition(t *testing.T) (metav1.Condition, error) {
 // behind returns how many Machines the condition counts that have not the current configuration.
 func behind(condition metav1.Condition) int {
 	var sum int
-	for _, match := range regexp.MustCompile(`(\d+) Machines of \S+ \S+ are behind`).FindAllStringSubmatch(condition.Message, -1) {
+	for _, match := range regexp.MustCompile(`(\d+) Machines of \S+ \S+ are behind`).FindAllStringSubmatch(
+		condition.Message, -1) {
 		count, _ := strconv.Atoi(match[1])
 		sum += count
 	}

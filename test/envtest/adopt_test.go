@@ -45,7 +45,10 @@ func adopting(annotations map[string]string) func(*clusterv1.Cluster) {
 
 func TestAdoption_TakesAndRestoresHandWrittenDropIns(t *testing.T) {
 	t.Parallel()
-	for name, delivery := range map[string]string{"Reference": contract.DeliveryReference, "Inline": contract.DeliveryInline} {
+	for name, delivery := range map[string]string{
+		"Reference": contract.DeliveryReference,
+		"Inline":    contract.DeliveryInline,
+	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespace(t)
 			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
@@ -54,7 +57,8 @@ func TestAdoption_TakesAndRestoresHandWrittenDropIns(t *testing.T) {
 					cluster.Annotations = map[string]string{contract.AnnotationDelivery: delivery}
 				}
 			})
-			c.eventuallyReports(contract.ReasonConflictingFile, `set annotation capi-proxy-patcher.io/adopt of the Cluster to "true" to let the product take over such files`)
+			c.eventuallyReports(contract.ReasonConflictingFile,
+				`set annotation capi-proxy-patcher.io/adopt of the Cluster to "true" to let the product take over such files`)
 			c.wantPatched(t, noObject...)
 			before := c.snapshot()
 
@@ -133,7 +137,10 @@ func TestAdoption_StaysWhenTheFileIsAppliedAgain(t *testing.T) {
 			change(t, c.template(), func(o *bootstrapv1.KubeadmConfigTemplate) {
 				for i := range o.Spec.Template.Spec.Files {
 					if strings.Contains(o.Spec.Template.Spec.Files[i].Path, "containerd.service.d") {
-						o.Spec.Template.Spec.Files[i] = bootstrapv1.File{Path: o.Spec.Template.Spec.Files[i].Path, Content: "[Service]\n# new.example.com\n"}
+						o.Spec.Template.Spec.Files[i] = bootstrapv1.File{
+							Path:    o.Spec.Template.Spec.Files[i].Path,
+							Content: "[Service]\n# new.example.com\n",
+						}
 					}
 				}
 			})
@@ -163,7 +170,8 @@ func TestAdoption_HappensInTheRequestThatRollsAControlPlane(t *testing.T) {
 	generation := c.controlPlane().Generation
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
 	if controlPlane := c.controlPlane(); !hasProxy(controlPlane) || controlPlane.Generation != generation+1 {
-		t.Errorf("patched %v at generation %d, want true at %d", hasProxy(controlPlane), controlPlane.Generation, generation+1)
+		t.Errorf("patched %v at generation %d, want true at %d", hasProxy(controlPlane),
+			controlPlane.Generation, generation+1)
 	}
 	c.eventuallyReports(contract.ReasonConfigured)
 
@@ -245,7 +253,8 @@ func TestAdoption_DoesNotGuessDamagedOriginals(t *testing.T) {
 	const name = "one-proxy-files"
 	kept := fetch(t, ns, name, &corev1.Secret{}).Data[contract.KeyAdoptedFiles]
 	damage := func(text string) {
-		change(t, fetch(t, ns, name, &corev1.Secret{}), func(o *corev1.Secret) { o.Data[contract.KeyAdoptedFiles] = []byte(text) })
+		change(t, fetch(t, ns, name, &corev1.Secret{}),
+			func(o *corev1.Secret) { o.Data[contract.KeyAdoptedFiles] = []byte(text) })
 	}
 	damage(`{"version":`)
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })

@@ -54,7 +54,8 @@ func TestContest_NamesTheRivalAndBacksOff(t *testing.T) {
 		return count
 	}
 	before := writes()
-	c.eventuallyReports(contract.ReasonContested, "KubeadmControlPlane "+ns+"/one: another manager, stubborn-operator, keeps reverting our changes; retrying with back-off up to one hour")
+	c.eventuallyReports(contract.ReasonContested, "KubeadmControlPlane "+ns+
+		"/one: another manager, stubborn-operator, keeps reverting our changes; retrying with back-off up to one hour")
 	time.Sleep(3 * time.Second)
 	// The first patch of the Cluster was one of three, and writes that came too late were conflicts.
 	if got := writes() - before; got > 8 {
@@ -98,7 +99,8 @@ func TestGeneratedSecret_ThatIsRevertedIsContested(t *testing.T) {
 			c.eventuallyReports(contract.ReasonConfigured)
 			before := len(secretWrites(ns))
 			stop := revertGenerated(t, c, revert)
-			c.eventuallyReports(contract.ReasonContested, "Secret "+ns+"/one-proxy-files: another manager keeps reverting our changes; "+
+			c.eventuallyReports(contract.ReasonContested, "Secret "+ns+
+				"/one-proxy-files: another manager keeps reverting our changes; "+
 				"retrying with back-off up to one hour. Keep it from managing this Secret, which is generated")
 			if writes := secretWrites(ns)[before:]; len(writes) > 4 {
 				t.Errorf("%d writes until the contest was noticed: %v", len(writes), writes)
@@ -138,8 +140,10 @@ func revertGenerated(t *testing.T, c classic, revert func(context.Context, *core
 	done.Go(func() {
 		for ctx.Err() == nil {
 			secret := &corev1.Secret{}
-			if err := shared.client.Get(ctx, client.ObjectKey{Namespace: c.ns, Name: c.name + contract.GeneratedSecretSuffix}, secret); err == nil {
-				if err := revert(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			if err := shared.client.Get(ctx, client.ObjectKey{Namespace: c.ns, Name: c.name + contract.GeneratedSecretSuffix},
+				secret); err == nil {
+				if err := revert(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) &&
+					ctx.Err() == nil {
 					t.Error(err)
 				}
 			}

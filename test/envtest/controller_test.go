@@ -28,13 +28,18 @@ func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	c := classic{t: t, ns: ns, name: "one"}
 	create(t, c.objects()[1:]...)
 	before := c.snapshot()
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "username": "user", "password": rude})
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{
+		"httpProxy": proxyURL, "username": "user",
+		"password": rude,
+	})
 	create(t, c.objects()[0])
 
 	c.eventuallyReports(contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 3 use "+ns+"/one-http-proxy")
 	c.wantPatched(t, everyObject...)
-	c.eventuallyHas(`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,installation.example.com,.installation.example.com"`)
-	c.eventuallyHas(`http_proxy="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@proxy.example.com:3128"`)
+	c.eventuallyHas(
+		`NO_PROXY="localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,one.example.com,installation.example.com,.installation.example.com"`)
+	c.eventuallyHas(
+		`http_proxy="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@proxy.example.com:3128"`)
 
 	controlPlane := c.controlPlane()
 	var paths []string
@@ -54,7 +59,8 @@ func TestCluster_IsConfiguredChangedAndRestored(t *testing.T) {
 	// Another Secret reaches the generated Secret and no spec.
 	generations := c.generations()
 	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:8080") })
-	c.eventuallyHas(`HTTPS_PROXY="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@other.example.com:8080"`)
+	c.eventuallyHas(
+		`HTTPS_PROXY="http://user:p%254%40%3A%2F%22%27%24%60%5C%20%7B%7Bx%7D%7D%7B%25%23%26%C3%A9@other.example.com:8080"`)
 	if diff := cmp.Diff(generations, c.generations()); diff != "" {
 		t.Errorf("a new Secret changed specs (-want +got):\n%s", diff)
 	}
@@ -106,7 +112,8 @@ func TestCluster_WorksBesideOthers(t *testing.T) {
 func TestInstallationWideSecret_ServesNamespacesThatAreSelected(t *testing.T) {
 	ns := namespace(t)
 	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonSettingsNotFound, "or ask an operator to let Namespace "+ns+" use the installation-wide Secret")
+	c.eventuallyReports(contract.ReasonSettingsNotFound, "or ask an operator to let Namespace "+ns+
+		" use the installation-wide Secret")
 	if secret := c.generated(); secret != nil {
 		t.Errorf("there is a generated Secret with %d keys", len(secret))
 	}
@@ -130,7 +137,8 @@ func TestSecret_MayAppearLater(t *testing.T) {
 					cluster.Annotations = map[string]string{contract.AnnotationSecret: "late"}
 				}
 			})
-			c.eventuallyReports(contract.ReasonSettingsNotFound, "Secret "+ns+"/late does not exist; create it or change annotation capi-proxy-patcher.io/secret")
+			c.eventuallyReports(contract.ReasonSettingsNotFound, "Secret "+ns+
+				"/late does not exist; create it or change annotation capi-proxy-patcher.io/secret")
 			c.wantPatched(t, everyObject...)
 			if c.generated() != nil {
 				t.Error("there is a generated Secret; bootstrap is to wait for it")
@@ -140,7 +148,8 @@ func TestSecret_MayAppearLater(t *testing.T) {
 				StringData: map[string]string{"httpProxy": proxyURL},
 			})
 			if labels == nil {
-				c.eventuallyReports(contract.ReasonConfigured, "has no label capi-proxy-patcher.io/proxy, so its changes are noticed only at the next resync")
+				c.eventuallyReports(contract.ReasonConfigured,
+					"has no label capi-proxy-patcher.io/proxy, so its changes are noticed only at the next resync")
 			} else {
 				c.eventuallyReports(contract.ReasonConfigured)
 			}
@@ -157,7 +166,8 @@ func TestSettings_BrokenAreReportedAndNoValueIsWritten(t *testing.T) {
 		want        string
 	}{
 		"a raw slash in the password": {
-			data: map[string]string{"httpProxy": "http://user:s3cr/et@proxy:1"}, want: "key httpProxy: a raw / ? or # in the user or password",
+			data: map[string]string{"httpProxy": "http://user:s3cr/et@proxy:1"},
+			want: "key httpProxy: a raw / ? or # in the user or password",
 		},
 		"no proxy URL": {data: map[string]string{"noProxy": "a"}, want: "keys httpProxy and httpsProxy: no proxy URL"},
 		"unknown key":  {data: map[string]string{"httpProxy": proxyURL, "no_proxy": "a"}, want: `key "no_proxy": unknown key (unknown-key); did you mean noProxy?`},
@@ -208,7 +218,8 @@ func TestConflict_WithAFileOfTheUserLeavesTheObjectAlone(t *testing.T) {
 				bootstrapv1.File{Path: "/etc/systemd/system/containerd.service.d/http-proxy.conf", Content: "[Service]"})
 		}
 	})
-	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+"/one: files[1] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf")
+	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+
+		"/one: files[1] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 
@@ -224,7 +235,8 @@ func TestEndpoint_DelaysValuesWhileUnknown(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 		c := newCluster(t, ns, "one", lateEndpoint)
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+"/one is not set yet")
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+
+			"/one is not set yet")
 		c.wantPatched(t, everyObject...)
 		if c.generated() != nil {
 			t.Error("the generated Secret exists without the endpoint")
@@ -244,7 +256,8 @@ func TestEndpoint_DelaysValuesWhileUnknown(t *testing.T) {
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 		c := newCluster(t, ns, "one", lateInline)
 		before := c.specs()
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is paused by annotation cluster.x-k8s.io/paused")
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+
+			"/one is paused by annotation cluster.x-k8s.io/paused")
 		if got := c.controlPlane().Annotations[clusterv1.PausedAnnotation]; got != contract.PausedForEndpoint {
 			t.Errorf("the control plane has annotation %q and may create a Machine", got)
 		}
@@ -255,15 +268,18 @@ func TestEndpoint_DelaysValuesWhileUnknown(t *testing.T) {
 		c.endpointComes()
 		c.eventuallyReports(contract.ReasonConfigured)
 		for _, spec := range c.specs() {
-			if !strings.Contains(strings.Join(spec.PreKubeadmCommands, "\n"), "export NO_PROXY='localhost,127.0.0.1,10.244.0.0/16,") {
+			if !strings.Contains(strings.Join(spec.PreKubeadmCommands, "\n"),
+				"export NO_PROXY='localhost,127.0.0.1,10.244.0.0/16,") {
 				t.Errorf("commands %q lack the export", spec.PreKubeadmCommands)
 			}
 		}
 		if c.generated() != nil {
 			t.Error("Inline delivery wrote a generated Secret")
 		}
-		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "" || controlPlane.Generation != 2 {
-			t.Errorf("annotations %v, generation %d; want no hold, and one change", controlPlane.Annotations, controlPlane.Generation)
+		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "" ||
+			controlPlane.Generation != 2 {
+			t.Errorf("annotations %v, generation %d; want no hold, and one change", controlPlane.Annotations,
+				controlPlane.Generation)
 		}
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
 		c.eventuallyReports(noCondition)
@@ -283,7 +299,8 @@ func TestControlPlane_IsNotRolledWhileRunning(t *testing.T) {
 		Spec: classic{ns: ns, name: "one"}.machine("KubeadmConfig", "one-abc"),
 	})
 	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
+		"/one has Machines, which a change would replace")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
@@ -296,7 +313,8 @@ func TestControlPlane_IsNotRolledWhileRunning(t *testing.T) {
 		delete(cluster.Annotations, contract.AnnotationRollout)
 		delete(cluster.Labels, contract.LabelEnabled)
 	})
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "loses the current proxy with its next rollout, or now when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
+	c.eventuallyReports(contract.ReasonRemovalWaiting,
+		"loses the current proxy with its next rollout, or now when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
 	c.wantPatched(t, "control plane")
 	if c.generated() == nil {
 		t.Error("the generated Secret went while the control plane refers to it")
@@ -334,7 +352,8 @@ func TestPause_LeavesObjectsAlone(t *testing.T) {
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
 		o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
-	change(t, fetch(t, ns, "one-http-proxy", &corev1.Secret{}), func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:1") })
+	change(t, fetch(t, ns, "one-http-proxy", &corev1.Secret{}),
+		func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:1") })
 	c.eventuallyHas(`HTTP_PROXY="http://other.example.com:1"`)
 }
 
@@ -352,7 +371,8 @@ func TestPools_HaveTheirOwnProxies(t *testing.T) {
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.wantPatched(t, "control plane", "template")
-	if env := string(c.secret("one.one-md.md.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://dmz.example.com:3128"`) {
+	if env := string(c.secret("one.one-md.md.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env,
+		`HTTP_PROXY="http://dmz.example.com:3128"`) {
 		t.Errorf("the pool's generated Secret holds %q", env)
 	}
 	if got := c.template().Spec.Template.Spec.Files[0].ContentFrom.Secret.Name; got != "one.one-md.md.proxy-files" {
@@ -382,7 +402,8 @@ func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 				pool.Spec.Template.Spec.Bootstrap.ConfigRef.Kind = "RKE2ConfigTemplate"
 			}
 		})
-		c.eventuallyReports(contract.ReasonTemplateNotSupported, "MachineDeployment one-md uses RKE2ConfigTemplate one-md, which cannot be patched")
+		c.eventuallyReports(contract.ReasonTemplateNotSupported,
+			"MachineDeployment one-md uses RKE2ConfigTemplate one-md, which cannot be patched")
 		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("a control plane of another provider: its workers are patched all the same", func(t *testing.T) {
@@ -393,7 +414,8 @@ func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 				cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
 			}
 		})
-		c.eventuallyReports(contract.ReasonTemplateNotSupported, "KamajiControlPlane "+ns+"/one is not a KubeadmControlPlane and is not patched")
+		c.eventuallyReports(contract.ReasonTemplateNotSupported, "KamajiControlPlane "+ns+
+			"/one is not a KubeadmControlPlane and is not patched")
 		c.wantPatched(t, "template", "KubeadmConfig")
 	})
 	t.Run("a Windows pool", func(t *testing.T) {
@@ -404,7 +426,8 @@ func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 				template.Spec.Template.Spec.Files = []bootstrapv1.File{{Path: "c:/k/azure.json", Content: "{}"}}
 			}
 		})
-		c.eventuallyReports(contract.ReasonConfigured, "KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (a file path with a drive letter, c:/k/azure.json) and left alone")
+		c.eventuallyReports(contract.ReasonConfigured, "KubeadmConfigTemplate "+ns+
+			"/one-md is for Windows nodes (a file path with a drive letter, c:/k/azure.json) and left alone")
 		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("a template that another Cluster uses too", func(t *testing.T) {
@@ -417,7 +440,8 @@ func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 		deployment.Spec.Template.Spec = other.machine("KubeadmConfigTemplate", "one-md")
 		create(t, deployment)
 		c := newCluster(t, ns, "one")
-		c.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfigTemplate "+ns+"/one-md is also used by MachineDeployment other-md of Cluster other")
+		c.eventuallyReports(contract.ReasonSharedTemplate, "KubeadmConfigTemplate "+ns+
+			"/one-md is also used by MachineDeployment other-md of Cluster other")
 		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("an object that a topology owns", func(t *testing.T) {
@@ -505,7 +529,8 @@ func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 	})
 	// The control plane has a Machine, or will have one in a moment.
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
+		"/one has Machines, which a change would replace")
 	patched := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{})
 	if got := patched.Spec.Files; len(got) == 0 || got[0].ContentFrom.Secret.Name != "one-proxy-files" {
 		t.Errorf("the KubeadmConfig that waits has files %v", got)
@@ -519,7 +544,8 @@ func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
-	if got := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec; len(got.Files) > 0 || got.JoinConfiguration.NodeRegistration.Name != waiting.Spec.JoinConfiguration.NodeRegistration.Name {
+	if got := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec; len(got.Files) > 0 ||
+		got.JoinConfiguration.NodeRegistration.Name != waiting.Spec.JoinConfiguration.NodeRegistration.Name {
 		t.Errorf("after the label is gone the spec is %v", got)
 	}
 }
@@ -578,10 +604,12 @@ func TestPool_WaitsForItsMachineTemplate(t *testing.T) {
 	objects := c.objects()
 	template := objects[2]
 	create(t, slices.Delete(objects, 2, 3)...)
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+"/one of MachineDeployment one-md does not exist yet; it shows whether nodes run Windows")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "DemoMachineTemplate "+ns+
+		"/one of MachineDeployment one-md does not exist yet; it shows whether nodes run Windows")
 	c.wantPatched(t, "control plane")
 	asked := func() int {
-		return len(slices.DeleteFunc(shared.requests.in(ns), func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
+		return len(slices.DeleteFunc(shared.requests.in(ns),
+			func(r string) bool { return !strings.HasSuffix(r, "/demomachinetemplates/one") }))
 	}
 	before := asked()
 	for i := range 30 { // each enqueues the Cluster

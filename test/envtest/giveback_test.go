@@ -61,7 +61,8 @@ func TestGiveback_RestoresFilesWhoeverRemovesOurs(t *testing.T) {
 			create(t, waiting)
 
 			c.edit(adopting(annotations))
-			c.eventuallyReports(contract.ReasonConfigured, "/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, because annotations capi-proxy-patcher.io/targets and ")
+			c.eventuallyReports(contract.ReasonConfigured,
+				"/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, because annotations capi-proxy-patcher.io/targets and ")
 			if own, managed := c.filesWith(kubelet); own != 3 || managed != 0 {
 				t.Errorf("%d files of the user's and %d of ours, want 3 and 0", own, managed)
 			}
@@ -105,7 +106,8 @@ func TestGiveback_KeepsTheSecretUntilOriginalsAreRestored(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+"/one: your file that "+
 		"/etc/systemd/system/containerd.service.d/http-proxy.conf replaced is missing; the original is in key adopted-files.json of Secret one-proxy-files")
 	staysQuiet(t, ns)
-	if text := string(c.generated()[contract.KeyAdoptedFiles]); strings.Count(text, "old.example.com") != 1 || !strings.Contains(text, plan.OriginalsKey(plan.KindControlPlane, "one")) {
+	if text := string(c.generated()[contract.KeyAdoptedFiles]); strings.Count(text, "old.example.com") != 1 ||
+		!strings.Contains(text, plan.OriginalsKey(plan.KindControlPlane, "one")) {
 		t.Fatalf("want only the originals of the control plane:\n%s", text)
 	}
 

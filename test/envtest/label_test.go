@@ -79,7 +79,8 @@ func TestStrayTemplate_KeepsItsEntriesWithAnUnknownLabelValue(t *testing.T) {
 	proxySecret(t, ns, "http-proxy", map[string]string{"httpProxy": proxyURL})
 	one := newCluster(t, ns, "one")
 	one.eventuallyReports(contract.ReasonConfigured)
-	two := newCluster(t, ns, "two", with(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: "yes"} }))
+	two := newCluster(t, ns, "two",
+		with(func(cluster *clusterv1.Cluster) { cluster.Labels = map[string]string{contract.LabelEnabled: "yes"} }))
 	two.eventuallyReports(contract.ReasonInvalidSettings)
 	move := func(c classic, template string) {
 		change(t, fetch(t, ns, c.name+"-md", &clusterv1.MachineDeployment{}), func(o *clusterv1.MachineDeployment) {
@@ -109,7 +110,8 @@ func TestUnknownNames_AreReported(t *testing.T) {
 		change(t, fetch(t, ns, "one-md", &clusterv1.MachineDeployment{}), func(o *clusterv1.MachineDeployment) {
 			o.Annotations = map[string]string{"capi-proxy-patcher.io/secrets": "other"}
 		})
-		c.eventuallyReports(contract.ReasonConfigured, "annotation capi-proxy-patcher.io/secrets of MachineDeployment one-md: ", "did you mean capi-proxy-patcher.io/secret?")
+		c.eventuallyReports(contract.ReasonConfigured,
+			"annotation capi-proxy-patcher.io/secrets of MachineDeployment one-md: ", "did you mean capi-proxy-patcher.io/secret?")
 		eventually(t, "events", func() string {
 			for _, event := range eventsOf(t, ns) {
 				if strings.Contains(event.Note, rollout) {
@@ -140,10 +142,15 @@ func TestUnknownNames_AreReported(t *testing.T) {
 		said("cluster", "one", "example.com/rolout=a")
 		said("machinedeployment", "one-md", "capi-proxy-patcher.io/delivery=Inline") // the Cluster says what it has
 		plain := newCluster(t, ns, "plain")
-		said("machinedeployment", "plain-md", "capi-proxy-patcher.io/delivery=Inline", "unknown-name: annotation capi-proxy-patcher.io/delivery: ")
+		said("machinedeployment", "plain-md", "capi-proxy-patcher.io/delivery=Inline",
+			"unknown-name: annotation capi-proxy-patcher.io/delivery: ")
 		said("machinepool", "plain-mp", "capi-proxy-patcher.io/secret=none")
-		out := mustKubectl(t, "", "label", "--overwrite", "cluster", "plain", "-n", ns, "capi-proxy-patcher.io/enabled=yes", "capi-proxy-patcher.io/enable=true")
-		for _, want := range []string{`label capi-proxy-patcher.io/enabled: unknown value "yes"`, "unknown-name: label capi-proxy-patcher.io/enable: "} {
+		out := mustKubectl(t, "", "label", "--overwrite", "cluster", "plain", "-n", ns, "capi-proxy-patcher.io/enabled=yes",
+			"capi-proxy-patcher.io/enable=true")
+		for _, want := range []string{
+			`label capi-proxy-patcher.io/enabled: unknown value "yes"`,
+			"unknown-name: label capi-proxy-patcher.io/enable: ",
+		} {
 			if !strings.Contains(out, "Warning: capi-proxy-patcher: "+want) {
 				t.Errorf("kubectl label printed %q, want %q", out, want)
 			}
@@ -152,7 +159,8 @@ func TestUnknownNames_AreReported(t *testing.T) {
 		c.edit(func(cluster *clusterv1.Cluster) {
 			cluster.Spec.Topology.Workers.MachineDeployments[0].Metadata.Annotations = map[string]string{"capi-proxy-patcher.io/secrets": "x"}
 		})
-		said("cluster", "one", "own=x", "unknown-name: annotation capi-proxy-patcher.io/secrets of MachineDeployment batch of spec.topology: ")
+		said("cluster", "one", "own=x",
+			"unknown-name: annotation capi-proxy-patcher.io/secrets of MachineDeployment batch of spec.topology: ")
 	})
 }
 

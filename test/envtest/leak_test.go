@@ -99,7 +99,8 @@ func everythingIn(t *testing.T, ns string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, list := range []client.ObjectList{
-		&clusterv1.ClusterList{}, &controlplanev1.KubeadmControlPlaneList{}, &bootstrapv1.KubeadmConfigTemplateList{}, &bootstrapv1.KubeadmConfigList{},
+		&clusterv1.ClusterList{}, &controlplanev1.KubeadmControlPlaneList{}, &bootstrapv1.KubeadmConfigTemplateList{},
+		&bootstrapv1.KubeadmConfigList{},
 		&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}, &eventsv1.EventList{}, &corev1.SecretList{},
 	} {
 		if err := shared.client.List(t.Context(), list, client.InNamespace(ns)); err != nil {

@@ -34,12 +34,16 @@ func TestInstallationWideSecret_ReachesTheClustersThatUseIt(t *testing.T) {
 	secret := fetch(t, defaultSecretNamespace, defaultSecretName, &corev1.Secret{})
 	before := secret.DeepCopy().Data
 	change(t, secret, func(s *corev1.Secret) {
-		s.Data = map[string][]byte{"httpProxy": []byte("http://moved.example.com:3128"), "noProxy": []byte("moved.example.com")}
+		s.Data = map[string][]byte{
+			"httpProxy": []byte("http://moved.example.com:3128"),
+			"noProxy":   []byte("moved.example.com"),
+		}
 	})
 	served.eventuallyHas(`HTTP_PROXY="http://moved.example.com:3128"`)
 	// Its entries are a layer of everybody's NO_PROXY.
 	eventually(t, "NO_PROXY of a Cluster with a Secret of its own", func() string {
-		if env := string(own.generated()[contract.KeyProxyEnv]); !strings.Contains(env, "moved.example.com") || strings.Contains(env, "installation.example.com") {
+		if env := string(own.generated()[contract.KeyProxyEnv]); !strings.Contains(env, "moved.example.com") ||
+			strings.Contains(env, "installation.example.com") {
 			return env
 		}
 		return ""
@@ -113,7 +117,8 @@ func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	time.Sleep(pause)
-	change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), func(s *corev1.Secret) { s.Data[contract.KeyProxyEnv] = []byte("edited") })
+	change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}),
+		func(s *corev1.Secret) { s.Data[contract.KeyProxyEnv] = []byte("edited") })
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 	if err := shared.client.Delete(t.Context(), fetch(t, ns, "one-proxy-files", &corev1.Secret{})); err != nil {
 		t.Fatal(err)
@@ -139,7 +144,8 @@ func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNoMachineBehind(t *testin
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	c.eventuallyReports(contract.ReasonConfigured)
 	before := c.snapshot()
-	change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), func(s *corev1.Secret) { // as an earlier version of the product writes it
+	// as an earlier version of the product writes it
+	change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), func(s *corev1.Secret) {
 		s.Data[contract.KeySetup] = []byte("#!/bin/sh\n# Managed by capi-proxy-patcher\nexit 0\n")
 		delete(s.Data, contract.KeyContentHash)
 	})
@@ -152,7 +158,8 @@ func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNoMachineBehind(t *testin
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 	c.eventuallyRollsOut(false, false)
-	if changed := fetch(t, ns, "one-proxy-files", &corev1.Secret{}).Annotations[contract.AnnotationChangedAt]; changed != "" {
+	if changed := fetch(t, ns, "one-proxy-files",
+		&corev1.Secret{}).Annotations[contract.AnnotationChangedAt]; changed != "" {
 		t.Errorf("the values count as changed at %s", changed)
 	}
 	if message := c.condition().Message; strings.Contains(message, "behind") {
@@ -171,7 +178,8 @@ func TestCommand_ThatLooksLikeOursIsTheUsers(t *testing.T) {
 			template.Spec.Template.Spec.PreKubeadmCommands = []string{"rm -rf /var/cache/apt # capi-proxy-patcher"}
 		}
 	})
-	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmConfigTemplate "+ns+"/one-md: preKubeadmCommands[0] ends with the marker")
+	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmConfigTemplate "+ns+
+		"/one-md: preKubeadmCommands[0] ends with the marker")
 	if got := c.template().Generation; got != 1 {
 		t.Errorf("generation %d, want 1", got)
 	}
@@ -193,7 +201,8 @@ func TestTemplate_FollowsItsPoolToAnotherCluster(t *testing.T) {
 	if err := shared.client.Delete(t.Context(), one.deployment()); err != nil {
 		t.Fatal(err)
 	}
-	change(t, two.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md" })
+	change(t, two.deployment(),
+		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md" })
 	eventually(t, "the template", func() string {
 		if user() != "two-proxy-files" {
 			return "it refers to Secret " + user()
@@ -207,7 +216,8 @@ func TestTemplate_FollowsItsPoolToAnotherCluster(t *testing.T) {
 	if err := shared.client.Delete(t.Context(), two.deployment()); err != nil {
 		t.Fatal(err)
 	}
-	change(t, three.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md" })
+	change(t, three.deployment(),
+		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md" })
 	eventually(t, "the template", func() string {
 		if one.isPatched("template") {
 			return "it still has the proxy of Cluster two"
@@ -223,7 +233,8 @@ func TestCluster_DeletionIsNotBlocked(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 	owner := c.cluster()
 	secret := fetch(t, ns, "one-proxy-files", &corev1.Secret{})
-	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != owner.UID || secret.OwnerReferences[0].BlockOwnerDeletion != nil {
+	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != owner.UID ||
+		secret.OwnerReferences[0].BlockOwnerDeletion != nil {
 		t.Errorf("owner references %v", secret.OwnerReferences)
 	}
 	for _, object := range []client.Object{owner, secret, c.controlPlane(), c.template(), c.config(), c.deployment()} {
@@ -269,13 +280,17 @@ func TestEvents_AreEmittedAtTransitionsOnly(t *testing.T) {
 		t.Helper()
 		eventually(t, "events", func() string { return cmp.Diff(want, events()) })
 	}
-	missing := map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3} // bootstrap waits for the Secret
+	// bootstrap waits for the Secret
+	missing := map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3}
 	eventuallyEvents(missing)
 	time.Sleep(2 * resync)
 	eventuallyEvents(missing)
 	proxySecret(t, ns, "late", map[string]string{"httpProxy": proxyURL})
 	c.eventuallyReports(contract.ReasonConfigured)
-	eventuallyEvents(map[string]int{contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3, contract.EventConfigured: 1})
+	eventuallyEvents(map[string]int{
+		contract.EventInvalidSettings: 1, contract.EventSettingsInjected: 3,
+		contract.EventConfigured: 1,
+	})
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Labels = nil })
 	c.eventuallyReports(noCondition)
 	all := map[string]int{
@@ -301,7 +316,8 @@ func TestPools_ThatShareATemplateMustAgree(t *testing.T) {
 	second.Spec.Template.Labels = second.Spec.Selector.MatchLabels
 	second.Spec.Template.Spec = c.machine("KubeadmConfigTemplate", "one-md")
 	create(t, second)
-	c.eventuallyReports(contract.ReasonSharedTemplate, "MachineDeployment one-md and MachineDeployment one-second share KubeadmConfigTemplate "+ns+"/one-md but name different proxy Secrets")
+	c.eventuallyReports(contract.ReasonSharedTemplate,
+		"MachineDeployment one-md and MachineDeployment one-second share KubeadmConfigTemplate "+ns+"/one-md but name different proxy Secrets")
 	staysQuiet(t, ns)
 	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
 		t.Errorf("the shared template changed (-before +after):\n%s", diff)
@@ -323,7 +339,8 @@ func TestSecret_OfAnotherNamespaceIsNotRead(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonSettingsNotFound, "Secret "+ns+"/elsewhere does not exist")
-	change(t, c.cluster(), func(o *clusterv1.Cluster) { o.Annotations[contract.AnnotationSecret] = other.Name + "/elsewhere" })
+	change(t, c.cluster(),
+		func(o *clusterv1.Cluster) { o.Annotations[contract.AnnotationSecret] = other.Name + "/elsewhere" })
 	c.eventuallyReports(contract.ReasonInvalidSettings, "annotation capi-proxy-patcher.io/secret")
 	for _, request := range shared.requests.in(other.Name) {
 		if strings.Contains(request, "/secrets/elsewhere") {
@@ -338,12 +355,16 @@ func TestGeneratedSecret_CreatedAfterRemovalIsDeleted(t *testing.T) {
 	one, two := newCluster(t, ns, "one", unlabelled), newCluster(t, ns, "two", unlabelled)
 	late := func(cluster string, data map[string]string) *corev1.Secret {
 		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cluster + "-proxy-files", Labels: map[string]string{contract.LabelGenerated: cluster}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, Name: cluster + "-proxy-files",
+				Labels: map[string]string{contract.LabelGenerated: cluster},
+			},
 			StringData: data,
 		}
 	}
 	before := one.snapshot() + two.snapshot()
-	create(t, late("one", map[string]string{contract.KeyProxyEnv: "x", contract.KeyContentHash: "x"}), late("two", map[string]string{contract.KeyProxyEnv: "x"}))
+	create(t, late("one", map[string]string{contract.KeyProxyEnv: "x", contract.KeyContentHash: "x"}),
+		late("two", map[string]string{contract.KeyProxyEnv: "x"}))
 	eventually(t, "the Secret of a process that ended", func() string {
 		if one.generated() != nil {
 			return "is still there"
@@ -393,7 +414,8 @@ func TestPoolsOfOneName_HaveGeneratedSecretsOfTheirOwn(t *testing.T) {
 	if got := string(c.secret(deployments)[contract.KeyProxyEnv]); got != env {
 		t.Errorf("the values of the MachineDeployment changed to\n%s", got)
 	}
-	if got := patch.References(patch.SpecOf(&fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec)); len(got) == 0 || got[0] != own {
+	if got := patch.References(patch.SpecOf(&fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec)); len(
+		got) == 0 || got[0] != own {
 		t.Errorf("the MachinePool refers to %v", got)
 	}
 	staysQuiet(t, ns)
@@ -410,7 +432,8 @@ func TestControlPlane_IsLeftAloneWhileItsFirstMachineIsCreated(t *testing.T) {
 	}}
 	create(t, config)
 	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
+		"/one has Machines, which a change would replace")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 

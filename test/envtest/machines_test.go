@@ -16,8 +16,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would patch a
-// KubeadmConfig that has no data yet, if it came in between, so it does not learn before whose the KubeadmConfig is.
+// joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would
+// patch a KubeadmConfig that has no data yet, if it came in between, so it does not learn before whose the
+// KubeadmConfig is.
 func (c classic) joined(name string, spec bootstrapv1.KubeadmConfigSpec, labels map[string]string) {
 	c.t.Helper()
 	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name), Spec: spec}
@@ -62,7 +63,10 @@ func controlPlaneNode() map[string]string {
 func (c classic) gone(names ...string) {
 	c.t.Helper()
 	for _, name := range names {
-		for _, object := range []client.Object{&clusterv1.Machine{ObjectMeta: c.meta(name)}, &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}} {
+		for _, object := range []client.Object{
+			&clusterv1.Machine{ObjectMeta: c.meta(name)},
+			&bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)},
+		} {
 			if err := shared.client.Delete(c.t.Context(), object); err != nil {
 				c.t.Fatal(err)
 			}
@@ -74,7 +78,8 @@ func (c classic) deployment() *clusterv1.MachineDeployment {
 	return fetch(c.t, c.ns, c.name+"-md", &clusterv1.MachineDeployment{})
 }
 
-// eventuallyRollsOut waits until spec.rollout.after of the control plane and of the MachineDeployment are set as wanted.
+// eventuallyRollsOut waits until spec.rollout.after of the control plane and of the MachineDeployment are set as
+// wanted.
 func (c classic) eventuallyRollsOut(controlPlane, deployment bool) {
 	c.t.Helper()
 	eventually(c.t, "spec.rollout.after", func() string {
@@ -109,7 +114,8 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 	// The user replaces the workers.
 	c.gone("one-md-a", "one-md-b", "one-md-c", "one-md-d")
 	c.joined("one-md-f", c.template().Spec.Template.Spec, c.worker())
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-e")
+	c.eventuallyReports(contract.ReasonWaitingForRollout,
+		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-e")
 
 	// A change of the values leaves those behind that are there.
 	c.gone("one-md-e", "one-cp-a")
@@ -158,7 +164,8 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 	})
 	// The control plane is replaced for its new entries, the workers by the lever of Cluster API.
 	c.eventuallyRollsOut(false, true)
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
+	c.eventuallyReports(contract.ReasonConfigured,
+		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
 	c.wantPatched(t, everyObject...)
 	first := c.deployment().Spec.Rollout.After
 	staysQuiet(t, ns)
@@ -184,7 +191,8 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 		}
 		return ""
 	})
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-b")
+	c.eventuallyReports(contract.ReasonConfigured,
+		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-b")
 	staysQuiet(t, ns)
 	second := c.deployment().Spec.Rollout.After
 
@@ -254,7 +262,8 @@ func TestMachines_OfAPoolThatLeavesTheProxyAreCounted(t *testing.T) {
 	change(t, c.deployment(), func(deployment *clusterv1.MachineDeployment) {
 		deployment.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
 	})
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
+	c.eventuallyReports(contract.ReasonConfigured,
+		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
 	if c.isPatched("template") {
 		t.Error("the template still has the proxy")
 	}
@@ -268,14 +277,17 @@ func TestImmediate_OfATopologyIsSetOnTheCluster(t *testing.T) {
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(annotated(contract.AnnotationRollout, contract.RolloutImmediate)))
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
-	c.joined("one-md-old", c.template().Spec.Template.Spec, c.worker()) // without entries: the topology controller replaces it
+	// without entries: the topology controller replaces it
+	c.joined("one-md-old", c.template().Spec.Template.Spec, c.worker())
 	c.carried()
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind the current configuration: one-md-old")
+	c.eventuallyReports(contract.ReasonConfigured,
+		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-old")
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
 	c.gone("one-md-old")
 	staysQuietButFor(t, ns, "clusters")
-	if topology := c.cluster().Spec.Topology; !topology.ControlPlane.Rollout.After.IsZero() || !topology.Workers.MachineDeployments[0].Rollout.After.IsZero() {
+	if topology := c.cluster().Spec.Topology; !topology.ControlPlane.Rollout.After.IsZero() ||
+		!topology.Workers.MachineDeployments[0].Rollout.After.IsZero() {
 		t.Fatalf("rolled without a reason: %+v", topology)
 	}
 

@@ -15,12 +15,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// observed sets condition Paused of the control plane as Cluster API does when it works on it, or has noticed that it must not.
+// observed sets condition Paused of the control plane as Cluster API does when it works on it, or has noticed that it
+// must not.
 func (c classic) observed(paused metav1.ConditionStatus) {
 	c.t.Helper()
 	controlPlane := c.controlPlane()
 	before := controlPlane.DeepCopy()
-	meta.SetStatusCondition(&controlPlane.Status.Conditions, metav1.Condition{Type: clusterv1.PausedCondition, Status: paused, Reason: "Observed"})
+	meta.SetStatusCondition(&controlPlane.Status.Conditions,
+		metav1.Condition{Type: clusterv1.PausedCondition, Status: paused, Reason: "Observed"})
 	if err := shared.client.Status().Patch(c.t.Context(), controlPlane, client.MergeFrom(before)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -79,15 +81,16 @@ func TestPause_EndsIfTheControlPlaneCannotBePatched(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfiguring)
 	c.wantControlPlane(false, contract.PausedForPatch)
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
-		o.Spec.KubeadmConfigSpec.Files = append(o.Spec.KubeadmConfigSpec.Files, bootstrapv1.File{Path: contract.PathProxyEnv, Content: "x"})
+		o.Spec.KubeadmConfigSpec.Files = append(o.Spec.KubeadmConfigSpec.Files,
+			bootstrapv1.File{Path: contract.PathProxyEnv, Content: "x"})
 	})
 	c.eventuallyReports(contract.ReasonConflictingFile)
 	c.wantControlPlane(false, "")
 	staysQuiet(t, ns)
 }
 
-// TestPause_LeavesAControlPlaneThatBeginsMeanwhile has Cluster API create the first Machine in the pass that was under way when
-// the label came.
+// TestPause_LeavesAControlPlaneThatBeginsMeanwhile has Cluster API create the first Machine in the pass that was under
+// way when the label came.
 func TestPause_LeavesAControlPlaneThatBeginsMeanwhile(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
@@ -100,7 +103,8 @@ func TestPause_LeavesAControlPlaneThatBeginsMeanwhile(t *testing.T) {
 		Labels: map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.MachineControlPlaneLabel: ""},
 	}})
 	c.observed(metav1.ConditionTrue)
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
+		"/one has Machines, which a change would replace")
 	c.wantControlPlane(false, "")
 	staysQuiet(t, ns)
 }

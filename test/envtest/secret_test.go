@@ -27,7 +27,8 @@ func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 		c.eventuallyReports(contract.ReasonConfigured)
 		again := fetch(t, ns, "one-proxy-files", &corev1.Secret{})
 		if again.Immutable != nil || again.UID == generated.UID || again.Annotations[contract.AnnotationChangedAt] == "" {
-			t.Errorf("the Secret was not made anew: immutable %v, UID %s and before %s, annotations %v", again.Immutable, again.UID, generated.UID, again.Annotations)
+			t.Errorf("the Secret was not made anew: immutable %v, UID %s and before %s, annotations %v", again.Immutable,
+				again.UID, generated.UID, again.Annotations)
 		}
 	})
 	t.Run("originals of adopted files are not risked", func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 			}
 			return ""
 		})
-		if after := fetch(t, ns, "one-proxy-files", &corev1.Secret{}); after.UID != own.UID || string(after.Data["own"]) != "data" {
+		if after := fetch(t, ns, "one-proxy-files", &corev1.Secret{}); after.UID != own.UID ||
+			string(after.Data["own"]) != "data" {
 			t.Errorf("it is another one: %v", after.Data)
 		}
 	})
@@ -84,9 +86,11 @@ func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 
 func TestSettings_ThatDoNotFitIntoAGeneratedSecretAreInvalid(t *testing.T) {
 	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.New(t, 1_010_000), "noProxy": proxyList()})
+	secret := proxySecret(t, ns, "one-http-proxy",
+		map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.New(t, 1_010_000), "noProxy": proxyList()})
 	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-http-proxy: the files of a node have ", "(secret-too-large)")
+	c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-http-proxy: the files of a node have ",
+		"(secret-too-large)")
 	if c.generated() != nil {
 		t.Error("a generated Secret exists")
 	}

@@ -16,7 +16,9 @@ import (
 )
 
 // alone creates a labelled Cluster whose only bootstrap object is that of a pool, which edit may change.
-func alone(t *testing.T, ns string, edit func(*clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate)) classic {
+func alone(t *testing.T, ns string,
+	edit func(*clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate),
+) classic {
 	t.Helper()
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := classic{t: t, ns: ns, name: "one"}
@@ -46,7 +48,8 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 		"a control plane of another provider": {func(t *testing.T, ns string) classic {
 			t.Helper()
 			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			return newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane" }))
+			return newCluster(t, ns, "one",
+				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane" }))
 		}, contract.ReasonTemplateNotSupported, "/one is not a KubeadmControlPlane and is not patched"},
 		"no bootstrap object at all": {
 			func(t *testing.T, ns string) classic { t.Helper(); return alone(t, ns, nil) },
@@ -74,21 +77,24 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 			t.Helper()
 			return alone(t, ns, func(*clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate) {})
 		}, contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 1 uses "},
-		"a MachinePool whose bootstrap data was made before the label": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := newCluster(t, ns, "one", with(withoutLabel))
-			config := c.config()
-			config.Status.DataSecretName = "one-mp"
-			config.Status.Initialization.DataSecretCreated = new(true)
-			if err := shared.client.Status().Update(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
-			c.edit(func(cluster *clusterv1.Cluster) {
-				cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-			})
-			return c
-		}, contract.ReasonWaitingForRollout, "/one-mp already has its bootstrap data, which does not change; a new KubeadmConfig gets the current proxy"},
+		"a MachinePool whose bootstrap data was made before the label": {
+			func(t *testing.T, ns string) classic {
+				t.Helper()
+				proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+				c := newCluster(t, ns, "one", with(withoutLabel))
+				config := c.config()
+				config.Status.DataSecretName = "one-mp"
+				config.Status.Initialization.DataSecretCreated = new(true)
+				if err := shared.client.Status().Update(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+				c.edit(func(cluster *clusterv1.Cluster) {
+					cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+				})
+				return c
+			}, contract.ReasonWaitingForRollout,
+			"/one-mp already has its bootstrap data, which does not change; a new KubeadmConfig gets the current proxy",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespace(t)
@@ -112,7 +118,8 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 	}
 	t.Run("counts and sentences", func(t *testing.T) {
 		ns := namespace(t)
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "noProxy": "a.example.com:80 b.example.com:80"})
+		proxySecret(t, ns, "one-http-proxy",
+			map[string]string{"httpProxy": proxyURL, "noProxy": "a.example.com:80 b.example.com:80"})
 		proxySecret(t, ns, "edge", map[string]string{"httpProxy": proxyURL, "noProxy": "c.example.com:80"})
 		c := newCluster(t, ns, "one", annotated("one-md", "edge"), annotated("one-mp", "none"))
 		c.eventuallyReports(contract.ReasonConfigured,
@@ -133,7 +140,8 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": "proxy:1"})
 		newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
 			cluster.Annotations = map[string]string{contract.AnnotationDelivery: "x", contract.AnnotationRollout: "y"}
-		})).eventuallyReports(contract.ReasonInvalidSettings, "/delivery: unknown value", "/rollout: unknown value", "key httpProxy: ")
+		})).eventuallyReports(contract.ReasonInvalidSettings, "/delivery: unknown value", "/rollout: unknown value",
+			"key httpProxy: ")
 	})
 	t.Run("a missing Secret of a pool", func(t *testing.T) {
 		ns := namespace(t)
@@ -166,7 +174,8 @@ func TestCondition_FitsWhateverTheFindings(t *testing.T) {
 			proxySecret(t, ns, "one-http-proxy", test.data)
 			c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) { cluster.Annotations = test.annotations }))
 			c.eventuallyReports(contract.ReasonInvalidSettings, test.want...)
-			eventually(t, "events", func() string { return cmp.Diff([]string{contract.EventInvalidSettings}, reasons(eventsOf(t, ns))) })
+			eventually(t, "events",
+				func() string { return cmp.Diff([]string{contract.EventInvalidSettings}, reasons(eventsOf(t, ns))) })
 			staysQuiet(t, ns)
 		})
 	}

@@ -102,7 +102,8 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 		Concurrency: 10, SyncPeriod: resync, QPS: -1, HealthAddr: "0", MetricsAddr: "0", Log: log,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,
-		WebhookBindAddress:     shared.webhooks.Host, WebhookPort: shared.webhooks.Port, WebhookCertDir: shared.webhooks.CertDir,
+		WebhookBindAddress:     shared.webhooks.Host, WebhookPort: shared.webhooks.Port,
+		WebhookCertDir: shared.webhooks.CertDir,
 	})
 	if err != nil {
 		return err

@@ -36,15 +36,18 @@ const (
 	newVersion = "v1.37.0"
 )
 
-// topologyCluster changes the objects of a classic Cluster into what the topology controller makes of a ClusterClass. The
-// MachineDeployment is called batch in the topology and the MachinePool pool.
+// topologyCluster changes the objects of a classic Cluster into what the topology controller makes of a ClusterClass.
+// The MachineDeployment is called batch in the topology and the MachinePool pool.
 func topologyCluster(o client.Object) {
 	owned := map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""}
 	switch object := o.(type) {
 	case *clusterv1.Cluster:
 		object.Spec.Topology.ClassRef.Name = "quick-start"
 		object.Spec.Topology.Version = oldVersion
-		object.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Class: "worker", Name: "batch"}}
+		object.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{
+			Class: "worker",
+			Name:  "batch",
+		}}
 		object.Spec.Topology.Workers.MachinePools = []clusterv1.MachinePoolTopology{{Class: "worker", Name: "pool"}}
 		return
 	case *clusterv1.MachineDeployment:
@@ -197,32 +200,38 @@ func (c classic) upgradedControlPlane() {
 func (c classic) upgradedWorkers() {
 	c.t.Helper()
 	change(c.t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Version = newVersion })
-	change(c.t, fetch(c.t, c.ns, c.name+"-mp", &clusterv1.MachinePool{}), func(o *clusterv1.MachinePool) { o.Spec.Template.Spec.Version = newVersion })
+	change(c.t, fetch(c.t, c.ns, c.name+"-mp", &clusterv1.MachinePool{}),
+		func(o *clusterv1.MachinePool) { o.Spec.Template.Spec.Version = newVersion })
 }
 
 func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 	ns := namespace(t)
 	corp := proxySecret(t, ns, "corp", map[string]string{"httpProxy": proxyURL, "username": "user", "password": "p%40ss"})
 	other := proxySecret(t, ns, "other", map[string]string{"httpProxy": "http://other.example.com:3128"})
-	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"secretName": "corp", "noProxy": ["extra.example.com"]}`, `{"secretName": "other"}`),
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"secretName": "corp", "noProxy": ["extra.example.com"]}`,
+		`{"secretName": "other"}`),
 		with(func(cluster *clusterv1.Cluster) {
 			cluster.Spec.Topology.Workers.MachinePools[0].Metadata.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
 		}))
 	before := c.snapshot()
 	const lines = "{name: capi-proxy-patcher, external: {generatePatchesExtension: generate-patches.capi-proxy-patcher, " +
 		"validateTopologyExtension: validate-topology.capi-proxy-patcher, discoverVariablesExtension: discover-variables.capi-proxy-patcher}}"
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not patched KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md yet")
-	c.eventuallyReports(contract.ReasonTemplateNotSupported, "KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md; the last item of spec.patches of ClusterClass "+ns+"/quick-start must be "+lines)
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not patched KubeadmControlPlane "+
+		ns+"/one, KubeadmConfigTemplate "+ns+"/one-md yet")
+	c.eventuallyReports(contract.ReasonTemplateNotSupported, "KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+
+		"/one-md; the last item of spec.patches of ClusterClass "+ns+"/quick-start must be "+lines)
 	c.staysAsIs(before)
 
 	c.eventuallyHas(`HTTP_PROXY="http://user:p%2540ss@proxy.example.com:3128"`)
 	if env := string(c.generated()[contract.KeyProxyEnv]); !strings.Contains(env, ",extra.example.com") {
 		t.Errorf("NO_PROXY lacks the entry of the variable:\n%s", env)
 	}
-	if origins := string(c.generated()[contract.KeyNoProxyOrigins]); !strings.Contains(origins, "variable capiProxyPatcher.noProxy") {
+	if origins := string(c.generated()[contract.KeyNoProxyOrigins]); !strings.Contains(origins,
+		"variable capiProxyPatcher.noProxy") {
 		t.Errorf("the origins do not name the variable:\n%s", origins)
 	}
-	if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, `HTTP_PROXY="http://other.example.com:3128"`) {
+	if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env,
+		`HTTP_PROXY="http://other.example.com:3128"`) {
 		t.Errorf("Secret of the pool:\n%s", env)
 	}
 	for _, name := range []string{"one.pool.tmp.proxy-files", "one.one-md.md.proxy-files"} {
@@ -233,15 +242,18 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 
 	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
 	topologyWrites(t, c.template(), reference("one-proxy-files"))
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not updated KubeadmConfigTemplate "+ns+"/one-md to the current settings yet")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not updated KubeadmConfigTemplate "+
+		ns+"/one-md to the current settings yet")
 	topologyWrites(t, c.template(), reference("one.batch.tmd.proxy-files"))
-	c.eventuallyReports(contract.ReasonConfigured, fmt.Sprintf("Bootstrap objects by proxy Secret: 1 uses %s/corp, 1 uses %s/other, 1 has none", ns, ns))
+	c.eventuallyReports(contract.ReasonConfigured,
+		fmt.Sprintf("Bootstrap objects by proxy Secret: 1 uses %s/corp, 1 uses %s/other, 1 has none", ns, ns))
 
 	change(t, corp, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
 	c.eventuallyHas(`HTTPS_PROXY="http://user:p%2540ss@moved.example.com:3128"`)
 	change(t, other, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://elsewhere.example.com:3128") })
 	eventually(t, "Secret of the pool", func() string {
-		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "elsewhere.example.com") {
+		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env,
+			"elsewhere.example.com") {
 			return env
 		}
 		return ""
@@ -264,14 +276,16 @@ func TestTopology_KeepsAPoolsSecretWhileATemplateRefersToIt(t *testing.T) {
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = nil
 	})
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmConfigTemplate "+ns+"/one-md to the current settings yet")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmConfigTemplate "+ns+
+		"/one-md to the current settings yet")
 
 	// The topology controller rotates the template; a MachineSet still uses the old one.
 	rotated := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("one-md-2"), Spec: c.template().Spec}
 	rotated.Labels = c.template().Labels
 	create(t, rotated)
 	topologyWrites(t, rotated, reference("one-proxy-files"))
-	change(t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md-2" })
+	change(t, c.deployment(),
+		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "one-md-2" })
 	c.eventuallyReports(contract.ReasonConfigured)
 	if c.secret("one.batch.tmd.proxy-files") == nil {
 		t.Error("the Secret that an old template refers to is gone")
@@ -304,10 +318,14 @@ func TestTopology_KeepsAPoolsSecretWhileATemplateRefersToIt(t *testing.T) {
 func TestTopology_WaitsForTheEndpointAndNudgesKubeadmConfigs(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }))
+	c := newCluster(t, ns, "one", topologyCluster,
+		with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }))
 	c.carried()
 	first := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta("one-0"), Spec: c.controlPlane().Spec.KubeadmConfigSpec}
-	first.Labels = map[string]string{clusterv1.ClusterNameLabel: "one", clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.MachineControlPlaneLabel: ""}
+	first.Labels = map[string]string{
+		clusterv1.ClusterNameLabel: "one", clusterv1.ClusterTopologyOwnedLabel: "",
+		clusterv1.MachineControlPlaneLabel: "",
+	}
 	first.OwnerReferences = ownedBy("Machine", "one-0")
 	create(t, first)
 	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
@@ -329,7 +347,10 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 		want    string
 	}{
 		"a variable and an annotation that contradict each other": {
-			[]func(client.Object){withVariable(`{"delivery": "Inline"}`), with(annotated(contract.AnnotationDelivery, "Reference"))},
+			[]func(client.Object){
+				withVariable(`{"delivery": "Inline"}`),
+				with(annotated(contract.AnnotationDelivery, "Reference")),
+			},
 			contract.ReasonInvalidSettings,
 			"spec.topology.variables[capiProxyPatcher].delivery: differs from metadata.annotations[capi-proxy-patcher.io/delivery]",
 		},
@@ -339,7 +360,8 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 		},
 		"an output version that is none": {
 			[]func(client.Object){with(annotated(contract.AnnotationOutputVersion, "new"))},
-			contract.ReasonInvalidSettings, "annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",
+			contract.ReasonInvalidSettings,
+			"annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",
 		},
 		"a Secret of a pool that does not exist": {
 			[]func(client.Object){withVariable(`{}`, `{"secretName": "missing"}`)},
@@ -352,10 +374,14 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 		"a file of the ClusterClass at a managed path": {
 			[]func(client.Object){func(o client.Object) {
 				if _, spec := specOf(o); o.GetName() == "one-md" && spec.JoinConfiguration.NodeRegistration.Name != "" {
-					spec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
+					spec.Files = []bootstrapv1.File{{
+						Path:    "/etc/systemd/system/kubelet.service.d/http-proxy.conf",
+						Content: "[Service]",
+					}}
 				}
 			}},
-			contract.ReasonConflictingFile, "one-md: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
+			contract.ReasonConflictingFile,
+			"one-md: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
 		},
 		"no control plane yet": {
 			[]func(client.Object){with(func(cluster *clusterv1.Cluster) {
@@ -385,7 +411,8 @@ func TestTopology_DoesNotBlameTheClusterClassForABlockedController(t *testing.T)
 	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
 	cluster := c.cluster()
 	cluster.Status.Conditions = []metav1.Condition{{
-		Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, Reason: clusterv1.ClusterTopologyReconciledClusterUpgradingReason,
+		Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
+		Reason:             clusterv1.ClusterTopologyReconciledClusterUpgradingReason,
 		LastTransitionTime: metav1.Now(),
 	}}
 	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
@@ -429,7 +456,8 @@ func TestTopology_PoolsBesideItArePatched(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.wantPatched(t, everyObject...)
 	c.edit(withoutLabel)
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has the proxy until the topology controller removes it")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+
+		"/one has the proxy until the topology controller removes it")
 	c.wantPatched(t, "control plane", "KubeadmConfig")
 	topologyWrites(t, c.config())
 	c.eventuallyReports(contract.ReasonRemovalWaiting)
@@ -448,7 +476,8 @@ func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
 	label := func(value string, arguments ...string) string {
-		return mustKubectl(t, "", append([]string{"label", "--overwrite", "cluster", "one", "-n", ns, contract.LabelEnabled + value}, arguments...)...)
+		return mustKubectl(t, "",
+			append([]string{"label", "--overwrite", "cluster", "one", "-n", ns, contract.LabelEnabled + value}, arguments...)...)
 	}
 	label("=true")
 	if c.hold() != "" {
@@ -466,7 +495,8 @@ func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 	if got, want := c.hold(), "disabled@"+oldVersion; got != want {
 		t.Fatalf("hold %q, want %q", got, want)
 	}
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace; "+
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
+		"/one has Machines, which a change would replace; "+
 		"it gets the proxy with the next upgrade of Kubernetes from v1.36.3, or when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`) // for the objects that do not wait
 	staysQuiet(t, ns)
@@ -512,7 +542,8 @@ func TestTopologyHold_KeepsWhatIsNotUpgradedYet(t *testing.T) {
 	c.edit(labelled)
 	c.eventuallyHolds("disabled@" + newVersion)
 	for _, object := range []string{"KubeadmControlPlane " + ns + "/one", "KubeadmConfigTemplate " + ns + "/one-md"} {
-		c.eventuallyReports(contract.ReasonWaitingForRollout, object+" has Machines, which a change would replace; it gets the proxy with the next upgrade of Kubernetes from "+newVersion)
+		c.eventuallyReports(contract.ReasonWaitingForRollout, object+
+			" has Machines, which a change would replace; it gets the proxy with the next upgrade of Kubernetes from "+newVersion)
 	}
 	staysQuiet(t, ns)
 
@@ -554,7 +585,8 @@ func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 	if got, want := c.hold(), "enabled@"+oldVersion; got != want {
 		t.Fatalf("hold %q, want %q", got, want)
 	}
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+"/one has Machines, which a change would replace; "+
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+
+		"/one has Machines, which a change would replace; "+
 		"it loses the proxy with the next upgrade of Kubernetes from v1.36.3, or when annotation")
 	if c.generated() == nil {
 		t.Error("the Secret that templates refer to is gone")
@@ -567,7 +599,8 @@ func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 	c.eventuallyHolds("enabled@" + oldVersion)
 	c.upgradedWorkers()
 	topologyWrites(t, c.config())
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md has the proxy until the topology controller removes it")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+
+		"/one-md has the proxy until the topology controller removes it")
 	if c.generated() == nil {
 		t.Error("the Secret that a template refers to is gone")
 	}
@@ -634,7 +667,8 @@ func TestTopology_InlineMakesTheControllerCallTheHookAgain(t *testing.T) {
 	next("the first values")
 	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
 	next("another Secret")
-	change(t, fetch(t, ns, "other", &corev1.Secret{}), func(s *corev1.Secret) { s.Data["noProxy"] = []byte("other.example.com") })
+	change(t, fetch(t, ns, "other", &corev1.Secret{}),
+		func(s *corev1.Secret) { s.Data["noProxy"] = []byte("other.example.com") })
 	next("another Secret of a pool")
 	c.edit(func(o *clusterv1.Cluster) { o.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"172.20.0.0/16"} })
 	next("another network")
@@ -655,7 +689,8 @@ func TestTopology_InlineMakesTheControllerCallTheHookAgain(t *testing.T) {
 	}
 
 	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Variables = nil })
-	eventually(t, "hash in Reference delivery", func() string { return c.cluster().Annotations[contract.AnnotationSettingsHash] })
+	eventually(t, "hash in Reference delivery",
+		func() string { return c.cluster().Annotations[contract.AnnotationSettingsHash] })
 }
 
 func TestTopology_InlineValuesAreComparedWithTheSettings(t *testing.T) {
@@ -679,7 +714,8 @@ func TestTopology_InlineValuesAreComparedWithTheSettings(t *testing.T) {
 	}
 	c.eventuallyReports(contract.ReasonConfigured)
 	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmControlPlane "+ns+"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp to the current settings yet")
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmControlPlane "+ns+
+		"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp to the current settings yet")
 }
 
 func TestTopology_DeletionIsNotBlocked(t *testing.T) {
@@ -694,11 +730,13 @@ func TestTopology_DeletionIsNotBlocked(t *testing.T) {
 			object.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
 		}
 	})
-	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+"/one is paused by annotation cluster.x-k8s.io/paused")
+	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+
+		"/one is paused by annotation cluster.x-k8s.io/paused")
 	if err := shared.client.Delete(t.Context(), c.cluster()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "control plane of a deleted Cluster", func() string { return c.controlPlane().Annotations[clusterv1.PausedAnnotation] })
+	eventually(t, "control plane of a deleted Cluster",
+		func() string { return c.controlPlane().Annotations[clusterv1.PausedAnnotation] })
 	change(t, c.cluster(), func(o *clusterv1.Cluster) { o.Finalizers = nil })
 }
 
@@ -779,7 +817,8 @@ func TestTopology_PoolUsesTheSecretOfItsClass(t *testing.T) {
 		}
 	})
 	eventually(t, "Secret of the pool", func() string {
-		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env, "other.example.com") {
+		if env := string(c.secret("one.batch.tmd.proxy-files")[contract.KeyProxyEnv]); !strings.Contains(env,
+			"other.example.com") {
 			return "holds " + env
 		}
 		return ""
@@ -815,16 +854,17 @@ func TestTopology_PatchesACopyOfAnOldTemplateInTime(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 }
 
-// newCopied creates a Cluster of a topology with Inline delivery whose endpoint nobody knows yet. KubeadmConfig waiting is a copy
-// of the template of its pool, both held back.
+// newCopied creates a Cluster of a topology with Inline delivery whose endpoint nobody knows yet. KubeadmConfig waiting
+// is a copy of the template of its pool, both held back.
 func newCopied(t *testing.T, ns string) classic {
 	t.Helper()
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), lateEndpoint, func(o client.Object) {
-		if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
-			template.Spec.Template.ObjectMeta.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-		}
-	})
+	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), lateEndpoint,
+		func(o client.Object) {
+			if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
+				template.Spec.Template.ObjectMeta.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
+			}
+		})
 	waiting := c.workerConfig("waiting")
 	waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
 	waiting.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
@@ -843,7 +883,8 @@ func (c classic) rotates(options ...patch.Options) {
 	if len(options) > 0 {
 		topologyWrites(c.t, next, options...)
 	}
-	change(c.t, c.deployment(), func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "next" })
+	change(c.t, c.deployment(),
+		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "next" })
 }
 
 func (c classic) copyStays() {
@@ -859,7 +900,10 @@ func withInline(t *testing.T) patch.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings, NoProxy: "192.0.2.1"}
+	return patch.Options{
+		Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings,
+		NoProxy: "192.0.2.1",
+	}
 }
 
 func TestCopyOfPausedTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T) {
@@ -874,7 +918,10 @@ func TestCopyOfPausedTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T)
 		c.rotates(withInline(t))
 		c.eventuallyReleased("waiting", true)
 	})
-	for name, adopt := range map[string]bool{"with the proxy in the place of a file of the user, if that is adopted": true, "as it is, if a file of the user is in the way": false} {
+	for name, adopt := range map[string]bool{
+		"with the proxy in the place of a file of the user, if that is adopted": true,
+		"as it is, if a file of the user is in the way":                         false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCopied(t, namespace(t))
 			const path = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
@@ -908,7 +955,8 @@ func TestCopyOfPausedTemplate_IsReleasedUnchanged(t *testing.T) {
 	t.Run("as it is, when the label goes", func(t *testing.T) {
 		c := newCopied(t, namespace(t))
 		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+"/waiting is paused until the topology controller gives its pool another template")
+		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+
+			"/waiting is paused until the topology controller gives its pool another template")
 		c.copyStays()
 		c.rotates()
 		c.eventuallyReleased("waiting", false)

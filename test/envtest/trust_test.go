@@ -35,7 +35,8 @@ func TestCertificatesAlone_ConfigureTheTrustStore(t *testing.T) {
 		}
 		eventually(t, "managed files", func() string { return cmp.Diff(want, managed()) })
 	}
-	c.eventuallyReports(contract.ReasonConfigured, "Secret "+ns+"/one-http-proxy has only key trustedCA: nodes trust its certificates and get no proxy variables")
+	c.eventuallyReports(contract.ReasonConfigured, "Secret "+ns+
+		"/one-http-proxy has only key trustedCA: nodes trust its certificates and get no proxy variables")
 	eventuallyHave("trusted-ca.pem setup.sh ")
 	if env := string(c.generated()[contract.KeyProxyEnv]); strings.Contains(env, "=") {
 		t.Errorf("proxy.env sets variables: %s", env)

@@ -110,7 +110,10 @@ func (c classic) meta(name string) metav1.ObjectMeta {
 func (c classic) objects() []client.Object {
 	o := vocabulary.NewClassic(c.ns, c.name, c.name)
 	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	o.ControlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/motd", Content: "hello", Permissions: "0644"}}
+	o.ControlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{
+		Path: "/etc/motd", Content: "hello",
+		Permissions: "0644",
+	}}
 	o.ControlPlane.Spec.KubeadmConfigSpec.PreKubeadmCommands = []string{"echo own"}
 	return []client.Object{o.Cluster, o.ControlPlane, c.infrastructure(), o.Template, o.Deployment, o.Config, o.Pool}
 }
@@ -138,8 +141,8 @@ func (c classic) config() *bootstrapv1.KubeadmConfig {
 	return fetch(c.t, c.ns, c.name+"-mp", &bootstrapv1.KubeadmConfig{})
 }
 
-// everyObject names the bootstrap objects of a classic Cluster: those of its control plane, its MachineDeployment and its
-// MachinePool. noObject is none of them.
+// everyObject names the bootstrap objects of a classic Cluster: those of its control plane, its MachineDeployment and
+// its MachinePool. noObject is none of them.
 var everyObject, noObject = []string{"control plane", "template", "KubeadmConfig"}, []string(nil)
 
 // spec returns the bootstrap spec of one of everyObject.

@@ -39,14 +39,18 @@ func admitted(t *testing.T, name, webhooks string) string {
 	if webhooks == webhooksDown {
 		return name
 	}
-	probe := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}}}
+	probe := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: name, Name: "probe",
+		Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
+	}}
 	probe.Spec.ControlPlaneRef = vocabulary.Ref("controlplane.cluster.x-k8s.io", plan.KindControlPlane, "probe")
 	probe.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io", "DemoCluster", "probe")
 	create(t, probe)
 	eventually(t, "webhooks of namespace "+name, func() string {
 		controlPlane := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe"}}
 		controlPlane.Spec.Version = "v1.36.3"
-		controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io", "DemoMachineTemplate", "probe")
+		controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef = vocabulary.Ref("infrastructure.cluster.x-k8s.io",
+			"DemoMachineTemplate", "probe")
 		if err := shared.client.Create(t.Context(), controlPlane, client.DryRunAll); err != nil {
 			return err.Error()
 		}
@@ -65,7 +69,8 @@ func admitted(t *testing.T, name, webhooks string) string {
 func kubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), //nolint:gosec // the folder is what make test-envtest says
-		filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"), append([]string{"--kubeconfig", shared.kubeconfig}, args...)...)
+		filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"),
+		append([]string{"--kubeconfig", shared.kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -118,8 +123,11 @@ func (c classic) runControlPlane() {
 	c.t.Helper()
 	labels := map[string]string{clusterv1.ClusterNameLabel: c.name, clusterv1.MachineControlPlaneLabel: ""}
 	create(c.t, &bootstrapv1.KubeadmConfig{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: labels, OwnerReferences: ownedBy("Machine", c.name+"-0")},
-		Spec:       bootstrapv1.KubeadmConfigSpec{JoinConfiguration: bootstrapv1.JoinConfiguration{NodeRegistration: bootstrapv1.NodeRegistrationOptions{Name: "own"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.ns, Name: c.name + "-0", Labels: labels,
+			OwnerReferences: ownedBy("Machine", c.name+"-0"),
+		},
+		Spec: bootstrapv1.KubeadmConfigSpec{JoinConfiguration: bootstrapv1.JoinConfiguration{NodeRegistration: bootstrapv1.NodeRegistrationOptions{Name: "own"}}},
 	})
 	create(c.t, &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.ns, Name: c.name + "-0", Labels: labels},
@@ -140,8 +148,10 @@ func hasProxy(o *controlplanev1.KubeadmControlPlane) bool {
 
 func TestWebhook_PatchesObjectsOfOneApplyAtCreation(t *testing.T) {
 	t.Parallel()
-	const cluster, controlPlane, infrastructure, template, deployment, config, pool, count = 0, 1, 2, 3, 4, 5, 6, 7 // as objects returns them
-	orders := [][]int{{cluster, controlPlane, infrastructure, deployment, template, pool, config}}                  // each pool before its bootstrap object
+	// as objects returns them
+	const cluster, controlPlane, infrastructure, template, deployment, config, pool, count = 0, 1, 2, 3, 4, 5, 6, 7
+	// each pool before its bootstrap object
+	orders := [][]int{{cluster, controlPlane, infrastructure, deployment, template, pool, config}}
 	for range 3 {
 		orders = append(orders, rand.Perm(count)) //nolint:gosec // an order, not a secret
 	}
@@ -231,7 +241,8 @@ func TestDryRun_ShowsThePatchAndStoresNothing(t *testing.T) {
 			t.Errorf("the dry run lacks %s:\n%s", part, out)
 		}
 	}
-	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "one"}, &controlplanev1.KubeadmControlPlane{})
+	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "one"},
+		&controlplanev1.KubeadmControlPlane{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want nothing stored", err)
 	}
@@ -266,7 +277,8 @@ func TestWebhook_PatchesAControlPlaneInTheRequestThatRollsIt(t *testing.T) {
 			for _, object := range c.objects() {
 				create(t, object)
 			}
-			c.eventuallyReports(contract.ReasonWaitingForRollout, "it gets the current proxy with its next rollout, or now when annotation")
+			c.eventuallyReports(contract.ReasonWaitingForRollout,
+				"it gets the current proxy with its next rollout, or now when annotation")
 			change(t, c.controlPlane(), test.edit)
 			if got := hasProxy(c.controlPlane()); got != test.rolls {
 				t.Fatalf("patched %v, want %v", got, test.rolls)
@@ -347,8 +359,10 @@ func TestWebhook_RemovesTheProxyInTheRequestThatRollsAControlPlane(t *testing.T)
 	}
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
 	controlPlane := c.controlPlane()
-	if hasProxy(controlPlane) || controlPlane.Annotations[contract.AnnotationOutputVersion] != "" || controlPlane.Generation != generation+1 {
-		t.Errorf("patched %v, annotations %v, generation %d", hasProxy(controlPlane), controlPlane.Annotations, controlPlane.Generation)
+	if hasProxy(controlPlane) || controlPlane.Annotations[contract.AnnotationOutputVersion] != "" ||
+		controlPlane.Generation != generation+1 {
+		t.Errorf("patched %v, annotations %v, generation %d", hasProxy(controlPlane), controlPlane.Annotations,
+			controlPlane.Generation)
 	}
 	c.eventuallyReports(noCondition)
 	if c.generated() != nil {
@@ -364,12 +378,15 @@ func TestOutputVersion_IsKeptUntilTheObjectRolls(t *testing.T) {
 	c.runControlPlane()
 	// As a newer version of the product would leave it.
 	raw := fmt.Sprintf(`{"metadata":{"annotations":{%q:"7"}}}`, contract.AnnotationOutputVersion)
-	if err := shared.client.Patch(t.Context(), c.controlPlane(), client.RawPatch("application/merge-patch+json", []byte(raw)), client.FieldOwner(contract.Name)); err != nil {
+	if err := shared.client.Patch(t.Context(), c.controlPlane(),
+		client.RawPatch("application/merge-patch+json", []byte(raw)), client.FieldOwner(contract.Name)); err != nil {
 		t.Fatal(err)
 	}
-	c.eventuallyReports(contract.ReasonInvalidSettings, "output version 7 is not known to this version of capi-proxy-patcher")
+	c.eventuallyReports(contract.ReasonInvalidSettings,
+		"output version 7 is not known to this version of capi-proxy-patcher")
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { strip(o); o.Annotations = nil })
-	if controlPlane := c.controlPlane(); controlPlane.Annotations[contract.AnnotationOutputVersion] != "7" || !hasProxy(controlPlane) {
+	if controlPlane := c.controlPlane(); controlPlane.Annotations[contract.AnnotationOutputVersion] != "7" ||
+		!hasProxy(controlPlane) {
 		t.Errorf("annotations %v, patched %v", controlPlane.Annotations, hasProxy(controlPlane))
 	}
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.37.0" })
@@ -395,7 +412,10 @@ func TestKubeadmConfig_IsPatchedAsClusterAPICreatesIt(t *testing.T) {
 	none.Spec.Template.Labels = none.Spec.Selector.MatchLabels
 	none.Spec.Template.Spec = c.machine("KubeadmConfigTemplate", "none")
 	create(t, none)
-	owned := []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "set", UID: "1"}}
+	owned := []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet",
+		Name: "set", UID: "1",
+	}}
 	for name, test := range map[string]struct {
 		labels  map[string]string
 		owners  []metav1.OwnerReference
@@ -444,7 +464,8 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	}
 	controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
 	out := mustKubectl(t, manifest(t, controlPlane), "apply", "-f", "-")
-	want := "Warning: capi-proxy-patcher: KubeadmControlPlane " + ns + "/one: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf"
+	want := "Warning: capi-proxy-patcher: KubeadmControlPlane " + ns +
+		"/one: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf"
 	if !strings.Contains(out, want) {
 		t.Errorf("kubectl printed %q, want %q", out, want)
 	}
@@ -528,7 +549,8 @@ func TestInline_PausesTheControlPlaneOnlyForTheEndpoint(t *testing.T) {
 		})
 		c.endpointComes()
 		c.eventuallyReports(contract.ReasonPaused)
-		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "true" || hasProxy(controlPlane) {
+		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "true" ||
+			hasProxy(controlPlane) {
 			t.Errorf("annotations %v", controlPlane.Annotations)
 		}
 	})
@@ -599,13 +621,14 @@ func (c classic) workerConfig(name string) *bootstrapv1.KubeadmConfig {
 	return config
 }
 
-// eventuallyReleased waits until a KubeadmConfig is held back no more. Until then it has nothing of the proxy, and from then
-// on what is wanted: bootstrap data may be made of it.
+// eventuallyReleased waits until a KubeadmConfig is held back no more. Until then it has nothing of the proxy, and from
+// then on what is wanted: bootstrap data may be made of it.
 func (c classic) eventuallyReleased(name string, wantProxy bool) {
 	c.t.Helper()
 	eventually(c.t, "KubeadmConfig "+name, func() string {
 		config := fetch(c.t, c.ns, name, &bootstrapv1.KubeadmConfig{})
-		held, proxy := plan.IsPausedByUs(config.Annotations), strings.Contains(strings.Join(config.Spec.PreKubeadmCommands, "\n"), ",192.0.2.1")
+		held, proxy := plan.IsPausedByUs(config.Annotations),
+			strings.Contains(strings.Join(config.Spec.PreKubeadmCommands, "\n"), ",192.0.2.1")
 		if held {
 			if proxy {
 				c.t.Fatalf("KubeadmConfig %s is complete and held back", name)
@@ -655,7 +678,8 @@ func TestInline_PausesWorkersUntilTheEndpointIsKnown(t *testing.T) {
 				return ""
 			})
 		}
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmConfig "+c.ns+"/one-mp is paused by annotation cluster.x-k8s.io/paused")
+		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmConfig "+c.ns+
+			"/one-mp is paused by annotation cluster.x-k8s.io/paused")
 		staysQuiet(t, c.ns)
 		c.endpointComes()
 		c.eventuallyReleased("worker", true)
@@ -704,7 +728,10 @@ func TestInline_PausesNoWorkerWithoutProxy(t *testing.T) {
 	t.Run("nothing that will not get the proxy", func(t *testing.T) {
 		c := lateInlineCluster(t, admitted(t, namespace(t), webhooksLive))
 		conflict := c.workerConfig("conflict")
-		conflict.Spec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
+		conflict.Spec.Files = []bootstrapv1.File{{
+			Path:    "/etc/systemd/system/kubelet.service.d/http-proxy.conf",
+			Content: "[Service]",
+		}}
 		windows := c.workerConfig("windows")
 		windows.Spec.Files = []bootstrapv1.File{{Path: `C:\k\init.ps1`, Content: "x"}}
 		paused := c.workerConfig("paused")

@@ -58,7 +58,10 @@ func installWebhooks(ctx context.Context, cluster *mgmt.Cluster) error {
 	} {
 		for i := range configuration.Webhooks {
 			configuration.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: webhookLabel, Operator: metav1.LabelSelectorOpIn, Values: values}},
+				MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: webhookLabel, Operator: metav1.LabelSelectorOpIn,
+					Values: values,
+				}},
 			}
 		}
 	}
@@ -82,13 +85,17 @@ func dial(ctx context.Context, address string) error {
 
 // serveSecond serves a webhook that appends a file to every control plane that lacks it, and returns its configuration,
 // which comes after that of the manager by name.
-func serveSecond(ctx context.Context, like admissionregistrationv1.MutatingWebhookConfiguration) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func serveSecond(ctx context.Context,
+	like admissionregistrationv1.MutatingWebhookConfiguration) (
+	*admissionregistrationv1.MutatingWebhookConfiguration, error,
+) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	server := &http.Server{Handler: http.HandlerFunc(appendFile), ReadHeaderTimeout: time.Second}
-	certificate, key := filepath.Join(shared.webhooks.CertDir, "tls.crt"), filepath.Join(shared.webhooks.CertDir, "tls.key")
+	certificate, key := filepath.Join(shared.webhooks.CertDir, "tls.crt"),
+		filepath.Join(shared.webhooks.CertDir, "tls.key")
 	go func() {
 		if err := server.ServeTLS(listener, certificate, key); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, err)
@@ -130,7 +137,8 @@ func appendFile(w http.ResponseWriter, r *http.Request) {
 	}
 	if review.Request != nil {
 		review.Response.PatchType = new(admissionv1.PatchTypeJSONPatch)
-		review.Response.Patch = []byte(`[{"op":"add","path":"/spec/kubeadmConfigSpec/files/-","value":{"path":"` + secondFile + `","content":"x"}}]`)
+		review.Response.Patch = []byte(`[{"op":"add","path":"/spec/kubeadmConfigSpec/files/-","value":{"path":"` +
+			secondFile + `","content":"x"}}]`)
 		review.Request = nil
 	}
 	_ = json.NewEncoder(w).Encode(review)

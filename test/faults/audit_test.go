@@ -27,7 +27,8 @@ func (r request) isOfSpec() bool { return r.isWrite() && strings.HasPrefix(r.res
 // done reports whether the API server did what was asked.
 func (r request) done() bool { return r.code >= 200 && r.code < 300 }
 
-// refused reports whether the object was not what the manager had taken it for: a conflict, or a failed test of a patch.
+// refused reports whether the object was not what the manager had taken it for: a conflict, or a failed test of a
+// patch.
 func (r request) refused() bool { return r.code == 409 || r.code == 422 }
 
 // auditLog reads what the API server has logged, each line once.
@@ -101,7 +102,8 @@ func (l *auditLog) advance() error {
 			return err
 		}
 		l.requests = append(l.requests, request{
-			verb: event.Verb, resource: event.ObjectRef.Resource, namespace: event.ObjectRef.Namespace, name: event.ObjectRef.Name,
+			verb: event.Verb, resource: event.ObjectRef.Resource, namespace: event.ObjectRef.Namespace,
+			name: event.ObjectRef.Name,
 			code: event.ResponseStatus.Code,
 		})
 	}

@@ -163,7 +163,10 @@ func (f *fleet) key(name string) client.ObjectKey {
 // objects are those of one Cluster, with values that do not survive careless handling.
 func (f *fleet) objects(name string, options ...func(client.Object)) []client.Object {
 	const rude = "100% {{ \"own\" }} 'it' \\ $HOME `id`\n\tsecond line"
-	files := []bootstrapv1.File{{Path: "/etc/motd", Content: rude, Permissions: "0644"}, {Path: "/etc/äö", Content: name, Owner: "root:root"}}
+	files := []bootstrapv1.File{
+		{Path: "/etc/motd", Content: rude, Permissions: "0644"},
+		{Path: "/etc/äö", Content: name, Owner: "root:root"},
+	}
 
 	o := vocabulary.NewClassic(f.ns, name, infrastructureName)
 	o.ControlPlane.Annotations = map[string]string{"example.com/own": rude}
@@ -223,7 +226,8 @@ func deliveryPatch(delivery string) string {
 func (f *fleet) label(on bool) {
 	f.t.Helper()
 	f.each(func(name string) error {
-		return shared.client.Patch(f.t.Context(), &clusterv1.Cluster{ObjectMeta: f.meta(name)}, client.RawPatch(types.MergePatchType, []byte(labelPatch(on))))
+		return shared.client.Patch(f.t.Context(), &clusterv1.Cluster{ObjectMeta: f.meta(name)},
+			client.RawPatch(types.MergePatchType, []byte(labelPatch(on))))
 	})
 }
 
@@ -247,7 +251,8 @@ func (f *fleet) eventuallyReports(reason string) {
 	eventually(f.t, "conditions", func() string {
 		for name, condition := range f.conditions() {
 			if condition.Reason != reason {
-				return fmt.Sprintf("Cluster %s has reason %s, want %s; message: %s", name, condition.Reason, reason, condition.Message)
+				return fmt.Sprintf("Cluster %s has reason %s, want %s; message: %s", name, condition.Reason, reason,
+					condition.Message)
 			}
 		}
 		return ""

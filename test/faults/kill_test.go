@@ -99,7 +99,8 @@ func TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch(t *testing.T) {
 	staysQuiet(t, f.ns)
 }
 
-// disturb is what users do: every other Cluster is enabled, changed or disabled, and now and then the proxy of all changes.
+// disturb is what users do: every other Cluster is enabled, changed or disabled, and now and then the proxy of all
+// changes.
 func (f *fleet) disturb(dice *rand.Rand) {
 	f.t.Helper()
 	for _, i := range dice.Perm(len(f.names))[:len(f.names)/2] {

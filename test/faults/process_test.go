@@ -36,7 +36,10 @@ type process struct {
 func launch(t *testing.T, ns string, flags ...string) *process {
 	t.Helper()
 	p := &process{t: t, health: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{}, exited: make(chan struct{})}
-	args := append([]string{"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health, "-v", "2"}, flags...)
+	args := append([]string{
+		"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health,
+		"-v", "2",
+	}, flags...)
 	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {

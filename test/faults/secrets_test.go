@@ -17,12 +17,15 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-// joined creates a Machine of the MachineDeployment of a Cluster as Cluster API leaves it behind once its bootstrap data
-// is made of the template.
+// joined creates a Machine of the MachineDeployment of a Cluster as Cluster API leaves it behind once its bootstrap
+// data is made of the template.
 func (f *fleet) joined(cluster, name string) {
 	f.t.Helper()
 	labels := map[string]string{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster + "-md"}
-	object := &clusterv1.Machine{ObjectMeta: f.meta(name), Spec: vocabulary.MachineSpec(cluster, infrastructureName, "KubeadmConfig", name)}
+	object := &clusterv1.Machine{
+		ObjectMeta: f.meta(name),
+		Spec:       vocabulary.MachineSpec(cluster, infrastructureName, "KubeadmConfig", name),
+	}
 	object.Labels = labels
 	template := &bootstrapv1.KubeadmConfigTemplate{}
 	if err := shared.client.Get(f.t.Context(), f.key(cluster+"-md"), template); err != nil {
@@ -37,7 +40,8 @@ func (f *fleet) joined(cluster, name string) {
 	made := config.DeepCopy()
 	made.Status.DataSecretName = name
 	made.Status.Conditions = []metav1.Condition{{
-		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available", LastTransitionTime: metav1.Now(),
+		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
+		LastTransitionTime: metav1.Now(),
 	}}
 	if err := shared.client.Status().Patch(f.t.Context(), made, client.MergeFrom(config)); err != nil {
 		f.t.Fatal(err)

@@ -29,8 +29,8 @@ import (
 // stormAnnotation is written by those who disturb; it is no part of any state.
 const stormAnnotation = "example.com/storm"
 
-// objects is what a user sees of a namespace, by kind and name: everything but status and what the API server keeps books
-// about.
+// objects is what a user sees of a namespace, by kind and name: everything but status and what the API server keeps
+// books about.
 type objects map[string]map[string]any
 
 func (o objects) add(t *testing.T, object client.Object) {
@@ -69,7 +69,8 @@ func specs() map[string][]string {
 // kinds are those of a fleet.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
-		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("MachineDeployment"), clusterv1.GroupVersion.WithKind("MachinePool"),
+		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("MachineDeployment"),
+		clusterv1.GroupVersion.WithKind("MachinePool"),
 		controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
 		bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"), bootstrapv1.GroupVersion.WithKind("KubeadmConfig"),
 		corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -257,8 +258,8 @@ func (f *fleet) damage(name string, object map[string]any) string {
 	return ""
 }
 
-// eventuallyAsRendered waits until every object is what render makes of it, and every Cluster says so: labelled ones are
-// Configured, the others have no condition.
+// eventuallyAsRendered waits until every object is what render makes of it, and every Cluster says so: labelled ones
+// are Configured, the others have no condition.
 func (f *fleet) eventuallyAsRendered() {
 	f.t.Helper()
 	want := f.rendered()
@@ -277,7 +278,8 @@ func (f *fleet) eventuallyAsRendered() {
 				reason = contract.ReasonConfigured
 			}
 			if condition.Reason != reason {
-				return fmt.Sprintf("Cluster %s has reason %s, want %s; message: %s", name, condition.Reason, reason, condition.Message)
+				return fmt.Sprintf("Cluster %s has reason %s, want %s; message: %s", name, condition.Reason, reason,
+					condition.Message)
 			}
 		}
 		return ""

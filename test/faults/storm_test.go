@@ -27,7 +27,8 @@ type storm struct {
 
 // annotation is what a writer does to an object, and takes back at the end.
 func annotation(value string) client.Patch {
-	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, stormAnnotation, value))
+	return client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, stormAnnotation, value))
 }
 
 func startStorm(t *testing.T, targets ...client.Object) *storm {
@@ -85,7 +86,8 @@ func TestManager_SurvivesOthersThatWriteTheSameObjects(t *testing.T) {
 		return func() {
 			f.each(func(name string) error {
 				cluster := &clusterv1.Cluster{ObjectMeta: f.meta(name)}
-				return shared.client.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(deliveryPatch(delivery))))
+				return shared.client.Patch(t.Context(), cluster,
+					client.RawPatch(types.MergePatchType, []byte(deliveryPatch(delivery))))
 			})
 		}
 	}
@@ -110,8 +112,10 @@ func TestManager_SurvivesOthersThatWriteTheSameObjects(t *testing.T) {
 		step.end()
 		s.over()
 		took := time.Since(begin)
-		writes, done, refused := s.writes.Load(), len(from.since(request.isOfSpec, request.done)), len(from.since(request.isWrite, request.refused))
-		t.Logf("%s: %d foreign writes, %.0f per second, %d of ours, %d refused, over after %s", step.name, writes, float64(writes)/took.Seconds(), done, refused, took.Round(time.Millisecond))
+		writes, done, refused := s.writes.Load(), len(from.since(request.isOfSpec, request.done)),
+			len(from.since(request.isWrite, request.refused))
+		t.Logf("%s: %d foreign writes, %.0f per second, %d of ours, %d refused, over after %s", step.name, writes,
+			float64(writes)/took.Seconds(), done, refused, took.Round(time.Millisecond))
 		if done != step.specs {
 			t.Errorf("%s: %d writes of %d objects", step.name, done, step.specs)
 		}

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// patience is for how long no manager may write anything before a wait is given up. The machine may be busy with other
-	// packages.
+	// patience is for how long no manager may write anything before a wait is given up. The machine may be busy with
+	// other packages.
 	patience = 90 * time.Second
 )
 
@@ -72,13 +72,17 @@ func namespace(t *testing.T) string {
 		t.Skipf("%s is not set; make test-envtest sets it", mgmt.AssetsVariable)
 	}
 	ns := vocabulary.Namespace(t, shared.client, "faults-")
-	role := vocabulary.Fetch(t, shared.client, mgmt.SystemNamespace, "capi-proxy-patcher-leader-election-role", &rbacv1.Role{})
+	role := vocabulary.Fetch(t, shared.client, mgmt.SystemNamespace,
+		"capi-proxy-patcher-leader-election-role", &rbacv1.Role{})
 	create(t,
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role.Name}, Rules: role.Rules},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: role.Name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: mgmt.SystemNamespace, Name: mgmt.ManagerAccount}},
+			Subjects: []rbacv1.Subject{{
+				Kind: rbacv1.ServiceAccountKind, Namespace: mgmt.SystemNamespace,
+				Name: mgmt.ManagerAccount,
+			}},
 		})
 	return ns
 }

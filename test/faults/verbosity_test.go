@@ -29,7 +29,8 @@ func mostVerbose(t *testing.T, ns string, flags ...string) *process {
 			t.Logf("the highest level is %d", level)
 			return p
 		}
-		if status := p.cmd.ProcessState.ExitCode(); status != 2 || !strings.Contains(p.log.String(), "use a level from 0 to 5") {
+		if status := p.cmd.ProcessState.ExitCode(); status != 2 ||
+			!strings.Contains(p.log.String(), "use a level from 0 to 5") {
 			t.Fatalf("level %d: exit status %d: %s", level, status, p.log)
 		}
 	}

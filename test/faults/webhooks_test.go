@@ -19,8 +19,8 @@ import (
 // templateWebhook is the name of the webhook that a probe meets.
 const templateWebhook = "kubeadmconfigtemplate." + contract.Domain
 
-// serveWebhooks has the API server call the webhooks of a kustomization for the namespace of f, where nobody answers yet.
-// It returns them with the flags of a manager that serves them.
+// serveWebhooks has the API server call the webhooks of a kustomization for the namespace of f, where nobody answers
+// yet. It returns them with the flags of a manager that serves them.
 func (f *fleet) serveWebhooks(kustomization string) (*mgmt.Webhooks, []string) {
 	f.t.Helper()
 	webhooks, err := mgmt.PrepareWebhooks(kustomization)
@@ -52,7 +52,8 @@ func (f *fleet) uninstall(webhooks *mgmt.Webhooks) {
 	f.t.Helper()
 	for _, configuration := range webhooks.Configurations {
 		// The test may be over.
-		if err := shared.client.Delete(context.WithoutCancel(f.t.Context()), configuration); client.IgnoreNotFound(err) != nil {
+		if err := shared.client.Delete(context.WithoutCancel(f.t.Context()),
+			configuration); client.IgnoreNotFound(err) != nil {
 			f.t.Error(err)
 		}
 	}
@@ -116,7 +117,10 @@ func TestWebhooks_RefuseWritesWhileDownIfConfigured(t *testing.T) {
 		if !apierrors.IsInternalError(err) {
 			t.Fatalf("creating %s: got %v, want a refusal", kind.Kind, err)
 		}
-		for _, part := range []string{`failed calling webhook "` + strings.ToLower(kind.Kind) + "." + contract.Domain + `"`, "connection refused"} {
+		for _, part := range []string{
+			`failed calling webhook "` + strings.ToLower(kind.Kind) + "." + contract.Domain + `"`,
+			"connection refused",
+		} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("the refusal of %s lacks %q: %v", kind.Kind, part, err)
 			}

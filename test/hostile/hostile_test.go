@@ -50,18 +50,21 @@ func filled(size, count int, item func(i int) string) []byte {
 
 // pool is a bootstrap template of pool i, machines the machine template of it, which asks for Windows.
 func pool(i int) string {
-	return fmt.Sprintf(`{"uid":"%d","holderReference":{"kind":"MachineDeployment","name":"p%d","fieldPath":"spec.template.spec.bootstrap.configRef"},`+
-		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"},`+
-		`"variables":[{"name":"builtin","value":{"machineDeployment":{"topologyName":"p%d"}}}]}`, i, i, i)
+	return fmt.Sprintf(
+		`{"uid":"%d","holderReference":{"kind":"MachineDeployment","name":"p%d","fieldPath":"spec.template.spec.bootstrap.configRef"},`+
+			`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate"},`+
+			`"variables":[{"name":"builtin","value":{"machineDeployment":{"topologyName":"p%d"}}}]}`, i, i, i)
 }
 
 func machines(i int) string {
-	return fmt.Sprintf(`{"holderReference":{"kind":"MachineDeployment","name":"p%d","fieldPath":"spec.template.spec.infrastructureRef"},"object":{"spec":{"os":"windows"}}}`, i)
+	return fmt.Sprintf(
+		`{"holderReference":{"kind":"MachineDeployment","name":"p%d","fieldPath":"spec.template.spec.infrastructureRef"},"object":{"spec":{"os":"windows"}}}`, i)
 }
 
 // withSecret is pool i with a proxy Secret of its own.
 func withSecret(i int) string {
-	return strings.Replace(pool(i), `"variables":[`, fmt.Sprintf(`"variables":[{"name":"capiProxyPatcher","value":{"secretName":"s%d"}},`, i), 1)
+	return strings.Replace(pool(i), `"variables":[`,
+		fmt.Sprintf(`"variables":[{"name":"capiProxyPatcher","value":{"secretName":"s%d"}},`, i), 1)
 }
 
 // flood opens connections, several at a time, lets each of them do something, and keeps them open.
@@ -186,11 +189,14 @@ func (p *process) onHooks() []attack {
 			body := filled(20*megabyte, 19_000, func(i int) string {
 				return strings.Replace(pool(i), `"variables":[`, `"variables":[{"name":"capiProxyPatcher","value":`+entries+`},`, 1)
 			})
-			p.send(validate, bytes.Replace(body, []byte(`"variables":[`), []byte(`"variables":[{"name":"capiProxyPatcher","value":`+entries+`},`), 1))
+			p.send(validate,
+				bytes.Replace(body, []byte(`"variables":[`),
+					[]byte(`"variables":[{"name":"capiProxyPatcher","value":`+entries+`},`), 1))
 		}},
 		{"a variable with millions of fields", func() {
 			fields := strings.TrimSuffix(strings.Repeat(`"":0,`, 4_000_000), ",")
-			p.send(validate, []byte(strings.Replace(labelled, `[{`, `[{"name":"capiProxyPatcher","value":{`+fields+`}},{`, 1)+`]}`))
+			p.send(validate,
+				[]byte(strings.Replace(labelled, `[{`, `[{"name":"capiProxyPatcher","value":{`+fields+`}},{`, 1)+`]}`))
 		}},
 	}
 }

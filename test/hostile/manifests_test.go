@@ -102,7 +102,8 @@ func TestNetworkPolicies_CoverEveryPort(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+			if !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) ||
+				!slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 				continue
 			}
 			for _, rule := range policy.Spec.Ingress {
@@ -167,7 +168,8 @@ func TestHooksOfTheManager_RequireTheCertificateOfClusterAPI(t *testing.T) {
 
 func TestClientCertificate_IsForTheDeploymentOfClusterAPI(t *testing.T) {
 	t.Parallel()
-	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"sigs.k8s.io/cluster-api").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +203,8 @@ func TestClientCertificate_IsForTheDeploymentOfClusterAPI(t *testing.T) {
 	}
 	old, container := before.Spec.Template.Spec.Containers[0], after.Spec.Template.Spec.Containers[0]
 	mount := container.VolumeMounts[len(container.VolumeMounts)-1]
-	if before.Name != "capi-controller-manager" || before.Namespace != "capi-system" || len(container.VolumeMounts) != len(old.VolumeMounts)+1 ||
+	if before.Name != "capi-controller-manager" || before.Namespace != "capi-system" ||
+		len(container.VolumeMounts) != len(old.VolumeMounts)+1 ||
 		!slices.Equal(container.Args[len(old.Args):], []string{
 			"--runtime-extension-client-cert-file=" + mount.MountPath + "/tls.crt", "--runtime-extension-client-key-file=" + mount.MountPath + "/tls.key",
 		}) {

@@ -43,8 +43,8 @@ type process struct {
 	limit int64
 }
 
-// start builds the program and starts it with the limits of a Deployment of config/default with a component. args returns
-// its arguments for a port and a folder with a certificate.
+// start builds the program and starts it with the limits of a Deployment of config/default with a component. args
+// returns its arguments for a port and a folder with a certificate.
 func start(t *testing.T, name, component string, args func(port, folder string) []string) *process {
 	t.Helper()
 	deployments := built[appsv1.Deployment](t, everything(t, component), "Deployment")
@@ -56,7 +56,10 @@ func start(t *testing.T, name, component string, args func(port, folder string) 
 		t.Fatal(err)
 	}
 	p := &process{
-		t: t, address: vocabulary.FreeAddress(t), client: &tls.Config{RootCAs: servingcert.Pool(servingcert.Write(t, folder)), MinVersion: tls.VersionTLS12},
+		t: t, address: vocabulary.FreeAddress(t), client: &tls.Config{
+			RootCAs:    servingcert.Pool(servingcert.Write(t, folder)),
+			MinVersion: tls.VersionTLS12,
+		},
 		log: &logbuffer.Buffer{}, exited: make(chan struct{}), limit: container.Resources.Limits.Memory().Value(),
 	}
 	_, port, _ := net.SplitHostPort(p.address)
@@ -153,8 +156,8 @@ func (p *process) dial(ctx context.Context) (net.Conn, error) {
 	return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: p.client}).DialContext(ctx, "tcp", p.address)
 }
 
-// survives carries out attacks, one after the other, and sends an honest request after each of them, whose answer must be as
-// it was before.
+// survives carries out attacks, one after the other, and sends an honest request after each of them, whose answer must
+// be as it was before.
 func (p *process) survives(path string, honest []byte, attacks []attack) {
 	p.t.Helper()
 	want, err := p.post(p.t.Context(), path, honest)

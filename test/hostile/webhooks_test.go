@@ -18,8 +18,9 @@ const template = "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtempla
 
 // review is an AdmissionReview of a new KubeadmConfigTemplate with a spec.
 func review(spec string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","operation":"CREATE","namespace":"default","name":"x",`+
-		`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","metadata":{"namespace":"default","name":"x"},"spec":%s}}}`, spec)
+	return fmt.Appendf(nil,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","operation":"CREATE","namespace":"default","name":"x",`+
+			`"object":{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfigTemplate","metadata":{"namespace":"default","name":"x"},"spec":%s}}}`, spec)
 }
 
 func TestManager_SurvivesHostileRequests(t *testing.T) {

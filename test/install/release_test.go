@@ -81,8 +81,12 @@ func TestRelease_IsTheSameTwice(t *testing.T) {
 	checkMetadata(t, first["metadata.yaml"])
 	checkMaterials(t, first["capi-proxy-patcher.spdx.json"])
 	checkOperator(t, first)
-	for _, pattern := range []string{"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml", "proxy-secret.yaml", "image/oci-layout"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(first)), func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
+	for _, pattern := range []string{
+		"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml",
+		"proxy-secret.yaml", "image/oci-layout",
+	} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(first)),
+			func(name string) bool { found, _ := filepath.Match(pattern, name); return found }) {
 			t.Errorf("there is no %s", pattern)
 		}
 	}
@@ -118,7 +122,8 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 				"CAPI_PROXY_PATCHER_REPLICAS": "3", "CAPI_PROXY_PATCHER_FAILURE_POLICY": "Fail",
 				"CAPI_PROXY_PATCHER_DIAGNOSTICS_ADDRESS": "127.0.0.1:8443", "CAPI_PROXY_PATCHER_DEFAULT_PROXY_SECRET": "corp/http-proxy",
 			},
-			3, "Fail", []string{"--metrics-addr=127.0.0.1:8443", "--default-proxy-secret=corp/http-proxy"},
+			3, "Fail",
+			[]string{"--metrics-addr=127.0.0.1:8443", "--default-proxy-secret=corp/http-proxy"},
 		},
 	} {
 		objects := processed(t, files[components], test.variables)
@@ -136,13 +141,18 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 			t.Errorf("%d Namespaces", namespaces)
 		}
 		found := deployments(t, objects)
-		i := slices.IndexFunc(found, func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
-		if manager := found[i]; *manager.Spec.Replicas != test.replicas || !slices.Equal(manager.Spec.Template.Spec.Containers[0].Args[len(manager.Spec.Template.Spec.Containers[0].Args)-2:], test.args) {
-			t.Errorf("%d replicas with %v, want %d with %v", *manager.Spec.Replicas, manager.Spec.Template.Spec.Containers[0].Args, test.replicas, test.args)
+		i := slices.IndexFunc(found,
+			func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
+		if manager := found[i]; *manager.Spec.Replicas != test.replicas ||
+			!slices.Equal(manager.Spec.Template.Spec.Containers[0].Args[len(manager.Spec.Template.Spec.Containers[0].Args)-2:],
+				test.args) {
+			t.Errorf("%d replicas with %v, want %d with %v", *manager.Spec.Replicas,
+				manager.Spec.Template.Spec.Containers[0].Args, test.replicas, test.args)
 		}
 		// Every container runs the program, and clusterctl finds it by its name.
 		for container, image := range images(t, objects) {
-			if !strings.HasSuffix(container, "/manager") || image != "registry.example.com/capi-proxy-patcher/capi-proxy-patcher:"+releaseVersion {
+			if !strings.HasSuffix(container, "/manager") ||
+				image != "registry.example.com/capi-proxy-patcher/capi-proxy-patcher:"+releaseVersion {
 				t.Errorf("container %s has image %s", container, image)
 			}
 		}
@@ -150,7 +160,8 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 			t.Errorf("%d Deployments", len(found))
 		}
 	}
-	configs := processed(t, files["extensionconfig.yaml"], map[string]string{"CAPI_PROXY_PATCHER_NAMESPACE": otherNamespace})
+	configs := processed(t, files["extensionconfig.yaml"],
+		map[string]string{"CAPI_PROXY_PATCHER_NAMESPACE": otherNamespace})
 	checkNames(t, configs, otherNamespace)
 	if configs[0].GetNamespace() != "" {
 		t.Error("the ExtensionConfig, which has no namespace, is in one")
@@ -234,7 +245,8 @@ func checkMaterials(t *testing.T, text []byte) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		t.Fatal(err)
 	}
-	if document.SPDXVersion != "SPDX-2.3" || document.DataLicense != "CC0-1.0" || document.DocumentNamespace == "" || document.CreationInfo.Created == "" {
+	if document.SPDXVersion != "SPDX-2.3" || document.DataLicense != "CC0-1.0" || document.DocumentNamespace == "" ||
+		document.CreationInfo.Created == "" {
 		t.Errorf("%+v", document)
 	}
 	there := map[string]bool{document.SPDXID: true}
@@ -256,7 +268,8 @@ func checkMaterials(t *testing.T, text []byte) {
 			t.Errorf("a relationship with nothing: %+v", r)
 		}
 	}
-	list := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/capi-proxy-patcher")
+	list := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/capi-proxy-patcher")
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	out, err := list.Output()
 	if err != nil {
@@ -288,12 +301,14 @@ func checkOperator(t *testing.T, files map[string][]byte) {
 		t.Fatalf("capi-operator.yaml has %v", objects)
 	}
 	data, _, _ := unstructured.NestedStringMap(configMap.Object, "data")
-	if data["components"] != string(files[components]) || data["metadata"] != string(files["metadata.yaml"]) || len(data) != 2 {
+	if data["components"] != string(files[components]) || data["metadata"] != string(files["metadata.yaml"]) ||
+		len(data) != 2 {
 		t.Error("the ConfigMap has other files than the release")
 	}
 	version, _, _ := unstructured.NestedString(provider.Object, "spec", "version")
 	selector, _, _ := unstructured.NestedStringMap(provider.Object, "spec", "fetchConfig", "selector", "matchLabels")
-	if configMap.GetName() != version || version != releaseVersion || configMap.GetNamespace() != provider.GetNamespace() ||
+	if configMap.GetName() != version || version != releaseVersion ||
+		configMap.GetNamespace() != provider.GetNamespace() ||
 		len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(labels.Set(configMap.GetLabels())) {
 		t.Errorf("provider %v does not find ConfigMap %v", provider.Object, configMap.Object["metadata"])
 	}
@@ -312,7 +327,8 @@ func checkProvider(t *testing.T, provider *unstructured.Unstructured) {
 		t.Fatal(err)
 	}
 	closeSchema(&properties)
-	for _, err := range validate.NewSchemaValidator(&properties, nil, "", strfmt.Default).Validate(provider.Object).Errors {
+	for _, err := range validate.NewSchemaValidator(&properties, nil, "",
+		strfmt.Default).Validate(provider.Object).Errors {
 		t.Errorf("the provider: %v", err)
 	}
 	misspelled := provider.DeepCopy()

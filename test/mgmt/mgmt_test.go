@@ -78,20 +78,24 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("a ServiceAccount that does not exist gets no token", func(t *testing.T) {
 		_, err := ServiceAccountConfig(t.Context(), cluster.Config(), "default", "nobody")
-		if !apierrors.IsNotFound(err) || !strings.HasPrefix(err.Error(), "requesting a token for ServiceAccount default/nobody: ") {
+		if !apierrors.IsNotFound(err) ||
+			!strings.HasPrefix(err.Error(), "requesting a token for ServiceAccount default/nobody: ") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a folder without a kustomization is an error that names it", func(t *testing.T) {
-		if err := cluster.ApplyKustomize(t.Context(), "testdata"); err == nil || !strings.HasPrefix(err.Error(), "building testdata: ") {
+		if err := cluster.ApplyKustomize(t.Context(), "testdata"); err == nil ||
+			!strings.HasPrefix(err.Error(), "building testdata: ") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an object that the API server does not know is an error that names it", func(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "kustomization.yaml"), "resources: [unknown.yaml]\n")
-		write(t, filepath.Join(dir, "unknown.yaml"), "apiVersion: example.com/v1\nkind: Unknown\nmetadata: {name: x, namespace: default}\n")
-		if err := cluster.ApplyKustomize(t.Context(), dir); err == nil || !strings.HasPrefix(err.Error(), "installing "+dir+": applying Unknown default/x: ") {
+		write(t, filepath.Join(dir, "unknown.yaml"),
+			"apiVersion: example.com/v1\nkind: Unknown\nmetadata: {name: x, namespace: default}\n")
+		if err := cluster.ApplyKustomize(t.Context(), dir); err == nil ||
+			!strings.HasPrefix(err.Error(), "installing "+dir+": applying Unknown default/x: ") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -115,8 +119,14 @@ func testKinds(t *testing.T, admin client.Client) {
 	infrastructure.SetName("classic")
 	objects := []client.Object{
 		&clusterv1.Cluster{ObjectMeta: meta("classic"), Spec: clusterv1.ClusterSpec{
-			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "KubeadmControlPlane", Name: "classic"},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DemoCluster", Name: "classic"},
+			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: controlplanev1.GroupVersion.Group,
+				Kind:     "KubeadmControlPlane", Name: "classic",
+			},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: "infrastructure.cluster.x-k8s.io",
+				Kind:     "DemoCluster", Name: "classic",
+			},
 		}},
 		kubeadmControlPlane("classic"),
 		template,
@@ -155,7 +165,8 @@ func testDefault(t *testing.T, cluster *Cluster, admin client.Client) {
 		}
 	}
 	deployment := &appsv1.Deployment{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: SystemNamespace, Name: "capi-proxy-patcher-controller-manager"}, deployment); err != nil {
+	if err := admin.Get(t.Context(),
+		client.ObjectKey{Namespace: SystemNamespace, Name: "capi-proxy-patcher-controller-manager"}, deployment); err != nil {
 		t.Fatal(err)
 	}
 	if got := deployment.Spec.Template.Spec.ServiceAccountName; got != ManagerAccount {
@@ -216,7 +227,8 @@ func testKubeconfig(t *testing.T, cluster *Cluster) {
 	if err := newClient(t, config).List(t.Context(), &corev1.NamespaceList{}); err != nil {
 		t.Error(err)
 	}
-	if err := WriteKubeconfig(filepath.Join(path, "below-a-file"), cluster.Config()); err == nil || !strings.HasPrefix(err.Error(), "writing kubeconfig: ") {
+	if err := WriteKubeconfig(filepath.Join(path, "below-a-file"), cluster.Config()); err == nil ||
+		!strings.HasPrefix(err.Error(), "writing kubeconfig: ") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -232,7 +244,8 @@ func TestStart_FailsWithoutPrograms(t *testing.T) {
 	}
 }
 
-// TestStart_LeavesNothingRunning lets the API server fail, for which etcd has to be running, and looks for processes of etcd.
+// TestStart_LeavesNothingRunning lets the API server fail, for which etcd has to be running, and looks for processes of
+// etcd.
 func TestStart_LeavesNothingRunning(t *testing.T) {
 	if !hasAssets() {
 		t.Skip(ErrNoAssets)
@@ -241,7 +254,8 @@ func TestStart_LeavesNothingRunning(t *testing.T) {
 	script(t, filepath.Join(dir, "etcd"), `echo $$ >>'`+dir+`/pids'; exec '`+etcd+`' "$@"`)
 	script(t, filepath.Join(dir, "kube-apiserver"), "exit 1")
 	t.Setenv(AssetsVariable, dir)
-	if _, err := Start(t.Context(), Options{}); err == nil || !strings.HasPrefix(err.Error(), "starting the management cluster: ") {
+	if _, err := Start(t.Context(), Options{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "starting the management cluster: ") {
 		t.Errorf("got %v", err)
 	}
 	text, err := fs.ReadFile(os.DirFS(dir), "pids")
@@ -267,14 +281,16 @@ func TestStart_FailsOutsideOfTheModule(t *testing.T) {
 		}
 	}
 	t.Setenv(AssetsVariable, dir)
-	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil || !strings.HasPrefix(err.Error(), "finding module sigs.k8s.io/cluster-api: ") {
+	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil ||
+		!strings.HasPrefix(err.Error(), "finding module sigs.k8s.io/cluster-api: ") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestReadCRDs_RefusesAnEmptyFolder(t *testing.T) {
 	t.Parallel()
-	if _, err := readCRDs(t.TempDir()); err == nil || !strings.HasPrefix(err.Error(), "reading CRDs of Cluster API: no YAML files in ") {
+	if _, err := readCRDs(t.TempDir()); err == nil ||
+		!strings.HasPrefix(err.Error(), "reading CRDs of Cluster API: no YAML files in ") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -289,7 +305,8 @@ func TestCustomResourceDefinitions(t *testing.T) {
 	var kinds []string
 	for _, crd := range crds {
 		kinds = append(kinds, crd.Spec.Names.Kind)
-		if len(crd.Spec.Versions) != 1 || crd.Spec.Versions[0].Name != "v1beta2" || !crd.Spec.Versions[0].Served || !crd.Spec.Versions[0].Storage {
+		if len(crd.Spec.Versions) != 1 || crd.Spec.Versions[0].Name != "v1beta2" || !crd.Spec.Versions[0].Served ||
+			!crd.Spec.Versions[0].Storage {
 			t.Errorf("%s: versions are not exactly v1beta2, served and stored", crd.Name)
 		}
 		if crd.Spec.Conversion != nil {
@@ -334,7 +351,10 @@ func meta(name string) metav1.ObjectMeta {
 func newClient(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme,
+		bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

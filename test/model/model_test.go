@@ -1,5 +1,5 @@
-// Package model_test runs random sequences of what users, Cluster API and other programs do against the controller and the
-// webhooks on a small API server of its own, and holds the product to what it promises after each step.
+// Package model_test runs random sequences of what users, Cluster API and other programs do against the controller and
+// the webhooks on a small API server of its own, and holds the product to what it promises after each step.
 package model_test
 
 import (
@@ -32,8 +32,9 @@ func TestModel_OfControllerAndWebhooks(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	valid := map[string]bool{}
 	sequence.Test[*world]{
-		New: func() *world { return newWorld(t, valid) }, Operations: operations(), Check: (*world).check, Finish: (*world).finish,
-		Steps: 50_000, Length: 50,
+		New: func() *world { return newWorld(t, valid) }, Operations: operations(), Check: (*world).check,
+		Finish: (*world).finish,
+		Steps:  50_000, Length: 50,
 	}.Run(t)
 }
 
@@ -71,19 +72,22 @@ func annotate(object client.Object, name, value string) {
 
 func clusterOperations() []operation {
 	label := func(cluster string) operation {
-		return operation{Name: "label of " + cluster, Args: []string{"true", "true", "true", "true", "false", "True", ""}, Weight: 4, Do: func(w *world, value string) error {
-			// A label that the controller never saw leaves what webhooks have added: it cannot be distinguished from
-			// the output of render.
-			if err := w.see(cluster); err != nil {
-				return err
-			}
-			edit(w, key{"Cluster", cluster}, func(c *clusterv1.Cluster) {
-				if c.Labels = map[string]string{contract.LabelEnabled: value}; value == "" {
-					c.Labels = nil
+		return operation{
+			Name: "label of " + cluster, Args: []string{"true", "true", "true", "true", "false", "True", ""},
+			Weight: 4, Do: func(w *world, value string) error {
+				// A label that the controller never saw leaves what webhooks have added: it cannot be distinguished from
+				// the output of render.
+				if err := w.see(cluster); err != nil {
+					return err
 				}
-			})
-			return nil
-		}}
+				edit(w, key{"Cluster", cluster}, func(c *clusterv1.Cluster) {
+					if c.Labels = map[string]string{contract.LabelEnabled: value}; value == "" {
+						c.Labels = nil
+					}
+				})
+				return nil
+			},
+		}
 	}
 	return []operation{
 		label(prod), label(prodEU),
@@ -131,7 +135,10 @@ func secretOperations() []operation {
 		"bad":           {"httpproxy": "http://u:" + password + "@proxy"},
 		"no":            nil,
 	}
-	generated := []string{prod + contract.GeneratedSecretSuffix, prodEU + contract.GeneratedSecretSuffix, "prod.eu.md.md.proxy-files"}
+	generated := []string{
+		prod + contract.GeneratedSecretSuffix, prodEU + contract.GeneratedSecretSuffix,
+		"prod.eu.md.md.proxy-files",
+	}
 	return []operation{
 		{Name: "proxy Secret is", Args: slices.Sorted(maps.Keys(contents)), Do: func(w *world, what string) error {
 			if secret := vocabulary.ProxySecret(namespace, "http-proxy", contents[what]); what == "no" {
@@ -144,7 +151,10 @@ func secretOperations() []operation {
 		{Name: "somebody's Secret", Args: generated, Do: func(w *world, name string) error {
 			if k := (key{"Secret", name}); w.live[k] == nil {
 				defer func() { w.now = w.now.Add(time.Minute) }() // longer than what is remembered of absent Secrets
-				w.change(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{contract.KeyProxyEnv: []byte("theirs")}})
+				w.change(&corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+					Data:       map[string][]byte{contract.KeyProxyEnv: []byte("theirs")},
+				})
 			}
 			return nil
 		}},
@@ -167,7 +177,8 @@ func secretOperations() []operation {
 func poolOperations() []operation {
 	return []operation{
 		{Name: "Secret of pool prod-md", Args: []string{"", contract.SecretNone, "other", "no-such"}, Do: func(w *world, value string) error {
-			edit(w, key{"MachineDeployment", prod + "-md"}, func(md *clusterv1.MachineDeployment) { annotate(md, contract.AnnotationSecret, value) })
+			edit(w, key{"MachineDeployment", prod + "-md"},
+				func(md *clusterv1.MachineDeployment) { annotate(md, contract.AnnotationSecret, value) })
 			return nil
 		}},
 		{Name: "pool eu.md of prod with Secret", Args: []string{"", "other", "gone"}, Do: func(w *world, value string) error {
@@ -187,7 +198,8 @@ func poolOperations() []operation {
 			return nil
 		}},
 		{Name: "pool prod.eu-md uses template", Args: []string{"prod-md", "prod.eu-md"}, Do: func(w *world, value string) error {
-			edit(w, key{"MachineDeployment", prodEU + "-md"}, func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Bootstrap.ConfigRef.Name = value })
+			edit(w, key{"MachineDeployment", prodEU + "-md"},
+				func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Bootstrap.ConfigRef.Name = value })
 			return nil
 		}},
 	}
@@ -204,7 +216,11 @@ func manifests() map[string]func(*bootstrapv1.KubeadmConfigSpec) {
 			s.PreKubeadmCommands, s.PostKubeadmCommands = []string{"`id`", "export HTTP_PROXY=mine", "'"}, []string{"a\nb"}
 		},
 		"in the way": func(s *bootstrapv1.KubeadmConfigSpec) {
-			s.Files = []bootstrapv1.File{{Path: "/a", Content: "x"}, {Path: inTheWayPath, Content: "[Service]\n", Permissions: "0600"}, {Path: "/b", Content: "y"}}
+			s.Files = []bootstrapv1.File{
+				{Path: "/a", Content: "x"},
+				{Path: inTheWayPath, Content: "[Service]\n", Permissions: "0600"},
+				{Path: "/b", Content: "y"},
+			}
 			s.PreKubeadmCommands, s.PostKubeadmCommands = []string{"echo own"}, nil
 		},
 		"post": func(s *bootstrapv1.KubeadmConfigSpec) {
@@ -214,13 +230,21 @@ func manifests() map[string]func(*bootstrapv1.KubeadmConfigSpec) {
 }
 
 func objectOperations() []operation {
-	targets := []key{{"KubeadmControlPlane", prod}, {"KubeadmConfigTemplate", prod + "-md"}, {"KubeadmConfig", prod + "-mp"}, {"KubeadmConfigTemplate", "prod-eu.md"}}
+	targets := []key{
+		{"KubeadmControlPlane", prod},
+		{"KubeadmConfigTemplate", prod + "-md"},
+		{"KubeadmConfig", prod + "-mp"},
+		{"KubeadmConfigTemplate", "prod-eu.md"},
+	}
 	var out []operation
 	for _, k := range targets {
 		name := k.kind + " " + k.name
 		names := slices.Sorted(maps.Keys(manifests()))
 		out = append(out,
-			operation{Name: "apply " + name, Args: names, Do: func(w *world, manifest string) error { return w.apply(k, manifest) }},
+			operation{
+				Name: "apply " + name, Args: names,
+				Do: func(w *world, manifest string) error { return w.apply(k, manifest) },
+			},
 			operation{Name: "pause " + name, Args: []string{"mine", "", ""}, Do: func(w *world, value string) error {
 				if object := w.live[k]; object != nil && !plan.IsPausedByUs(object.GetAnnotations()) {
 					edit(w, k, func(object client.Object) { annotate(object, clusterv1.PausedAnnotation, value) })
@@ -257,7 +281,8 @@ func (w *world) apply(k key, manifest string) error {
 	again2 := unmanaged(spec) == again
 	w.own[k] = spec.DeepCopy()
 	for name := range object.GetAnnotations() {
-		if strings.HasPrefix(name, contract.Domain) || plan.IsPausedByUs(object.GetAnnotations()) && name == clusterv1.PausedAnnotation {
+		if strings.HasPrefix(name, contract.Domain) || plan.IsPausedByUs(object.GetAnnotations()) &&
+			name == clusterv1.PausedAnnotation {
 			annotate(object, name, "")
 		}
 	}
@@ -274,17 +299,22 @@ func (w *world) userWrites(object client.Object) {
 	before := w.live[k]
 	w.change(object)
 	// The place of an adopted file does not count: the managed file has it.
-	if k.kind == "KubeadmControlPlane" && (unmanaged(specOf(before)) != unmanaged(specOf(w.live[k])) || w.hooks == nil || hasInTheWay(before) != hasInTheWay(w.live[k])) {
+	if k.kind == "KubeadmControlPlane" && (unmanaged(specOf(before)) != unmanaged(specOf(w.live[k])) || w.hooks == nil ||
+		hasInTheWay(before) != hasInTheWay(w.live[k])) {
 		w.due = true
 	}
 }
 
 func hasInTheWay(object client.Object) bool {
-	return slices.ContainsFunc(viewOf(object).Files, func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) })
+	return slices.ContainsFunc(viewOf(object).Files,
+		func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) })
 }
 
 func otherOperations() []operation {
-	kinds := []string{"Cluster", "KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig", "MachineDeployment", "Machine", "Secret"}
+	kinds := []string{
+		"Cluster", "KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig", "MachineDeployment",
+		"Machine", "Secret",
+	}
 	return []operation{
 		{Name: "the cache of", Args: kinds, Do: func(w *world, kind string) error {
 			if w.behind[kind] {
@@ -336,7 +366,8 @@ func otherOperations() []operation {
 			return nil
 		}},
 		{Name: "bootstrap data of MachinePool prod-mp is made", Do: func(w *world, _ string) error {
-			if config, _ := w.live[key{"KubeadmConfig", prod + "-mp"}].(*bootstrapv1.KubeadmConfig); config != nil && config.Annotations[clusterv1.PausedAnnotation] == "" {
+			if config, _ := w.live[key{"KubeadmConfig", prod + "-mp"}].(*bootstrapv1.KubeadmConfig); config != nil &&
+				config.Annotations[clusterv1.PausedAnnotation] == "" {
 				config = copyOf(config)
 				config.Status.DataSecretName = "data"
 				w.put(w.keyOf(config), config)

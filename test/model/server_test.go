@@ -227,12 +227,14 @@ func (r reader) List(_ context.Context, into client.ObjectList, options ...clien
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	kind := r.kindOf(into)
-	keys := slices.SortedFunc(maps.Keys(r.objects()), func(a, b key) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
+	keys := slices.SortedFunc(maps.Keys(r.objects()),
+		func(a, b key) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
 	items := reflect.ValueOf(into).Elem().FieldByName("Items")
 	items.SetZero()
 	for _, k := range keys {
 		object := r.objects()[k]
-		if k.kind != kind || o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) || !r.matches(o, kind, object) {
+		if k.kind != kind || o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) ||
+			!r.matches(o, kind, object) {
 			continue
 		}
 		item := reflect.ValueOf(object.DeepCopyObject()).Elem()
@@ -267,7 +269,9 @@ type proxySecrets struct {
 	reader
 }
 
-func (p proxySecrets) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (p proxySecrets) Get(ctx context.Context, name client.ObjectKey, into client.Object,
+	options ...client.GetOption,
+) error {
 	if err := p.reader.Get(ctx, name, into, options...); err != nil {
 		return err
 	}
@@ -288,7 +292,9 @@ type product struct {
 	reader
 }
 
-func (p product) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (p product) Get(ctx context.Context, name client.ObjectKey, into client.Object,
+	options ...client.GetOption,
+) error {
 	if into.GetObjectKind().GroupVersionKind().Kind != "" || p.kindOf(into) != "Secret" {
 		return p.reader.Get(ctx, name, into, options...)
 	}
@@ -368,7 +374,9 @@ func (p product) Delete(_ context.Context, object client.Object, options ...clie
 	if before == nil {
 		return notFound(k)
 	}
-	if pre := o.Preconditions; pre != nil && (pre.UID != nil && *pre.UID != before.GetUID() || pre.ResourceVersion != nil && *pre.ResourceVersion != before.GetResourceVersion()) {
+	if pre := o.Preconditions; pre != nil &&
+		(pre.UID != nil && *pre.UID != before.GetUID() || pre.ResourceVersion != nil &&
+			*pre.ResourceVersion != before.GetResourceVersion()) {
 		return conflict(k)
 	}
 	p.put(k, nil)
@@ -447,7 +455,8 @@ func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ .
 		meta.RemoveStatusCondition(&after.Status.Conditions, contract.ConditionProxyConfigured)
 	}
 	for _, condition := range configuration.Status.Conditions {
-		after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c metav1.Condition) bool { return c.Type == condition.Type })
+		after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions,
+			func(c metav1.Condition) bool { return c.Type == condition.Type })
 		after.Status.Conditions = append(after.Status.Conditions, condition)
 	}
 	return s.p.store("status", before, after, &clusterv1.Cluster{})
@@ -456,7 +465,8 @@ func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ .
 // admit asks the webhook for a kind about a write of somebody else, twice, as an API server may.
 func (s *server) admit(before, asked client.Object) client.Object {
 	kind := s.kindOf(asked)
-	if s.hooks == nil || !slices.Contains([]string{"KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig"}, kind) {
+	if s.hooks == nil ||
+		!slices.Contains([]string{"KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig"}, kind) {
 		return asked
 	}
 	text, err := json.Marshal(asked)
@@ -472,7 +482,8 @@ func (s *server) admit(before, asked client.Object) client.Object {
 		text, err = operations.Apply(text)
 		must(err)
 		if again == 1 && s.failure == nil && !reflect.DeepEqual(s.decode(kind, first), s.decode(kind, text)) {
-			s.failure = fmt.Errorf("called again on its own answer, the webhook changes %s: %s", answer.Patch, diff.Diff(s.decode(kind, first), s.decode(kind, text)))
+			s.failure = fmt.Errorf("called again on its own answer, the webhook changes %s: %s", answer.Patch,
+				diff.Diff(s.decode(kind, first), s.decode(kind, text)))
 		}
 	}
 	admitted := s.decode(kind, text)
@@ -491,7 +502,8 @@ func (s *server) review(kind string, before client.Object, name string, asked []
 		request.Operation, request.OldObject.Raw = admissionv1.Update, text
 	}
 	body, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: request,
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request:  request,
 	})
 	must(err)
 	r := httptest.NewRequest(http.MethodPost, webhook.Path(kind), bytes.NewReader(body)) //nolint:noctx // no goroutine waits

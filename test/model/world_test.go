@@ -80,14 +80,16 @@ func (w *world) start() {
 	infrastructure := &lookup.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
 	absences := &lookup.Absences{Now: now}
 	c, err := controller.New(controller.Config{
-		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, Admission: true, Recorder: recorder{w.server},
+		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, Admission: true,
+		Recorder: recorder{w.server},
 		Absences: absences, Now: now,
 	})
 	must(err)
 	w.controller = c
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
-		Cached: cached, Live: live, Secrets: lookup.Secrets{Watched: secrets, Live: live}, Infrastructure: infrastructure, Absences: absences, Now: now,
+		Cached: cached, Live: live, Secrets: lookup.Secrets{Watched: secrets, Live: live}, Infrastructure: infrastructure,
+		Absences: absences, Now: now,
 	}).Register(handlers))
 	w.hooks = handlers
 }
@@ -107,7 +109,8 @@ func newWorld(tb testing.TB, valid map[string]bool) *world {
 		}
 	}
 	w.change(vocabulary.ProxySecret(namespace, "http-proxy", map[string]string{"httpProxy": "http://proxy:3128"}))
-	w.change(vocabulary.ProxySecret(namespace, "other", map[string]string{"httpProxy": "http://other:3128", "username": "u", "password": password}))
+	w.change(vocabulary.ProxySecret(namespace, "other",
+		map[string]string{"httpProxy": "http://other:3128", "username": "u", "password": password}))
 	return w
 }
 
@@ -143,7 +146,8 @@ func managed(object client.Object) string {
 	return strings.Join(entries, "\n")
 }
 
-// unmanaged are the other ones, without files that may have been adopted, and in their place what the spec has beside lists.
+// unmanaged are the other ones, without files that may have been adopted, and in their place what the spec has beside
+// lists.
 func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
 	spec = spec.DeepCopy()
 	view := patch.SpecOf(spec)
@@ -155,7 +159,8 @@ func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
 		}
 	}
 	left := patch.Apply(view, patch.Remove(view))
-	spec.PreKubeadmCommands, spec.PostKubeadmCommands = append([]string{}, left.PreKubeadmCommands...), append([]string{}, left.PostKubeadmCommands...)
+	spec.PreKubeadmCommands, spec.PostKubeadmCommands = append([]string{}, left.PreKubeadmCommands...),
+		append([]string{}, left.PostKubeadmCommands...)
 	text, err := json.Marshal(spec)
 	must(err)
 	return string(text)
@@ -163,8 +168,8 @@ func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
 
 const inTheWayPath = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
 
-// checkWrite holds a write of the product, or an answer of a webhook, to what is promised. before is what was asked for, or
-// what was stored.
+// checkWrite holds a write of the product, or an answer of a webhook, to what is promised. before is what was asked
+// for, or what was stored.
 func (w *world) checkWrite(before, after client.Object) error {
 	if after == nil {
 		return nil
@@ -177,24 +182,28 @@ func (w *world) checkWrite(before, after client.Object) error {
 	}
 	text, err := json.Marshal(after)
 	must(err)
-	if quoted, _ := json.Marshal(password); strings.Contains(string(text), strings.Trim(string(quoted), `"`)) || strings.Contains(string(text), "s3cr3t") {
+	if quoted, _ := json.Marshal(password); strings.Contains(string(text), strings.Trim(string(quoted), `"`)) ||
+		strings.Contains(string(text), "s3cr3t") {
 		return fmt.Errorf("a credential in %s", text)
 	}
 	if specOf(after) == nil {
 		return nil
 	}
 	if before != nil && unmanaged(specOf(before)) != unmanaged(specOf(after)) {
-		return fmt.Errorf("entries of the user have changed in %s %s from\n%s\nto\n%s", w.kindOf(after), after.GetName(), unmanaged(specOf(before)), unmanaged(specOf(after)))
+		return fmt.Errorf("entries of the user have changed in %s %s from\n%s\nto\n%s", w.kindOf(after), after.GetName(),
+			unmanaged(specOf(before)), unmanaged(specOf(after)))
 	}
 	for _, name := range patch.References(viewOf(after)) {
 		secret := w.live[key{"Secret", name}]
-		if before != nil && !slices.Contains(patch.References(viewOf(before)), name) && secret != nil && !w.behind["Secret"] &&
+		if before != nil && !slices.Contains(patch.References(viewOf(before)), name) && secret != nil &&
+			!w.behind["Secret"] &&
 			secret.GetLabels()[contract.LabelGenerated] == "" && w.live[w.keyOf(after)] != nil &&
 			!slices.Contains(patch.References(viewOf(w.live[w.keyOf(after)])), name) {
 			return fmt.Errorf("a reference to Secret %s, which is somebody else's", name)
 		}
 	}
-	if _, ofControlPlane := after.GetLabels()[clusterv1.MachineControlPlaneLabel]; ofControlPlane && before != nil && managed(before) != managed(after) {
+	if _, ofControlPlane := after.GetLabels()[clusterv1.MachineControlPlaneLabel]; ofControlPlane && before != nil &&
+		managed(before) != managed(after) {
 		return errors.New("the KubeadmConfig of a control-plane Machine has changed")
 	}
 	return w.schemas(after, string(text))
@@ -247,7 +256,11 @@ func (w *world) looks() {
 		status = metav1.ConditionTrue
 	}
 	w.read = nil
-	if meta.SetStatusCondition(&controlPlane.Status.Conditions, metav1.Condition{Type: clusterv1.PausedCondition, Status: status, Reason: "x", LastTransitionTime: metav1.NewTime(w.now)}) {
+	if meta.SetStatusCondition(&controlPlane.Status.Conditions,
+		metav1.Condition{
+			Type: clusterv1.PausedCondition, Status: status, Reason: "x",
+			LastTransitionTime: metav1.NewTime(w.now),
+		}) {
 		w.put(w.keyOf(controlPlane), controlPlane)
 	}
 }
@@ -270,11 +283,17 @@ func (w *world) machine(spec bootstrapv1.KubeadmConfigSpec) {
 	owned := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: "x", Controller: new(true)}}
 	}
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-0", Labels: labels, OwnerReferences: owned("Machine", "machine-0")}, Spec: spec}
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "machine-0",
+		Labels: labels, OwnerReferences: owned("Machine", "machine-0"),
+	}, Spec: spec}
 	config.Status.DataSecretName = "machine-0"
 	w.put(w.keyOf(config), nil)
 	w.change(config)
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-0", Labels: labels, OwnerReferences: owned("KubeadmControlPlane", prod)}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "machine-0", Labels: labels,
+		OwnerReferences: owned("KubeadmControlPlane", prod),
+	}}
 	w.change(machine)
 	controlPlane := w.controlPlane()
 	controlPlane.Status.Replicas = new(int32(1))
@@ -306,7 +325,8 @@ func (w *world) check() error {
 			w.due = true
 		}
 		if was, is := managed(machine), managed(w.controlPlane()); !w.due && was != is {
-			return fmt.Errorf("Cluster API replaces the Machine of the control plane, and nobody asked for it: it has\n%s\nand the control plane\n%s", was, is)
+			return fmt.Errorf(
+				"Cluster API replaces the Machine of the control plane, and nobody asked for it: it has\n%s\nand the control plane\n%s", was, is)
 		}
 	}
 	return nil
@@ -343,7 +363,8 @@ func (w *world) finish() error {
 		cluster, _ := copyOf(w.live[key{"Cluster", name}]).(*clusterv1.Cluster)
 		delete(cluster.Labels, contract.LabelEnabled)
 		cluster.Spec.Paused = nil
-		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate} // a wrong one delays removal
+		// a wrong one delays removal
+		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
 		w.change(cluster)
 	}
 	for k := range w.own {

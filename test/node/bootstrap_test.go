@@ -31,7 +31,8 @@ func userSpec(more []string) *bootstrapv1.KubeadmConfigSpec {
 		Files: []bootstrapv1.File{{
 			Path: "/etc/kubernetes/audit.yaml", Owner: "root:root", Permissions: "0600", Content: auditPolicy,
 		}},
-		PreKubeadmCommands:  append(append([]string{}, more...), ownCommand, "(umask 077; env -0 >/var/lib/node-test/pre.env)"),
+		PreKubeadmCommands: append(append([]string{}, more...), ownCommand,
+			"(umask 077; env -0 >/var/lib/node-test/pre.env)"),
 		PostKubeadmCommands: []string{"(umask 077; env -0 >/var/lib/node-test/post.env)"},
 	}
 }
@@ -51,7 +52,9 @@ func composeNoProxy(t *testing.T, settings proxyconfig.Settings) string {
 
 // patched returns spec with the edits of Ensure and, if removed is set, of a Remove after it, carried out as a JSON
 // patch the way the controller does.
-func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Recipe, removed bool) *bootstrapv1.KubeadmConfigSpec {
+func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Recipe,
+	removed bool,
+) *bootstrapv1.KubeadmConfigSpec {
 	t.Helper()
 	plan, err := patch.Ensure(patch.SpecOf(spec), recipe)
 	if err != nil {
@@ -97,7 +100,10 @@ func apply(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, edits []patch.Edit
 // provider does: secret is the data of the one Secret.
 func userData(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, secret map[string][]byte, asIgnition bool) []byte {
 	t.Helper()
-	base := cloudinit.BaseUserData{PreKubeadmCommands: spec.PreKubeadmCommands, PostKubeadmCommands: spec.PostKubeadmCommands}
+	base := cloudinit.BaseUserData{
+		PreKubeadmCommands:  spec.PreKubeadmCommands,
+		PostKubeadmCommands: spec.PostKubeadmCommands,
+	}
 	for _, file := range spec.Files {
 		if from := file.ContentFrom.Secret; from.Name != "" {
 			content, found := secret[from.Key]

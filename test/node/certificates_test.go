@@ -34,7 +34,9 @@ func newCertificates(t *testing.T) certificates {
 }
 
 // certificate makes an authority, or with a parent a server on the loopback interface.
-func certificate(t *testing.T, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) ([]byte, *x509.Certificate, *ecdsa.PrivateKey) {
+func certificate(t *testing.T, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) ([]byte,
+	*x509.Certificate, *ecdsa.PrivateKey,
+) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

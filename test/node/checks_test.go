@@ -72,7 +72,8 @@ func succeeded(t *testing.T, n *node) {
 			t.Errorf("kubeadm ran with %q, want it to run once with %q", got, args)
 		}
 	})
-	t.Run("containerd and kubelet have exactly the variables of the Secret", func(t *testing.T) { servicesHaveVariables(t, n) })
+	t.Run("containerd and kubelet have exactly the variables of the Secret",
+		func(t *testing.T) { servicesHaveVariables(t, n) })
 	t.Run("containerd was restarted once and answers", func(t *testing.T) {
 		want := n.starts
 		if want == 0 {
@@ -90,7 +91,8 @@ func succeeded(t *testing.T, n *node) {
 			sight
 		}{{"pre", n.users}, {"kubeadm", nothing}, {"post", n.users}} {
 			recorded := n.ReadFile(t, "/var/lib/node-test/"+process.name+".env")
-			if diff := cmp.Diff(n.expected(process.sight), vocabulary.ProxyVariables(machine.ParseEnviron(recorded))); diff != "" {
+			if diff := cmp.Diff(n.expected(process.sight),
+				vocabulary.ProxyVariables(machine.ParseEnviron(recorded))); diff != "" {
 				t.Errorf("variables of %s (-want +got):\n%s", process.name, diff)
 			}
 			if process.sight != everything && strings.Contains(recorded, needle) {

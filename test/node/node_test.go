@@ -1,7 +1,8 @@
 //go:build node
 
-// Package node_test boots real nodes from bootstrap data that the product has patched: Debian with systemd, cloud-init and
-// containerd, in namespaces of its own, and the same with Ignition. Cluster API's own packages render the bootstrap data.
+// Package node_test boots real nodes from bootstrap data that the product has patched: Debian with systemd, cloud-init
+// and containerd, in namespaces of its own, and the same with Ignition. Cluster API's own packages render the bootstrap
+// data.
 //
 // Only kubeadm and kubelet are stand-ins: the first records what it is given and starts the second, a systemd unit that
 // does nothing.
@@ -38,7 +39,8 @@ var (
 const bootLimit = 90 * time.Second
 
 func TestNode(t *testing.T) {
-	results := report.New(t, "all together", "Not proven here: what of Flatcar is not Ignition, such as its trust store and its read-only /usr.")
+	results := report.New(t, "all together",
+		"Not proven here: what of Flatcar is not Ignition, such as its trust store and its read-only /usr.")
 	host := hostState(t)
 
 	programs := t.TempDir()
@@ -128,7 +130,8 @@ func run(t *testing.T, s scenario, e environment) {
 	n.Stop(t)
 }
 
-// bootstrapData returns what the bootstrap provider would hand to the machine, and sets the values that are expected there.
+// bootstrapData returns what the bootstrap provider would hand to the machine, and sets the values that are expected
+// there.
 func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
 	t.Helper()
 	secret := map[string][]byte{contract.KeyTrustedCA: authorities.authorities}
@@ -184,7 +187,10 @@ func (n *node) rootFiles(t *testing.T, e environment) map[string]machine.File {
 		// Makes systemd enable units by preset, as at the first boot of a Flatcar image.
 		files["/etc/machine-id"] = machine.File{Mode: 0o444, Content: []byte("uninitialized\n")}
 		// So that the restart can be counted: containerd has been started by then.
-		files["/etc/systemd/system/kubeadm.service.d/after.conf"] = machine.File{Mode: 0o644, Content: []byte("[Unit]\nAfter=containerd.service\n")}
+		files["/etc/systemd/system/kubeadm.service.d/after.conf"] = machine.File{
+			Mode:    0o644,
+			Content: []byte("[Unit]\nAfter=containerd.service\n"),
+		}
 	}
 	maps.Copy(files, n.files)
 	return files

@@ -60,8 +60,9 @@ type scenario struct {
 
 func rudeSecret() map[string]string {
 	return map[string]string{
-		contract.KeyHTTPProxy: "http://proxy.example.com:3128", contract.KeyUsername: username, contract.KeyPassword: password,
-		contract.KeyNoProxy: "registry.example.com, 192.0.2.0/24",
+		contract.KeyHTTPProxy: "http://proxy.example.com:3128", contract.KeyUsername: username,
+		contract.KeyPassword: password,
+		contract.KeyNoProxy:  "registry.example.com, 192.0.2.0/24",
 	}
 }
 
@@ -111,7 +112,10 @@ func cloudInitScenarios() []scenario {
 		{
 			name:   "cloud-init: the user's own commands install containerd",
 			secret: rawSecret(), httpProxy: rawURL,
-			remove: []string{"/lib/systemd/system/containerd.service", "/etc/systemd/system/multi-user.target.wants/containerd.service"},
+			remove: []string{
+				"/lib/systemd/system/containerd.service",
+				"/etc/systemd/system/multi-user.target.wants/containerd.service",
+			},
 			files: map[string]machine.File{
 				"/usr/share/node-test/containerd.service": text("[Service]\nType=notify\nExecStart=/usr/bin/containerd\nDelegate=yes\n[Install]\nWantedBy=multi-user.target\n"),
 			},

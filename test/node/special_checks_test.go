@@ -75,11 +75,13 @@ func trustOrder(t *testing.T, n *node) {
 		for _, link := range []string{"capi-proxy-patcher-1.pem", "capi-proxy-patcher-2.pem"} {
 			n.MustRun(t, "test", "-s", "/etc/ssl/certs/"+link)
 		}
-		installed, err := strconv.ParseFloat(strings.TrimSpace(n.MustRun(t, "stat", "--format=%.6Y", "/etc/ssl/certs/ca-certificates.crt")), 64)
+		installed, err := strconv.ParseFloat(strings.TrimSpace(n.MustRun(t, "stat", "--format=%.6Y",
+			"/etc/ssl/certs/ca-certificates.crt")), 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.TrimSpace(n.MustRun(t, "systemctl", "show", "--timestamp=us+utc", "--property=ExecMainStartTimestamp", "--value", "containerd"))
+		text := strings.TrimSpace(n.MustRun(t, "systemctl", "show", "--timestamp=us+utc", "--property=ExecMainStartTimestamp",
+			"--value", "containerd"))
 		started, err := time.Parse("Mon 2006-01-02 15:04:05 MST", text)
 		if err != nil {
 			t.Fatal(err)
@@ -120,10 +122,12 @@ func untrustedServer(t *testing.T, n *node) {
 	t.Helper()
 	t.Run("neither curl nor a static Go program trusts a server of the Secret's certificate", func(t *testing.T) {
 		startServer(t, n)
-		if _, err := n.Run("curl", "--silent", "--show-error", serverURL); err == nil || !strings.Contains(err.Error(), curlUntrusted) {
+		if _, err := n.Run("curl", "--silent", "--show-error", serverURL); err == nil ||
+			!strings.Contains(err.Error(), curlUntrusted) {
 			t.Errorf("curl: %v, want %s", err, curlUntrusted)
 		}
-		if _, err := n.Run("probe", "get", serverURL); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		if _, err := n.Run("probe", "get", serverURL); err == nil ||
+			!strings.Contains(err.Error(), "certificate signed by unknown authority") {
 			t.Errorf("Go: %v, want an unknown authority", err)
 		}
 		n.saw(t, "server not trusted")

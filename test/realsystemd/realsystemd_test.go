@@ -44,7 +44,8 @@ func TestStart_ReportsAServiceThatCannotStart(t *testing.T) {
 
 func TestStart_LeavesNothingBehind(t *testing.T) {
 	before := hostState(t)
-	realsystemd.Start(t, "containerd", map[string][]byte{"/run/from-test": nil, "/usr/lib/systemd/system/from-test.target": nil})
+	realsystemd.Start(t, "containerd",
+		map[string][]byte{"/run/from-test": nil, "/usr/lib/systemd/system/from-test.target": nil})
 	if after := hostState(t); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
@@ -76,7 +77,10 @@ func hostState(t *testing.T) string {
 func abandonedCgroups(t *testing.T) []string {
 	t.Helper()
 	var abandoned []string
-	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/", "/sys/fs/cgroup/*/*/", "/sys/fs/cgroup/*/*/*/"} {
+	for _, pattern := range []string{
+		"/sys/fs/cgroup/", "/sys/fs/cgroup/*/", "/sys/fs/cgroup/*/*/",
+		"/sys/fs/cgroup/*/*/*/",
+	} {
 		found, err := filepath.Glob(pattern + "realsystemd.*")
 		if err != nil {
 			t.Fatal(err)

@@ -35,8 +35,8 @@ import (
 
 const patience = 30 * time.Second
 
-// backend is what the kinds of the docker provider want to have in their spec. An unknown field is an error of the strict
-// client of these tests.
+// backend is what the kinds of the docker provider want to have in their spec. An unknown field is an error of the
+// strict client of these tests.
 func backend() apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{
 		Type: "object", Required: []string{"backend"},
@@ -48,10 +48,15 @@ func backend() apiextensionsv1.JSONSchemaProps {
 }
 
 // infrastructure returns CRDs with the kinds of a provider: those of the docker provider, or of any other.
-func infrastructure(prefix string, spec apiextensionsv1.JSONSchemaProps, suffixes ...string) []*apiextensionsv1.CustomResourceDefinition {
+func infrastructure(prefix string, spec apiextensionsv1.JSONSchemaProps,
+	suffixes ...string,
+) []*apiextensionsv1.CustomResourceDefinition {
 	const group = "infrastructure.cluster.x-k8s.io"
 	object := func(field string, schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
-		return apiextensionsv1.JSONSchemaProps{Type: "object", Required: []string{field}, Properties: map[string]apiextensionsv1.JSONSchemaProps{field: schema}}
+		return apiextensionsv1.JSONSchemaProps{
+			Type: "object", Required: []string{field},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{field: schema},
+		}
 	}
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, suffix := range suffixes {
@@ -61,12 +66,19 @@ func infrastructure(prefix string, spec apiextensionsv1.JSONSchemaProps, suffixe
 		}
 		singular := strings.ToLower(prefix + suffix)
 		crds = append(crds, &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + group, Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   singular + "s." + group,
+				Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"},
+			},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 				Group: group, Scope: apiextensionsv1.NamespaceScoped,
-				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: prefix + suffix, ListKind: prefix + suffix + "List", Singular: singular, Plural: singular + "s"},
+				Names: apiextensionsv1.CustomResourceDefinitionNames{
+					Kind: prefix + suffix, ListKind: prefix + suffix + "List",
+					Singular: singular, Plural: singular + "s",
+				},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-					Name: "v1beta2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema},
+					Name: "v1beta2", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema},
 				}},
 			},
 		})
@@ -80,7 +92,8 @@ func start(t *testing.T) client.Client {
 	cluster := vocabulary.StartCluster(t)
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	crds := slices.Concat(
-		infrastructure("Dev", backend(), "Cluster", "ClusterTemplate", "MachineTemplate", "MachinePool", "MachinePoolTemplate"),
+		infrastructure("Dev", backend(), "Cluster", "ClusterTemplate", "MachineTemplate", "MachinePool",
+			"MachinePoolTemplate"),
 		infrastructure("Demo", anything, "MachinePool", "MachinePoolTemplate"), // mgmt has the others
 	)
 	if err := mgmt.InstallCRDs(cluster.Config(), crds); err != nil {
@@ -103,7 +116,10 @@ func startManager(t *testing.T, cluster *mgmt.Cluster) {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(io.Discard)))
 	ctrl.SetLogger(log)
 	ctx, stop := context.WithCancel(ctrl.LoggerInto(t.Context(), log))
-	mgr, err := cli.NewManager(ctx, config, cli.ManagerOptions{Concurrency: 10, SyncPeriod: time.Minute, QPS: -1, HealthAddr: "0", MetricsAddr: "0", Log: log})
+	mgr, err := cli.NewManager(ctx, config, cli.ManagerOptions{
+		Concurrency: 10, SyncPeriod: time.Minute, QPS: -1,
+		HealthAddr: "0", MetricsAddr: "0", Log: log,
+	})
 	if err != nil {
 		stop()
 		t.Fatal(err)
@@ -128,7 +144,8 @@ type applied struct {
 	delivered string // contract.DeliveryReference or contract.DeliveryInline
 }
 
-// TestTemplates_WorkInAManagementCluster applies what a user applies together, and waits for what the manager makes of it.
+// TestTemplates_WorkInAManagementCluster applies what a user applies together, and waits for what the manager makes of
+// it.
 func TestTemplates_WorkInAManagementCluster(t *testing.T) {
 	if err := feature.MutableGates.Set(string(feature.KubeadmBootstrapFormatIgnition) + "=true"); err != nil {
 		t.Fatal(err)
@@ -140,7 +157,10 @@ func TestTemplates_WorkInAManagementCluster(t *testing.T) {
 				t.Run(strings.TrimSuffix(names[len(names)-1], ".yaml")+" and "+kind+" values", func(t *testing.T) {
 					t.Parallel()
 					v["NAMESPACE"] = fmt.Sprintf("%s-%d", kind, i)
-					a := applied{Client: user, t: t, ns: v["NAMESPACE"], name: v["CLUSTER_NAME"], delivered: contract.DeliveryReference}
+					a := applied{
+						Client: user, t: t, ns: v["NAMESPACE"], name: v["CLUSTER_NAME"],
+						delivered: contract.DeliveryReference,
+					}
 					if strings.Contains(names[0], "inline") {
 						a.delivered = contract.DeliveryInline
 					}
@@ -223,7 +243,8 @@ func (a applied) checkBefore() {
 	var controlPlane controlplanev1.KubeadmControlPlane
 	a.get(a.name+"-control-plane", &controlPlane)
 	held := controlPlane.Annotations[clusterv1.PausedAnnotation] == contract.PausedForEndpoint
-	has := slices.ContainsFunc(controlPlane.Spec.KubeadmConfigSpec.Files, func(f bootstrapv1.File) bool { return f.Path == contract.PathProxyEnv })
+	has := slices.ContainsFunc(controlPlane.Spec.KubeadmConfigSpec.Files,
+		func(f bootstrapv1.File) bool { return f.Path == contract.PathProxyEnv })
 	if inline := a.delivered == contract.DeliveryInline; held != inline || has == inline {
 		a.t.Errorf("with delivery %s the control plane is held back: %t, carries the proxy: %t", a.delivered, held, has)
 	}

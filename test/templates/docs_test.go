@@ -95,7 +95,10 @@ func TestDocs_ExamplesWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := intent.Variable{SecretName: "corp-proxy", Delivery: contract.DeliveryReference, Targets: contract.Targets(), NoProxy: []string{"registry.corp.example", "10.20.0.0/16"}}
+	all := intent.Variable{
+		SecretName: "corp-proxy", Delivery: contract.DeliveryReference, Targets: contract.Targets(),
+		NoProxy: []string{"registry.corp.example", "10.20.0.0/16"},
+	}
 	if diff := cmp.Diff(all, variable); diff != "" {
 		t.Errorf("the example of the variable does not show every field (-want +got):\n%s", diff)
 	}
@@ -107,7 +110,8 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 	// A line of an example is a key or an item; a sentence has a comma, or neither.
 	isExample := func(comment string) bool {
 		text := strings.TrimSpace(comment)
-		return !strings.Contains(text, ", ") && (strings.HasSuffix(text, ":") || strings.HasPrefix(text, "- ") || strings.Count(text, ": ") == 1)
+		return !strings.Contains(text, ", ") && (strings.HasSuffix(text, ":") || strings.HasPrefix(text, "- ") ||
+			strings.Count(text, ": ") == 1)
 	}
 	uncomment := func(name string) []byte {
 		var text strings.Builder
@@ -139,14 +143,19 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if settings.SecretName != "http-proxy" || settings.Options.NoProxy == "" || len(settings.Pools) != 1 || settings.Pools[0].Override != want {
+		if settings.SecretName != "http-proxy" || settings.Options.NoProxy == "" || len(settings.Pools) != 1 ||
+			settings.Pools[0].Override != want {
 			t.Errorf("%s: settings are %+v", name, settings)
 		}
 	}
-	for _, name := range []string{"cluster-template.yaml", "cluster-template-inline.yaml", "cluster-template-ignition.yaml", "cluster-template-machinepool.yaml"} {
+	for _, name := range []string{
+		"cluster-template.yaml", "cluster-template-inline.yaml",
+		"cluster-template-ignition.yaml", "cluster-template-machinepool.yaml",
+	} {
 		var overrides int
 		for _, object := range objects(t, fill(t, uncomment(name), usual(nil))) {
-			if object.GetAnnotations()[contract.AnnotationSecret] == contract.SecretNone && strings.HasPrefix(object.GetKind(), "Machine") {
+			if object.GetAnnotations()[contract.AnnotationSecret] == contract.SecretNone &&
+				strings.HasPrefix(object.GetKind(), "Machine") {
 				overrides++
 			}
 		}

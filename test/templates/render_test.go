@@ -151,7 +151,8 @@ func TestTemplates_KeepOddValues(t *testing.T) {
 				if object.GetName() == "" {
 					t.Errorf("%s has no name", object.GetKind())
 				}
-				if group := object.GroupVersionKind().Group; group == "infrastructure.cluster.x-k8s.io" && !strings.HasPrefix(object.GetKind(), "Demo") {
+				if group := object.GroupVersionKind().Group; group == "infrastructure.cluster.x-k8s.io" &&
+					!strings.HasPrefix(object.GetKind(), "Demo") {
 					t.Errorf("%s does not begin with Demo", object.GetKind())
 				}
 				if object.GetKind() != "Cluster" {
@@ -259,7 +260,8 @@ func TestTemplates_CanBeRenderedFirst(t *testing.T) {
 				before, err := render.Render(t.Context(), template)
 				if strings.Contains(names[0], "inline") {
 					for _, problem := range []error{err, afterErr} {
-						if problem == nil || !strings.Contains(problem.Error(), "delivery Inline needs the whole network of the Cluster") {
+						if problem == nil ||
+							!strings.Contains(problem.Error(), "delivery Inline needs the whole network of the Cluster") {
 							t.Errorf("got error %v, want that Inline needs the endpoint", problem)
 						}
 					}
@@ -309,14 +311,18 @@ func clusterctl(t *testing.T) func(v values, args ...string) []*unstructured.Uns
 	program := filepath.Join(os.Getenv(mgmt.AssetsVariable), "clusterctl")
 	if _, err := os.Stat(program); err != nil {
 		if program, err = exec.LookPath("clusterctl"); err != nil {
-			t.Skipf("there is no clusterctl in $%s and in $PATH; run hack/kube/build.sh $%s clusterctl", mgmt.AssetsVariable, mgmt.AssetsVariable)
+			t.Skipf("there is no clusterctl in $%s and in $PATH; run hack/kube/build.sh $%s clusterctl", mgmt.AssetsVariable,
+				mgmt.AssetsVariable)
 		}
 	}
 	home := t.TempDir()
 	return func(v values, args ...string) []*unstructured.Unstructured {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // a program that the developer chose
-		cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none"), "CLUSTERCTL_DISABLE_VERSIONCHECK=true"}
+		cmd.Env = []string{
+			"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none"),
+			"CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		}
 		for name, value := range v {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
@@ -361,7 +367,8 @@ func TestTemplates_AreRenderedByClusterctl(t *testing.T) {
 	}
 }
 
-// TestTemplates_FlavorsBringTheirClass runs clusterctl generate cluster --flavor on a repository as providers publish it.
+// TestTemplates_FlavorsBringTheirClass runs clusterctl generate cluster --flavor on a repository as providers publish
+// it.
 func TestTemplates_FlavorsBringTheirClass(t *testing.T) {
 	t.Parallel()
 	run := clusterctl(t)
@@ -385,7 +392,8 @@ func TestTemplates_FlavorsBringTheirClass(t *testing.T) {
 
 	v := usual(nil)
 	for _, names := range templateSets(t) {
-		flavor := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(names[len(names)-1], "cluster-template"), ".yaml"), "-")
+		flavor := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(names[len(names)-1], "cluster-template"), ".yaml"),
+			"-")
 		got := run(nil, append(generateArgs(v), "--config", config, "--infrastructure", "ours:v1.0.0", "--flavor", flavor)...)
 		var want []*unstructured.Unstructured
 		for _, name := range names {

@@ -13,7 +13,8 @@ func TestUntil_WaitsAsLongAsAnythingMoves(t *testing.T) {
 	t.Parallel()
 	never := time.Duration(1<<62 - 1)
 	for name, test := range map[string]struct {
-		// comes is when what is waited for is there, moves until when something moves each second, ends when the program ends.
+		// comes is when what is waited for is there, moves until when something moves each second, ends when the
+		// program ends.
 		comes, moves, ends time.Duration
 		want               error
 		after              time.Duration
@@ -58,7 +59,8 @@ func TestUntil_EndsWithTheTest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	rule := Rule{Still: time.Hour, Poll: time.Hour, Moved: func() (int, error) { return 0, nil }}
-	if err := rule.until(ctx, time.Time{}, func() string { return "missing" }); err == nil || !strings.Contains(err.Error(), "missing") {
+	if err := rule.until(ctx, time.Time{}, func() string { return "missing" }); err == nil ||
+		!strings.Contains(err.Error(), "missing") {
 		t.Errorf("%v, want the problem", err)
 	}
 	broken := errors.New("no log")

@@ -134,7 +134,10 @@ func TestController_WritesValidObjects(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	recipe := func(targets ...contract.Target) patch.Recipe {
-		r, err := patch.NewRecipe(patch.Options{Delivery: contract.DeliveryReference, Targets: targets, SecretName: "one-proxy-files"})
+		r, err := patch.NewRecipe(patch.Options{
+			Delivery: contract.DeliveryReference, Targets: targets,
+			SecretName: "one-proxy-files",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,9 +61,13 @@ func TestPatchJSON_ConflictsWithAnOldVersion(t *testing.T) {
 			t.Parallel()
 			server := &apiServer{answer: test.answer, version: test.version}
 			c := &Writer{Client: server, Live: server, Now: func() time.Time { return time.Time{} }}
-			config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "one", ResourceVersion: "7"}}
+			config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: "one",
+				ResourceVersion: "7",
+			}}
 			err := c.patchJSON(t.Context(), config, []byte("[]"))
-			if apierrors.IsConflict(err) != test.conflict || !test.conflict && !errors.Is(err, test.answer) || server.reads != test.reads {
+			if apierrors.IsConflict(err) != test.conflict || !test.conflict && !errors.Is(err, test.answer) ||
+				server.reads != test.reads {
 				t.Errorf("error %v after %d reads", err, server.reads)
 			}
 		})
@@ -84,7 +88,10 @@ func TestIsBehind_KnowsTheVersionThatWasWritten(t *testing.T) {
 			t.Errorf("version %q is behind: %t, want %t", version, got, want)
 		}
 	}
-	if other := (&bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "two", ResourceVersion: "9"}}); c.IsBehind(other) {
+	if other := (&bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+		UID:             "two",
+		ResourceVersion: "9",
+	}}); c.IsBehind(other) {
 		t.Error("an object that was never written is behind")
 	}
 	now = now.Add(writtenMemory)

@@ -76,7 +76,8 @@ func TestTopology_TemplatesAreFoundByTheirCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, topologyOf(read(t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
+			if diff := cmp.Diff(test.want,
+				topologyOf(read(t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
 				t.Errorf("Clusters (-want +got):\n%s", diff)
 			}
 		})

@@ -19,7 +19,10 @@ func TestContests_BackOffAndEnd(t *testing.T) {
 		none     = DigestOf[patch.Edit](nil)
 		now      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	)
-	want := []time.Duration{0, 0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 640 * time.Second, 1280 * time.Second, 2560 * time.Second, time.Hour, time.Hour}
+	want := []time.Duration{
+		0, 0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
+		160 * time.Second, 320 * time.Second, 640 * time.Second, 1280 * time.Second, 2560 * time.Second, time.Hour, time.Hour,
+	}
 	for i, delay := range want {
 		s.Wrote(one, edits, now, "")
 		c := s.find(one, edits, now)

@@ -16,11 +16,13 @@ import (
 func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
 	t.Parallel()
 	base := map[string]string{
-		contract.KeyProxyEnv: "HTTP_PROXY=\"http://p%40:1\"\n", contract.KeyTrustedCABundle: "# none\n", contract.KeySetup: "#!/bin/sh\necho '$1'\n",
+		contract.KeyProxyEnv: "HTTP_PROXY=\"http://p%40:1\"\n", contract.KeyTrustedCABundle: "# none\n",
+		contract.KeySetup:          "#!/bin/sh\necho '$1'\n",
 		contract.KeyNoProxyOrigins: "one", contract.KeyAdoptedFiles: "{}",
 	}
 	for key, want := range map[string]bool{
-		contract.KeyProxyEnv: true, contract.KeyTrustedCABundle: true, contract.KeySetup: false, contract.KeyNoProxyOrigins: false, contract.KeyAdoptedFiles: false,
+		contract.KeyProxyEnv: true, contract.KeyTrustedCABundle: true, contract.KeySetup: false,
+		contract.KeyNoProxyOrigins: false, contract.KeyAdoptedFiles: false,
 	} {
 		for what, value := range map[string][]byte{"another value": []byte("other \"'`${x}\n"), "no value": nil} {
 			for _, hashed := range []bool{true, false} {
@@ -46,7 +48,10 @@ func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
 func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
 	t.Parallel()
 	text := []byte(strings.Repeat("a", corev1.MaxSecretSize-10))
-	with := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one-proxy-files"}, Data: map[string][]byte{contract.KeyProxyEnv: make([]byte, 11)}}
+	with := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one-proxy-files"},
+		Data:       map[string][]byte{contract.KeyProxyEnv: make([]byte, 11)},
+	}
 	for name, test := range map[string]struct {
 		secret *corev1.Secret
 		text   []byte
@@ -56,7 +61,8 @@ func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
 	} {
 		s := Store{}.Of(&clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
 		err := s.writeOriginals(t.Context(), test.secret, test.text)
-		if !finding.Of(err).Has(contract.ReasonInvalidSettings) || !strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
+		if !finding.Of(err).Has(contract.ReasonInvalidSettings) ||
+			!strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -25,7 +25,8 @@ func (noPools) List(context.Context, client.ObjectList, ...client.ListOption) er
 
 func TestTopology_OldTemplateRequeuesItsCluster(t *testing.T) {
 	t.Parallel()
-	template := read(t, `{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &bootstrapv1.KubeadmConfigTemplate{})
+	template := read(t,
+		`{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &bootstrapv1.KubeadmConfigTemplate{})
 	f := Finder{Client: noPools{}}
 	if diff := cmp.Diff(requestFor("ns", "one"), f.OfTemplate(t.Context(), template)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -85,7 +85,8 @@ func TestFindings_PointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 func TestFindings_DistinguishSecretsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: %s}\nstringData: {httpProxy: \"http://p\"}\n"
-	got := places(t, options(fmt.Sprintf(secret, "team")+"---\n"+fmt.Sprintf(secret, "other"), fmt.Sprintf(secret, "third"), goodCluster))
+	got := places(t, options(fmt.Sprintf(secret, "team")+"---\n"+fmt.Sprintf(secret, "other"),
+		fmt.Sprintf(secret, "third"), goodCluster))
 	want := []string{
 		"1.yaml:4 Secret team/http-proxy key httpProxy proxy-port",
 		"1.yaml:9 Secret other/http-proxy key httpProxy proxy-port",
@@ -98,7 +99,8 @@ func TestFindings_DistinguishSecretsOfTheSameName(t *testing.T) {
 
 func TestFindings_DistinguishAFileFromASecret(t *testing.T) {
 	t.Parallel()
-	o := options(goodCluster, "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
+	o := options(goodCluster,
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
 	o.Inputs[1].Name = "x: document 1: Secret team: Secret .yaml"
 	want := []string{o.Inputs[1].Name + ":4 Secret team/http-proxy key noProxy entry 1 bad-port"}
 	if diff := cmp.Diff(want, places(t, o)); diff != "" {
@@ -106,7 +108,8 @@ func TestFindings_DistinguishAFileFromASecret(t *testing.T) {
 	}
 }
 
-// FuzzRun proves that no input makes it fail otherwise than by an error, that lines are lines of the input, and that the outcome is the same each time.
+// FuzzRun proves that no input makes it fail otherwise than by an error, that lines are lines of the input, and that
+// the outcome is the same each time.
 func FuzzRun(f *testing.F) {
 	seed, err := os.ReadFile("../../cli/testdata/lint/in.yaml")
 	if err != nil {
@@ -136,7 +139,10 @@ func FuzzRun(f *testing.F) {
 
 // FuzzFindingsHoldNoValue puts a mark into every value of a proxy Secret and looks for it in every output.
 func FuzzFindingsHoldNoValue(f *testing.F) {
-	for _, seed := range []string{"", "http://", "http://u:", "@", ",", "a.b:", "\n- ", "%", "{{", "10.0.0.0/8 ", "*.", "[", "://x/", "\x00", "-----BEGIN CERTIFICATE-----\n"} {
+	for _, seed := range []string{
+		"", "http://", "http://u:", "@", ",", "a.b:", "\n- ", "%", "{{", "10.0.0.0/8 ", "*.",
+		"[", "://x/", "\x00", "-----BEGIN CERTIFICATE-----\n",
+	} {
 		f.Add(seed, seed)
 	}
 	const mark = "zq9mark"
@@ -166,7 +172,8 @@ func badSecrets(n int) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: v1\nkind: List\nitems:\n")
 	for i := range n {
-		fmt.Fprintf(&b, "- apiVersion: v1\n  kind: Secret\n  metadata: {name: s%d}\n  stringData:\n    httpProxy: http://proxy.example.com\n    noProxy: |\n      a.example.com\n      10.0.0.0/33\n", i)
+		fmt.Fprintf(&b,
+			"- apiVersion: v1\n  kind: Secret\n  metadata: {name: s%d}\n  stringData:\n    httpProxy: http://proxy.example.com\n    noProxy: |\n      a.example.com\n      10.0.0.0/33\n", i)
 	}
 	return b.String()
 }
@@ -188,7 +195,8 @@ func TestRun_SplitsAListOnce(t *testing.T) {
 
 func TestRun_FindsLinesBesideVariables(t *testing.T) {
 	t.Parallel()
-	text := badSecrets(2) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"
+	text := badSecrets(2) +
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: v}\nextra: [${X:=\"y\"}]\nstringData:\n  \"noProxy\": |\n    10.0.0.0/33\n"
 	var got []string
 	for _, place := range places(t, options(text)) {
 		if strings.Contains(place, "entry") {

@@ -26,8 +26,9 @@ func clusters(n int, list bool) string {
 	return b.String()
 }
 
-// TestApply_ParsesADocumentOnceForAllItsEdits counts allocations, nearly all of which are those of parsing: the seven edits
-// of an object cost less than to read the outcome two more times, and 40 items of a list cost four times as much as 10.
+// TestApply_ParsesADocumentOnceForAllItsEdits counts allocations, nearly all of which are those of parsing: the seven
+// edits of an object cost less than to read the outcome two more times, and 40 items of a list cost four times as much
+// as 10.
 func TestApply_ParsesADocumentOnceForAllItsEdits(t *testing.T) {
 	patched := func(data string) *Stream {
 		s, err := Parse("in.yaml", []byte(data))
@@ -71,7 +72,10 @@ func TestApply_MakesAllChangesOrNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := s.Objects()
-	err = s.Apply([]Change{set(o[0], "k"), set(o[1], "k"), set(o[2], "b"), {o[3], []Edit{{Op: Remove, Path: []string{"l"}}}}})
+	err = s.Apply([]Change{
+		set(o[0], "k"), set(o[1], "k"), set(o[2], "b"),
+		{o[3], []Edit{{Op: Remove, Path: []string{"l"}}}},
+	})
 	want := "editing in.yaml: document 2, line 6: b: the value is a list, not a scalar\n" +
 		"editing in.yaml: document 3, line 8: C: l[0]: the index is out of range, the list has 0 items"
 	if err == nil || err.Error() != want || string(s.Bytes()) != in {

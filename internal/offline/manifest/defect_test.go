@@ -47,7 +47,8 @@ func TestDefects_LetDocumentsPass(t *testing.T) {
 				text := strings.TrimPrefix(d.Place, "in.yaml: document ") + ": " + d.Cause
 				for _, o := range d.Objects {
 					text += " " + o.Kind()
-					if err := o.Apply([]Edit{{Op: SetScalar, Path: []string{"x"}, Value: "v"}}); err == nil || !strings.HasSuffix(err.Error(), d.Cause) {
+					if err := o.Apply([]Edit{{Op: SetScalar, Path: []string{"x"}, Value: "v"}}); err == nil ||
+						!strings.HasSuffix(err.Error(), d.Cause) {
 						t.Errorf("edited: %v", err)
 					}
 				}
@@ -81,7 +82,8 @@ func TestDefects_LeaveTheRestEditable(t *testing.T) {
 	}
 }
 
-// TestByteOrderMark_AfterASeparatorIsNotContent has the byte order mark where kubectl skips it, and edits the line behind it.
+// TestByteOrderMark_AfterASeparatorIsNotContent has the byte order mark where kubectl skips it, and edits the line
+// behind it.
 func TestByteOrderMark_AfterASeparatorIsNotContent(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -100,7 +102,10 @@ func TestByteOrderMark_AfterASeparatorIsNotContent(t *testing.T) {
 		if string(s.Bytes()) != in || o.Kind() != "A" {
 			t.Errorf("%q: kind %q, %q", in, o.Kind(), s.Bytes())
 		}
-		if err := o.Apply([]Edit{{Op: SetScalar, Path: []string{"kind"}, Value: "X"}, {Op: SetScalar, Path: []string{"l"}, Value: "v"}}); err != nil {
+		if err := o.Apply([]Edit{
+			{Op: SetScalar, Path: []string{"kind"}, Value: "X"},
+			{Op: SetScalar, Path: []string{"l"}, Value: "v"},
+		}); err != nil {
 			t.Error(err)
 		}
 		if d := cmp.Diff(want, string(s.Bytes())); d != "" {

@@ -55,7 +55,8 @@ func lists(value map[string]any, path []string) (found [][]string) {
 }
 
 // FuzzApply holds three promises against documents of any form: no edit panics; an edit that succeeds changes the value
-// as asked and nothing else, whatever it does to the text; and removing what was inserted by adding lines gives back the bytes.
+// as asked and nothing else, whatever it does to the text; and removing what was inserted by adding lines gives back
+// the bytes.
 func FuzzApply(f *testing.F) {
 	for i, seed := range fuzzSeeds(f) {
 		f.Add(seed, uint8(i), uint8(i/2), "x\n  y: '\"$`%\n")
@@ -177,7 +178,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("got %q", s.Bytes())
 		}
 		for _, o := range s.Objects() {
-			if o.Line() < 1 || o.Line() > 1+bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r"))+bytes.Count(data, []byte("\xc2"))+bytes.Count(data, []byte("\xe2")) {
+			if o.Line() < 1 || o.Line() > 1+bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r"))+
+				bytes.Count(data, []byte("\xc2"))+bytes.Count(data, []byte("\xe2")) {
 				t.Fatalf("line %d", o.Line())
 			}
 		}

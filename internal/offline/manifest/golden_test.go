@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGolden patches every bootstrap spec in testdata/<case>/in.yaml; want.yaml is the whole outcome. The same must come
-// out with Windows line breaks.
+// TestGolden patches every bootstrap spec in testdata/<case>/in.yaml; want.yaml is the whole outcome. The same must
+// come out with Windows line breaks.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	ins, err := filepath.Glob("testdata/*/in.yaml")
@@ -120,7 +120,8 @@ func TestApply_LeavesLargeScalarsAlone(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&b, "    ---\n    kind: KubeadmConfig # %d\n    spec: {{ .Values }}\n\n    spec:\n      files: []\n", i)
 	}
-	b.WriteString("---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfig\nmetadata:\n  name: a\nspec:\n")
+	b.WriteString(
+		"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfig\nmetadata:\n  name: a\nspec:\n")
 	patched := roundTrip(t, "cni.yaml", []byte(b.String()+"  format: cloud-config\n"))
 	if !strings.HasPrefix(string(patched), strings.TrimSuffix(b.String(), "spec:\n")) {
 		t.Error("the ConfigMap changes")

@@ -39,7 +39,8 @@ func TestParse_ReportsThePlace(t *testing.T) {
 	}
 }
 
-// TestParse_BoundsAliases gives documents that stand for much more than they hold. Without the bound some take gigabytes.
+// TestParse_BoundsAliases gives documents that stand for much more than they hold. Without the bound some take
+// gigabytes.
 func TestParse_BoundsAliases(t *testing.T) {
 	t.Parallel()
 	repeat := func(alias string, n int) string {
@@ -119,7 +120,10 @@ func TestObjects(t *testing.T) {
 	}
 	var got []summary
 	for _, o := range s.Objects() {
-		got = append(got, summary{o.APIVersion(), o.Kind(), o.Namespace(), o.Name(), o.Labels(), o.Annotations(), o.Document(), o.Line()})
+		got = append(got, summary{
+			o.APIVersion(), o.Kind(), o.Namespace(), o.Name(), o.Labels(), o.Annotations(),
+			o.Document(), o.Line(),
+		})
 	}
 	none := map[string]string{}
 	want := []summary{
@@ -215,7 +219,10 @@ func TestApply(t *testing.T) {
 		}, "spec:\n  l:\n  # one\n  - |-\n    x\n    y\n\n  # two\n  - b\n"},
 		{
 			"missing mappings are created", "kind: A\n",
-			[]Edit{{Op: Insert, Path: []string{"a", "b", "l"}, Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}}}},
+			[]Edit{{
+				Op: Insert, Path: []string{"a", "b", "l"},
+				Value: Map{{"k", int64(1)}, {"m", true}, {"e", Map{}}, {"o", []any{"s", []any{1, "t"}}}},
+			}},
 			"kind: A\na:\n  b:\n    l:\n    - k: 1\n      m: true\n      e: {}\n      o:\n      - s\n      - - 1\n        - t\n",
 		},
 		{"emptied mappings go", "kind: A\na:\n  b:\n    l:\n    - k\n", []Edit{{Op: Remove, Path: []string{"a", "b", "l"}}}, "kind: A\n"},
@@ -414,8 +421,8 @@ func TestApply_RefusesSharedValues(t *testing.T) {
 	}
 }
 
-// TestApply_WritesScalarsThatAreReadBack sets rude strings in a block document, a flow document and JSON, and compares the quoting of those
-// on one line with that of sigs.k8s.io/yaml.
+// TestApply_WritesScalarsThatAreReadBack sets rude strings in a block document, a flow document and JSON, and compares
+// the quoting of those on one line with that of sigs.k8s.io/yaml.
 func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("no,fold ", 2000)
@@ -425,7 +432,10 @@ func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 		"😀", "a ", " a", "\ta", "a\tb", "a\n", "a\nb", "a\n\n", "\na", "\n", " \n", "a\n b\n", " a\nb", "\ta\nb\n", "a \nb", "a\n  \nb", "a\n  ", "a\r\nb", "a\rb", "a\u0085b", "a\u2028b\nc",
 		"\uFEFFa", "a\x00b", "a\x1b[0m\nb", "a\x7f", "---", "---\na", "a\n---\nb\n...\n", "# a\nb", "%YAML\nb", "key: |\n  x\n", long,
 	} {
-		for _, in := range []string{"spec:\n  l:\n  - a\n", "spec:\n    l:\n        - a\n    z:\n", "spec: {l: [a]}\n", "{\n\t\"spec\": {\n\t\t\"l\": [\n\t\t\t\"a\"\n\t\t]\n\t}\n}\n"} {
+		for _, in := range []string{
+			"spec:\n  l:\n  - a\n", "spec:\n    l:\n        - a\n    z:\n", "spec: {l: [a]}\n",
+			"{\n\t\"spec\": {\n\t\t\"l\": [\n\t\t\t\"a\"\n\t\t]\n\t}\n}\n",
+		} {
 			s, err := Parse("in.yaml", []byte(in))
 			if err != nil {
 				t.Fatal(err)
@@ -448,7 +458,8 @@ func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			spec := got["spec"].(map[string]any)
-			if want := []any{value, "a", map[string]any{item[0].Name: value}}; !cmp.Equal(want, spec["l"]) || spec["s"] != value {
+			if want := []any{value, "a", map[string]any{item[0].Name: value}}; !cmp.Equal(want, spec["l"]) ||
+				spec["s"] != value {
 				t.Errorf("%q: got %v", value, spec)
 			}
 		}
@@ -456,7 +467,8 @@ func TestApply_WritesScalarsThatAreReadBack(t *testing.T) {
 		if err != nil {
 			continue // It does not escape all control characters.
 		}
-		if want := strings.TrimSuffix(string(oneLine), "\n"); len(value) < 80 && !strings.ContainsAny(value, "\n\r\u0085\u2028\uFEFF\x00\x1b\x7f") && scalar(value) != want {
+		if want := strings.TrimSuffix(string(oneLine), "\n"); len(value) < 80 &&
+			!strings.ContainsAny(value, "\n\r\u0085\u2028\uFEFF\x00\x1b\x7f") && scalar(value) != want {
 			t.Errorf("%q is written as %s, sigs.k8s.io/yaml writes %s", value, scalar(value), want)
 		}
 	}

@@ -78,8 +78,8 @@ func at(value any, path []string) []any {
 	return list
 }
 
-// TestSamples_RoundTrip tries a folder of real cluster templates, which are not part of the project, if MANIFEST_SAMPLES
-// names one.
+// TestSamples_RoundTrip tries a folder of real cluster templates, which are not part of the project, if
+// MANIFEST_SAMPLES names one.
 func TestSamples_RoundTrip(t *testing.T) {
 	dir := os.Getenv("MANIFEST_SAMPLES")
 	if dir == "" {
@@ -138,7 +138,8 @@ func roundTrip(t *testing.T, name string, data []byte) []byte {
 		got = bytes.TrimRight(got, "\r\n")
 	}
 	if !bytes.Equal(got, withoutEmpty(data)) {
-		t.Errorf("inserting and removing is not the identity:\n%s", diff.Unified("in", "out", diff.Part{Old: string(withoutEmpty(data)), New: string(got)}))
+		t.Errorf("inserting and removing is not the identity:\n%s",
+			diff.Unified("in", "out", diff.Part{Old: string(withoutEmpty(data)), New: string(got)}))
 	}
 	return patched
 }

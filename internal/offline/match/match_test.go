@@ -129,7 +129,8 @@ func TestMatch_RejectsDestinations(t *testing.T) {
 	} {
 		for _, c := range match.Clients() {
 			_, err := c.Match("*", destination)
-			if err == nil || !strings.HasPrefix(err.Error(), "parsing destination: ") || strings.Contains(err.Error(), "hunter2") {
+			if err == nil || !strings.HasPrefix(err.Error(), "parsing destination: ") ||
+				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s, %s: got %v", c, name, err)
 			}
 		}
@@ -163,11 +164,15 @@ func TestDead(t *testing.T) {
 			}
 			got = append(got, mark+f.Token)
 		}
-		if diff := cmp.Diff(strings.Fields(strings.ReplaceAll(want, ",", " ")), got, cmp.Transformer("join", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+		if diff := cmp.Diff(strings.Fields(strings.ReplaceAll(want, ",", " ")), got,
+			cmp.Transformer("join", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", client, diff)
 		}
 	}
-	want := []match.DeadEntry{{Entry: 2, Token: "c", Reason: "not read: the list ends at the first blank inside an entry"}, {Entry: 3, Token: "d", Reason: "not read: the list ends at the first blank inside an entry"}}
+	want := []match.DeadEntry{
+		{Entry: 2, Token: "c", Reason: "not read: the list ends at the first blank inside an entry"},
+		{Entry: 3, Token: "d", Reason: "not read: the list ends at the first blank inside an entry"},
+	}
 	if diff := cmp.Diff(want, lookup(t, "curl").Dead("a, b c,d")); diff != "" {
 		t.Errorf("unread (-want +got):\n%s", diff)
 	}

@@ -19,11 +19,11 @@ type row struct {
 	bypass                                bool
 }
 
-// TestMatrix compares every matcher with measurements on real clients: all rows for Go, 99.5 % for every other client and version.
-// NOPROXY_MATRIX names another table of the same columns.
+// TestMatrix compares every matcher with measurements on real clients: all rows for Go, 99.5 % for every other client
+// and version. NOPROXY_MATRIX names another table of the same columns.
 //
-// Left out are the destinations of numericOddity: hosts that are an IPv4 address in a spelling other than four decimal parts.
-// What a client does with those is a matter of its resolver, not of NO_PROXY.
+// Left out are the destinations of numericOddity: hosts that are an IPv4 address in a spelling other than four decimal
+// parts. What a client does with those is a matter of its resolver, not of NO_PROXY.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	path := os.Getenv("NOPROXY_MATRIX")
@@ -63,12 +63,14 @@ func TestMatrix(t *testing.T) {
 			n.agree++
 			continue
 		}
-		t.Logf("%s: NO_PROXY=%q %s: measured direct=%t, matcher says %s (%s)", name, r.noProxy, r.destination, r.bypass, a.Verdict, a.Reason)
+		t.Logf("%s: NO_PROXY=%q %s: measured direct=%t, matcher says %s (%s)", name, r.noProxy, r.destination, r.bypass,
+			a.Verdict, a.Reason)
 	}
 	for _, name := range order {
 		n := tallies[name]
 		share := 100 * float64(n.agree) / float64(max(n.total, 1))
-		t.Logf("%-45s %4d of %4d rows agree (%.2f %%), left out %d numeric hosts of which %d agree", name, n.agree, n.total, share, n.odd, n.oddAgree)
+		t.Logf("%-45s %4d of %4d rows agree (%.2f %%), left out %d numeric hosts of which %d agree", name, n.agree, n.total,
+			share, n.odd, n.oddAgree)
 		want := 99.5
 		if strings.HasPrefix(name, "go-") {
 			want = 100
@@ -79,8 +81,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// labResolver answers like the name server and hosts files of the network where the matrix was measured. Only Ruby asks.
-// Every name had an address in 198.51.100.0/24. The machine with Ruby 2.7.4 had no entry for localhost.
+// labResolver answers like the name server and hosts files of the network where the matrix was measured. Only Ruby
+// asks. Every name had an address in 198.51.100.0/24. The machine with Ruby 2.7.4 had no entry for localhost.
 func labResolver(r row) match.Resolver {
 	return func(name string) (netip.Addr, bool) {
 		if strings.EqualFold(name, "localhost") && r.version != "2.7.4" {

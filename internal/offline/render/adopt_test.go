@@ -93,14 +93,16 @@ func TestRender_RestoresAnOriginalInTheInput(t *testing.T) {
 		})
 	}
 	for _, damaged := range []string{"[]", `{"KubeadmControlPlane/cp":{"/x":{}}}`} {
-		_, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(exported(damaged, "", "false"))}}})
+		_, err := render.Render(t.Context(),
+			render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(exported(damaged, "", "false"))}}})
 		if err == nil || !strings.Contains(err.Error(), "data.adopted-files.json: not a JSON object") {
 			t.Errorf("%s: error %v", damaged, err)
 		}
 	}
 }
 
-// ownFile is a Cluster whose control plane has a drop-in of the user's. annotations are those of the Cluster, endpoint its host.
+// ownFile is a Cluster whose control plane has a drop-in of the user's. annotations are those of the Cluster, endpoint
+// its host.
 func ownFile(annotations, endpoint string) string {
 	return `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
@@ -161,13 +163,15 @@ func TestRender_AdoptsAsTheControllerDoes(t *testing.T) {
 			t.Parallel()
 			input := ownFile(test.annotations, test.endpoint)
 			got := render1(t, input)
-			if strings.Contains(got, "owner: me") || !strings.Contains(got, "path: /etc/systemd/system/kubelet.service.d/http-proxy.conf") {
+			if strings.Contains(got, "owner: me") ||
+				!strings.Contains(got, "path: /etc/systemd/system/kubelet.service.d/http-proxy.conf") {
 				t.Error("the managed file has not replaced the user's")
 			}
 			_, generated, _ := strings.Cut(got, "\ndata:\n")
 			var keys []string
 			for line := range strings.Lines(generated) {
-				if key, _, found := strings.Cut(line, ":"); found && strings.HasPrefix(key, "  ") && strings.Count(key, " ") == 2 && len(keys) < len(test.data) {
+				if key, _, found := strings.Cut(line, ":"); found && strings.HasPrefix(key, "  ") && strings.Count(key, " ") == 2 &&
+					len(keys) < len(test.data) {
 					keys = append(keys, strings.TrimSpace(key))
 				}
 			}
@@ -177,8 +181,10 @@ func TestRender_AdoptsAsTheControllerDoes(t *testing.T) {
 			if diff := cmp.Diff(got, render1(t, got)); diff != "" {
 				t.Errorf("a second run changes (-first +second):\n%s", diff)
 			}
-			back := render1(t, strings.Replace(got, "capi-proxy-patcher.io/enabled: \"true\"", "capi-proxy-patcher.io/enabled: \"false\"", 1))
-			want, _, _ := strings.Cut(strings.Replace(input, "enabled: \"true\"", "enabled: \"false\"", 1), "---\napiVersion: v1\nkind: Secret")
+			back := render1(t, strings.Replace(got, "capi-proxy-patcher.io/enabled: \"true\"",
+				"capi-proxy-patcher.io/enabled: \"false\"", 1))
+			want, _, _ := strings.Cut(strings.Replace(input, "enabled: \"true\"", "enabled: \"false\"", 1),
+				"---\napiVersion: v1\nkind: Secret")
 			back, _, _ = strings.Cut(back, "---\napiVersion: v1\nkind: Secret")
 			if diff := cmp.Diff(want, back); diff != "" {
 				t.Errorf("without the label it is not as it was (-want +got):\n%s", diff)
@@ -201,7 +207,8 @@ func TestRender_NamesAdoptInAConflict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(ownFile(test.annotations, "192.0.2.1"))}}})
+			_, err := render.Render(t.Context(),
+				render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(ownFile(test.annotations, "192.0.2.1"))}}})
 			if err == nil || !strings.HasSuffix(err.Error(), test.want) {
 				t.Errorf("error %v\nwant %s", err, test.want)
 			}

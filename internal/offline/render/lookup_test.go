@@ -30,7 +30,8 @@ func scene(cluster string, objects ...string) string {
 			text += "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: " + labelled(name) +
 				"\nspec: {controlPlaneRef: {kind: KubeadmControlPlane, name: cp}, infrastructureRef: {kind: DemoCluster, name: infra}}\n"
 		case "KubeadmControlPlane":
-			text += "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nmetadata: " + metadata(name) + "\nspec: {version: v1.36.3}\n"
+			text += "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nmetadata: " + metadata(name) +
+				"\nspec: {version: v1.36.3}\n"
 		case "DemoCluster":
 			text += "apiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: DemoCluster\nmetadata: " + metadata(name) +
 				"\nspec: {controlPlaneEndpoint: {host: of-" + strings.ReplaceAll(name, "/", "-") + ".example.com, port: 6443}}\n"
@@ -38,7 +39,8 @@ func scene(cluster string, objects ...string) string {
 			text += "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: " + metadata(name) +
 				"\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n"
 		case "KubeadmConfigTemplate":
-			text += "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: " + metadata(name) + "\nspec: {template: {spec: {}}}\n"
+			text += "apiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: " + metadata(name) +
+				"\nspec: {template: {spec: {}}}\n"
 		}
 	}
 	return text
@@ -69,12 +71,14 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 			"", "",
 		},
 		"and the very namespace comes first": {
-			scene("team/c", "KubeadmControlPlane cp", "KubeadmControlPlane team/cp", "MachineDeployment md", "KubeadmConfigTemplate md"),
+			scene("team/c", "KubeadmControlPlane cp", "KubeadmControlPlane team/cp", "MachineDeployment md",
+				"KubeadmConfigTemplate md"),
 			[]string{"team/cp", "md"},
 			"", "",
 		},
 		"and another namespace does not fit": {
-			scene("team/c", "KubeadmControlPlane other/cp"), nil, "Cluster team/c: warning: KubeadmControlPlane cp is not in the input", "",
+			scene("team/c", "KubeadmControlPlane other/cp"), nil,
+			"Cluster team/c: warning: KubeadmControlPlane cp is not in the input", "",
 		},
 		"and a pool of another namespace is named": {
 			scene("team/c", "KubeadmControlPlane cp", "MachineDeployment other/md", "KubeadmConfigTemplate other/md"),
@@ -82,13 +86,15 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 			"MachineDeployment other/md: warning: names Cluster team/c, which is in another namespace, and is not patched", "",
 		},
 		"and a pool without one is of one Cluster": {
-			scene("team/c", "Cluster other/c", "KubeadmControlPlane team/cp", "KubeadmControlPlane other/cp", "MachineDeployment md", "KubeadmConfigTemplate md"), nil, "",
+			scene("team/c", "Cluster other/c", "KubeadmControlPlane team/cp", "KubeadmControlPlane other/cp",
+				"MachineDeployment md", "KubeadmConfigTemplate md"), nil, "",
 			"MachineDeployment md: has no namespace and may belong to Cluster team/c or to Cluster other/c; write its namespace",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
+			result, err := render.Render(t.Context(),
+				render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
 			if test.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), test.problem) {
 					t.Errorf("got error %v, want %q in it", err, test.problem)
@@ -122,7 +128,8 @@ func TestManifests_FindTheEndpointAndThePoolsWhoseNamespaceIsLeftOut(t *testing.
 		"but for the Cluster": {scene("team/c", "DemoCluster infra", "MachineDeployment md"), "of-infra.example.com", "md"},
 		"of the Cluster":      {scene("c", "DemoCluster team/infra", "MachineDeployment team/md"), "of-team-infra.example.com", "md"},
 		"and the very namespace comes first": {
-			scene("team/c", "DemoCluster infra", "DemoCluster team/infra", "MachineDeployment team/md"), "of-team-infra.example.com", "md",
+			scene("team/c", "DemoCluster infra", "DemoCluster team/infra", "MachineDeployment team/md"),
+			"of-team-infra.example.com", "md",
 		},
 		"and another namespace does not fit": {scene("team/c", "DemoCluster other/infra", "MachineDeployment other/md"), "", ""},
 	} {
@@ -155,18 +162,23 @@ func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 	t.Parallel()
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c-proxy-files, labels: {capi-proxy-patcher.io/generated-for: c}}\n"
 	result, err := render.Render(t.Context(), render.Options{
-		Inputs:         []render.Input{{Name: "in.yaml", Data: []byte(scene("team/c", "DemoCluster infra", "KubeadmControlPlane cp") + secret)}},
+		Inputs: []render.Input{{
+			Name: "in.yaml",
+			Data: []byte(scene("team/c", "DemoCluster infra", "KubeadmControlPlane cp") + secret),
+		}},
 		IncludeSecrets: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(result.Output), "name: c-proxy-files, labels"); n != 1 || !strings.Contains(string(result.Output), "  proxy.env: ") {
+	if n := strings.Count(string(result.Output), "name: c-proxy-files, labels"); n != 1 ||
+		!strings.Contains(string(result.Output), "  proxy.env: ") {
 		t.Errorf("the Secret is there %d times:\n%s", n, result.Output)
 	}
 }
 
 // withPods gives the Cluster of a scene a Pod network, so that nothing is missing from it that somebody has to add.
 func withPods(scene string) string {
-	return strings.Replace(scene, "spec: {controlPlaneRef", "spec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, controlPlaneRef", 1)
+	return strings.Replace(scene, "spec: {controlPlaneRef",
+		"spec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, controlPlaneRef", 1)
 }

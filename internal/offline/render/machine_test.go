@@ -13,13 +13,18 @@ import (
 // holder is a MachineSet or a Machine m of Cluster c with its bootstrap object.
 func holder(kind, metadata, configRef string) string {
 	const name = "m"
-	spec := "{clusterName: c, template: {spec: {clusterName: c, bootstrap: {configRef: " + configRef + "}, infrastructureRef: {kind: DemoMachineTemplate, name: " + name + "}}}}"
-	bootstrap := "kind: KubeadmConfigTemplate\nmetadata: {name: " + name + "}\nspec: {template: {spec: {preKubeadmCommands: [\"echo 100% {{ '$HOME'\"]}}}\n"
+	spec := "{clusterName: c, template: {spec: {clusterName: c, bootstrap: {configRef: " + configRef +
+		"}, infrastructureRef: {kind: DemoMachineTemplate, name: " + name + "}}}}"
+	bootstrap := "kind: KubeadmConfigTemplate\nmetadata: {name: " + name +
+		"}\nspec: {template: {spec: {preKubeadmCommands: [\"echo 100% {{ '$HOME'\"]}}}\n"
 	if kind == "Machine" {
-		spec = "{clusterName: c, bootstrap: {configRef: " + configRef + "}, infrastructureRef: {kind: DemoMachine, name: " + name + "}}"
-		bootstrap = "kind: KubeadmConfig\nmetadata: {name: " + name + "}\nspec: {preKubeadmCommands: [\"echo 100% {{ '$HOME'\"]}\n"
+		spec = "{clusterName: c, bootstrap: {configRef: " + configRef +
+			"}, infrastructureRef: {kind: DemoMachine, name: " + name + "}}"
+		bootstrap = "kind: KubeadmConfig\nmetadata: {name: " + name +
+			"}\nspec: {preKubeadmCommands: [\"echo 100% {{ '$HOME'\"]}\n"
 	}
-	return "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: " + kind + "\nmetadata: {name: " + name + metadata + "}\nspec: " + spec + "\n" +
+	return "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: " + kind + "\nmetadata: {name: " + name + metadata +
+		"}\nspec: " + spec + "\n" +
 		"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\n" + bootstrap
 }
 
@@ -51,7 +56,10 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(withPods(scene("c", "KubeadmControlPlane cp")) + test.manifests)}}}
+			options := render.Options{Inputs: []render.Input{{
+				Name: "in.yaml",
+				Data: []byte(withPods(scene("c", "KubeadmControlPlane cp")) + test.manifests),
+			}}}
 			before := options.Inputs[0].Data
 			result, err := render.Render(t.Context(), options)
 			if err != nil {
@@ -61,10 +69,12 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 			if got := strings.Contains(after, "/etc/capi-proxy-patcher/proxy.env"); got != test.patched {
 				t.Errorf("patched: %t, want %t:\n%s", got, test.patched, after)
 			}
-			if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, test.note) || test.note == "" && result.Warnings > 0 {
+			if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, test.note) || test.note == "" &&
+				result.Warnings > 0 {
 				t.Errorf("want %q in the notes:\n%s", test.note, notes)
 			}
-			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"), []byte("not-enabled:"))
+			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"),
+				[]byte("not-enabled:"))
 			removed, err := render.Render(t.Context(), options)
 			if err != nil {
 				t.Fatal(err)

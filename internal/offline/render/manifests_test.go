@@ -64,7 +64,10 @@ spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
 	}
 	var got []cluster
 	for _, c := range m.Clusters() {
-		found := cluster{Name: c.Object.String(), Host: c.View.EndpointHost, Port: c.View.EndpointPort, Enabled: c.View.Enabled, Unresolved: render.Unresolved(c.Unresolved)}
+		found := cluster{
+			Name: c.Object.String(), Host: c.View.EndpointHost, Port: c.View.EndpointPort,
+			Enabled: c.View.Enabled, Unresolved: render.Unresolved(c.Unresolved),
+		}
 		for _, pool := range c.Pools {
 			found.Pools = append(found.Pools, pool.Object.Name()+" "+pool.Secret)
 		}
@@ -108,12 +111,17 @@ func TestIsProxySecret_KnowsWhatIsMeant(t *testing.T) {
 func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	t.Parallel()
 	m := manifests(t, "{apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {httpProxy: '!', noProxy: 1}}",
-		render.Input{Name: "secret.yaml", Data: []byte("{apiVersion: v1, kind: Secret, metadata: {name: any, namespace: x}, stringData: {httpProxy: 'http://p:1'}}")})
+		render.Input{
+			Name: "secret.yaml",
+			Data: []byte(
+				"{apiVersion: v1, kind: Secret, metadata: {name: any, namespace: x}, stringData: {httpProxy: 'http://p:1'}}"),
+		})
 	if n := len(m.Objects()); n != 2 {
 		t.Fatalf("%d objects", n)
 	}
 	found, err := m.Resolver().Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
-	if err != nil || found == nil || found.Name.String() != "team/any" || found.Where != render.Place(m.Objects()[1]) || string(found.Data["httpProxy"]) != "http://p:1" {
+	if err != nil || found == nil || found.Name.String() != "team/any" || found.Where != render.Place(m.Objects()[1]) ||
+		string(found.Data["httpProxy"]) != "http://p:1" {
 		t.Errorf("found %+v, error %v", found, err)
 	}
 	_, err = m.Secret(m.Objects()[0])
@@ -126,7 +134,10 @@ func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 
 func TestReadManifests_ReportsEveryFile(t *testing.T) {
 	t.Parallel()
-	_, err := render.ReadManifests([]render.Input{{Name: "a.yaml", Data: []byte("a: [")}, {Name: "b.yaml", Data: []byte("text")}}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
+	_, err := render.ReadManifests([]render.Input{
+		{Name: "a.yaml", Data: []byte("a: [")},
+		{Name: "b.yaml", Data: []byte("text")},
+	}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -47,7 +47,8 @@ func TestRenderAndLint_RefuseLabelsThatAreNotStrings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if found := strings.Contains(report.Text(), "rejection: ") && strings.Contains(report.Text(), "(bad-metadata)"); found != (test.want != "") {
+			if found := strings.Contains(report.Text(), "rejection: ") &&
+				strings.Contains(report.Text(), "(bad-metadata)"); found != (test.want != "") {
 				t.Errorf("lint: rejected %t, want %t:\n%s", found, !found, report.Text())
 			}
 		})

@@ -75,12 +75,14 @@ func TestRender_CasesAreGolden(t *testing.T) {
 			}
 
 			// Without the label everything is as it was. Lists and specs that were there but empty are the exception.
-			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"), []byte("not-enabled:"))
+			options.Inputs[0].Data = bytes.ReplaceAll(result.Output, []byte("capi-proxy-patcher.io/enabled:"),
+				[]byte("not-enabled:"))
 			removed, err := render.Render(t.Context(), options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := bytes.ReplaceAll(input(t, dir).Inputs[0].Data, []byte("capi-proxy-patcher.io/enabled:"), []byte("not-enabled:"))
+			want := bytes.ReplaceAll(input(t, dir).Inputs[0].Data, []byte("capi-proxy-patcher.io/enabled:"),
+				[]byte("not-enabled:"))
 			want = bytes.ReplaceAll(want, []byte("    preKubeadmCommands: []\n"), nil)
 			want = bytes.ReplaceAll(want, []byte("spec:\n  template:\n    spec: {}\n---"), []byte("---"))
 			if diff := cmp.Diff(string(want), string(removed.Output)); diff != "" {
@@ -120,12 +122,14 @@ func TestRender_AddsGeneratedSecretsOnceAndUpdatesThem(t *testing.T) {
 		t.Errorf("a second run changes (-first +second):\n%s", diff)
 	}
 
-	options.Secrets[0].Data = bytes.ReplaceAll(options.Secrets[0].Data, []byte("username: node"), []byte("username: other"))
+	options.Secrets[0].Data = bytes.ReplaceAll(options.Secrets[0].Data, []byte("username: node"),
+		[]byte("username: other"))
 	changed, err := render.Render(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(changed.Output, []byte("name: prod-proxy-files\n")); n != bytes.Count(result.Output, []byte("name: prod-proxy-files\n")) {
+	if n := bytes.Count(changed.Output, []byte("name: prod-proxy-files\n")); n != bytes.Count(result.Output,
+		[]byte("name: prod-proxy-files\n")) {
 		t.Errorf("the generated Secret is there %d times", n)
 	}
 	if bytes.Equal(changed.Output, result.Output) {
@@ -153,7 +157,8 @@ func TestRender_PrintsNoCredentialWithoutSecrets(t *testing.T) {
 func TestRender_AllPatchesClustersWithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/classic")
-	options.Inputs[0].Data = bytes.ReplaceAll(options.Inputs[0].Data, []byte(`labels: {capi-proxy-patcher.io/enabled: "true"}`), []byte(`labels: {}`))
+	options.Inputs[0].Data = bytes.ReplaceAll(options.Inputs[0].Data,
+		[]byte(`labels: {capi-proxy-patcher.io/enabled: "true"}`), []byte(`labels: {}`))
 	plain, err := render.Render(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +196,8 @@ func TestRender_ReadsSeveralInputsAsOneStream(t *testing.T) {
 	if diff := cmp.Diff(string(want.Output), string(got.Output)); diff != "" {
 		t.Errorf("(-one file +two files):\n%s", diff)
 	}
-	if !bytes.Contains(got.Diff(), []byte("+++ nodes.yaml (rendered)")) || bytes.Contains(got.Diff(), []byte("+++ cluster.yaml")) {
+	if !bytes.Contains(got.Diff(), []byte("+++ nodes.yaml (rendered)")) ||
+		bytes.Contains(got.Diff(), []byte("+++ cluster.yaml")) {
 		t.Errorf("the diff is not by file:\n%s", got.Diff())
 	}
 }
@@ -267,13 +273,15 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 		"an unknown key":         {minimal(good+", proxyHTTP: s3cr", "", ""), []string{`key "proxyHTTP": unknown key`}},
 		"an entry with a scheme": {minimal(good+", noProxy: 'a.example.com,http://s3cr.example.com'", "", ""), []string{"document 1: Secret http-proxy", "entry 2", "url-entry"}},
 		"every finding at once": {
-			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr, noProxy: 'a,s3cr/x,b:s3cr'", "", ""),
+			minimal("httpProxy: 'http://u:s3cr/x@proxy:1', httpsProxy: 'proxy:2', colour: s3cr, noProxy: 'a,s3cr/x,b:s3cr'", "",
+				""),
 			[]string{"key httpProxy", "key httpsProxy", `key "colour"`, "key noProxy entry 2", "key noProxy entry 3"},
 		},
 		"no Secret of a pool": {
-			minimal(good, "", "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md, annotations: {capi-proxy-patcher.io/secret: edge}}\n"+
-				"spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n"+
-				"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
+			minimal(good, "",
+				"---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md, annotations: {capi-proxy-patcher.io/secret: edge}}\n"+
+					"spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n"+
+					"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
 			[]string{"Secret edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md; it must be in the input"},
 		},
 		"not base64":            {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy data.httpProxy: the value is not base64"}},
@@ -327,7 +335,8 @@ spec: {clusterName: NAME, template: {spec: {clusterName: NAME, bootstrap: {confi
 		t.Helper()
 		text := strings.NewReplacer("NAME", cluster, "LABEL", labels).Replace(objects) + template
 		result, err := render.Render(t.Context(), render.Options{
-			Inputs: []render.Input{{Name: "in.yaml", Data: []byte(text)}}, Secrets: []render.Input{{Name: "secret.yaml", Data: []byte(secret)}},
+			Inputs:  []render.Input{{Name: "in.yaml", Data: []byte(text)}},
+			Secrets: []render.Input{{Name: "secret.yaml", Data: []byte(secret)}},
 		})
 		if err != nil {
 			t.Fatal(err)

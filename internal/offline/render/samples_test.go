@@ -57,11 +57,12 @@ func sampleValues(t *testing.T, text []byte) map[string]string {
 	return values
 }
 
-// generate is clusterctl generate cluster --target-namespace team: clusterctl fills in variables, gives every object the
-// namespace and writes all of it anew (NewTemplate in cmd/clusterctl/client/repository/template.go).
+// generate is clusterctl generate cluster --target-namespace team: clusterctl fills in variables, gives every object
+// the namespace and writes all of it anew (NewTemplate in cmd/clusterctl/client/repository/template.go).
 func generate(t *testing.T, text []byte, values map[string]string) []byte {
 	t.Helper()
-	filled, err := yamlprocessor.NewSimpleProcessor().Process(text, func(name string) (string, error) { return values[name], nil })
+	filled, err := yamlprocessor.NewSimpleProcessor().Process(text,
+		func(name string) (string, error) { return values[name], nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,8 @@ func sample(t *testing.T, text []byte, keep func(kind string) bool) []byte {
 	for _, o := range stream.Objects() {
 		var edits []manifest.Edit
 		if o.Kind() == "Cluster" {
-			edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: []string{"metadata", "labels", contract.LabelEnabled}, Value: "true"})
+			edits = append(edits,
+				manifest.Edit{Op: manifest.SetScalar, Path: []string{"metadata", "labels", contract.LabelEnabled}, Value: "true"})
 		}
 		if !keep(o.Kind()) {
 			edits = append(edits, manifest.Edit{Op: manifest.RemoveKey, Path: []string{"metadata", "namespace"}, Keep: 1})
@@ -120,11 +122,12 @@ func parsed(t *testing.T, text []byte) (values []map[string]any, patched int) {
 	return values, patched
 }
 
-// TestRender_CommutesWithClusterctlGenerate holds that it does not matter whether a template is patched before or after it
-// is filled in, wherever it says the namespace: clusterctl gives all objects the same.
+// TestRender_CommutesWithClusterctlGenerate holds that it does not matter whether a template is patched before or after
+// it is filled in, wherever it says the namespace: clusterctl gives all objects the same.
 func TestRender_CommutesWithClusterctlGenerate(t *testing.T) {
 	t.Parallel()
-	secret := []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy}\nstringData: {httpProxy: \"http://proxy.example.com:3128\"}\n")
+	secret := []byte(
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy}\nstringData: {httpProxy: \"http://proxy.example.com:3128\"}\n")
 	for _, name := range samples(t) {
 		text := read(t, name)
 		for namespaces, keep := range map[string]func(string) bool{
@@ -137,7 +140,10 @@ func TestRender_CommutesWithClusterctlGenerate(t *testing.T) {
 				t.Parallel()
 				template := sample(t, text, keep)
 				values := sampleValues(t, template)
-				options := render.Options{Inputs: []render.Input{{Name: "t.yaml", Data: template}}, Secrets: []render.Input{{Name: "s.yaml", Data: secret}}}
+				options := render.Options{
+					Inputs:  []render.Input{{Name: "t.yaml", Data: template}},
+					Secrets: []render.Input{{Name: "s.yaml", Data: secret}},
+				}
 				first, firstErr := render.Render(t.Context(), options)
 				options.Inputs[0].Data = generate(t, template, values)
 				second, err := render.Render(t.Context(), options)

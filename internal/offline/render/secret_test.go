@@ -10,7 +10,8 @@ import (
 
 // withEndpoint is a Cluster with a control-plane endpoint and more fields, and with a control plane.
 func withEndpoint(endpoint, more string) string {
-	text := strings.Replace(scene("team/c", "KubeadmControlPlane cp"), "spec: {controlPlaneRef", "spec: {controlPlaneEndpoint: "+endpoint+more+", controlPlaneRef", 1)
+	text := strings.Replace(scene("team/c", "KubeadmControlPlane cp"), "spec: {controlPlaneRef",
+		"spec: {controlPlaneEndpoint: "+endpoint+more+", controlPlaneRef", 1)
 	return strings.ReplaceAll(text, "controlPlaneEndpoint: , ", "")
 }
 
@@ -20,7 +21,8 @@ func TestRender_PrintsOnlySecretsThatAreComplete(t *testing.T) {
 		known = "{host: cp.example.com, port: 6443}"
 		old   = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c-proxy-files, labels: {capi-proxy-patcher.io/generated-for: c}}\ndata: {proxy.env: b2xk}\n"
 	)
-	topology := string(topologyInput("", "{name: capiProxyPatcher, value: {noProxy: ['${X}']}}", "", "[]", "httpProxy: 'http://p.example.com:1'").Inputs[0].Data)
+	topology := string(topologyInput("", "{name: capiProxyPatcher, value: {noProxy: ['${X}']}}", "", "[]",
+		"httpProxy: 'http://p.example.com:1'").Inputs[0].Data)
 	for name, test := range map[string]struct {
 		manifests string
 		insist    bool
@@ -35,7 +37,8 @@ func TestRender_PrintsOnlySecretsThatAreComplete(t *testing.T) {
 		"without an endpoint, against the user's order":    {withEndpoint("", ""), true, "is printed although spec.controlPlaneEndpoint", ".cluster.local"},
 		"with a variable for it, against the user's order": {withEndpoint(`{host: "${HOST}", port: 6443}`, ""), true, "is printed although spec.controlPlaneEndpoint", ".cluster.local"},
 		"without an endpoint that is left out anyway": {
-			strings.Replace(withEndpoint("", ""), "labels: {", "annotations: {capi-proxy-patcher.io/no-proxy-groups: -endpoint}, labels: {", 1),
+			strings.Replace(withEndpoint("", ""), "labels: {",
+				"annotations: {capi-proxy-patcher.io/no-proxy-groups: -endpoint}, labels: {", 1),
 			false, "", ".cluster.local",
 		},
 		"without an endpoint, and there is an earlier one": {withEndpoint("", "") + old, false, "Secret c-proxy-files stays as it is, because spec.controlPlaneEndpoint is not set", "old"},
@@ -43,7 +46,8 @@ func TestRender_PrintsOnlySecretsThatAreComplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true, IncompleteSecrets: test.insist,
+				Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true,
+				IncompleteSecrets: test.insist,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -40,7 +40,8 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 		"three":             {many(3), false, "summary: " + defaults + "3; " + endpoint + "3; " + secrets + "3 (n0/c-proxy-files, n1/c-proxy-files, n2/c-proxy-files)"},
 		"more than it says": {many(40), false, "summary: " + defaults + "40; " + endpoint + "40; " + secrets + "40 (n0/c-proxy-files, n1/c-proxy-files, n2/c-proxy-files and 37 more)"},
 		"a template": {
-			strings.Replace(full, "cp.example.com", `"${HOST}"`, 1), false, "summary: Clusters " + variables + "1; " + secrets + "1 (c-proxy-files)",
+			strings.Replace(full, "cp.example.com", `"${HOST}"`, 1), false, "summary: Clusters " + variables + "1; " + secrets +
+				"1 (c-proxy-files)",
 		},
 		"nothing but the Secret":      {full, false, "summary: " + secrets + "1 (c-proxy-files)"},
 		"nothing at all":              {full, true, ""},
@@ -48,7 +49,11 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: test.secrets})
+			result, err := render.Render(t.Context(),
+				render.Options{
+					Inputs:         []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}},
+					IncludeSecrets: test.secrets,
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +61,8 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			usual := func(note string) bool {
-				return slices.ContainsFunc([]string{"defaults-used", "endpoint-unset", "unresolved", "needs Secret"}, func(s string) bool { return strings.Contains(note, s) })
+				return slices.ContainsFunc([]string{"defaults-used", "endpoint-unset", "unresolved", "needs Secret"},
+					func(s string) bool { return strings.Contains(note, s) })
 			}
 			if slices.ContainsFunc(result.Notes, usual) {
 				t.Errorf("the notes repeat it:\n%s", strings.Join(result.Notes, "\n"))

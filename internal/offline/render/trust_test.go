@@ -42,18 +42,25 @@ spec:
 				t.Fatal(err)
 			}
 			output := string(result.Output)
-			for _, absent := range []string{"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ", "command unset", "setup.sh daemon-reload ||"} {
+			for _, absent := range []string{
+				"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ",
+				"command unset", "setup.sh daemon-reload ||",
+			} {
 				if strings.Contains(output, absent) {
 					t.Errorf("there is %q in:\n%s", absent, output)
 				}
 			}
-			for _, present := range []string{"path: /etc/capi-proxy-patcher/trusted-ca.pem", "path: /etc/capi-proxy-patcher/setup.sh", "setup.sh install-ca"} {
+			for _, present := range []string{
+				"path: /etc/capi-proxy-patcher/trusted-ca.pem",
+				"path: /etc/capi-proxy-patcher/setup.sh", "setup.sh install-ca",
+			} {
 				if !strings.Contains(output, present) {
 					t.Errorf("there is no %q in:\n%s", present, output)
 				}
 			}
 			// A proxy.env that says nothing: what somebody has patched earlier refers to it.
-			if delivery == "Reference" && !strings.Contains(output, "proxy.env: IyBNYW5hZ2VkIGJ5IGNhcGktcHJveHktcGF0Y2hlcgo=\n") {
+			if delivery == "Reference" &&
+				!strings.Contains(output, "proxy.env: IyBNYW5hZ2VkIGJ5IGNhcGktcHJveHktcGF0Y2hlcgo=\n") {
 				t.Errorf("no empty proxy.env in the generated Secret:\n%s", output)
 			}
 			const note = "Secret ns/http-proxy has only key trustedCA: nodes trust its certificates and get no proxy variables"

@@ -93,11 +93,13 @@ func TestRender_KeepsAFileWithoutALineBreakAtItsEnd(t *testing.T) {
 		"  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "",
 		"metadata: {name: one, ", "metadata: {name: one, annotations: {capi-proxy-patcher.io/delivery: Inline}, ",
 	).Replace(around)
-	result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(cluster + object)}}})
+	result, err := render.Render(t.Context(),
+		render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(cluster + object)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(result.Output), "#!/bin/sh\n") || strings.Contains(string(result.Output), `"#!/bin/sh`) || !strings.HasSuffix(string(result.Output), "\n") {
+	if !strings.Contains(string(result.Output), "#!/bin/sh\n") || strings.Contains(string(result.Output), `"#!/bin/sh`) ||
+		!strings.HasSuffix(string(result.Output), "\n") {
 		t.Errorf("the script is quoted, or the file does not end with a line break:\n%.600s", result.Output)
 	}
 }
@@ -125,7 +127,8 @@ func TestRemoval_RestoresTheInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := strings.Replace(around, "  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
+			cluster := strings.Replace(around,
+				"  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
 			run := func(input string) string {
 				result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(input)}}})
 				if err != nil {
@@ -140,7 +143,8 @@ func TestRemoval_RestoresTheInput(t *testing.T) {
 			if !strings.Contains(patched, "Managed by") {
 				t.Fatalf("not patched:\n%s", patched)
 			}
-			_, got, _ := strings.Cut(run(strings.Replace(patched, "enabled", "not-enabled", 1)), "proxy.example.com:3128\"}\n---\n")
+			_, got, _ := strings.Cut(run(strings.Replace(patched, "enabled", "not-enabled", 1)),
+				"proxy.example.com:3128\"}\n---\n")
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("after removal (-want +got):\n%s", diff)
 			}

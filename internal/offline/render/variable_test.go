@@ -11,7 +11,8 @@ import (
 )
 
 // TestRender_MatchesAVariableWithAndWithoutDefault gives names and namespaces in turn with a default, with one in
-// quotes and without, and compares what clusterctl makes of the outcome with the outcome for what clusterctl makes of it.
+// quotes and without, and compares what clusterctl makes of the outcome with the outcome for what clusterctl makes of
+// it.
 func TestRender_MatchesAVariableWithAndWithoutDefault(t *testing.T) {
 	t.Parallel()
 	data := string(fleet(1)) + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c0-http-proxy, namespace: fleet}\n" +
@@ -28,7 +29,10 @@ func TestRender_MatchesAVariableWithAndWithoutDefault(t *testing.T) {
 		data = strings.Replace(data, "namespace: fleet", "namespace: "+spaces[i%len(spaces)], 1)
 	}
 	run := func(data []byte) []byte {
-		result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: data}}, IncludeSecrets: true})
+		result, err := render.Render(t.Context(), render.Options{
+			Inputs:         []render.Input{{Name: "in.yaml", Data: data}},
+			IncludeSecrets: true,
+		})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, data)
 		}
@@ -55,7 +59,8 @@ func TestRender_MatchesAVariableWithAndWithoutDefault(t *testing.T) {
 // TestRender_KeepsQuotesOfADefaultOutOfNames names a Secret after a Cluster whose default is in quotes.
 func TestRender_KeepsQuotesOfADefaultOutOfNames(t *testing.T) {
 	t.Parallel()
-	data := bytes.ReplaceAll(fleet(1), []byte("kind: Cluster\nmetadata:\n  name: c0\n"), []byte("kind: Cluster\nmetadata:\n  name: ${NAME:=\"c0\"}\n"))
+	data := bytes.ReplaceAll(fleet(1), []byte("kind: Cluster\nmetadata:\n  name: c0\n"),
+		[]byte("kind: Cluster\nmetadata:\n  name: ${NAME:=\"c0\"}\n"))
 	data = bytes.ReplaceAll(data, []byte("clusterName: c0"), []byte("clusterName: ${NAME}"))
 	result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: data}}})
 	if err != nil {

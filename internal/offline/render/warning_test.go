@@ -9,12 +9,15 @@ import (
 
 // members is a Cluster with a control plane and two pools, of which the first is as given.
 func members(controlPlane, configRef, annotations, format string) string {
-	text := withPods(scene("c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md", "MachineDeployment other", "KubeadmConfigTemplate other"))
+	text := withPods(scene("c", "KubeadmControlPlane cp", "MachineDeployment md", "KubeadmConfigTemplate md",
+		"MachineDeployment other", "KubeadmConfigTemplate other"))
 	text = strings.Replace(text, "kind: KubeadmControlPlane, name: cp", controlPlane, 1)
 	text = strings.Replace(text, "configRef: {kind: KubeadmConfigTemplate, name: md}", configRef, 1)
 	text = strings.Replace(text, "metadata: {name: md}", "metadata: {name: md, annotations: {"+annotations+"}}", 1)
-	text = strings.Replace(text, "metadata: {name: md}\nspec: {template: {spec: {", "metadata: {name: md}\nspec: {template: {spec: {"+format, 1)
-	return strings.Replace(text, "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md", "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: other", 1)
+	text = strings.Replace(text, "metadata: {name: md}\nspec: {template: {spec: {",
+		"metadata: {name: md}\nspec: {template: {spec: {"+format, 1)
+	return strings.Replace(text,
+		"name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md", "name: other}\nspec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: other", 1)
 }
 
 func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
@@ -49,7 +52,8 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
+			result, err := render.Render(t.Context(),
+				render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +71,8 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 			if !patched["KubeadmConfigTemplate other"] {
 				t.Errorf("the other pool is not patched:\n%s", result.Output)
 			}
-			if want := test.note == ""; patched["KubeadmConfigTemplate md"] != want && !strings.Contains(test.manifests, none) && !strings.Contains(test.note, "RKE2ControlPlane") {
+			if want := test.note == ""; patched["KubeadmConfigTemplate md"] != want && !strings.Contains(test.manifests, none) &&
+				!strings.Contains(test.note, "RKE2ControlPlane") {
 				t.Errorf("the pool is patched: %t, want %t", !want, want)
 			}
 		})

@@ -33,7 +33,10 @@ func (s *suite) cluster(t *testing.T) {
 	var first, second, third node
 	if !t.Run("a control plane comes up", func(sub *testing.T) {
 		s.report.Step(sub, stepInit)
-		first = s.node(t, nodeOptions{name: "control-plane", address: "10.77.0.10", pods: "10.244.0.0/24", boot: c.waitBoot(sub, ofControlPlane)})
+		first = s.node(t, nodeOptions{
+			name: "control-plane", address: "10.77.0.10", pods: "10.244.0.0/24",
+			boot: c.waitBoot(sub, ofControlPlane),
+		})
 		first.Start(sub)
 		first.mustBootstrap(sub)
 		first.kubectl(sub, "wait", "--for=condition=Ready", "node/"+first.host, "--timeout=90s")
@@ -47,7 +50,10 @@ func (s *suite) cluster(t *testing.T) {
 	t.Run("explain", func(t *testing.T) { asked = s.explain(t, c, first) })
 	if !t.Run("a worker joins and runs a Pod", func(sub *testing.T) {
 		s.report.Step(sub, stepJoin)
-		second = s.node(t, nodeOptions{name: "worker", address: "10.77.0.11", pods: "10.244.1.0/24", boot: c.waitBoot(sub, ofPool)})
+		second = s.node(t, nodeOptions{
+			name: "worker", address: "10.77.0.11", pods: "10.244.1.0/24",
+			boot: c.waitBoot(sub, ofPool),
+		})
 		s.join(sub, first, second)
 		pods := strings.Fields(first.kubectl(sub, "get", "pods", "-A", "-o", "name"))
 		s.report.Saw(sub, stepJoin, "Ready, %d Pods run", len(pods))
@@ -114,7 +120,8 @@ func (s *suite) changeSecret(t *testing.T, c cluster, first, worker node) booted
 	c.user(t, proxySecret(t, poolSecret, values), "apply", "-f", "-")
 	boot := c.waitBoot(t, ofPool, worker.host)
 	if machines := c.machines(t, ofControlPlane); len(machines) != 1 || machines[0].Name != first.host {
-		t.Errorf("there are %d Machines of the control plane, the first %s, want %s and no other", len(machines), machines[0].Name, first.host)
+		t.Errorf("there are %d Machines of the control plane, the first %s, want %s and no other", len(machines),
+			machines[0].Name, first.host)
 	}
 	return boot
 }
@@ -124,7 +131,8 @@ func (s *suite) replaced(t *testing.T, c cluster, first, worker, replacement nod
 	t.Helper()
 	waitUntil(t, "the old worker to be taken out", func() bool {
 		machines := c.machines(t, ofPool)
-		return len(machines) == 1 && machines[0].Name == replacement.host && machines[0].Status.NodeRef.Name == replacement.host
+		return len(machines) == 1 && machines[0].Name == replacement.host &&
+			machines[0].Status.NodeRef.Name == replacement.host
 	})
 	if machines := c.machines(t, ofControlPlane); len(machines) != 1 || machines[0].Name != first.host {
 		t.Errorf("the control plane has other Machines than %s: %d", first.host, len(machines))
@@ -182,7 +190,8 @@ func environOf(spec corev1.PodSpec) map[string]string {
 	return vocabulary.ProxyVariables(environ)
 }
 
-// logs reads the logs of the proxies and of the registry. asked are destinations that were asked of the proxy on purpose.
+// logs reads the logs of the proxies and of the registry. asked are destinations that were asked of the proxy on
+// purpose.
 func (s *suite) logs(t *testing.T, asked []string, first, second, third node) {
 	t.Helper()
 	t.Run("every image came through a proxy, and all that kubeadm needs were asked for", func(t *testing.T) {
@@ -203,7 +212,11 @@ func (s *suite) logs(t *testing.T, asked []string, first, second, third node) {
 	for _, proxy := range []struct {
 		name, user string
 		node
-	}{{"main", strings.ReplaceAll(username, "%", "%25"), first}, {"pool", poolUsername, second}, {"next", poolUsername, third}} {
+	}{
+		{"main", strings.ReplaceAll(username, "%", "%25"), first},
+		{"pool", poolUsername, second},
+		{"next", poolUsername, third},
+	} {
 		t.Run("the proxy "+proxy.name+" saw its node, the registry, and nothing of the cluster", func(t *testing.T) {
 			pulls := 0
 			for _, r := range s.lab.Requests(t, proxy.name) {
@@ -252,7 +265,8 @@ func (s *suite) picture(t *testing.T, held map[string][]string, nodes ...node) s
 	for _, n := range nodes {
 		var through []string
 		for name, url := range map[string]string{"main": mainURL, "pool": poolURL, "next": nextURL} {
-			if slices.ContainsFunc(s.lab.Requests(t, name), func(r lab.Request) bool { return r.Client == n.address && r.Host == registryHost }) {
+			if slices.ContainsFunc(s.lab.Requests(t, name),
+				func(r lab.Request) bool { return r.Client == n.address && r.Host == registryHost }) {
 				through = append(through, url)
 			}
 		}

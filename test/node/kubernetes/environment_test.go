@@ -31,13 +31,14 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 		}
 	})
 	sawNoProxy(t, n, password)
-	t.Run("no process of "+n.name+" but containerd, its shims and kubelet has the password, and no container", func(t *testing.T) {
-		names := n.MustRun(t, "sh", "-c", `for p in $(grep -lF `+password+` /proc/[0-9]*/environ 2>/dev/null); do
+	t.Run("no process of "+n.name+" but containerd, its shims and kubelet has the password, and no container",
+		func(t *testing.T) {
+			names := n.MustRun(t, "sh", "-c", `for p in $(grep -lF `+password+` /proc/[0-9]*/environ 2>/dev/null); do
 			cat "${p%environ}comm"; done 2>/dev/null | sort -u`)
-		if names != "containerd\ncontainerd-shim\nkubelet\n" {
-			t.Errorf("processes: %q", names)
-		}
-	})
+			if names != "containerd\ncontainerd-shim\nkubelet\n" {
+				t.Errorf("processes: %q", names)
+			}
+		})
 	t.Run("a user without rights finds no password on "+n.name, func(t *testing.T) {
 		seen, err := n.Do(machine.Command{Nobody: true, Argv: []string{"sh", "-c", look}})
 		if err != nil {
@@ -65,11 +66,14 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 // filesWith returns the files below the folders of searched that hold text, for root or for nobody.
 func filesWith(t *testing.T, n node, text string, nobody bool) []string {
 	t.Helper()
-	// The pattern does not become an argument, which would be seen in /proc. A status of 2 is that of unreadable files. What
-	// containerd stores are the programs of images.
+	// The pattern does not become an argument, which would be seen in /proc. A status of 2 is that of unreadable files.
+	// What containerd stores are the programs of images.
 	out, err := n.Do(machine.Command{
 		Nobody: nobody, Input: text,
-		Argv: []string{"sh", "-c", "grep -rlF --devices=skip --exclude-dir=containerd --exclude-dir=io.containerd.runtime.v2.task --file=- " + searched + " 2>/dev/null; [ $? -le 2 ]"},
+		Argv: []string{
+			"sh", "-c",
+			"grep -rlF --devices=skip --exclude-dir=containerd --exclude-dir=io.containerd.runtime.v2.task --file=- " + searched + " 2>/dev/null; [ $? -le 2 ]",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

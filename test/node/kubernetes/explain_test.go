@@ -33,8 +33,8 @@ func destinations() []string {
 	}
 }
 
-// explain compares what capi-proxy-patcher explain says with what curl and a Go client on the node do, as the proxy's log
-// has it. It returns the destinations that went through the proxy, as host:port.
+// explain compares what capi-proxy-patcher explain says with what curl and a Go client on the node do, as the proxy's
+// log has it. It returns the destinations that went through the proxy, as host:port.
 func (s *suite) explain(t *testing.T, c cluster, n node) []string {
 	t.Helper()
 	s.report.Step(t, stepExplain)

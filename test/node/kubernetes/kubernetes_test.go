@@ -1,8 +1,8 @@
 //go:build node
 
-// Package kubernetes_test makes a real Kubernetes cluster of machines that reach nothing but a proxy: real kubeadm, kubelet
-// and containerd, started by the bootstrap data that the controllers of a management cluster have made for a Cluster with
-// the label. What went through the proxy is read from squid's own log.
+// Package kubernetes_test makes a real Kubernetes cluster of machines that reach nothing but a proxy: real kubeadm,
+// kubelet and containerd, started by the bootstrap data that the controllers of a management cluster have made for a
+// Cluster with the label. What went through the proxy is read from squid's own log.
 package kubernetes_test
 
 import (
@@ -24,7 +24,8 @@ const (
 	username = "us%er" + needle
 	password = " p%40@\"'$\\&#{{x}}{%`$(id)%C3:/?;!~*[" + needle + "]é\\n%% "
 	// encodedUserinfo is the same, percent-encoded by hand.
-	encodedUserinfo = "us%25er" + needle + ":%20p%2540%40%22%27%24%5C%26%23%7B%7Bx%7D%7D%7B%25%60%24%28id%29%25C3%3A%2F%3F%3B%21~%2A%5B" +
+	encodedUserinfo = "us%25er" + needle +
+		":%20p%2540%40%22%27%24%5C%26%23%7B%7Bx%7D%7D%7B%25%60%24%28id%29%25C3%3A%2F%3F%3B%21~%2A%5B" +
 		needle + "%5D%C3%A9%5Cn%25%25%20"
 	poolUsername = "pool"
 	poolPassword = poolNeedle + `"'@:/\`

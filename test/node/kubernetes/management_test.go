@@ -94,7 +94,9 @@ type cluster struct {
 }
 
 // newCluster applies proxy Secrets, by name, and a Cluster, as users do.
-func (m *management) newCluster(t *testing.T, namespace, manifest string, secrets map[string]map[string]string) cluster {
+func (m *management) newCluster(t *testing.T, namespace, manifest string,
+	secrets map[string]map[string]string,
+) cluster {
 	t.Helper()
 	c := cluster{management: m, namespace: namespace}
 	stream := []string{`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "` + namespace + `"}}`}
@@ -123,13 +125,18 @@ func proxySecret(t *testing.T, name string, values map[string]string) string {
 // user runs kubectl in the Cluster's namespace, as an administrator of the management cluster.
 func (c cluster) user(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	return c.command(t, stdin, append([]string{c.kubectl, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace}, args...)...)
+	return c.command(t, stdin,
+		append([]string{c.kubectl, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace}, args...)...)
 }
 
 // explain runs the product's explain about the Cluster.
 func (c cluster) explain(t *testing.T, args ...string) string {
 	t.Helper()
-	return c.command(t, "", append([]string{c.product, "explain", "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--cluster", clusterName}, args...)...)
+	return c.command(t, "",
+		append([]string{
+			c.product, "explain", "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--cluster",
+			clusterName,
+		}, args...)...)
 }
 
 // command runs a command where the management cluster is.
@@ -155,7 +162,8 @@ const (
 func (c cluster) machines(t *testing.T, label string) []clusterv1.Machine {
 	t.Helper()
 	var list clusterv1.MachineList
-	decode(t, c.user(t, "", "get", "machines", "--selector", label, "--sort-by", "{.metadata.creationTimestamp}", "-o", "json"), &list)
+	decode(t, c.user(t, "", "get", "machines", "--selector", label, "--sort-by", "{.metadata.creationTimestamp}",
+		"-o", "json"), &list)
 	return list.Items
 }
 
@@ -174,7 +182,8 @@ func (c cluster) waitBoot(t *testing.T, label string, others ...string) booted {
 	waitUntil(t, "a Machine that boots", func() bool {
 		for _, m := range c.machines(t, label) {
 			if m.Spec.Bootstrap.DataSecretName != nil && m.Spec.ProviderID != "" && !slices.Contains(others, m.Name) {
-				b.machine, b.instanceID, secretName = m.Name, strings.TrimPrefix(m.Spec.ProviderID, "local://"), *m.Spec.Bootstrap.DataSecretName
+				b.machine, b.instanceID, secretName = m.Name, strings.TrimPrefix(m.Spec.ProviderID, "local://"),
+					*m.Spec.Bootstrap.DataSecretName
 				return true
 			}
 		}

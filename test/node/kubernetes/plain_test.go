@@ -44,15 +44,21 @@ func (s *suite) plainCluster(t *testing.T) cluster {
 	})
 }
 
-// plain makes a cluster of two nodes behind a proxy without credentials, and has kube-apiserver ask the worker's kubelet,
-// whose address is not in NO_PROXY.
+// plain makes a cluster of two nodes behind a proxy without credentials, and has kube-apiserver ask the worker's
+// kubelet, whose address is not in NO_PROXY.
 func (s *suite) plain(t *testing.T, c cluster) {
 	t.Helper()
 	s.report.Step(t, stepPlain)
-	first := s.node(t, nodeOptions{name: "plain-control-plane", address: plainEndpoint, pods: "10.244.0.0/24", boot: c.waitBoot(t, ofControlPlane)})
+	first := s.node(t, nodeOptions{
+		name: "plain-control-plane", address: plainEndpoint, pods: "10.244.0.0/24",
+		boot: c.waitBoot(t, ofControlPlane),
+	})
 	first.Start(t)
 	first.mustBootstrap(t)
-	worker := s.node(t, nodeOptions{name: "plain-worker", address: plainWorker, pods: "10.244.1.0/24", boot: c.waitBoot(t, ofPool)})
+	worker := s.node(t, nodeOptions{
+		name: "plain-worker", address: plainWorker, pods: "10.244.1.0/24",
+		boot: c.waitBoot(t, ofPool),
+	})
 	s.join(t, first, worker)
 	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepPlain, first, worker) })
 	sawNoProxy(t, first, openURL)

@@ -33,7 +33,10 @@ type pull struct {
 func (s *suite) pulls(t *testing.T) {
 	t.Helper()
 	intercepting := lab.NewAuthority(t, "proxy CA")
-	s.lab.StartProxy(t, lab.Proxy{Name: "intercepting", Port: 3130, Username: username, Password: password, Intercept: intercepting})
+	s.lab.StartProxy(t, lab.Proxy{
+		Name: "intercepting", Port: 3130, Username: username, Password: password,
+		Intercept: intercepting,
+	})
 	through := map[string]string{contract.KeyHTTPProxy: "http://10.77.0.1:3130"}
 	with := func(values map[string]string, key, value string) map[string]string {
 		values = maps.Clone(values)
@@ -62,7 +65,8 @@ func (s *suite) pulls(t *testing.T) {
 	for _, p := range pulls[:last] {
 		t.Run(p.name, func(t *testing.T) { s.pull(t, p) })
 	}
-	t.Run("the log does have requests into the cluster where NO_PROXY is missing", func(t *testing.T) { s.withoutNoProxy(t, inside) })
+	t.Run("the log does have requests into the cluster where NO_PROXY is missing",
+		func(t *testing.T) { s.withoutNoProxy(t, inside) })
 
 	s.lab.StopProxy(t, "main")
 	t.Run(gone.name, func(t *testing.T) { s.pull(t, gone) })
@@ -151,7 +155,11 @@ func (s *suite) withoutNoProxy(t *testing.T, p pull) {
 		"https://10.77.0.10:6443/", "https://10.96.0.1/", "http://10.244.0.1/", "http://169.254.169.254/", "http://127.0.0.1/",
 		"http://localhost/", "https://kubernetes.default.svc/", "https://kubernetes.default.svc.cluster.local/",
 	}
-	n.MustRun(t, append([]string{"sh", "-c", strings.Replace(askWithCurl, "set +a", "set +a; unset NO_PROXY no_proxy", 1), "sh"}, inside...)...)
+	n.MustRun(t,
+		append([]string{
+			"sh", "-c", strings.Replace(askWithCurl, "set +a", "set +a; unset NO_PROXY no_proxy", 1),
+			"sh",
+		}, inside...)...)
 	n.Stop(t)
 	networks := map[string]netip.Prefix{
 		"a Pod": netip.MustParsePrefix("10.244.0.0/16"), "a Service": netip.MustParsePrefix("10.96.0.0/16"),

@@ -27,7 +27,8 @@ func TestRegistry_ServesAnImageThatMatchesItsDigests(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := newRegistry([]image{{
-		Repository: "group/one", Tag: "v1", Files: map[string]string{"/usr/bin/one": program, "/two": program}, Entrypoint: []string{"/usr/bin/one"},
+		Repository: "group/one", Tag: "v1", Files: map[string]string{"/usr/bin/one": program, "/two": program},
+		Entrypoint: []string{"/usr/bin/one"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,8 @@ func TestRegistry_ServesAnImageThatMatchesItsDigests(t *testing.T) {
 	handler := logged(r, &log)
 	byTag := get(t, handler, "/v2/group/one/manifests/v1", manifestType)
 	sum := sha256.Sum256(byTag)
-	if byDigest := get(t, handler, "/v2/group/one/manifests/sha256:"+hex.EncodeToString(sum[:]), manifestType); !bytes.Equal(byTag, byDigest) {
+	if byDigest := get(t, handler, "/v2/group/one/manifests/sha256:"+hex.EncodeToString(sum[:]),
+		manifestType); !bytes.Equal(byTag, byDigest) {
 		t.Errorf("by tag %s, by digest %s", byTag, byDigest)
 	}
 	var manifest struct {
@@ -100,7 +102,8 @@ func TestRegistry_RefusesWhatItDoesNotHave(t *testing.T) {
 
 func TestRegistry_DoesNotStartWithoutItsFile(t *testing.T) {
 	t.Parallel()
-	_, err := newRegistry([]image{{Repository: "one", Tag: "v1", Files: map[string]string{"/one": filepath.Join(t.TempDir(), "none")}}})
+	_, err := newRegistry(
+		[]image{{Repository: "one", Tag: "v1", Files: map[string]string{"/one": filepath.Join(t.TempDir(), "none")}}})
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want that the file does not exist", err)
 	}
