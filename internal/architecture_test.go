@@ -33,7 +33,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"resolve":          types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "expiring", "finding", "host", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
+		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
 		"offline/match", "patch", "plan", "proxyconfig", "resolve", "shellquote", "spelling", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -104,7 +104,7 @@ func TestLint_ReadsTheTopology(t *testing.T) {
 	t.Parallel()
 	bad := strings.Replace(edgeSecret, "aHR0cDovL3Byb3h5LmV4YW1wbGUuY29tOjMxMjg=", "eA==", 1)
 	for name, test := range map[string]struct{ input, want string }{
-		"nothing to say":                {topologyCluster + "---\n" + corpSecret + "---\n" + edgeSecret, "0 rejections, 0 warnings, 0 notes in 1 labelled Cluster and 2 proxy Secrets"},
+		"nothing to say":                {topologyCluster + "---\n" + corpSecret + "---\n" + edgeSecret, "0 rejections, 0 warnings, 1 note in 1 labelled Cluster and 2 proxy Secrets"},
 		"the Secret of a pool":          {topologyCluster + "---\n" + corpSecret + "---\n" + bad, "Secret team-a/edge-proxy key httpProxy"},
 		"a value of the variable":       {strings.Replace(topologyCluster, "from.the.variable.example.org", "10.0.0.0/99", 1) + "---\n" + corpSecret + "---\n" + edgeSecret, "spec.topology.variables[capiProxyPatcher].noProxy[0]"},
 		"an entry that covers too much": {strings.Replace(topologyCluster, "from.the.variable.example.org", "0.0.0.0/0", 1) + "---\n" + corpSecret + "---\n" + edgeSecret, "variable capiProxyPatcher.noProxy entry 1"},

@@ -22,6 +22,8 @@ const (
 	InKeys
 	// InOption is a label, an annotation or a variable of a Cluster or a pool.
 	InOption
+	// InObject is a field of an object that the reader does not have in front of them: its name stands before the path.
+	InObject
 )
 
 // Step is one step of a path.
@@ -121,7 +123,7 @@ func (p Place) String() string {
 		return text
 	case text == "":
 		return p.Object
-	case p.Kind == InKey || p.Kind == InKeys:
+	case p.Kind == InKey || p.Kind == InKeys || p.Kind == InObject:
 		return p.Object + " " + text
 	default:
 		return text + " of " + p.Object

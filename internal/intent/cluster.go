@@ -7,17 +7,23 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 )
 
 // Cluster is what the product needs to know about a Cluster.
 type Cluster struct {
-	Namespace, Name          string
-	Annotations              map[string]string
-	PodCIDRs, ServiceCIDRs   []string
-	ServiceDomain            string
-	EndpointHost             string
-	EndpointPort             int32 // 0 while unknown
-	InfrastructureKind       string
+	Namespace, Name        string
+	Annotations            map[string]string
+	PodCIDRs, ServiceCIDRs []string
+	ServiceDomain          string
+	EndpointHost           string
+	EndpointPort           int32 // 0 while unknown
+	// Infrastructure names the infrastructure cluster object.
+	Infrastructure Reference
+	// Facts are what is known about it.
+	Facts infrastructure.Facts
+	// Provisioned reports that the provider has filled in its object.
+	Provisioned              bool
 	ControlPlaneKind         string
 	ControlPlaneName         string
 	ControlPlaneGroup        string
@@ -28,27 +34,35 @@ type Cluster struct {
 	Unclear error
 }
 
+// Reference names an object in the namespace of a Cluster.
+type Reference struct{ Group, Kind, Name string }
+
 // ClusterOf returns what the product needs to know about a Cluster.
 func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return Cluster{
-		Namespace:          cluster.Namespace,
-		Name:               cluster.Name,
-		Annotations:        cluster.Annotations,
-		PodCIDRs:           cluster.Spec.ClusterNetwork.Pods.CIDRBlocks,
-		ServiceCIDRs:       cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
-		ServiceDomain:      cluster.Spec.ClusterNetwork.ServiceDomain,
-		EndpointHost:       cluster.Spec.ControlPlaneEndpoint.Host,
-		EndpointPort:       cluster.Spec.ControlPlaneEndpoint.Port,
-		InfrastructureKind: cluster.Spec.InfrastructureRef.Kind,
-		ControlPlaneKind:   cluster.Spec.ControlPlaneRef.Kind,
-		ControlPlaneName:   cluster.Spec.ControlPlaneRef.Name,
-		ControlPlaneGroup:  cluster.Spec.ControlPlaneRef.APIGroup,
-		Topology:           cluster.Spec.Topology.IsDefined(),
-		Enabled:            IsEnabled(cluster.Labels),
-		Unclear:            CheckLabel(cluster.Labels),
-		Paused:             annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused,
-		Deleted:            !cluster.DeletionTimestamp.IsZero(),
+		Namespace:     cluster.Namespace,
+		Name:          cluster.Name,
+		Annotations:   cluster.Annotations,
+		PodCIDRs:      cluster.Spec.ClusterNetwork.Pods.CIDRBlocks,
+		ServiceCIDRs:  cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
+		ServiceDomain: cluster.Spec.ClusterNetwork.ServiceDomain,
+		EndpointHost:  cluster.Spec.ControlPlaneEndpoint.Host,
+		EndpointPort:  cluster.Spec.ControlPlaneEndpoint.Port,
+		Infrastructure: Reference{
+			Group: cluster.Spec.InfrastructureRef.APIGroup, Kind: cluster.Spec.InfrastructureRef.Kind,
+			Name: cluster.Spec.InfrastructureRef.Name,
+		},
+		Facts:             infrastructure.Of(cluster.Spec.InfrastructureRef.Kind),
+		Provisioned:       isTrue(cluster.Status.Initialization.InfrastructureProvisioned),
+		ControlPlaneKind:  cluster.Spec.ControlPlaneRef.Kind,
+		ControlPlaneName:  cluster.Spec.ControlPlaneRef.Name,
+		ControlPlaneGroup: cluster.Spec.ControlPlaneRef.APIGroup,
+		Topology:          cluster.Spec.Topology.IsDefined(),
+		Enabled:           IsEnabled(cluster.Labels),
+		Unclear:           CheckLabel(cluster.Labels),
+		Paused:            annotated || isTrue(cluster.Spec.Paused),
+		Deleted:           !cluster.DeletionTimestamp.IsZero(),
 	}
 }
 
@@ -57,3 +71,5 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 func SecretLabels(cluster Cluster) map[string]string {
 	return map[string]string{clusterv1.ClusterNameLabel: cluster.Name, contract.LabelGenerated: cluster.Name}
 }
+
+func isTrue(flag *bool) bool { return flag != nil && *flag }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
@@ -237,7 +238,7 @@ func (in caseInput) compose() (noproxy.Result, error) {
 	}
 	r, err := noproxy.Compose(noproxy.Input{
 		PodCIDRs: in.Cluster.PodCIDRs, ServiceCIDRs: in.Cluster.ServiceCIDRs, ServiceDomain: in.Cluster.ServiceDomain,
-		EndpointHost: in.Cluster.Endpoint.Host, InfrastructureKind: in.Cluster.Infra, Infrastructure: o.Infrastructure,
+		EndpointHost: in.Cluster.Endpoint.Host, Infrastructure: told(in.Cluster.Infra, o.Infrastructure...),
 		Installation: noproxy.Layer{Place: finding.Key("noProxy").Of("Secret system/proxy"), Text: o.Installation + o.InstallNoProxy},
 		User:         noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
 		OmitGroups:   omit, Profile: noproxy.Profile(o.Profile), DNSAddresses: dns,
@@ -509,4 +510,14 @@ func clip(s string, n int) string {
 		return s[:n] + "..."
 	}
 	return s
+}
+
+// told is what is known about an infrastructure of a kind whose object tells texts.
+func told(kind string, texts ...string) noproxy.Infrastructure {
+	known := infrastructure.Of(kind).Infrastructure
+	for i, text := range texts {
+		place := finding.Place{Object: kind + " one", Kind: finding.InObject}.Child("spec", "hosts").Index(i)
+		known.Entries = append(known.Entries, noproxy.Fact{Text: text, Place: place})
+	}
+	return known
 }

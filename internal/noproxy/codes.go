@@ -69,6 +69,10 @@ const (
 	// CodeNoPodNetwork is a Cluster whose Pod network is not known: what is sent from a node to a Pod goes to the
 	// proxy.
 	CodeNoPodNetwork finding.Code = "no-pod-network"
+	// CodeInfrastructureIgnored is a value of the infrastructure cluster object that cannot be used.
+	CodeInfrastructureIgnored finding.Code = "infrastructure-ignored"
+	// CodeInfrastructureUnknown is an infrastructure cluster object that nobody has read yet.
+	CodeInfrastructureUnknown finding.Code = "infrastructure-unknown"
 )
 
 // Codes returns all codes, rejections first.
@@ -80,9 +84,12 @@ func Codes() []finding.Code {
 		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
 		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
+		CodeInfrastructureIgnored, CodeInfrastructureUnknown,
 	}
 }
 
 // IsUsual reports whether warnings with a code apply to most Clusters and need no change: fields that Cluster API and
 // kubeadm fill, some of them later.
-func IsUsual(code finding.Code) bool { return code == CodeDefaultsUsed || code == CodeEndpointUnset }
+func IsUsual(code finding.Code) bool {
+	return code == CodeDefaultsUsed || code == CodeEndpointUnset || code == CodeInfrastructureUnknown
+}

@@ -56,10 +56,8 @@ type Input struct {
 	ServiceDomain string
 	// EndpointHost is spec.controlPlaneEndpoint.host: a name or an address. Empty while it is not known.
 	EndpointHost string
-	// InfrastructureKind is spec.infrastructureRef.kind, for example AWSCluster. It selects the metadata service.
-	InfrastructureKind string
-	// Infrastructure lists additional hosts, addresses or networks of the infrastructure API.
-	Infrastructure []string
+	// Infrastructure is what is known about the infrastructure.
+	Infrastructure Infrastructure
 	// Installation is the list that the operator of the manager gives to all Clusters.
 	Installation Layer
 	// User is the list of the proxy Secret.
@@ -93,6 +91,8 @@ type Entry struct {
 	Role string
 	// Place is where it comes from. It is the zero value for entries that every Cluster has.
 	Place finding.Place
+	// Node reports whether the entry is a network in which nodes have their addresses.
+	Node bool
 }
 
 // Origin describes where e comes from, for example "spec.clusterNetwork.pods.cidrBlocks[0]".
@@ -166,7 +166,7 @@ func Compose(in Input) (Result, error) {
 func compose(in Input, also bool) *composer {
 	c := &composer{in: in, also: also, seen: map[string]bool{}}
 	c.cluster()
-	c.metadata()
+	c.infrastructure()
 	c.layer(GroupInstallation, in.Installation)
 	c.layer(GroupUser, in.User)
 	c.layer(GroupUser, in.Variable)
@@ -184,6 +184,9 @@ type composer struct {
 	star     *Entry // the first star
 	warnings []finding.Finding
 	rejected finding.Errors
+	ipv6     bool // the Cluster has an IPv6 network
+	// tellsNodes reports that the infrastructure tells a node network.
+	tellsNodes bool
 }
 
 func (c *composer) omitted(g Group) bool { return slices.Contains(c.in.OmitGroups, g) }
@@ -307,10 +310,6 @@ func items(text string) func(yield func(string) bool) {
 // cluster adds the groups that are computed from the Cluster.
 func (c *composer) cluster() {
 	pods := c.networks(networkField("pods"), c.in.PodCIDRs)
-	if len(c.in.PodCIDRs) == 0 && !c.omitted(GroupPods) {
-		c.warn(CodeNoPodNetwork, networkField("pods"), "the field is empty; nodes reach Pods through the proxy",
-			"set the field to the network that the CNI gives to Pods; if noProxy has that network, leave out group pods")
-	}
 	services := c.networks(networkField("services"), c.in.ServiceCIDRs)
 	if len(c.in.ServiceCIDRs) == 0 {
 		services = []network{{netip.MustParsePrefix("10.96.0.0/12"), finding.Field("kubeadm default service network")}}
@@ -318,7 +317,8 @@ func (c *composer) cluster() {
 			"set the field if the Cluster uses another network")
 	}
 	loopback := []string{"localhost", "127.0.0.1"}
-	if slices.ContainsFunc(slices.Concat(pods, services), func(n network) bool { return n.prefix.Addr().Is6() }) {
+	c.ipv6 = slices.ContainsFunc(slices.Concat(pods, services), func(n network) bool { return n.prefix.Addr().Is6() })
+	if c.ipv6 {
 		loopback = append(loopback, "::1")
 	}
 	for _, value := range loopback {
@@ -460,56 +460,33 @@ func (c *composer) endpoint() {
 		}
 		return
 	}
-	c.host(GroupEndpoint, host, field)
+	c.host(host, field)
 }
 
-// metadata adds the hosts of the infrastructure.
-func (c *composer) metadata() {
-	for _, h := range metadataHosts(c.in.InfrastructureKind) {
-		c.add(Entry{Value: h, Group: GroupMetadata, Role: c.in.InfrastructureKind + " metadata service"})
-	}
-	kind := c.in.InfrastructureKind
-	if kind == "" {
-		kind = "infrastructure"
-	}
-	for i, h := range c.in.Infrastructure {
-		if h = strings.TrimFunc(h, unicode.IsSpace); h != "" {
-			c.host(GroupInfrastructure, h, finding.Field(fmt.Sprintf("%s host %d", kind, i+1)))
-		}
-	}
-}
-
-// host adds one host of the Cluster or its infrastructure: exactly the name, without port, brackets or trailing dot.
-func (c *composer) host(g Group, text string, place finding.Place) {
+// host adds the host of the control-plane endpoint: exactly the name, without port, brackets or trailing dot.
+func (c *composer) host(text string, place finding.Place) {
 	p, bad := parseEntry(text)
-	if bad == nil &&
-		(p.kind == kindStar || g == GroupEndpoint && (p.kind == kindCIDR || strings.HasPrefix(p.values[0], "."))) {
+	if bad == nil && (p.kind == kindStar || p.kind == kindCIDR || strings.HasPrefix(p.values[0], ".")) {
 		bad = rejection(CodeBadName, "the value is not one host", "write a name or an address")
 	}
 	if bad != nil {
 		c.rejectAt(place, bad)
 		return
 	}
-	if c.omitted(g) {
+	if c.omitted(GroupEndpoint) {
 		return
 	}
 	if p.kind == kindPort {
 		bare, _, _ := splitPort(p.values[0])
-		c.host(g, bare, place)
+		c.host(bare, place)
 		return
 	}
 	for _, w := range p.warnings {
-		if w.Code == CodeIPv6Bare || w.Code == CodeIPv6CIDR || w.Code == CodeCIDRHostBits || w.Code == CodeIDNConverted {
+		if w.Code == CodeIPv6Bare || w.Code == CodeIDNConverted {
 			c.warnAll(place, []finding.Finding{w})
 		}
 	}
-	values := p.values
-	if p.kind == kindName {
-		values = values[:1]
-	}
-	for _, v := range values {
-		if c.accept(p) {
-			c.add(Entry{Value: v, Group: g, Place: place})
-		}
+	if c.accept(p) {
+		c.add(Entry{Value: p.values[0], Group: GroupEndpoint, Place: place})
 	}
 }

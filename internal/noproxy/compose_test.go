@@ -253,7 +253,7 @@ func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
 	in.PodCIDRs = []string{"10.0.0.0/8", "nonsense"}
 	in.ServiceDomain = "bad domain"
 	in.EndpointHost = "*"
-	in.Infrastructure = []string{"10.0.0.0/99"}
+	in.Infrastructure = told("", "10.0.0.0/99") // only a warning
 	in.DNSAddresses = []string{"dns"}
 	in.Installation = noproxy.Layer{Place: finding.Key("noProxy").Of("Secret system/proxy"), Text: "**"}
 	_, err := noproxy.Compose(in)
@@ -263,7 +263,7 @@ func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
 	}
 	want := []string{
 		"bad-cidr spec.clusterNetwork.pods.cidrBlocks[1]", "bad-name DNS Service address 1", "bad-name spec.clusterNetwork.serviceDomain",
-		"bad-name spec.controlPlaneEndpoint.host", "bad-cidr infrastructure host 1", "unsupported-wildcard Secret system/proxy key noProxy entry 1",
+		"bad-name spec.controlPlaneEndpoint.host", "unsupported-wildcard Secret system/proxy key noProxy entry 1",
 		"bad-port Secret team-a/proxy key noProxy entry 1", "url-entry Secret team-a/proxy key noProxy entry 3",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -316,7 +316,7 @@ func TestCompose_ReadsTheCluster(t *testing.T) {
 	composes(t, []composition{
 		{
 			"an empty Cluster gets the defaults of kubeadm", func() noproxy.Input { return noproxy.Input{} },
-			"localhost,127.0.0.1,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.", "no-pod-network/defaults-used/defaults-used/endpoint-unset",
+			"localhost,127.0.0.1,10.96.0.0/12,10.96.0.1,10.96.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.", "defaults-used/defaults-used/endpoint-unset/no-pod-network",
 		},
 		{
 			"both families, IPv6 first", func() noproxy.Input { return dual },
@@ -347,8 +347,7 @@ func TestCompose_ReadsTheCluster(t *testing.T) {
 		}, strings.Replace(generated, "cp.example.org", "10.96.3.3", 1), ""},
 		{"metadata and infrastructure hosts come behind the endpoint", func() noproxy.Input {
 			in := plain("a.example")
-			in.InfrastructureKind = "GCPManagedCluster"
-			in.Infrastructure = []string{"api.cloud.example:443", "198.51.100.0/24", ""}
+			in.Infrastructure = told("GCPManagedCluster", "api.cloud.example:443", "198.51.100.0/24")
 			in.Installation.Text = ".corp.example"
 			return in
 		}, generated + ",169.254.169.254,metadata.google.internal,metadata,api.cloud.example,198.51.100.0/24,.corp.example,a.example,.a.example", ""},
@@ -381,34 +380,10 @@ func TestCompose_WarnsOfServiceNetworks(t *testing.T) {
 	})
 }
 
-func TestCompose_MetadataFollowsTheKind(t *testing.T) {
-	t.Parallel()
-	for kind, want := range map[string]int{
-		"AWSCluster": 1, "AWSManagedCluster": 1, "AWSManagedControlPlane": 1, "ROSACluster": 1, "AzureCluster": 1, "AzureManagedCluster": 1,
-		"AzureASOManagedCluster": 1, "OpenStackCluster": 1, "GCPCluster": 3, "GCPManagedCluster": 3, "DockerCluster": 0, "VSphereCluster": 0, "": 0,
-	} {
-		in := plain("")
-		in.InfrastructureKind = kind
-		r, err := noproxy.Compose(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := 0
-		for _, e := range r.Entries {
-			if e.Group == noproxy.GroupMetadata {
-				got++
-			}
-		}
-		if got != want {
-			t.Errorf("kind %q has %d metadata entries, want %d", kind, got, want)
-		}
-	}
-}
-
 func TestCompose_EveryGroupCanBeLeftOut(t *testing.T) {
 	t.Parallel()
 	full := plain("user.example")
-	full.InfrastructureKind, full.Infrastructure = "AWSCluster", []string{"api.cloud.example"}
+	full.Infrastructure = told("AWSCluster", "api.cloud.example")
 	full.Installation.Text = "installation.example"
 	all, err := noproxy.Compose(full)
 	if err != nil {
@@ -573,7 +548,7 @@ func TestOrigins(t *testing.T) {
 func TestCompose_ReferenceCluster(t *testing.T) {
 	t.Parallel()
 	in := plain("")
-	in.InfrastructureKind = "AWSCluster"
+	in.Infrastructure = told("OpenStackCluster")
 	r, err := noproxy.Compose(in)
 	if err != nil {
 		t.Fatal(err)

@@ -76,15 +76,3 @@ func joinGroups(groups []Group) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// metadataHosts returns the metadata service of the cloud of an infrastructure kind: exact addresses only.
-func metadataHosts(kind string) []string {
-	switch {
-	case strings.HasPrefix(kind, "AWS"), strings.HasPrefix(kind, "ROSA"), strings.HasPrefix(kind, "Azure"),
-		strings.HasPrefix(kind, "OpenStack"):
-		return []string{"169.254.169.254"}
-	case strings.HasPrefix(kind, "GCP"):
-		return []string{"169.254.169.254", "metadata.google.internal", "metadata"}
-	}
-	return nil
-}

@@ -1,11 +1,13 @@
 package resolve
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
@@ -13,13 +15,32 @@ import (
 // NoProxyInput returns the input from which NO_PROXY of a Cluster is composed, without the lists that users write.
 func NoProxyInput(cluster intent.Cluster, options intent.Options) noproxy.Input {
 	return noproxy.Input{
-		PodCIDRs:           cluster.PodCIDRs,
-		ServiceCIDRs:       cluster.ServiceCIDRs,
-		ServiceDomain:      cluster.ServiceDomain,
-		EndpointHost:       cluster.EndpointHost,
-		InfrastructureKind: cluster.InfrastructureKind,
-		OmitGroups:         options.OmitGroups,
+		PodCIDRs:       cluster.PodCIDRs,
+		ServiceCIDRs:   cluster.ServiceCIDRs,
+		ServiceDomain:  cluster.ServiceDomain,
+		EndpointHost:   cluster.EndpointHost,
+		Infrastructure: facts(cluster),
+		OmitGroups:     options.OmitGroups,
 	}
+}
+
+// facts returns what is known about the infrastructure of a Cluster, with a finding about what is not.
+func facts(cluster intent.Cluster) noproxy.Infrastructure {
+	known, reference := cluster.Facts.Infrastructure, cluster.Infrastructure
+	unknown := finding.Finding{Code: noproxy.CodeInfrastructureUnknown, Place: finding.Field("spec", "infrastructureRef")}
+	switch {
+	case reference.Kind == "" && cluster.Topology:
+		unknown.Message = "the kind of infrastructure is not known yet, so NO_PROXY lacks its metadata service and its networks"
+		unknown.Advice = "give the ClusterClass too"
+	case !cluster.Facts.Read && infrastructure.IsRead(reference.Kind):
+		unknown.Message = fmt.Sprintf("%s %s is not known yet, so NO_PROXY lacks its networks and internal hosts",
+			reference.Kind, reference.Name)
+		unknown.Advice = "give that object too"
+	default:
+		return known
+	}
+	known.Findings = append(slices.Clip(known.Findings), unknown)
+	return known
 }
 
 // SecretAnnotations returns the annotations of a generated Secret.
@@ -31,10 +52,13 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 	return annotations
 }
 
-// Mendable returns warnings without those of an unset endpoint, which is a state and not a mistake.
+// Mendable returns warnings without those of an endpoint or an infrastructure that is not known yet, which are states and
+// not mistakes.
 func Mendable(warnings []finding.Finding) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(warnings),
-		func(w finding.Finding) bool { return w.Code == noproxy.CodeEndpointUnset })
+		func(w finding.Finding) bool {
+			return w.Code == noproxy.CodeEndpointUnset || w.Code == noproxy.CodeInfrastructureUnknown
+		})
 }
 
 // WarningCodes lists the codes of mendable warnings once each, in order of appearance.

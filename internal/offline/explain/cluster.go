@@ -11,6 +11,9 @@ import (
 // counterCheck is a destination that no Cluster has. A list with which it bypasses the proxy is too wide.
 const counterCheck = "https://registry.example.com"
 
+// kubeletPort is where kubelets listen.
+const kubeletPort = 10250
+
 // defaultPort is the port of a control plane endpoint without a port.
 const defaultPort = 6443
 
@@ -26,7 +29,7 @@ type Cluster struct {
 // The error is the one of noproxy.Compose.
 func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	in.OmitGroups, in.Profile = nil, noproxy.ProfileService
-	in.Infrastructure, in.Installation, in.User, in.Variable = nil, noproxy.Layer{}, noproxy.Layer{}, noproxy.Layer{}
+	in.Installation, in.User, in.Variable = noproxy.Layer{}, noproxy.Layer{}, noproxy.Layer{}
 	composed, err := noproxy.Compose(in)
 	if err != nil {
 		return Cluster{}, err
@@ -44,8 +47,8 @@ func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 }
 
 // Destinations returns the important destinations of the Cluster in a fixed order: the API Service by address and by
-// its names, DNS, an address of a Pod, the control plane endpoint and the metadata service of the cloud, each where the
-// Cluster has one, and last a counter-check that should go to the proxy.
+// its names, DNS, an address of a Pod and of a node, the control plane endpoint, the metadata service of the cloud and
+// other internal hosts, each where the Cluster has one, and last a counter-check that should go to the proxy.
 func (c Cluster) Destinations() []Destination {
 	var out []Destination
 	add := func(d Destination) { out = append(out, d) }
@@ -59,15 +62,21 @@ func (c Cluster) Destinations() []Destination {
 	add(at("https", "kubernetes.default.svc."+c.domain+".", 0, "absolute API Service name"))
 	c.each(noproxy.GroupServiceAddresses, noproxy.RoleDNSAddress,
 		func(v string) { add(at("http", v, 0, noproxy.RoleDNSAddress)) })
-	families := map[bool]bool{}
-	c.each(noproxy.GroupPods, "", func(v string) {
-		if p, err := netip.ParsePrefix(v); err == nil && !families[p.Addr().Is4()] {
-			families[p.Addr().Is4()] = true
-			add(at("http", podAddress(p).String(), 0, "a Pod address"))
-		}
-	})
+	c.firstNetworks(func(e noproxy.Entry) bool { return e.Group == noproxy.GroupPods },
+		func(a netip.Addr) { add(at("http", a.String(), 0, "a Pod address")) })
+	c.firstNetworks(func(e noproxy.Entry) bool { return e.Node },
+		func(a netip.Addr) { add(at("https", a.String(), kubeletPort, "a node, its kubelet")) })
 	c.each(noproxy.GroupEndpoint, "", func(v string) { add(at("https", v, c.port, "control plane endpoint")) })
 	c.each(noproxy.GroupMetadata, "", func(v string) { add(at("http", v, 0, "metadata service")) })
+	for _, e := range c.entries {
+		switch {
+		case e.Group != noproxy.GroupInfrastructure || e.Node:
+		case strings.HasPrefix(e.Value, "."):
+			add(at("https", "host"+e.Value, 0, "an internal name"))
+		default:
+			add(at("https", e.Value, 0, "an internal host"))
+		}
+	}
 	return append(out, Destination{
 		Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied",
 		CounterCheck: true,
@@ -83,9 +92,20 @@ func (c Cluster) each(g noproxy.Group, role string, f func(value string)) {
 	}
 }
 
-// podAddress returns an address from the middle of the first /24 or /120 of a network, or its last one if it is
+// firstNetworks calls f with an address of the first network of each family among the entries that are chosen.
+func (c Cluster) firstNetworks(chosen func(noproxy.Entry) bool, f func(netip.Addr)) {
+	families := map[bool]bool{}
+	for _, e := range c.entries {
+		if p, err := netip.ParsePrefix(e.Value); err == nil && chosen(e) && !families[p.Addr().Is4()] {
+			families[p.Addr().Is4()] = true
+			f(someAddress(p))
+		}
+	}
+}
+
+// someAddress returns an address from the middle of the first /24 or /120 of a network, or its last one if it is
 // smaller.
-func podAddress(p netip.Prefix) netip.Addr {
+func someAddress(p netip.Prefix) netip.Addr {
 	a := p.Addr()
 	for range 17 {
 		if next := a.Next(); next.IsValid() && p.Contains(next) {
@@ -96,8 +116,8 @@ func podAddress(p netip.Prefix) netip.Addr {
 }
 
 // Contains reports whether a destination belongs to the Cluster: it is on a loopback interface, in a Pod or Service
-// network, below the Service domain or .svc, a short name of the API Service, the control plane endpoint or the
-// metadata service.
+// network, below the Service domain or .svc, a short name of the API Service, the control plane endpoint, the
+// metadata service, or what the infrastructure tells.
 func (c Cluster) Contains(d Destination) bool {
 	host := strings.ToLower(d.host())
 	address, err := netip.ParseAddr(host)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -115,7 +116,7 @@ func FuzzParseDestination(f *testing.F) {
 func network() noproxy.Input {
 	return noproxy.Input{
 		PodCIDRs: []string{"10.244.0.0/16", "fd00:10:244::/56"}, ServiceCIDRs: []string{"10.96.0.0/16", "fd00:10:96::/112"},
-		ServiceDomain: "corp.internal", EndpointHost: "cp.example.com", InfrastructureKind: "GCPCluster",
+		ServiceDomain: "corp.internal", EndpointHost: "cp.example.com", Infrastructure: infrastructure.Of("GCPCluster").Infrastructure,
 		// Neither of these changes what belongs to the Cluster.
 		OmitGroups: noproxy.Groups(), Profile: noproxy.ProfileShell, User: noproxy.Layer{Text: "*, bad/entry"},
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -197,7 +198,7 @@ func TestText_HasEveryAnswerOnce(t *testing.T) {
 	for name, in := range map[string]noproxy.Input{
 		"IPv4":       {PodCIDRs: []string{"10.244.0.0/16"}, EndpointHost: "192.0.2.1"},
 		"dual-stack": network(),
-		"names":      {EndpointHost: "an-endpoint-with-a-very-long-name.of.a.very.long.domain.example.com", InfrastructureKind: "AWSCluster"},
+		"names":      {EndpointHost: "an-endpoint-with-a-very-long-name.of.a.very.long.domain.example.com", Infrastructure: infrastructure.Of("AWSCluster").Infrastructure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

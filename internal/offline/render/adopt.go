@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -16,6 +15,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
+
+// maxSecretSize is how many bytes a Secret holds.
+const maxSecretSize = 1 << 20
 
 // keptOriginals are all originals that the generated Secret of a Cluster keeps after this run.
 type keptOriginals struct {
@@ -92,10 +94,8 @@ func (r *renderer) originalsText(cluster *manifest.Object) ([]byte, error) {
 		return nil, nil
 	}
 	text, err := kept.files.Encode()
-	if err == nil && len(text) > corev1.MaxSecretSize {
-		err = errors.New(
-			"the originals of adopted files do not fit into a Secret; remove some of the files, or remove annotation " +
-				contract.AnnotationAdopt)
+	if err == nil && len(text) > maxSecretSize {
+		err = errors.New("the originals of adopted files do not fit into a Secret; remove some of the files, or remove annotation " + contract.AnnotationAdopt)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", place(cluster), err)

@@ -63,7 +63,9 @@ func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.
 		Unclear:       intent.CheckLabel(o.Labels()),
 	}
 	view.EndpointPort = port(dig(spec, "controlPlaneEndpoint"))
-	view.InfrastructureKind, _ = dig(spec, "infrastructureRef")["kind"].(string)
+	view.Infrastructure.Kind, _ = dig(spec, "infrastructureRef")["kind"].(string)
+	view.Infrastructure.Name, _ = dig(spec, "infrastructureRef")["name"].(string)
+	view.Provisioned = true // nothing will change in a manifest
 	view.ControlPlaneKind, _ = dig(spec, "controlPlaneRef")["kind"].(string)
 	view.ControlPlaneName, _ = dig(spec, "controlPlaneRef")["name"].(string)
 	return view, unresolved
@@ -86,27 +88,6 @@ func dig(value map[string]any, path ...string) map[string]any {
 		value, _ = value[key].(map[string]any)
 	}
 	return value
-}
-
-// endpoint completes the control-plane endpoint from the infrastructure Cluster of the input, which is where most
-// templates set it.
-func (r *renderer) endpoint(object *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
-	if view.EndpointHost != "" {
-		return
-	}
-	reference := dig(object.Value(), "spec", "infrastructureRef")
-	refName, _ := reference["name"].(string)
-	o := r.lookup(object.Namespace(), "", view.InfrastructureKind, refName)
-	if o == nil {
-		return
-	}
-	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
-	host, _ := endpoint["host"].(string)
-	if strings.Contains(host, "${") {
-		*unresolved = append(*unresolved, endpointHost().Of(o.String()))
-		return
-	}
-	view.EndpointHost, view.EndpointPort = host, port(endpoint)
 }
 
 // member is a bootstrap object of a Cluster.

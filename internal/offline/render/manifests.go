@@ -92,8 +92,7 @@ func (r *renderer) clusterOf(o *manifest.Object) Cluster {
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
 	}
-	r.infrastructureOf(o, &c.View)
-	r.endpoint(o, &c.View, &c.Unresolved)
+	r.infrastructureOf(o, &c.View, &c.Unresolved)
 	return c
 }
 

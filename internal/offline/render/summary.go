@@ -65,6 +65,8 @@ func described(code finding.Code) string {
 		return "with kubeadm's defaults for empty fields of spec.clusterNetwork"
 	case noproxy.CodeEndpointUnset:
 		return "without a control-plane endpoint yet"
+	case noproxy.CodeInfrastructureUnknown:
+		return "whose infrastructure cluster object is not in the input"
 	case codeVariables:
 		return "with variables of clusterctl in the network"
 	default:

@@ -236,14 +236,6 @@ func templateKind(parent map[string]any) string {
 	return ""
 }
 
-// infrastructureOf completes the kind of the infrastructure Cluster, which selects the metadata service, from the
-// ClusterClass: Cluster API sets the reference later.
-func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster) {
-	if class, _ := r.class(cluster); view.Topology && view.InfrastructureKind == "" && class != nil {
-		view.InfrastructureKind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
-	}
-}
-
 // checkClasses notes ClusterClasses that declare the patch although no Cluster in the input needs it. They are left
 // unchanged: other Clusters may need it, and without the label the patch does nothing.
 func (r *renderer) checkClasses() {

@@ -288,8 +288,8 @@ func TestManifests_KnowWhatATopologySays(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := m.Clusters()[0].View
-	if secret := got.Annotations["capi-proxy-patcher.io/secret"]; secret != "corp" || got.InfrastructureKind != "AWSCluster" {
-		t.Errorf("Secret %q and infrastructure %q, want corp and AWSCluster", secret, got.InfrastructureKind)
+	if secret := got.Annotations["capi-proxy-patcher.io/secret"]; secret != "corp" || got.Infrastructure.Kind != "AWSCluster" {
+		t.Errorf("Secret %q and infrastructure %q, want corp and AWSCluster", secret, got.Infrastructure.Kind)
 	}
 }
 

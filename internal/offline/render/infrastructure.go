@@ -1,0 +1,39 @@
+package render
+
+import (
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+)
+
+// infrastructureOf completes what the infrastructure cluster object of the input says: networks and internal hosts, and the
+// control-plane endpoint, which most templates set there. In a topology the ClusterClass says its kind, as Cluster API sets
+// the reference later; what its template says may be patched, and counts for nothing.
+func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
+	if class, _ := r.class(cluster); view.Topology && view.Infrastructure.Kind == "" && class != nil {
+		view.Infrastructure.Kind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
+	}
+	view.Facts = infrastructure.Of(view.Infrastructure.Kind)
+	o := r.lookup(cluster.Namespace(), "", view.Infrastructure.Kind, view.Infrastructure.Name)
+	if o == nil {
+		return
+	}
+	view.Facts = infrastructure.Read(view.Infrastructure.Kind, manifest.PartOfName(view.Infrastructure.Name), o.Value())
+	*unresolved = append(*unresolved, view.Facts.Unresolved...)
+	if view.EndpointHost != "" {
+		return
+	}
+	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
+	host, _ := endpoint["host"].(string)
+	if strings.Contains(host, "${") {
+		*unresolved = append(*unresolved, endpointHost().Of(o.String()))
+		return
+	}
+	view.EndpointHost, view.EndpointPort = host, port(endpoint)
+	if host == "" {
+		view.EndpointHost = view.Facts.EndpointHost
+	}
+}
