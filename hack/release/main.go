@@ -205,7 +205,8 @@ func (r release) metadata(version *version.Version) error {
 	return r.file(metadataFile, text)
 }
 
-// operator writes what the Cluster API Operator installs: components and metadata in a ConfigMap, and who asks for them.
+// operator writes what the Cluster API Operator installs: components and metadata in a ConfigMap, and who asks for
+// them.
 func (r release) operator() error {
 	var files [2]string
 	for i, name := range []string{componentsFile, metadataFile} {
@@ -218,7 +219,10 @@ func (r release) operator() error {
 	const name = "capi-proxy-patcher"
 	labels := map[string]any{"provider-components": name}
 	return r.objects("capi-operator.yaml", []*unstructured.Unstructured{
-		{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": mgmt.SystemNamespace}}},
+		{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": mgmt.SystemNamespace},
+		}},
 		{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",
 			"metadata": map[string]any{"name": r.version, "namespace": mgmt.SystemNamespace, "labels": labels},
@@ -227,7 +231,10 @@ func (r release) operator() error {
 		{Object: map[string]any{
 			"apiVersion": "operator.cluster.x-k8s.io/v1alpha2", "kind": "RuntimeExtensionProvider",
 			"metadata": map[string]any{"name": name, "namespace": mgmt.SystemNamespace},
-			"spec":     map[string]any{"version": r.version, "fetchConfig": map[string]any{"selector": map[string]any{"matchLabels": labels}}},
+			"spec": map[string]any{
+				"version":     r.version,
+				"fetchConfig": map[string]any{"selector": map[string]any{"matchLabels": labels}},
+			},
 		}},
 	})
 }

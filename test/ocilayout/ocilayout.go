@@ -70,7 +70,10 @@ func read(folder string) (Image, error) {
 		if err != nil {
 			return Image{}, err
 		}
-		image.Programs = append(image.Programs, Program{Platform: of.Platform.OS + "/" + of.Platform.Architecture, Content: content})
+		image.Programs = append(image.Programs, Program{
+			Platform: of.Platform.OS + "/" + of.Platform.Architecture,
+			Content:  content,
+		})
 	}
 	if len(image.Programs) == 0 {
 		return Image{}, errors.New("the image has no platform")

@@ -118,7 +118,8 @@ func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (o
 	return out, left > 0
 }
 
-// IsContested reports whether a write to an object has been reverted so often that whether it lasts has to be looked at.
+// IsContested reports whether a write to an object has been reverted so often that whether it lasts has to be looked
+// at.
 func (s *Contests) IsContested(key Key, write Digest, now time.Time) bool {
 	return s.find(key, write, now).count >= limit
 }

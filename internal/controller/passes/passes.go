@@ -1,5 +1,5 @@
-// Package passes keeps the controller from looking at a Cluster again for what it has written itself, and lets whatever is new come
-// before a change that concerns many.
+// Package passes keeps the controller from looking at a Cluster again for what it has written itself, and lets whatever
+// is new come before a change that concerns many.
 package passes
 
 import (
@@ -19,8 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Passes remembers the last pass over each Cluster, so that the events of what it has written itself bring no other pass. That is
-// safe only as long as no later pass has begun: one may have read a cache without the write, and waits for the event.
+// Passes remembers the last pass over each Cluster, so that the events of what it has written itself bring no other
+// pass. That is safe only as long as no later pass has begun: one may have read a cache without the write, and waits
+// for the event.
 type Passes struct {
 	mutex sync.Mutex
 	last  map[types.NamespacedName]*Pass
@@ -34,7 +35,8 @@ type Pass struct {
 	complete bool
 	// wrote are the versions that it has written and whose events are still to come, by UID.
 	wrote map[types.UID]string
-	// seen are the versions whose events came while it was running: an event may be faster than the answer to the write.
+	// seen are the versions whose events came while it was running: an event may be faster than the answer to the
+	// write.
 	seen []version
 }
 
@@ -58,8 +60,8 @@ func (p *Passes) Begin(ctx context.Context, cluster types.NamespacedName) (conte
 	return context.WithValue(ctx, passKey{}, one), one
 }
 
-// End ends the pass, and reports whether there has to be another one for what was seen meanwhile. A pass that is not complete
-// knows nothing of what its writes have brought.
+// End ends the pass, and reports whether there has to be another one for what was seen meanwhile. A pass that is not
+// complete knows nothing of what its writes have brought.
 func (one *Pass) End() (again bool) {
 	one.passes.mutex.Lock()
 	defer one.passes.mutex.Unlock()
@@ -98,7 +100,8 @@ func Wrote(ctx context.Context, object client.Object) {
 	one.wrote[object.GetUID()] = object.GetResourceVersion()
 }
 
-// knows reports whether an event of an object needs no pass over a Cluster: the last one wrote it, or is running and will be told.
+// knows reports whether an event of an object needs no pass over a Cluster: the last one wrote it, or is running and
+// will be told.
 func (p *Passes) knows(cluster types.NamespacedName, object client.Object) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -127,10 +130,13 @@ func (p *Passes) OfOthers() predicate.Funcs {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld, e.ObjectNew
-			// A condition is applied to whatever version there is: after a break of the watch, one event may bring another change along.
-			same := before.GetGeneration() == now.GetGeneration() && before.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) &&
+			// A condition is applied to whatever version there is: after a break of the watch, one event may bring
+			// another change along.
+			same := before.GetGeneration() == now.GetGeneration() &&
+				before.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) &&
 				maps.Equal(before.GetLabels(), now.GetLabels()) && maps.Equal(before.GetAnnotations(), now.GetAnnotations())
-			return before.GetResourceVersion() == now.GetResourceVersion() || !same || !p.knows(client.ObjectKeyFromObject(now), now)
+			return before.GetResourceVersion() == now.GetResourceVersion() || !same ||
+				!p.knows(client.ObjectKeyFromObject(now), now)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			p.forget(client.ObjectKeyFromObject(e.Object))
@@ -162,9 +168,11 @@ func (p *Passes) Enqueue(clusters handler.MapFunc) handler.Funcs {
 	}
 }
 
-// EnqueueContent is the handler that brings the Clusters of a Secret when its content changes. The same bytes written again
-// change nothing.
-func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret, reconcile.Request]) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
+// EnqueueContent is the handler that brings the Clusters of a Secret when its content changes. The same bytes written
+// again change nothing.
+func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret,
+	reconcile.Request],
+) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[*corev1.Secret, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Secret], q queue) {
@@ -184,7 +192,8 @@ func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret, reconcile.Requ
 // many is how many Clusters of one change wait until all others have had their turn.
 const many = 10
 
-// fanOut adds the Clusters that a change brings. If they are many, they come after whatever is new or was changed by itself.
+// fanOut adds the Clusters that a change brings. If they are many, they come after whatever is new or was changed by
+// itself.
 func fanOut(q workqueue.TypedRateLimitingInterface[reconcile.Request], requests []reconcile.Request) {
 	queue, hasPriorities := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !hasPriorities || len(requests) <= many {

@@ -29,10 +29,10 @@ import (
 // ProviderLabel is the value of label cluster.x-k8s.io/provider of all objects of the product.
 const ProviderLabel = "runtime-extension-capi-proxy-patcher"
 
-// Pods stands in for what a cluster with nodes has, for the product only. Deployments that somebody has created, with clusterctl say,
-// run as one process each, whatever their replicas, with the program of their image, their arguments and their ServiceAccount. Their
-// status says what becomes of them. Webhook configurations call the process and not a Service, once it is ready, and Certificates
-// have Secrets that the authority of the cluster has signed.
+// Pods stands in for what a cluster with nodes has, for the product only. Deployments that somebody has created, with
+// clusterctl say, run as one process each, whatever their replicas, with the program of their image, their arguments
+// and their ServiceAccount. Their status says what becomes of them. Webhook configurations call the process and not a
+// Service, once it is ready, and Certificates have Secrets that the authority of the cluster has signed.
 type Pods struct {
 	cluster *Cluster
 	program func(image string) (string, error)
@@ -59,7 +59,10 @@ type pod struct {
 // RunPods stands in for Pods until ctx ends or Close is called. program returns the program of an image.
 func (c *Cluster) RunPods(ctx context.Context, program func(image string) (string, error)) *Pods {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &Pods{cluster: c, program: program, cancel: cancel, ended: make(chan struct{}), running: map[types.NamespacedName]*pod{}, ports: map[types.NamespacedName]int{}}
+	p := &Pods{
+		cluster: c, program: program, cancel: cancel, ended: make(chan struct{}),
+		running: map[types.NamespacedName]*pod{}, ports: map[types.NamespacedName]int{},
+	}
 	go func() {
 		defer close(p.ended)
 		for ctx.Err() == nil {
@@ -130,7 +133,8 @@ func (p *Pods) look(ctx context.Context) error {
 		return err
 	}
 	var deployments appsv1.DeploymentList
-	if err := p.cluster.admin.List(ctx, &deployments, client.MatchingLabels{clusterv1.ProviderNameLabel: ProviderLabel}); err != nil {
+	if err := p.cluster.admin.List(ctx, &deployments,
+		client.MatchingLabels{clusterv1.ProviderNameLabel: ProviderLabel}); err != nil {
 		return err
 	}
 	gone := maps.Clone(p.running)
@@ -177,8 +181,12 @@ func (p *Pods) run(ctx context.Context, deployment *appsv1.Deployment) error {
 		available = metav1.ConditionTrue
 	}
 	deployment.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
-		Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionStatus(available)}},
+		ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas,
+		AvailableReplicas: replicas,
+		Conditions: []appsv1.DeploymentCondition{{
+			Type:   appsv1.DeploymentAvailable,
+			Status: corev1.ConditionStatus(available),
+		}},
 	}
 	return p.cluster.admin.Status().Update(ctx, deployment)
 }
@@ -204,7 +212,8 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 	}
 	args := append([]string{}, container.Args...)
 	if args[0] == "hooks" {
-		args = append(args, "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(), "--health-addr", health)
+		args = append(args, "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(),
+			"--health-addr", health)
 	} else {
 		config, err := mgmt.ServiceAccountConfig(ctx, c.config, deployment.Namespace, spec.ServiceAccountName)
 		if err != nil {
@@ -227,8 +236,12 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 // callWebhooks has the API server ask the webhooks of a process.
 func (p *Pods) callWebhooks(ctx context.Context, pod *pod) error {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfigurationList"})
-	if err := p.cluster.admin.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: ProviderLabel}); err != nil {
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "admissionregistration.k8s.io", Version: "v1",
+		Kind: "MutatingWebhookConfigurationList",
+	})
+	if err := p.cluster.admin.List(ctx, list,
+		client.MatchingLabels{clusterv1.ProviderNameLabel: ProviderLabel}); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -259,7 +272,8 @@ func hasService(configuration map[string]any) bool {
 func (p *Pods) issue(ctx context.Context) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "CertificateList"})
-	if err := p.cluster.admin.List(ctx, list, client.MatchingLabels{clusterv1.ProviderNameLabel: ProviderLabel}); err != nil {
+	if err := p.cluster.admin.List(ctx, list,
+		client.MatchingLabels{clusterv1.ProviderNameLabel: ProviderLabel}); err != nil {
 		return err
 	}
 	for _, certificate := range list.Items {
@@ -272,7 +286,10 @@ func (p *Pods) issue(ctx context.Context) error {
 		err = p.cluster.admin.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: certificate.GetNamespace(), Name: name},
 			Type:       corev1.SecretTypeTLS,
-			Data:       map[string][]byte{corev1.TLSCertKey: signed, corev1.TLSPrivateKeyKey: key, corev1.ServiceAccountRootCAKey: p.cluster.Authority.PEM},
+			Data: map[string][]byte{
+				corev1.TLSCertKey: signed, corev1.TLSPrivateKeyKey: key,
+				corev1.ServiceAccountRootCAKey: p.cluster.Authority.PEM,
+			},
 		})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
@@ -281,7 +298,8 @@ func (p *Pods) issue(ctx context.Context) error {
 	return nil
 }
 
-// CertManagerCRDs are those of cert-manager that manifests of the product, and clusterctl, use. Nobody reads their objects but Pods.
+// CertManagerCRDs are those of cert-manager that manifests of the product, and clusterctl, use. Nobody reads their
+// objects but Pods.
 func CertManagerCRDs() []*apiextensionsv1.CustomResourceDefinition {
 	var found []*apiextensionsv1.CustomResourceDefinition
 	for kind, plural := range map[string]string{"Certificate": "certificates", "Issuer": "issuers"} {
@@ -289,7 +307,10 @@ func CertManagerCRDs() []*apiextensionsv1.CustomResourceDefinition {
 			ObjectMeta: metav1.ObjectMeta{Name: plural + ".cert-manager.io"},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 				Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped,
-				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
+				Names: apiextensionsv1.CustomResourceDefinitionNames{
+					Kind: kind, ListKind: kind + "List", Plural: plural,
+					Singular: strings.ToLower(kind),
+				},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 					Name: "v1", Served: true, Storage: true,
 					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{

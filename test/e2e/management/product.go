@@ -116,12 +116,15 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	return p, p.InstallWebhooks(ctx)
 }
 
-// managerFlags are those of a manager that is a process on loopback. They come after its own: the last of two flags counts.
+// managerFlags are those of a manager that is a process on loopback. They come after its own: the last of two flags
+// counts.
 func (c *Cluster) managerFlags(kubeconfig, namespace, health string, port int) []string {
 	return []string{
 		"--kubeconfig", kubeconfig, "--leader-elect-namespace", namespace, "--health-addr", health,
-		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir", c.certificates(), "--v=4",
-		// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it again.
+		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
+		c.certificates(), "--v=4",
+		// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it
+		// again.
 		"--leader-elect=false",
 	}
 }
