@@ -22,6 +22,23 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 // managed entries, results in what is stored, whatever the order of its entries. originals are those of the object, see
 // patch.Bring. On an error of Keep or patch.Ensure, the edits are those of Keep.
 func Bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]json.RawMessage) (patch.Plan, error) {
+	if adopted, found := patch.Adopted(stored, asked, recipe); found {
+		// The webhook may be called again on its own answer, in which adopted files are where the user's were.
+		if kept, err := bring(adopted, asked, recipe, originals); err == nil && isSame(asked, patch.Apply(asked, kept.Edits)) {
+			kept.Edits = nil
+			return kept, nil
+		}
+	}
+	return bring(stored, asked, recipe, originals)
+}
+
+// isSame reports whether two specs have the same entries in the same order.
+func isSame(a, b patch.Spec) bool {
+	return slices.Equal(a.Files, b.Files) && slices.Equal(a.PreKubeadmCommands, b.PreKubeadmCommands) &&
+		slices.Equal(a.PostKubeadmCommands, b.PostKubeadmCommands)
+}
+
+func bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]json.RawMessage) (patch.Plan, error) {
 	kept, err := Keep(stored, asked)
 	if err != nil {
 		return kept, err
