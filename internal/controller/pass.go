@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -51,8 +50,9 @@ func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *p
 	return p
 }
 
-// isIdle reports whether there is nothing to remove from a Cluster that is not enabled: it has no condition, and
-// nothing left by a killed process, or by a webhook that did not know of the removal yet.
+// isIdle reports whether there is nothing to take out of a Cluster that is not enabled. It has no condition, and none of what
+// may be left without one: by a process that was killed, by a webhook that patched objects before the first pass saw them, or
+// by Cluster API, which copies templates as its cache shows them.
 func (p *pass) isIdle(ctx context.Context) (bool, error) {
 	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) {
 		return false, nil
@@ -60,12 +60,14 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 	if written, err := p.secrets.IsWritten(ctx); err != nil || written {
 		return false, err
 	}
-	if controlPlane, err := p.pausedControlPlane(ctx, p.view); err != nil || controlPlane != nil {
+	objects, _, err := p.reader.Collect(ctx, p.view)
+	if err != nil {
 		return false, err
 	}
-	configs, err := p.configs.List(ctx)
-	return !slices.ContainsFunc(configs,
-		func(config bootstrapv1.KubeadmConfig) bool { return plan.IsPausedByUs(config.Annotations) }), err
+	late, err := p.configs.Late(ctx)
+	return !slices.ContainsFunc(append(objects, late...), func(o bootstrap.Object) bool {
+		return plan.IsPausedByUs(o.GetAnnotations()) || patch.IsPatched(o.Spec) && !o.IsTopologyOwned()
+	}), err
 }
 
 // readOptions reads what annotations and, with a topology, the variable ask for. Its errors are for the user.

@@ -228,22 +228,13 @@ func (r *result) summarize(cluster intent.Cluster, objects []bootstrap.Settled, 
 
 // releaseDeleted lets Cluster API delete a control plane that this product has paused.
 func (c *Controller) releaseDeleted(ctx context.Context, cluster intent.Cluster) error {
-	controlPlane, err := c.pausedControlPlane(ctx, cluster)
-	if err != nil || controlPlane == nil {
-		return err
-	}
-	return c.writer.Annotate(ctx, controlPlane, map[string]string{clusterv1.PausedAnnotation: ""})
-}
-
-// pausedControlPlane returns the control plane of a Cluster if this product has paused it, else nil.
-func (c *Controller) pausedControlPlane(ctx context.Context, cluster intent.Cluster) (client.Object, error) {
 	if cluster.ControlPlaneKind != plan.KindControlPlane {
-		return nil, nil //nolint:nilnil // nil is an answer
+		return nil
 	}
 	controlPlane := bootstrap.Empty(plan.KindControlPlane)
 	exists, err := c.reader.Get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
 	if err != nil || !exists || !plan.IsPausedByUs(controlPlane.GetAnnotations()) {
-		return nil, err
+		return err
 	}
-	return controlPlane, nil
+	return c.writer.Annotate(ctx, controlPlane, map[string]string{clusterv1.PausedAnnotation: ""})
 }

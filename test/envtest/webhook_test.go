@@ -772,6 +772,22 @@ func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
 	c.wantPatched(t, everyObject...)
 }
 
+// TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass has entries in a Cluster of which the controller knows nothing: the
+// label was set and removed before it saw the Cluster.
+func TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass(t *testing.T) {
+	ns := namespace(t)
+	c := newCluster(t, ns, "one", with(withoutLabel), func(o client.Object) {
+		if controlPlane, is := o.(*controlplanev1.KubeadmControlPlane); is {
+			file := bootstrapv1.File{Path: contract.PathProxyEnv, Owner: "root:root", Permissions: "0600"}
+			file.ContentFrom.Secret.Name, file.ContentFrom.Secret.Key = "one-proxy-files", contract.KeyProxyEnv
+			controlPlane.Spec.KubeadmConfigSpec.Files = append(controlPlane.Spec.KubeadmConfigSpec.Files, file)
+		}
+	})
+	eventually(t, "objects without the proxy", func() string { return c.patchedOtherThan() })
+	c.eventuallyReports(noCondition)
+	staysQuiet(t, ns)
+}
+
 func TestWebhook_PatchesALargeObject(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksLive)
 	c := newCluster(t, ns, "one", func(o client.Object) {
