@@ -75,8 +75,8 @@ func Of(kind string) Facts {
 	return f
 }
 
-// Read returns what an infrastructure cluster object of a kind tells. The object may say anything: values of another type
-// than expected are ignored with a finding, which does not quote them. Package noproxy parses the rest.
+// Read returns what an infrastructure cluster object of a kind tells. The object may say anything: values of another
+// type than expected are ignored with a finding, which does not quote them. Package noproxy parses the rest.
 func Read(kind, name string, object map[string]any) Facts {
 	r := find(kind)
 	reader := reader{Facts: Of(kind), object: object, where: kind + " " + name}
@@ -117,7 +117,8 @@ func Read(kind, name string, object map[string]any) Facts {
 		})
 	}
 	for _, path := range slices.Sorted(maps.Keys(r.suffixes)) {
-		reader.each(path, func(text string, place finding.Place) { add(&reader.Entries, false)(r.suffixes[path](text), place) })
+		reader.each(path,
+			func(text string, place finding.Place) { add(&reader.Entries, false)(r.suffixes[path](text), place) })
 	}
 	if r.endpoint != "" {
 		reader.each(r.endpoint, func(text string, _ finding.Place) { reader.EndpointHost = text })

@@ -1,6 +1,6 @@
-// Package infrastructure knows which kinds of infrastructure cluster objects tell what about networks: where a Cluster's
-// metadata service is, in which networks its nodes have their addresses, and which other hosts are internal. The table in
-// this file is all that the product knows about providers.
+// Package infrastructure knows which kinds of infrastructure cluster objects tell what about networks: where a
+// Cluster's metadata service is, in which networks its nodes have their addresses, and which other hosts are internal.
+// The table in this file is all that the product knows about providers.
 //
 // The package is pure. Objects are read as unstructured data, by the names of their fields, whatever their version.
 package infrastructure
@@ -42,7 +42,10 @@ func table() []row {
 	aws := row{
 		metadata: []string{linkLocal, "169.254.170.2", "169.254.170.23"}, metadataIPv6: []string{"fd00:ec2::254"},
 		nodes: [][]string{
-			{"spec.network.vpc.cidrBlock", "spec.network.vpc.secondaryCidrBlocks[].ipv4CidrBlock", "spec.network.vpc.ipv6.cidrBlock"},
+			{
+				"spec.network.vpc.cidrBlock", "spec.network.vpc.secondaryCidrBlocks[].ipv4CidrBlock",
+				"spec.network.vpc.ipv6.cidrBlock",
+			},
 			{"spec.network.subnets[].cidrBlock", "spec.network.subnets[].ipv6CidrBlock"},
 		},
 		pods: true, suffixes: map[string]func(string) string{"spec.region": awsSuffix},

@@ -30,7 +30,8 @@ func facts(cluster intent.Cluster) noproxy.Infrastructure {
 	unknown := finding.Finding{Code: noproxy.CodeInfrastructureUnknown, Place: finding.Field("spec", "infrastructureRef")}
 	switch {
 	case reference.Kind == "" && cluster.Topology:
-		unknown.Message = "the kind of infrastructure is not known yet, so NO_PROXY lacks its metadata service and its networks"
+		unknown.Message = "the kind of infrastructure is not known yet, so NO_PROXY lacks its metadata service and its " +
+			"networks"
 		unknown.Advice = "give the ClusterClass too"
 	case !cluster.Facts.Read && infrastructure.IsRead(reference.Kind):
 		unknown.Message = fmt.Sprintf("%s %s is not known yet, so NO_PROXY lacks its networks and internal hosts",
@@ -52,8 +53,8 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 	return annotations
 }
 
-// Mendable returns warnings without those of an endpoint or an infrastructure that is not known yet, which are states and
-// not mistakes.
+// Mendable returns warnings without those of an endpoint or an infrastructure that is not known yet, which are states
+// and not mistakes.
 func Mendable(warnings []finding.Finding) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(warnings),
 		func(w finding.Finding) bool {

@@ -95,7 +95,9 @@ func (r *renderer) originalsText(cluster *manifest.Object) ([]byte, error) {
 	}
 	text, err := kept.files.Encode()
 	if err == nil && len(text) > maxSecretSize {
-		err = errors.New("the originals of adopted files do not fit into a Secret; remove some of the files, or remove annotation " + contract.AnnotationAdopt)
+		err = errors.New(
+			"the originals of adopted files do not fit into a Secret; remove some of the files, or remove annotation " +
+				contract.AnnotationAdopt)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", place(cluster), err)

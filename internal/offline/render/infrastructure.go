@@ -9,9 +9,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// infrastructureOf completes what the infrastructure cluster object of the input says: networks and internal hosts, and the
-// control-plane endpoint, which most templates set there. In a topology the ClusterClass says its kind, as Cluster API sets
-// the reference later; what its template says may be patched, and counts for nothing.
+// infrastructureOf completes what the infrastructure cluster object of the input says: networks and internal hosts, and
+// the control-plane endpoint, which most templates set there. In a topology the ClusterClass says its kind, as Cluster
+// API sets the reference later; what its template says may be patched, and counts for nothing.
 func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
 	if class, _ := r.class(cluster); view.Topology && view.Infrastructure.Kind == "" && class != nil {
 		view.Infrastructure.Kind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
