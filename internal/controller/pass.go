@@ -325,9 +325,9 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	p.secrets.Keep(patch.References(spec)...)
 	switch change {
 	case bootstrap.Added:
-		p.reporter.Injected(p.cluster, o.Object, o.String())
+		out.Added = append(out.Added, o.String())
 	case bootstrap.Removed:
-		p.reporter.Removed(p.cluster, o.Object, o.String())
+		out.Removed = append(out.Removed, o.String())
 	case bootstrap.Unchanged:
 	}
 	if decision.Secret == "" {
@@ -348,7 +348,7 @@ func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
 	p.announced = true
 	var begun report.Outcome
 	begun.Add(contract.ReasonConfiguring, "The first bootstrap object is being patched")
-	return p.reporter.Report(ctx, p.cluster, begun.Findings, "")
+	return p.reporter.Report(ctx, p.cluster, begun, "")
 }
 
 // settleLate patches what missed admission. Findings about it are reported with its template.

@@ -72,16 +72,13 @@ type result struct {
 func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result,
 	err error,
 ) (ctrl.Result, error) {
-	found := finding.Of(err)
-	switch {
-	case err == nil && done.gone:
-		err = c.reporter.Remove(ctx, cluster)
-	case err == nil:
-		err = c.reporter.Report(ctx, cluster, done.Findings, done.summary)
-	case len(found) > 0 && !apierrors.IsConflict(err):
-		return ctrl.Result{}, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, found, ""))
+	out := done.Outcome
+	if err == nil && done.gone {
+		err, out = c.reporter.Remove(ctx, cluster, out), report.Outcome{}
+	} else if err == nil {
+		err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
 	}
-	switch {
+	switch found := finding.Of(err); {
 	case err == nil:
 		if done.complete {
 			passes.Complete(ctx)
@@ -90,11 +87,15 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	case apierrors.IsConflict(err):
 		// Somebody wrote in between. The cache receives that write and enqueues this Cluster again.
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
+		c.reporter.Changed(cluster, out)
 		return ctrl.Result{}, nil
+	case len(found) > 0:
+		out.Findings, err = found, nil
+	default:
+		out.Findings = nil
+		out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	var internal report.Outcome
-	internal.Add(contract.ReasonInternalError, "Please check controller logs for errors")
-	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, internal.Findings, "")))
+	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, out, "")))
 }
 
 // steps runs one step after the other, and joins their outcomes.

@@ -181,6 +181,14 @@ func EventOf(condition Condition) Event {
 	return event
 }
 
+// After returns the event with a text before its note, if that is not "".
+func (e Event) After(text string) Event {
+	if text != "" {
+		e.Note = Cut(text+". "+e.Note, maxNote)
+	}
+	return e
+}
+
 // Object is a bootstrap object that a condition counts.
 type Object struct {
 	// Name is the object's name in messages: kind, namespace and name.

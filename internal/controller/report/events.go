@@ -1,6 +1,9 @@
 package report
 
 import (
+	"fmt"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -17,21 +20,41 @@ const (
 	actionValidate = "Validate"
 )
 
-// Every event names the object that it is about in addition to the Cluster: events that differ only in their text are
-// counted as one, and the texts of the later ones are lost.
-//
-// Text always goes through "%s": names and messages may hold a percent sign.
+// A pass over a Cluster emits one event: about its condition if that is news, with what was changed before it, else about
+// what was changed. The note goes through "%s", because names and messages may contain a percent sign.
 
-// Injected emits the event that the proxy was added to an object, given by its name in messages.
-func (r *Reporter) Injected(cluster, related runtime.Object, object string) {
-	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsInjected, actionInject, "%s",
-		"Added the proxy to "+object)
+// maxObjects is the largest number of objects that an event names for each kind of change.
+const maxObjects = 5
+
+// changed emits the event that the proxy was added to objects, or removed from them, if it was.
+func (r *Reporter) changed(cluster runtime.Object, changes Outcome) {
+	reason, action := contract.EventSettingsInjected, actionInject
+	if len(changes.Added) == 0 {
+		reason, action = contract.EventSettingsRemoved, actionRemove
+	}
+	if note := changes.changes(); note != "" {
+		r.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, reason, action, "%s", note)
+	}
 }
 
-// Removed emits the event that the proxy was removed from an object.
-func (r *Reporter) Removed(cluster, related runtime.Object, object string) {
-	r.Recorder.Eventf(cluster, related, corev1.EventTypeNormal, contract.EventSettingsRemoved, actionRemove, "%s",
-		"Removed the proxy from "+object)
+// changes describes to which objects the proxy was added, and from which it was removed; "" if there are none.
+func (o Outcome) changes() string {
+	var parts []string
+	for _, change := range []struct {
+		what    string
+		objects []string
+	}{{"Added the proxy to ", o.Added}, {"Removed the proxy from ", o.Removed}} {
+		if len(change.objects) == 0 {
+			continue
+		}
+		named := change.objects[:min(len(change.objects), maxObjects)]
+		part := change.what + strings.Join(named, ", ")
+		if more := len(change.objects) - len(named); more > 0 {
+			part += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ". ")
 }
 
 // RolloutStarted emits the event that the Machines of an object are replaced.
@@ -40,9 +63,9 @@ func (r *Reporter) RolloutStarted(cluster, related runtime.Object, object string
 		"Set spec.rollout.after of "+object)
 }
 
-// reported emits the event of a condition.
-func (r *Reporter) reported(cluster runtime.Object, condition finding.Condition) {
-	event := finding.EventOf(condition)
+// reported emits the event of a condition, after changes if they are not "".
+func (r *Reporter) reported(cluster runtime.Object, condition finding.Condition, changes string) {
+	event := finding.EventOf(condition).After(changes)
 	action := actionReport
 	if event.Reason == contract.EventInvalidSettings {
 		action = actionValidate
@@ -50,8 +73,8 @@ func (r *Reporter) reported(cluster runtime.Object, condition finding.Condition)
 	r.Recorder.Eventf(cluster, nil, event.Type, event.Reason, action, "%s", event.Note)
 }
 
-// gone emits the event that the condition is removed.
-func (r *Reporter) gone(cluster runtime.Object) {
-	r.Recorder.Eventf(cluster, nil, corev1.EventTypeNormal, contract.EventNotConfigured, actionReport, "%s",
-		"Removed everything that this product added")
+// gone emits the event that the condition is removed, after changes if they are not "".
+func (r *Reporter) gone(cluster runtime.Object, changes string) {
+	event := finding.Event{Type: corev1.EventTypeNormal, Reason: contract.EventNotConfigured, Note: "Removed everything that this product added"}
+	r.Recorder.Eventf(cluster, nil, event.Type, event.Reason, actionReport, "%s", event.After(changes).Note)
 }

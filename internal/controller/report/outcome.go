@@ -15,6 +15,8 @@ type Outcome struct {
 	Findings []finding.Finding
 	// Warnings are about the settings in use. They are reported after all findings.
 	Warnings []finding.Finding
+	// Added and Removed are the objects to which the proxy was added, and from which it was removed.
+	Added, Removed []string
 	// Again is the time after which the next pass is due even if nothing changes, or zero.
 	Again time.Duration
 }
@@ -41,6 +43,7 @@ func (o *Outcome) LookAgain(after time.Duration) {
 func (o *Outcome) Join(later Outcome) {
 	o.Findings = append(o.Findings, later.Findings...)
 	o.Warnings = append(o.Warnings, later.Warnings...)
+	o.Added, o.Removed = append(o.Added, later.Added...), append(o.Removed, later.Removed...)
 	if later.Again != 0 {
 		o.LookAgain(later.Again)
 	}

@@ -34,21 +34,21 @@ type Reporter struct {
 	news news
 }
 
-// Report writes findings into the condition of a Cluster, or summary if none of them has a reason.
-func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, found []finding.Finding,
-	summary string,
-) error {
-	condition := finding.ConditionOf(found, summary)
+// Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event of
+// the pass.
+func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) error {
+	condition := finding.ConditionOf(out.Findings, summary)
 	written, err := r.setCondition(ctx, cluster, metav1.Condition{
 		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
 		Reason: condition.Reason, Message: condition.Message,
 	})
-	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(found), written) {
+	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), written) {
+		r.changed(cluster, out)
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Reporting", "status", condition.Status, "reason", condition.Reason, "message",
 		condition.Message)
-	r.reported(cluster, condition)
+	r.reported(cluster, condition, out.changes())
 	return nil
 }
 
@@ -77,18 +77,23 @@ func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
 	return changed, r.applyConditions(ctx, cluster, []any{object})
 }
 
-// Remove removes the condition from a Cluster.
-func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster) error {
-	if !HasCondition(cluster) {
-		return nil
+// Remove removes the condition from a Cluster, and emits the event of the pass.
+func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
+	var err error
+	if HasCondition(cluster) {
+		err = r.applyConditions(ctx, cluster, []any{})
 	}
-	err := r.applyConditions(ctx, cluster, []any{})
-	if err == nil && r.news.isNew(cluster.UID, "", true) {
-		ctrl.LoggerFrom(ctx).Info("Reporting that the proxy is removed")
-		r.gone(cluster)
+	if err != nil || !HasCondition(cluster) || !r.news.isNew(cluster.UID, "", true) {
+		r.changed(cluster, out)
+		return err
 	}
-	return err
+	ctrl.LoggerFrom(ctx).Info("Reporting that the proxy is removed")
+	r.gone(cluster, out.changes())
+	return nil
 }
+
+// Changed emits the event of a pass that has nothing to report.
+func (r *Reporter) Changed(cluster *clusterv1.Cluster, out Outcome) { r.changed(cluster, out) }
 
 // Forget forgets a Cluster that is being deleted.
 func (r *Reporter) Forget(uid types.UID) { r.news.forget(uid) }
