@@ -25,7 +25,7 @@ const (
 	module = "github.com/capi-proxy-patcher/capi-proxy-patcher"
 	// program is the one file of the image.
 	program = "capi-proxy-patcher"
-	// user is nobody who has a name: the number that Deployments ask for.
+	// user is a number without a name: the one that Deployments ask for.
 	user = "65532:65532"
 )
 
@@ -65,8 +65,7 @@ func (o options) build(ctx context.Context) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, o.labels()).(v1.ImageIndex), nil
 }
 
-// compile builds the program for a platform, which is never that of this machine by accident, and nothing of this
-// machine is in it.
+// compile builds the program for a platform, which is always given. The program contains nothing of this machine.
 func (o options) compile(ctx context.Context, platform *v1.Platform) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "capi-proxy-patcher-image-")
 	if err != nil {
@@ -86,7 +85,7 @@ func (o options) compile(ctx context.Context, platform *v1.Platform) ([]byte, er
 	return os.ReadFile(binary) //nolint:gosec // just built
 }
 
-// image makes an image of one layer with one file.
+// image returns an image of one layer with one file.
 func (o options) image(binary []byte, platform *v1.Platform) (v1.Image, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
@@ -135,7 +134,7 @@ func (o options) image(binary []byte, platform *v1.Platform) (v1.Image, error) {
 	return mutate.Annotations(image, o.labels()).(v1.Image), nil
 }
 
-// write makes a folder an OCI layout with an image under a name, and nothing else. It replaces one that is there.
+// write writes a folder as an OCI layout with only one image under a name. It replaces an existing layout.
 func write(folder string, index v1.ImageIndex, ref string) error {
 	if _, err := os.Stat(filepath.Join(folder, "oci-layout")); err != nil {
 		if files, err := os.ReadDir(folder); err == nil && len(files) > 0 {

@@ -1,11 +1,11 @@
 // Command image builds the container image of the product, for several platforms, without a daemon and without a base
-// image, and writes it as an OCI layout. The same commit makes the same bytes, wherever and whenever it is built with
-// the same Go.
+// image, and writes it as an OCI layout. The same commit results in the same bytes, on any machine and at any time, if
+// it is built with the same Go.
 //
 //	image -root . -out out/image -version v1.2.3 -revision COMMIT
 //
-// The digest of the image is all that it prints. With -push the image goes to a registry too, as whoever is logged in
-// there with docker login or the like.
+// It prints only the digest of the image. With -push the image is also pushed to a registry, with the credentials of
+// docker login or the like.
 package main
 
 import (
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		o.platforms = append(o.platforms, platform)
 	}
-	// Found out before minutes of building.
+	// Checked before minutes of building.
 	var target name.Reference
 	if *push != "" {
 		var err error

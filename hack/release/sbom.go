@@ -76,7 +76,7 @@ const (
 	imageID     = "SPDXRef-image"
 )
 
-// materials writes what the programs of the image are made of, as Go has recorded it in them.
+// materials writes the modules of the programs of the image, as Go has recorded them.
 func (r release) materials() error {
 	image, err := ocilayout.Read(r.layout)
 	if err != nil {
@@ -143,7 +143,7 @@ func (d *spdxDocument) add(module *debug.Module) {
 	d.Relationships = append(d.Relationships, spdxRelationship{imageID, "CONTAINS", p.ID})
 }
 
-// spdxName makes an identifier of letters, digits, dots and hyphens.
+// spdxName returns an identifier of letters, digits, dots and hyphens.
 func spdxName(text string) string {
 	return regexp.MustCompile(`[^A-Za-z0-9.-]+`).ReplaceAllString(text, "-")
 }

@@ -28,7 +28,7 @@ import (
 // nullPath is where the webhook that does nothing is served.
 const nullPath = "/null"
 
-// nullOptions say where the manager that does nothing runs.
+// nullOptions configure the idle manager.
 type nullOptions struct {
 	on                                 bool
 	kubeconfig, health, pprof, certDir string

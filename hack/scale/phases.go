@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// quiet is how long nothing may happen before a phase has ended: longer than the controller puts anything off.
+// quiet is how long nothing happens at the end of a phase: longer than any delay of the controller.
 const quiet = 2500 * time.Millisecond
 
 // phase is what happened in a part of the measurement.
@@ -31,7 +31,7 @@ type phase struct {
 	LiveMiB     float64 `json:"liveMiB"`
 }
 
-// manager starts the product. It is its first phase that starts it.
+// manager starts the product, in its first phase.
 func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
 	free, err := addresses(3)
 	if err != nil {
@@ -275,7 +275,7 @@ func (w *world) newcomers(ctx context.Context, r *results) error {
 		if err != nil {
 			return err
 		}
-		if until < w.clusters || i == 0 { // else nobody was before it
+		if until < w.clusters || i == 0 { // else none was before it
 			r.NewcomerSeconds = max(r.NewcomerSeconds, time.Since(created).Seconds())
 			r.NewcomerBehind = max(r.NewcomerBehind, until-at)
 			r.Newcomers++
@@ -331,7 +331,7 @@ func (w *world) rest(ctx context.Context, r *results) error {
 		return err
 	}
 	defer p.stop()
-	// The floor has written into the generated Secrets: they are put right first.
+	// The floor has written into the generated Secrets: they are repaired first.
 	if _, err := w.watch(ctx, &p, func() error { return nil }, nil); err != nil && ctx.Err() != nil {
 		return err
 	}

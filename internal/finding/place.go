@@ -22,7 +22,7 @@ const (
 	InKeys
 	// InOption is a label, an annotation or a variable of a Cluster or a pool.
 	InOption
-	// InObject is a field of an object that the reader does not have in front of them: its name stands before the path.
+	// InObject is a field of an object that the reader does not see: its name precedes the path.
 	InObject
 )
 

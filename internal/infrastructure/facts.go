@@ -12,11 +12,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// Limits of what one object may say. What is beyond is ignored, and a finding says so.
+// Limits for one object. Values beyond them are ignored, with a finding.
 const (
 	maxEntries  = 64
 	maxFindings = 8
-	// maxVisited is how many values are looked at, entries or not.
+	// maxVisited is how many values are read, entries or not.
 	maxVisited = 1000
 )
 
@@ -25,15 +25,15 @@ type Facts struct {
 	noproxy.Infrastructure
 	// EndpointHost is the control-plane endpoint of kinds that have it in a field of their own, or "".
 	EndpointHost string
-	// Read reports whether the object has been read. Otherwise the facts follow from its kind alone.
+	// Read reports whether the object was read. Otherwise the facts come from its kind alone.
 	Read bool
-	// Awaited reports that the provider fills in node networks which are not there yet.
+	// Awaited reports that the provider will set node networks that are not set yet.
 	Awaited bool
 	// Unresolved are the places of values with a variable of clusterctl. They count as absent.
 	Unresolved []finding.Place
 }
 
-// Kinds returns all kinds that tell anything, in the order of the table.
+// Kinds returns all kinds of the table, in its order.
 func Kinds() []string {
 	var kinds []string
 	for _, r := range table() {
@@ -42,7 +42,7 @@ func Kinds() []string {
 	return kinds
 }
 
-// IsRead reports whether objects of a kind have fields that matter.
+// IsRead reports whether objects of a kind have relevant fields.
 func IsRead(kind string) bool {
 	r := find(kind)
 	return len(r.nodes)+len(r.ranges)+len(r.hosts)+len(r.urls)+len(r.suffixes)+len(r.metadataIn) > 0 || r.endpoint != ""
@@ -58,7 +58,7 @@ func find(kind string) row {
 	return row{}
 }
 
-// Of returns what follows from the kind of an infrastructure cluster object alone.
+// Of returns the facts that the kind of an infrastructure cluster object alone implies.
 func Of(kind string) Facts {
 	r := find(kind)
 	f := Facts{Awaited: r.always}
@@ -75,8 +75,8 @@ func Of(kind string) Facts {
 	return f
 }
 
-// Read returns what an infrastructure cluster object of a kind tells. The object may say anything: values of another
-// type than expected are ignored with a finding, which does not quote them. Package noproxy parses the rest.
+// Read returns the facts in an infrastructure cluster object of a kind. The object is not trusted: values of an
+// unexpected type are ignored with a finding, which does not quote them. Package noproxy parses the rest.
 func Read(kind, name string, object map[string]any) Facts {
 	r := find(kind)
 	reader := reader{Facts: Of(kind), object: object, where: kind + " " + name}
@@ -136,7 +136,7 @@ type reader struct {
 	given   int
 }
 
-// hasNodes says what follows from the node networks that were found.
+// hasNodes sets the facts that the found node networks imply.
 func (r *reader) hasNodes(of row) {
 	found := slices.ContainsFunc(r.Entries, func(f noproxy.Fact) bool { return f.Node })
 	r.Awaited = of.always && !found
@@ -148,7 +148,7 @@ func (r *reader) place(names ...string) finding.Place {
 	return finding.Place{Object: r.where, Kind: finding.InObject}.Child(names...)
 }
 
-// ignore says why a value does not count.
+// ignore adds a finding about an ignored value.
 func (r *reader) ignore(place finding.Place, why string) {
 	if len(r.Findings) < maxFindings {
 		r.Findings = append(r.Findings, noproxy.Ignored(place, why))
@@ -264,7 +264,7 @@ func (r *reader) firstNetwork(path string) {
 	})
 }
 
-// dotted makes a suffix of a domain.
+// dotted returns the suffix for a domain.
 func dotted(domain string) string { return "." + strings.Trim(domain, ".") }
 
 // awsSuffix is the suffix of the names that EC2 gives to instances in a region.
@@ -275,8 +275,8 @@ func awsSuffix(region string) string {
 	return "." + region + ".compute.internal"
 }
 
-// gcpSuffix is the suffix of the names that Compute Engine gives to instances of a project. One of a domain is called
-// domain:name.
+// gcpSuffix is the suffix of the names that Compute Engine gives to instances of a project. A project of a domain is
+// named domain:name.
 func gcpSuffix(project string) string {
 	if domain, name, found := strings.Cut(project, ":"); found {
 		project = name + "." + domain

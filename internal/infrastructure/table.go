@@ -1,8 +1,8 @@
-// Package infrastructure knows which kinds of infrastructure cluster objects tell what about networks: where a
-// Cluster's metadata service is, in which networks its nodes have their addresses, and which other hosts are internal.
-// The table in this file is all that the product knows about providers.
+// Package infrastructure knows which network facts each kind of infrastructure cluster object has: where a Cluster's
+// metadata service is, in which networks its nodes have their addresses, and which other hosts are internal. The table
+// in this file is all that the product knows about providers.
 //
-// The package is pure. Objects are read as unstructured data, by the names of their fields, whatever their version.
+// The package is pure. Objects are read as unstructured data, by the names of their fields, in any version.
 package infrastructure
 
 // row is what is known about kinds of infrastructure cluster objects.
@@ -11,26 +11,26 @@ package infrastructure
 // that ends with {} is a mapping, each value of which is read.
 type row struct {
 	kinds []string
-	// metadata are hosts that serve instance metadata; metadataIPv6 do in Clusters with an IPv6 network. metadataIn are
-	// paths of further ones.
+	// metadata are hosts that serve instance metadata; metadataIPv6 only in Clusters with an IPv6 network. metadataIn
+	// are paths of additional ones.
 	metadata, metadataIPv6, metadataIn []string
-	// nodes are paths of networks in which Machines have their addresses. The first of the lists that finds any counts.
+	// nodes are paths of networks in which Machines have their addresses. The first list with a result counts.
 	nodes [][]string
 	// ranges are paths of objects with addresses and prefix; the network of the first address is a node network.
 	ranges []string
 	// nodesIf is the path of a field that must be true for nodes to count, or "".
 	nodesIf string
-	// always reports that the provider fills in nodes before it reports that the infrastructure is provisioned.
+	// always reports that the provider sets nodes before it reports that the infrastructure is provisioned.
 	always bool
 	// pods reports that Pods may have addresses from the node networks, as with a CNI of the cloud.
 	pods bool
-	// internal are further hosts and suffixes that are internal.
+	// internal are additional internal hosts and suffixes.
 	internal []string
 	// hosts are paths of hosts that are internal, with or without a port. urls are paths of URLs with such hosts.
 	hosts, urls []string
 	// suffixes make suffixes of names from the values at paths.
 	suffixes map[string]func(value string) string
-	// endpoint is the path of the control-plane endpoint where it is not in spec.controlPlaneEndpoint.
+	// endpoint is the path of the control-plane endpoint if it is not in spec.controlPlaneEndpoint.
 	endpoint string
 }
 

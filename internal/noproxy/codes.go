@@ -66,8 +66,7 @@ const (
 	// CodeBadServiceCIDR is a Service network that Kubernetes cannot use as such, for example one too small for the DNS
 	// address.
 	CodeBadServiceCIDR finding.Code = "bad-service-cidr"
-	// CodeNoPodNetwork is a Cluster whose Pod network is not known: what is sent from a node to a Pod goes to the
-	// proxy.
+	// CodeNoPodNetwork is a Cluster whose Pod network is not known: requests from a node to a Pod use the proxy.
 	CodeNoPodNetwork finding.Code = "no-pod-network"
 	// CodeInfrastructureIgnored is a value of the infrastructure cluster object that cannot be used.
 	CodeInfrastructureIgnored finding.Code = "infrastructure-ignored"

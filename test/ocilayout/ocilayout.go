@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Image is what a layout has.
+// Image is the image of a layout.
 type Image struct {
 	// Digest is that of the index.
 	Digest string

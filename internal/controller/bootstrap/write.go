@@ -97,7 +97,7 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 	w.Contests.Wrote(key, sum, w.Now(), rival)
 	spec := patch.SpecOf(SpecOf(o.Object))
 	if decision.Recipe != nil && !w.Contests.IsContested(key, sum, w.Now()) {
-		// What others have taken out again in the same request, or keep reverting, has its event bring another pass.
+		// If others have removed it again in the same request, or keep reverting it, the event causes another pass.
 		if left, err := patch.Ensure(spec, *decision.Recipe); err == nil && len(left.Edits) == 0 {
 			passes.Wrote(ctx, o.Object)
 		}

@@ -1,5 +1,5 @@
-// Package passes keeps the controller from looking at a Cluster again for what it has written itself, and lets whatever
-// is new come before a change that concerns many.
+// Package passes keeps the controller from reconciling a Cluster again because of its own writes, and gives new
+// Clusters precedence over a change that concerns many.
 package passes
 
 import (
@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Passes remembers the last pass over each Cluster, so that the events of what it has written itself bring no other
-// pass. That is safe only as long as no later pass has begun: one may have read a cache without the write, and waits
-// for the event.
+// Passes remembers the last pass over each Cluster, so that the events of the controller's own writes cause no further
+// pass. That is safe only until a later pass begins: it may have read a cache without the write, and waits for the
+// event.
 type Passes struct {
 	mutex sync.Mutex
 	last  map[types.NamespacedName]*Pass
@@ -31,11 +31,11 @@ type Passes struct {
 type Pass struct {
 	passes  *Passes
 	running bool
-	// complete is that it has done all that it wanted to.
+	// complete reports that it has done everything.
 	complete bool
-	// wrote are the versions that it has written and whose events are still to come, by UID.
+	// wrote are the versions that it has written and whose events have not arrived yet, by UID.
 	wrote map[types.UID]string
-	// seen are the versions whose events came while it was running: an event may be faster than the answer to the
+	// seen are the versions whose events arrived during the pass: an event may be faster than the response to the
 	// write.
 	seen []version
 }
@@ -48,7 +48,7 @@ type version struct {
 
 type passKey struct{}
 
-// Begin begins a pass. Writes are noted in the context that it returns.
+// Begin begins a pass. Writes are recorded in the context that it returns.
 func (p *Passes) Begin(ctx context.Context, cluster types.NamespacedName) (context.Context, *Pass) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -60,8 +60,8 @@ func (p *Passes) Begin(ctx context.Context, cluster types.NamespacedName) (conte
 	return context.WithValue(ctx, passKey{}, one), one
 }
 
-// End ends the pass, and reports whether there has to be another one for what was seen meanwhile. A pass that is not
-// complete knows nothing of what its writes have brought.
+// End ends the pass, and reports whether the events that arrived meanwhile require another one. The writes of an
+// incomplete pass are not remembered.
 func (one *Pass) End() (again bool) {
 	one.passes.mutex.Lock()
 	defer one.passes.mutex.Unlock()
@@ -79,14 +79,14 @@ func (one *Pass) End() (again bool) {
 	return again
 }
 
-// Complete notes that the pass of ctx has done all that it wanted to.
+// Complete records that the pass of ctx has done everything.
 func Complete(ctx context.Context) {
 	if one, _ := ctx.Value(passKey{}).(*Pass); one != nil {
 		one.complete = true
 	}
 }
 
-// Wrote notes that the pass of ctx, if there is one, has written object as it is.
+// Wrote records that the pass of ctx, if there is one, has written object.
 func Wrote(ctx context.Context, object client.Object) {
 	one, _ := ctx.Value(passKey{}).(*Pass)
 	if one == nil {
@@ -100,8 +100,8 @@ func Wrote(ctx context.Context, object client.Object) {
 	one.wrote[object.GetUID()] = object.GetResourceVersion()
 }
 
-// knows reports whether an event of an object needs no pass over a Cluster: the last one wrote it, or is running and
-// will be told.
+// knows reports whether an event of an object requires no pass over a Cluster: the last pass wrote it, or is running
+// and records the event.
 func (p *Passes) knows(cluster types.NamespacedName, object client.Object) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -125,13 +125,13 @@ func (p *Passes) forget(cluster types.NamespacedName) {
 	delete(p.last, cluster)
 }
 
-// OfOthers lets the events of a Cluster pass but for those of the last pass over it.
+// OfOthers filters out the events of a Cluster that the last pass over it has caused.
 func (p *Passes) OfOthers() predicate.Funcs {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld, e.ObjectNew
-			// A condition is applied to whatever version there is: after a break of the watch, one event may bring
-			// another change along.
+			// A condition is applied to any version: after an interruption of the watch, one event may include another
+			// change.
 			same := before.GetGeneration() == now.GetGeneration() &&
 				before.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) &&
 				maps.Equal(before.GetLabels(), now.GetLabels()) && maps.Equal(before.GetAnnotations(), now.GetAnnotations())
@@ -145,7 +145,7 @@ func (p *Passes) OfOthers() predicate.Funcs {
 	}
 }
 
-// Enqueue is the handler that brings the Clusters of an object, but for one whose last pass wrote it.
+// Enqueue is the handler that enqueues the Clusters of an object, except one whose last pass wrote it.
 func (p *Passes) Enqueue(clusters handler.MapFunc) handler.Funcs {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, q queue, now client.Object, known bool, objects ...client.Object) {
@@ -168,8 +168,8 @@ func (p *Passes) Enqueue(clusters handler.MapFunc) handler.Funcs {
 	}
 }
 
-// EnqueueContent is the handler that brings the Clusters of a Secret when its content changes. The same bytes written
-// again change nothing.
+// EnqueueContent is the handler that enqueues the Clusters of a Secret when its content changes. Writing the same bytes
+// again enqueues nothing.
 func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret,
 	reconcile.Request],
 ) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
@@ -189,11 +189,11 @@ func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret,
 	}
 }
 
-// many is how many Clusters of one change wait until all others have had their turn.
+// many is the number of Clusters from which on those of one change wait for all others.
 const many = 10
 
-// fanOut adds the Clusters that a change brings. If they are many, they come after whatever is new or was changed by
-// itself.
+// fanOut enqueues the Clusters of a change. If they are many, they come after Clusters that are new or have changed
+// themselves.
 func fanOut(q workqueue.TypedRateLimitingInterface[reconcile.Request], requests []reconcile.Request) {
 	queue, hasPriorities := q.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !hasPriorities || len(requests) <= many {

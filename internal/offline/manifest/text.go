@@ -176,9 +176,9 @@ type chunk struct {
 // bom is the byte order mark; it may begin a stream and every document in it (YAML 1.2.2, section 5.2).
 const bom = "\uFEFF"
 
-// split cuts a stream into documents. Joined again, the chunks give back the stream. A marker at the first column ends
-// a document wherever it stands, even inside a scalar (YAML 1.2.2, section 9.1.2), so that no parsing is needed to find
-// it. JSON values behind each other are documents, too.
+// split cuts a stream into documents. Joined again, the chunks are the stream. A marker at the first column ends a
+// document in any place, even inside a scalar (YAML 1.2.2, section 9.1.2), so that no parsing is needed to find it.
+// JSON values behind each other are documents, too.
 func split(data string) []chunk {
 	var chunks []chunk
 	var content, marker bool // of the chunk at hand

@@ -45,7 +45,7 @@ func (r *renderer) originals(view intent.Cluster) patch.Originals {
 	return originals
 }
 
-// keep remembers the files of an object that adopted edits replace, for the generated Secret.
+// keep records the files of an object that adopted edits replace, for the generated Secret.
 func (c *clusterRun) keep(o *manifest.Object, at location, adopted []patch.Edit) {
 	files, _ := specAt(o, at.path)[string(patch.ListFiles)].([]any)
 	kept := c.kept[c.object]
@@ -70,7 +70,7 @@ func (c *clusterRun) keep(o *manifest.Object, at location, adopted []patch.Edit)
 	kept.files[key] = all
 }
 
-// conflict returns what the user can do about a file that is in the way beside what the conflict itself says, or "".
+// conflict returns further advice about a conflicting file, in addition to that of the conflict, or "".
 func (c *clusterRun) conflict() string {
 	switch {
 	case !c.options.Adopt:
@@ -86,7 +86,7 @@ func (c *clusterRun) conflict() string {
 	return ""
 }
 
-// originalsText is what the generated Secret of a Cluster has under contract.KeyAdoptedFiles, nil if no file was
+// originalsText is the value of contract.KeyAdoptedFiles in the generated Secret of a Cluster, nil if no file was
 // adopted.
 func (r *renderer) originalsText(cluster *manifest.Object) ([]byte, error) {
 	kept := r.kept[cluster]

@@ -10,8 +10,8 @@ import (
 )
 
 // infrastructureOf completes what the infrastructure cluster object of the input says: networks and internal hosts, and
-// the control-plane endpoint, which most templates set there. In a topology the ClusterClass says its kind, as Cluster
-// API sets the reference later; what its template says may be patched, and counts for nothing.
+// the control-plane endpoint, which most templates set there. In a topology the ClusterClass names its kind, because
+// Cluster API sets the reference later; its template may be patched and does not count.
 func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
 	if class, _ := r.class(cluster); view.Topology && view.Infrastructure.Kind == "" && class != nil {
 		view.Infrastructure.Kind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
