@@ -14,8 +14,8 @@ import (
 
 const modulePath = "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/"
 
-// TestPurePackages_ImportNothingImpure holds the pure packages to what they may import, through everything that they import. The
-// linter sees direct imports only.
+// TestPurePackages_ImportNothingImpure holds the pure packages to what they may import, through everything that they
+// import. The linter sees direct imports only.
 func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	t.Parallel()
 	denied := map[string]string{
@@ -128,7 +128,8 @@ func goList(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(output)), "\n")
 }
 
-// TestVersions_AreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested with.
+// TestVersions_AreThoseOfClusterAPI keeps `go mod tidy` from raising the libraries above what Cluster API is tested
+// with.
 func TestVersions_AreThoseOfClusterAPI(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../go.mod")

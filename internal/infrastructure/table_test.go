@@ -142,7 +142,8 @@ func TestTable_ReadsAnObjectOfEachKind(t *testing.T) {
 
 func TestRead_TellsWhereItComesFrom(t *testing.T) {
 	t.Parallel()
-	facts := read(t, "AWSCluster", "spec: {network: {vpc: {cidrBlock: 10.50.0.0/16, secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}}")
+	facts := read(t, "AWSCluster",
+		"spec: {network: {vpc: {cidrBlock: 10.50.0.0/16, secondaryCidrBlocks: [{ipv4CidrBlock: 100.64.0.0/16}]}}}")
 	result, err := noproxy.Compose(noproxy.Input{Infrastructure: facts.Infrastructure})
 	if err != nil {
 		t.Fatal(err)
@@ -178,8 +179,10 @@ func TestRead_SaysWhatFollows(t *testing.T) {
 		for _, place := range f.Unresolved {
 			unresolved += place.String()
 		}
-		if f.Awaited != test.awaited || f.CoversPods != test.pods || f.Read != test.isRead || f.EndpointHost != test.endpoint || unresolved != test.unresolvedOne {
-			t.Errorf("%s: awaited %t, covers Pods %t, read %t, endpoint %q, unresolved %q", name, f.Awaited, f.CoversPods, f.Read, f.EndpointHost, unresolved)
+		if f.Awaited != test.awaited || f.CoversPods != test.pods || f.Read != test.isRead ||
+			f.EndpointHost != test.endpoint || unresolved != test.unresolvedOne {
+			t.Errorf("%s: awaited %t, covers Pods %t, read %t, endpoint %q, unresolved %q", name, f.Awaited, f.CoversPods,
+				f.Read, f.EndpointHost, unresolved)
 		}
 	}
 }
@@ -239,7 +242,9 @@ func TestRead_IsBounded(t *testing.T) {
 	}
 	facts := infrastructure.Read("AWSCluster", "prod", object(subnets))
 	entries, warnings := compose(t, facts)
-	if len(entries) != 3+64 || len(warnings) != 1 || !strings.Contains(warnings[0], "subnets[64].cidrBlock: of one object 64 values count; this one and those after it do not") {
+	if len(entries) != 3+64 || len(warnings) != 1 ||
+		!strings.Contains(warnings[0],
+			"subnets[64].cidrBlock: of one object 64 values count; this one and those after it do not") {
 		t.Errorf("%d entries, warnings %q", len(entries), warnings)
 	}
 	if _, warnings := compose(t, infrastructure.Read("AWSCluster", "prod", object(wrong))); len(warnings) != 8 {

@@ -74,8 +74,8 @@ type caseSecret struct {
 	NoProxy    *string `json:"no_proxy"`
 }
 
-// caseOptions are the fields of noproxy.Input that are neither the Cluster's nor the Secret's. Where a field has a likely other
-// spelling, both are known.
+// caseOptions are the fields of noproxy.Input that are neither the Cluster's nor the Secret's. Where a field has a
+// likely other spelling, both are known.
 type caseOptions struct {
 	Profile        string   `json:"profile"`
 	DNSAddress     string   `json:"dnsAddress"`
@@ -239,9 +239,10 @@ func (in caseInput) compose() (noproxy.Result, error) {
 	r, err := noproxy.Compose(noproxy.Input{
 		PodCIDRs: in.Cluster.PodCIDRs, ServiceCIDRs: in.Cluster.ServiceCIDRs, ServiceDomain: in.Cluster.ServiceDomain,
 		EndpointHost: in.Cluster.Endpoint.Host, Infrastructure: told(in.Cluster.Infra, o.Infrastructure...),
-		Installation: noproxy.Layer{Place: finding.Key("noProxy").Of("Secret system/proxy"), Text: o.Installation + o.InstallNoProxy},
-		User:         noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
-		OmitGroups:   omit, Profile: noproxy.Profile(o.Profile), DNSAddresses: dns,
+		Installation: noproxy.Layer{Place: finding.Key("noProxy").Of("Secret system/proxy"), Text: o.Installation +
+			o.InstallNoProxy},
+		User:       noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
+		OmitGroups: omit, Profile: noproxy.Profile(o.Profile), DNSAddresses: dns,
 	})
 	if joined := joinErrors(append(errs, err)); joined != nil {
 		return noproxy.Result{}, joined
@@ -445,7 +446,8 @@ func checkInvariants(t *testing.T, in caseInput, r noproxy.Result) {
 		if tok == "" && r.Value != "" {
 			t.Error("value has an empty token")
 		}
-		if strings.ContainsFunc(tok, func(c rune) bool { return c < 0x21 || c > 0x7e || strings.ContainsRune("'\"\\$`%;", c) }) {
+		if strings.ContainsFunc(tok,
+			func(c rune) bool { return c < 0x21 || c > 0x7e || strings.ContainsRune("'\"\\$`%;", c) }) {
 			t.Errorf("token %q has a character it must not have", tok)
 		}
 		key := strings.ToLower(tok)

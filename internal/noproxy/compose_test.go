@@ -21,7 +21,8 @@ const generated = "localhost,127.0.0.1,10.244.0.0/16,10.96.0.0/12,10.96.0.1,10.9
 func plain(user string) noproxy.Input {
 	return noproxy.Input{
 		PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}, ServiceDomain: "cluster.local",
-		EndpointHost: "cp.example.org", User: noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
+		EndpointHost: "cp.example.org",
+		User:         noproxy.Layer{Place: finding.Key("noProxy").Of("Secret team-a/proxy"), Text: user},
 	}
 }
 
@@ -350,7 +351,8 @@ func TestCompose_ReadsTheCluster(t *testing.T) {
 			in.Infrastructure = told("GCPManagedCluster", "api.cloud.example:443", "198.51.100.0/24")
 			in.Installation.Text = ".corp.example"
 			return in
-		}, generated + ",169.254.169.254,metadata.google.internal,metadata,api.cloud.example,198.51.100.0/24,.corp.example,a.example,.a.example", ""},
+		}, generated +
+			",169.254.169.254,metadata.google.internal,metadata,api.cloud.example,198.51.100.0/24,.corp.example,a.example,.a.example", ""},
 	})
 }
 
@@ -418,7 +420,10 @@ func TestCompose_Star(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []noproxy.Entry{{Value: "*", Group: noproxy.GroupUser, Place: finding.Key("noProxy").At(2).Of("Secret team-a/proxy")}}
+	want := []noproxy.Entry{{
+		Value: "*", Group: noproxy.GroupUser,
+		Place: finding.Key("noProxy").At(2).Of("Secret team-a/proxy"),
+	}}
 	if diff := cmp.Diff(want, r.Entries); diff != "" || r.Value != "*" {
 		t.Errorf("value %q, entries (-want +got):\n%s", r.Value, diff)
 	}
@@ -472,7 +477,8 @@ func TestCompose_Length(t *testing.T) {
 	}
 	_, err = noproxy.Compose(plain(strings.Join(append(list, ".c"), ",")))
 	found := finding.Of(err)
-	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong || found[0].Place.String() != fmt.Sprintf("Secret team-a/proxy key noProxy entry %d", len(list)+1) {
+	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong ||
+		found[0].Place.String() != fmt.Sprintf("Secret team-a/proxy key noProxy entry %d", len(list)+1) {
 		t.Errorf("one entry more: %v", err)
 	}
 }
@@ -527,7 +533,8 @@ func TestOrigins(t *testing.T) {
 	}
 	all := r.Origins(1 << 20)
 	if !strings.HasPrefix(all, "localhost\tloopback\t") || !strings.Contains(all, "\n127.0.0.1\tloopback\t") ||
-		!strings.HasSuffix(all, "\n.a.example\tuser\tSecret team-a/proxy key noProxy entry 1\n") || strings.Count(all, "\n") != len(r.Entries) {
+		!strings.HasSuffix(all, "\n.a.example\tuser\tSecret team-a/proxy key noProxy entry 1\n") ||
+		strings.Count(all, "\n") != len(r.Entries) {
 		t.Errorf("listing is\n%s", all)
 	}
 	for limit := range len(all) + 2 {

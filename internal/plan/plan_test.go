@@ -24,7 +24,8 @@ import (
 
 func reference(t *testing.T) patch.Recipe {
 	t.Helper()
-	recipe, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets()}, patch.OutputVersion, resolve.Resolution{}, "one-proxy-files")
+	recipe, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets()},
+		patch.OutputVersion, resolve.Resolution{}, "one-proxy-files")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,8 @@ func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 		"not patched":      {"7", own(), 3},
 		"nothing is there": {"1", patch.Spec{}, 3},
 	} {
-		if got := plan.Version(map[string]string{contract.AnnotationOutputVersion: test.recorded}, test.spec, newest, recipe); got != test.want {
+		if got := plan.Version(map[string]string{contract.AnnotationOutputVersion: test.recorded}, test.spec, newest,
+			recipe); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
@@ -180,7 +182,8 @@ func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 		t.Errorf("without recipes: %d, want %d", got, newest)
 	}
 	_, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference}, 7, resolve.Resolution{}, "x")
-	if err == nil || err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {
+	if err == nil ||
+		err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {
 		t.Errorf("got %v, want to be asked for version 7", err)
 	}
 }
@@ -235,7 +238,8 @@ func TestIsHeld_IgnoresPausesOfTheUser(t *testing.T) {
 	for value, held := range map[string]bool{contract.PausedForEndpoint: true, "": false, "true": false} {
 		annotations := map[string]string{clusterv1.PausedAnnotation: value}
 		if plan.IsPausedByUs(annotations) != held || plan.IsPausedByUser(annotations) == held {
-			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsPausedByUs(annotations), plan.IsPausedByUser(annotations))
+			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsPausedByUs(annotations),
+				plan.IsPausedByUser(annotations))
 		}
 	}
 	if plan.IsPausedByUs(nil) || plan.IsPausedByUser(nil) {
@@ -285,7 +289,8 @@ func TestBring_KeepsThePlacesOfAdoptedFiles(t *testing.T) {
 	t.Parallel()
 	recipe := reference(t)
 	file := func(path string) patch.File { return patch.File{Path: path, Content: "mine %s"} }
-	containerd, kubelet := file("/etc/systemd/system/containerd.service.d/http-proxy.conf"), file("/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf")
+	containerd, kubelet := file("/etc/systemd/system/containerd.service.d/http-proxy.conf"),
+		file("/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf")
 	for name, files := range map[string][]patch.File{
 		"in the middle": {file("/a"), kubelet, file("/b")},
 		"two in a row":  {containerd, kubelet, file("/b")},
@@ -358,7 +363,8 @@ func TestIsOthers_AsksForTheClusterOfTheSecret(t *testing.T) {
 	} {
 		var spec patch.Spec
 		for _, secret := range test.secrets {
-			spec.Files = append(spec.Files, patch.File{Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: secret, Key: contract.KeyProxyEnv}})
+			spec.Files = append(spec.Files,
+				patch.File{Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: secret, Key: contract.KeyProxyEnv}})
 		}
 		spec.Files = append(spec.Files, patch.File{Path: "/etc/own", ContentFrom: patch.SecretKey{Name: "own", Key: "own"}})
 		if got := plan.IsOthers(spec, "prod", test.labels); got != test.want {

@@ -772,8 +772,8 @@ func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
 	c.wantPatched(t, everyObject...)
 }
 
-// TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass has entries in a Cluster of which the controller knows nothing: the
-// label was set and removed before it saw the Cluster.
+// TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass has entries in a Cluster of which the controller knows
+// nothing: the label was set and removed before it saw the Cluster.
 func TestController_RemovesWhatAWebhookPatchedBeforeTheFirstPass(t *testing.T) {
 	ns := namespace(t)
 	c := newCluster(t, ns, "one", with(withoutLabel), func(o client.Object) {

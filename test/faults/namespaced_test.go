@@ -50,7 +50,8 @@ func namespaced(t *testing.T, system, watched string) []*unstructured.Unstructur
 	return objects
 }
 
-// TestManager_WorksWithTheRoleOfOneNamespace runs the manager with the rights of config/components/namespaced and no others.
+// TestManager_WorksWithTheRoleOfOneNamespace runs the manager with the rights of config/components/namespaced and no
+// others.
 func TestManager_WorksWithTheRoleOfOneNamespace(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()

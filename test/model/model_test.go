@@ -75,8 +75,8 @@ func clusterOperations() []operation {
 		return operation{
 			Name: "label of " + cluster, Args: []string{"true", "true", "true", "true", "false", "True", ""},
 			Weight: 4, Do: func(w *world, value string) error {
-				// A label that the controller never saw leaves what webhooks have added: it cannot be distinguished from
-				// the output of render.
+				// A label that the controller never saw leaves what webhooks have added: it cannot be distinguished
+				// from the output of render.
 				if err := w.see(cluster); err != nil {
 					return err
 				}

@@ -117,8 +117,8 @@ func TestPasses_KnowOnlyWhatTheLastPassHasWritten(t *testing.T) {
 	}
 }
 
-// TestPasses_LetChangesThroughThatComeWithTheirOwn has one event bring a write of the controller and one of somebody else, as after a
-// break of the watch.
+// TestPasses_LetChangesThroughThatComeWithTheirOwn has one event bring a write of the controller and one of somebody
+// else, as after a break of the watch.
 func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -137,7 +137,10 @@ func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &Passes{}
-			before := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a", UID: "u", ResourceVersion: "4", Generation: 1}}
+			before := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: "a", UID: "u",
+				ResourceVersion: "4", Generation: 1,
+			}}
 			now := before.DeepCopy()
 			now.ResourceVersion = "6"
 			ctx, one := p.Begin(t.Context(), client.ObjectKeyFromObject(now))

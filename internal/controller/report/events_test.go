@@ -15,7 +15,10 @@ import (
 // TestEvents_FoldAllOfAPassIntoOne has passes change objects and have news or not.
 func TestEvents_FoldAllOfAPassIntoOne(t *testing.T) {
 	t.Parallel()
-	configured := finding.Condition{Status: "True", Reason: contract.ReasonConfigured, Message: "4 objects use 100% proxy a/b"}
+	configured := finding.Condition{
+		Status: "True", Reason: contract.ReasonConfigured,
+		Message: "4 objects use 100% proxy a/b",
+	}
 	for name, row := range map[string]struct {
 		emit func(*Reporter)
 		want []string

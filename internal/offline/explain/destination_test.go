@@ -86,9 +86,13 @@ func TestParseDestination_RejectsInvalidDestinations(t *testing.T) {
 	}
 }
 
-// FuzzParseDestination proves that what is accepted is a URL that every client takes, holds no userinfo, and reads back as itself.
+// FuzzParseDestination proves that what is accepted is a URL that every client takes, holds no userinfo, and reads back
+// as itself.
 func FuzzParseDestination(f *testing.F) {
-	for _, seed := range []string{"example.com", "fd00::1", "[fd00::1]:80", "https://u:p@h:1/x?y", "10.0.0.0/8", "a@b@c", "[", "::ffff:1.2.3.4", "x%00", "http://", "1.2.3.4:080", "é.com:80"} {
+	for _, seed := range []string{
+		"example.com", "fd00::1", "[fd00::1]:80", "https://u:p@h:1/x?y", "10.0.0.0/8", "a@b@c",
+		"[", "::ffff:1.2.3.4", "x%00", "http://", "1.2.3.4:080", "é.com:80",
+	} {
 		f.Add(seed)
 	}
 	clients := match.Clients()
@@ -97,7 +101,8 @@ func FuzzParseDestination(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if strings.Contains(d.URL, "@") || strings.Contains(d.Name, "@") || strings.Count(d.URL, "/") != 2 || strings.ContainsAny(d.Name, "\x00\n\r\x1b") {
+		if strings.Contains(d.URL, "@") || strings.Contains(d.Name, "@") || strings.Count(d.URL, "/") != 2 ||
+			strings.ContainsAny(d.Name, "\x00\n\r\x1b") {
 			t.Errorf("%q gives %+v", text, d)
 		}
 		for _, c := range clients {
@@ -116,7 +121,8 @@ func FuzzParseDestination(f *testing.F) {
 func network() noproxy.Input {
 	return noproxy.Input{
 		PodCIDRs: []string{"10.244.0.0/16", "fd00:10:244::/56"}, ServiceCIDRs: []string{"10.96.0.0/16", "fd00:10:96::/112"},
-		ServiceDomain: "corp.internal", EndpointHost: "cp.example.com", Infrastructure: infrastructure.Of("GCPCluster").Infrastructure,
+		ServiceDomain: "corp.internal", EndpointHost: "cp.example.com",
+		Infrastructure: infrastructure.Of("GCPCluster").Infrastructure,
 		// Neither of these changes what belongs to the Cluster.
 		OmitGroups: noproxy.Groups(), Profile: noproxy.ProfileShell, User: noproxy.Layer{Text: "*, bad/entry"},
 	}

@@ -93,7 +93,8 @@ func TestExplain_NamesTheDecidingEntryAndItsOrigin(t *testing.T) {
 func TestExplain_AgreesWithTheClients(t *testing.T) {
 	t.Parallel()
 	const value = "localhost,10.0.0.0/8,*.a.example,.b.example,c.example:8443,[fd00::1],fd00::2,fd00:1::/64,bücher.example,1.2.3"
-	given := destinations(t, "localhost", "10.1.2.3", "x.a.example", "b.example", "c.example:8443", "fd00::1", "fd00::2", "fd00:1::9", "bücher.example", "10.1.2.3:80", "other.example")
+	given := destinations(t, "localhost", "10.1.2.3", "x.a.example", "b.example", "c.example:8443", "fd00::1", "fd00::2",
+		"fd00:1::9", "bücher.example", "10.1.2.3:80", "other.example")
 	all := match.Clients()
 	r := report(t, explain.Input{NoProxy: value, Clients: all, Destinations: given})
 	n := 0
@@ -129,7 +130,10 @@ func TestExplain_SaysWhatToWriteInsteadOfAnEntry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := report(t, explain.Input{NoProxy: test.value, Clients: clients(t, strings.Split(test.clients, ",")...), Destinations: destinations(t, "a.example")})
+			r := report(t, explain.Input{
+				NoProxy: test.value, Clients: clients(t, strings.Split(test.clients, ",")...),
+				Destinations: destinations(t, "a.example"),
+			})
 			for _, e := range r.Entries {
 				if e.Value != test.entry {
 					if e.Fix != "" {
@@ -141,7 +145,8 @@ func TestExplain_SaysWhatToWriteInsteadOfAnEntry(t *testing.T) {
 					t.Errorf("got %+v", e)
 				}
 			}
-			if text := r.Text(); strings.Contains(text, "Entries that need a change") != (test.fix != "") || !strings.Contains(text, test.fix) {
+			if text := r.Text(); strings.Contains(text, "Entries that need a change") != (test.fix != "") ||
+				!strings.Contains(text, test.fix) {
 				t.Errorf("text:\n%s", text)
 			}
 		})
@@ -172,7 +177,11 @@ func TestFailures_AreInClusterDestinationsThatAreNotDirect(t *testing.T) {
 func TestOutput_ShowsNoUserinfoAndControlsNoTerminal(t *testing.T) {
 	t.Parallel()
 	const value = "http://user:s3cr@s3cr@proxy.example,http://bob:s3cr,et@q.example,eve:s3cr,et@q.example,\x1b[31mred,u:s3cret@h.example:80,a\tb\r,'$(id)`\\"
-	r := report(t, explain.Input{NoProxy: value, Clients: match.Clients(), Destinations: destinations(t, "https://u:s3cret@proxy.example/?t=s3cret", "h.example:80")})
+	r := report(t,
+		explain.Input{
+			NoProxy: value, Clients: match.Clients(),
+			Destinations: destinations(t, "https://u:s3cret@proxy.example/?t=s3cret", "h.example:80"),
+		})
 	data, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +203,10 @@ func TestOutput_ShowsNoUserinfoAndControlsNoTerminal(t *testing.T) {
 // by name, among all, among all others, or below every destination.
 func TestText_HasEveryAnswerOnce(t *testing.T) {
 	t.Parallel()
-	specs := []string{"go", "curl@7.88.1", "curl@8.14.1", "wget", "busybox", "urllib", "requests", "httpx", "ruby", "node-fetch", "node-http"}
+	specs := []string{
+		"go", "curl@7.88.1", "curl@8.14.1", "wget", "busybox", "urllib", "requests", "httpx", "ruby",
+		"node-fetch", "node-http",
+	}
 	for name, in := range map[string]noproxy.Input{
 		"IPv4":       {PodCIDRs: []string{"10.244.0.0/16"}, EndpointHost: "192.0.2.1"},
 		"dual-stack": network(),
@@ -203,12 +215,19 @@ func TestText_HasEveryAnswerOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := cluster(t, in, 0)
-			in.OmitGroups, in.User, in.Profile = nil, noproxy.Layer{Place: finding.Key("noProxy").Of("Secret a-namespace-with-a-long-name/http-proxy"), Text: ".corp.example.com, 203.0.113.0/24 db.example.com:5432"}, noproxy.ProfileService
+			in.OmitGroups, in.User, in.Profile = nil,
+				noproxy.Layer{
+					Place: finding.Key("noProxy").Of("Secret a-namespace-with-a-long-name/http-proxy"),
+					Text:  ".corp.example.com, 203.0.113.0/24 db.example.com:5432",
+				}, noproxy.ProfileService
 			composed, err := noproxy.Compose(in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := report(t, explain.Input{NoProxy: composed.Value, Entries: composed.Entries, Warnings: composed.Warnings, Clients: clients(t, specs...), Destinations: c.Destinations()})
+			r := report(t, explain.Input{
+				NoProxy: composed.Value, Entries: composed.Entries, Warnings: composed.Warnings,
+				Clients: clients(t, specs...), Destinations: c.Destinations(),
+			})
 			text := r.Text()
 			if regexp.MustCompile(`(?m) $`).MatchString(text) {
 				t.Errorf("blanks at the end of a line:\n%s", text)
@@ -245,19 +264,27 @@ func TestText_CutsALongValue(t *testing.T) {
 	for i := range hosts {
 		hosts[i] = fmt.Sprintf("host%d.example.com", i)
 	}
-	r := report(t, explain.Input{NoProxy: strings.Join(hosts, ","), Clients: clients(t, "go"), Destinations: destinations(t, "host3999.example.com")})
+	r := report(t, explain.Input{
+		NoProxy: strings.Join(hosts, ","), Clients: clients(t, "go"),
+		Destinations: destinations(t, "host3999.example.com"),
+	})
 	text := r.Text()
 	if n := strings.Count(text, "\n"); n > 20 || !strings.Contains(text, "... 4000 entries in all; -o json has them") {
 		t.Errorf("%d lines:\n%.2000s", n, text)
 	}
-	if !strings.Contains(text, "host3999.example.com (entry 4000)") || r.NoProxy != strings.Join(hosts, ",") || len(r.Entries) != 4000 {
+	if !strings.Contains(text, "host3999.example.com (entry 4000)") || r.NoProxy != strings.Join(hosts, ",") ||
+		len(r.Entries) != 4000 {
 		t.Error("the report itself is cut")
 	}
 }
 
-// FuzzExplain proves that no list makes it fail, that text holds no control characters but line ends, and that the outcome is the same each time.
+// FuzzExplain proves that no list makes it fail, that text holds no control characters but line ends, and that the
+// outcome is the same each time.
 func FuzzExplain(f *testing.F) {
-	for _, seed := range []string{"", "*", "a.example,10.0.0.0/8", "http://u:p@h,\x1b[0m", "[fd00::1]:80,fd00::/8", ",,, ;|", "xn--a,\xff", "a\nb\x00c", "@,@@"} {
+	for _, seed := range []string{
+		"", "*", "a.example,10.0.0.0/8", "http://u:p@h,\x1b[0m", "[fd00::1]:80,fd00::/8",
+		",,, ;|", "xn--a,\xff", "a\nb\x00c", "@,@@",
+	} {
 		f.Add(seed)
 	}
 	all := match.Clients()
@@ -288,7 +315,8 @@ func BenchmarkExplain(b *testing.B) {
 		}
 		in := explain.Input{
 			NoProxy: strings.Join(hosts, ","), Destinations: c.Destinations(),
-			Clients: clients(b, "go", "curl@7.88.1", "curl@8.14.1", "wget", "busybox", "urllib", "requests", "httpx", "ruby", "node-fetch", "node-http"),
+			Clients: clients(b, "go", "curl@7.88.1", "curl@8.14.1", "wget", "busybox", "urllib", "requests", "httpx", "ruby",
+				"node-fetch", "node-http"),
 		}
 		b.Run(fmt.Sprintf("entries=%d", n), func(b *testing.B) {
 			for b.Loop() {

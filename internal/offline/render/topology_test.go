@@ -53,7 +53,8 @@ func TestRender_ClusterClassesAreGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, want := bytes.Count(removed.Output, []byte("generate-patches.")), bytes.Count(result.Output, []byte("generate-patches.")); n != want {
+			if n, want := bytes.Count(removed.Output, []byte("generate-patches.")),
+				bytes.Count(result.Output, []byte("generate-patches.")); n != want {
 				t.Errorf("without the label %d classes declare the patch, want %d", n, want)
 			}
 			if bytes.Contains(removed.Output, []byte("proxy.env")) {
@@ -92,7 +93,10 @@ func TestRender_PatchesAClassInAnotherFile(t *testing.T) {
 	whole := input(t, "testdata/clusterclass")
 	class, cluster, _ := bytes.Cut(whole.Inputs[0].Data, []byte("---\n"))
 	// The Cluster comes first: the order of the input does not matter.
-	options := render.Options{Inputs: []render.Input{{Name: "cluster.yaml", Data: cluster}, {Name: "class.yaml", Data: class}}, Secrets: whole.Secrets}
+	options := render.Options{Inputs: []render.Input{
+		{Name: "cluster.yaml", Data: cluster},
+		{Name: "class.yaml", Data: class},
+	}, Secrets: whole.Secrets}
 	result, err := render.Render(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +128,8 @@ func TestRender_NotesATopologyWithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/clusterclass-v1beta1")
 	options.All = true
-	options.Inputs[0].Data = bytes.ReplaceAll(options.Inputs[0].Data, []byte("capi-proxy-patcher.io/enabled"), []byte("other"))
+	options.Inputs[0].Data = bytes.ReplaceAll(options.Inputs[0].Data, []byte("capi-proxy-patcher.io/enabled"),
+		[]byte("other"))
 	result, err := render.Render(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -165,14 +170,16 @@ kind: Secret
 metadata: {name: http-proxy}
 stringData: {httpProxy: "http://proxy.corp.example:3128"}
 `
-		result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "live.yaml", Data: []byte(text)}}})
+		result, err := render.Render(t.Context(),
+			render.Options{Inputs: []render.Input{{Name: "live.yaml", Data: []byte(text)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(text, string(result.Output)); diff != "" {
 			t.Errorf("with labels %s (-want +got):\n%s", label, diff)
 		}
-		if notes := strings.Join(result.Notes, "\n"); strings.Contains(notes, "c-xyz") || strings.Contains(notes, "c-md-abc") {
+		if notes := strings.Join(result.Notes, "\n"); strings.Contains(notes, "c-xyz") ||
+			strings.Contains(notes, "c-md-abc") {
 			t.Errorf("notes about what the topology owns:\n%s", notes)
 		}
 	}
@@ -288,7 +295,8 @@ func TestManifests_KnowWhatATopologySays(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := m.Clusters()[0].View
-	if secret := got.Annotations["capi-proxy-patcher.io/secret"]; secret != "corp" || got.Infrastructure.Kind != "AWSCluster" {
+	if secret := got.Annotations["capi-proxy-patcher.io/secret"]; secret != "corp" ||
+		got.Infrastructure.Kind != "AWSCluster" {
 		t.Errorf("Secret %q and infrastructure %q, want corp and AWSCluster", secret, got.Infrastructure.Kind)
 	}
 }
@@ -306,7 +314,8 @@ func FuzzClassIsPatchedOnce(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, patches, version string) {
 		options := topologyInput("", "", "", "[]", "httpProxy: 'http://p:1'")
-		class := "apiVersion: cluster.x-k8s.io/" + version + "\nkind: ClusterClass\nmetadata: {name: base}\nspec:\n  patches: " + patches + "\n"
+		class := "apiVersion: cluster.x-k8s.io/" + version +
+			"\nkind: ClusterClass\nmetadata: {name: base}\nspec:\n  patches: " + patches + "\n"
 		_, rest, _ := bytes.Cut(options.Inputs[0].Data, []byte("---\n"))
 		options.Inputs = []render.Input{{Name: "class.yaml", Data: []byte(class)}, {Name: "cluster.yaml", Data: rest}}
 		result, err := render.Render(t.Context(), options)
