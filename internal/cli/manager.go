@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -51,6 +52,8 @@ type ManagerOptions struct {
 	Burst int
 	// HealthAddr and MetricsAddr are listening addresses; "0" disables one.
 	HealthAddr, MetricsAddr string
+	// MetricsPerCluster adds metrics with the names of Clusters.
+	MetricsPerCluster bool
 	// PprofAddr is where Go's profiles are served; "0" or "" disables them.
 	PprofAddr string
 	// WebhookPort is the port on which the webhooks listen; 0 disables them.
@@ -104,6 +107,8 @@ func newManager(streams Streams) *cobra.Command {
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
 	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
 	f.StringVar(&o.MetricsAddr, "metrics-addr", "0", "address of /metrics; 0 disables it")
+	f.BoolVar(&o.MetricsPerCluster, "metrics-per-cluster", false,
+		"add metrics with the names of Clusters, one or more for each Cluster")
 	f.StringVar(&o.PprofAddr, "pprof-addr", "0", "address of /debug/pprof, Go's profiles; 0 disables it")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 disables them")
 	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address on which the webhooks listen; defaults to all")
@@ -261,6 +266,9 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 	}
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
+	}
+	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if o.hooks() {
 		if err := addHooks(mgr, o, proxySecrets, installation, absences); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -102,6 +103,11 @@ func New(config Config) (*Controller, error) {
 		reporter: reporter,
 		rollouts: &rollout.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
 	}, nil
+}
+
+// Metrics returns the metrics of the Clusters that c has reconciled. perCluster adds some with the names of Clusters.
+func (c *Controller) Metrics(perCluster bool) prometheus.Collector {
+	return report.Metrics{Reporter: c.reporter, PerCluster: perCluster}
 }
 
 // SetupWithManager registers the controller, its watches and its indexes.

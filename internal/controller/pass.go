@@ -123,7 +123,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		out.Note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name,
 			contract.LabelProxySecret)
 	}
-	out.Warnings = resolution.Warnings
+	out.Warnings, out.Expires = resolution.Warnings, resolution.Settings.TrustedCAExpiry()
 	return &resolution, out, nil
 }
 

@@ -195,8 +195,9 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) {
-			_, err := p.followUp(ctx, settled) // which objects still have the proxy is not news
-			return report.Outcome{}, err
+			out, err := p.followUp(ctx, settled)
+			out.Findings = nil // which Machines still have the proxy is not news
+			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects) },
 		func(ctx context.Context) (report.Outcome, error) { return p.finishTopology(ctx, settled, nil, missing) },

@@ -93,6 +93,16 @@ func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
 	return certificates, nil
 }
 
+// TrustedCAExpiry returns when the first of the trusted certificates expires, the zero time without any.
+func (s Settings) TrustedCAExpiry() (first time.Time) {
+	for _, certificate := range s.TrustedCA {
+		if expiry := certificate.parsed.NotAfter; first.IsZero() || expiry.Before(first) {
+			first = expiry
+		}
+	}
+	return first
+}
+
 // TrustedCAWarnings returns the warnings about the trusted certificates at the time now, in their order.
 func (s Settings) TrustedCAWarnings(now time.Time) []finding.Finding {
 	var warnings []finding.Finding

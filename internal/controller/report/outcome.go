@@ -19,6 +19,10 @@ type Outcome struct {
 	Added, Removed []string
 	// Again is the time after which the next pass is due even if nothing changes, or zero.
 	Again time.Duration
+	// Behind are the Machines that are behind, nil if the step does not know.
+	Behind *Behind
+	// Expires is when the first trusted certificate in use expires, or the zero time.
+	Expires time.Time
 }
 
 // Add adds a finding. A reason other than "" is one for the condition.
@@ -46,6 +50,12 @@ func (o *Outcome) Join(later Outcome) {
 	o.Added, o.Removed = append(o.Added, later.Added...), append(o.Removed, later.Removed...)
 	if later.Again != 0 {
 		o.LookAgain(later.Again)
+	}
+	if later.Behind != nil {
+		o.Behind = later.Behind
+	}
+	if o.Expires.IsZero() || !later.Expires.IsZero() && later.Expires.Before(o.Expires) {
+		o.Expires = later.Expires
 	}
 }
 

@@ -31,13 +31,15 @@ type Reporter struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	news news
+	news   news
+	states states
 }
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event of
 // the pass.
 func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) error {
 	condition := finding.ConditionOf(out.Findings, summary)
+	r.states.note(cluster, condition.Status, condition.Reason, out)
 	written, err := r.setCondition(ctx, cluster, metav1.Condition{
 		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
 		Reason: condition.Reason, Message: condition.Message,
@@ -79,6 +81,7 @@ func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
 
 // Remove removes the condition from a Cluster, and emits the event of the pass.
 func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
+	r.states.forget(cluster.UID)
 	var err error
 	if HasCondition(cluster) {
 		err = r.applyConditions(ctx, cluster, []any{})
@@ -96,7 +99,10 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out O
 func (r *Reporter) Changed(cluster *clusterv1.Cluster, out Outcome) { r.changed(cluster, out) }
 
 // Forget forgets a Cluster that is being deleted.
-func (r *Reporter) Forget(uid types.UID) { r.news.forget(uid) }
+func (r *Reporter) Forget(uid types.UID) {
+	r.news.forget(uid)
+	r.states.forget(uid)
+}
 
 // HasCondition reports whether a Cluster has the condition.
 func HasCondition(cluster *clusterv1.Cluster) bool {

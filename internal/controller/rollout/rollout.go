@@ -39,6 +39,8 @@ const maxMachines = 3
 type behind struct {
 	kind, name string
 	machines   []string
+	// created are when they were created, in any order.
+	created []time.Time
 	// replaceable is the creation time of the youngest Machine that only spec.rollout.after replaces, or the zero time.
 	// Cluster API replaces Machines of a control plane, or of a topology, whose entries differ.
 	replaceable time.Time
@@ -82,7 +84,11 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 	if err != nil {
 		return out, err
 	}
+	out.Behind = &report.Behind{}
 	for _, group := range groups {
+		for _, created := range group.created {
+			out.Behind.Add(created)
+		}
 		out.Find(finding.Finding{Message: group.String(), Progress: true})
 		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
@@ -151,6 +157,7 @@ func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.
 			continue
 		}
 		group.machines = append(group.machines, metav1.GetControllerOf(config).Name)
+		group.created = append(group.created, config.CreationTimestamp.Time)
 		byItself := lag == plan.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
 			group.replaceable = created

@@ -1,0 +1,136 @@
+package report
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Behind are the Machines of a Cluster whose bootstrap data is not what a new Machine would get.
+type Behind struct {
+	// Machines is how many there are.
+	Machines int
+	// Oldest is when the oldest of them was created, or the zero time.
+	Oldest time.Time
+}
+
+// Add adds a Machine that was created at some time.
+func (b *Behind) Add(created time.Time) {
+	if b.Machines++; b.Oldest.IsZero() || created.Before(b.Oldest) {
+		b.Oldest = created
+	}
+}
+
+// state is what is known of a Cluster since the last pass over it.
+type state struct {
+	cluster        types.NamespacedName
+	status, reason string
+	behind         Behind
+	expires        time.Time
+}
+
+// states are those of all Clusters that have the condition, by UID.
+type states struct {
+	mutex sync.Mutex
+	known map[types.UID]state
+}
+
+// note remembers what a pass has reported. What a pass that ended early has not found out stays as it was.
+func (s *states) note(cluster client.Object, status, reason string, out Outcome) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.known == nil {
+		s.known = map[types.UID]state{}
+	}
+	now := s.known[cluster.GetUID()]
+	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), status, reason
+	if out.Behind != nil {
+		now.behind, now.expires = *out.Behind, out.Expires
+	}
+	s.known[cluster.GetUID()] = now
+}
+
+func (s *states) forget(uid types.UID) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.known, uid)
+}
+
+// Metrics collects the metrics of all Clusters. They are those of the last pass over each Cluster, so only the process that
+// leads has any.
+type Metrics struct {
+	// Reporter reports about the Clusters.
+	Reporter *Reporter
+	// PerCluster adds metrics with the names of Clusters.
+	PerCluster bool
+}
+
+const prefix = "capi_proxy_patcher_"
+
+// descriptions of the metrics, which docs/reference.md lists.
+var (
+	descClusters = prometheus.NewDesc(prefix+"clusters",
+		"Clusters by status and reason of condition ProxyConfigured.", []string{"status", "reason"}, nil)
+	descBehind = prometheus.NewDesc(prefix+"machines_behind",
+		"Machines whose bootstrap data is not what a new Machine would get.", nil, nil)
+	descOldest = prometheus.NewDesc(prefix+"machines_behind_oldest_timestamp_seconds",
+		"When the oldest Machine that is behind was created, in seconds since 1970.", nil, nil)
+	descExpiry = prometheus.NewDesc(prefix+"trusted_ca_expiry_timestamp_seconds",
+		"When the first certificate in a key trustedCA in use expires, in seconds since 1970.", nil, nil)
+	descCluster = prometheus.NewDesc(prefix+"cluster_status",
+		"1 for the status and reason that condition ProxyConfigured of a Cluster has.",
+		[]string{"namespace", "name", "status", "reason"}, nil)
+	descClusterBehind = prometheus.NewDesc(prefix+"cluster_machines_behind",
+		"Machines of a Cluster whose bootstrap data is not what a new Machine would get.", []string{"namespace", "name"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m Metrics) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descClusters, descBehind, descOldest, descExpiry} {
+		descriptions <- d
+	}
+	if m.PerCluster {
+		descriptions <- descCluster
+		descriptions <- descClusterBehind
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
+	s := &m.Reporter.states
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	clusters, behind := map[[2]string]int{}, 0
+	var oldest, expiry time.Time
+	first := func(known *time.Time, other time.Time) {
+		if !other.IsZero() && (known.IsZero() || other.Before(*known)) {
+			*known = other
+		}
+	}
+	for _, one := range s.known {
+		clusters[[2]string{one.status, one.reason}]++
+		behind += one.behind.Machines
+		first(&oldest, one.behind.Oldest)
+		first(&expiry, one.expires)
+		if m.PerCluster {
+			gauge(descCluster, 1, one.cluster.Namespace, one.cluster.Name, one.status, one.reason)
+			gauge(descClusterBehind, float64(one.behind.Machines), one.cluster.Namespace, one.cluster.Name)
+		}
+	}
+	for labels, count := range clusters {
+		gauge(descClusters, float64(count), labels[:]...)
+	}
+	gauge(descBehind, float64(behind))
+	if !oldest.IsZero() {
+		gauge(descOldest, float64(oldest.Unix()))
+	}
+	if !expiry.IsZero() {
+		gauge(descExpiry, float64(expiry.Unix()))
+	}
+}

@@ -1,0 +1,80 @@
+package report
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
+	t.Parallel()
+	cluster := func(name string) *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)}}
+	}
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	r := &Reporter{}
+	r.states.note(cluster("one"), "False", "InvalidSettings", Outcome{})
+	r.states.note(cluster("one"), "True", "Configured", Outcome{Behind: &Behind{Machines: 2, Oldest: at(200)}, Expires: at(3000)})
+	r.states.note(cluster("two"), "True", "Configured", Outcome{Behind: &Behind{Machines: 1, Oldest: at(100)}})
+	r.states.note(cluster("two"), "False", "InternalError", Outcome{}) // ended early: who is behind is not known anew
+	r.states.note(cluster("three"), "True", "Configured", Outcome{Behind: &Behind{Machines: 9, Oldest: at(1)}, Expires: at(1)})
+	r.Forget("three")
+	const all = `# HELP capi_proxy_patcher_clusters Clusters by status and reason of condition ProxyConfigured.
+# TYPE capi_proxy_patcher_clusters gauge
+capi_proxy_patcher_clusters{reason="Configured",status="True"} 1
+capi_proxy_patcher_clusters{reason="InternalError",status="False"} 1
+# HELP capi_proxy_patcher_machines_behind Machines whose bootstrap data is not what a new Machine would get.
+# TYPE capi_proxy_patcher_machines_behind gauge
+capi_proxy_patcher_machines_behind 3
+# HELP capi_proxy_patcher_machines_behind_oldest_timestamp_seconds When the oldest Machine that is behind was created, in seconds since 1970.
+# TYPE capi_proxy_patcher_machines_behind_oldest_timestamp_seconds gauge
+capi_proxy_patcher_machines_behind_oldest_timestamp_seconds 100
+# HELP capi_proxy_patcher_trusted_ca_expiry_timestamp_seconds When the first certificate in a key trustedCA in use expires, in seconds since 1970.
+# TYPE capi_proxy_patcher_trusted_ca_expiry_timestamp_seconds gauge
+capi_proxy_patcher_trusted_ca_expiry_timestamp_seconds 3000
+`
+	if err := testutil.CollectAndCompare(Metrics{Reporter: r}, strings.NewReader(all)); err != nil {
+		t.Error(err)
+	}
+	const each = `# HELP capi_proxy_patcher_cluster_machines_behind Machines of a Cluster whose bootstrap data is not what a new Machine would get.
+# TYPE capi_proxy_patcher_cluster_machines_behind gauge
+capi_proxy_patcher_cluster_machines_behind{name="one",namespace="team"} 2
+capi_proxy_patcher_cluster_machines_behind{name="two",namespace="team"} 1
+# HELP capi_proxy_patcher_cluster_status 1 for the status and reason that condition ProxyConfigured of a Cluster has.
+# TYPE capi_proxy_patcher_cluster_status gauge
+capi_proxy_patcher_cluster_status{name="one",namespace="team",reason="Configured",status="True"} 1
+capi_proxy_patcher_cluster_status{name="two",namespace="team",reason="InternalError",status="False"} 1
+`
+	names := []string{"capi_proxy_patcher_cluster_machines_behind", "capi_proxy_patcher_cluster_status"}
+	if err := testutil.CollectAndCompare(Metrics{Reporter: r, PerCluster: true}, strings.NewReader(each), names...); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.CollectAndLint(Metrics{Reporter: r, PerCluster: true}); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+func TestMetrics_AreInTheReference(t *testing.T) {
+	t.Parallel()
+	reference, err := os.ReadFile("../../../docs/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	descriptions := make(chan *prometheus.Desc, 100)
+	Metrics{PerCluster: true}.Describe(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		_, name, _ := strings.Cut(d.String(), `fqName: "`)
+		name, _, _ = strings.Cut(name, `"`)
+		if !strings.Contains(string(reference), "| `"+name+"` |") {
+			t.Errorf("docs/reference.md does not list %s", name)
+		}
+	}
+}
