@@ -76,14 +76,15 @@ func Adopt(spec Spec, recipe Recipe, may func(index int) bool) []Edit {
 	return edits
 }
 
-// Adopted returns stored with those files of recipe in place of the user's that asked may have adopted, and whether there are
-// any: asked has the managed file, and not the one that conflicts with it.
+// Adopted returns stored with those files of recipe in place of the user's that asked may have adopted, and whether
+// there are any: asked has the managed file, and not the one that conflicts with it.
 func Adopted(stored, asked Spec, recipe Recipe) (adopted Spec, found bool) {
 	adopted = stored
 	adopted.Files = slices.Clone(stored.Files)
 	for _, want := range recipe.Files {
 		inTheWay := func(f File) bool { return !IsManagedFile(f) && standsInTheWay(f, want) }
-		if i := slices.IndexFunc(adopted.Files, inTheWay); i >= 0 && slices.Contains(asked.Files, want) && !slices.ContainsFunc(asked.Files, inTheWay) {
+		if i := slices.IndexFunc(adopted.Files, inTheWay); i >= 0 && slices.Contains(asked.Files, want) &&
+			!slices.ContainsFunc(asked.Files, inTheWay) {
 			adopted.Files[i], found = want, true
 		}
 	}

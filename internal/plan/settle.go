@@ -24,7 +24,8 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 func Bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]json.RawMessage) (patch.Plan, error) {
 	if adopted, found := patch.Adopted(stored, asked, recipe); found {
 		// The webhook may be called again on its own answer, in which adopted files are where the user's were.
-		if kept, err := bring(adopted, asked, recipe, originals); err == nil && isSame(asked, patch.Apply(asked, kept.Edits)) {
+		if kept, err := bring(adopted, asked, recipe, originals); err == nil &&
+			isSame(asked, patch.Apply(asked, kept.Edits)) {
 			kept.Edits = nil
 			return kept, nil
 		}

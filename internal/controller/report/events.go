@@ -20,8 +20,8 @@ const (
 	actionValidate = "Validate"
 )
 
-// A pass over a Cluster emits one event: about its condition if that is news, with what was changed before it, else about
-// what was changed. The note goes through "%s", because names and messages may contain a percent sign.
+// A pass over a Cluster emits one event: about its condition if that is news, with what was changed before it, else
+// about what was changed. The note goes through "%s", because names and messages may contain a percent sign.
 
 // maxObjects is the largest number of objects that an event names for each kind of change.
 const maxObjects = 5
@@ -75,6 +75,9 @@ func (r *Reporter) reported(cluster runtime.Object, condition finding.Condition,
 
 // gone emits the event that the condition is removed, after changes if they are not "".
 func (r *Reporter) gone(cluster runtime.Object, changes string) {
-	event := finding.Event{Type: corev1.EventTypeNormal, Reason: contract.EventNotConfigured, Note: "Removed everything that this product added"}
+	event := finding.Event{
+		Type: corev1.EventTypeNormal, Reason: contract.EventNotConfigured,
+		Note: "Removed everything that this product added",
+	}
 	r.Recorder.Eventf(cluster, nil, event.Type, event.Reason, actionReport, "%s", event.After(changes).Note)
 }
