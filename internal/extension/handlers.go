@@ -241,7 +241,7 @@ func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtime
 	if len(findings) == 0 {
 		return
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Holding back Cluster", "Cluster", q.namespace+"/"+q.name)
+	ctrl.LoggerFrom(ctx).V(2).Info("Delaying creation of Cluster", "Cluster", q.namespace+"/"+q.name)
 	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; creation continues anyway after %s",
 		q.namespace, q.name, strings.Join(findings, "; "), h.MaxWait))
 	response.SetRetryAfterSeconds(retryAfterSeconds)

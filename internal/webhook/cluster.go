@@ -44,7 +44,7 @@ func admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) an
 			contract.Name, hold.Version, verb, contract.AnnotationRollout, contract.RolloutImmediate)}
 	}
 	if len(a.operations) > 0 {
-		ctrl.LoggerFrom(ctx).V(2).Info("Holding templates of a topology", "hold",
+		ctrl.LoggerFrom(ctx).V(2).Info("Freezing templates of a topology", "hold",
 			after.annotations[contract.AnnotationTopologyHold])
 	}
 	return a
