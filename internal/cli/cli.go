@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -41,7 +43,7 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.sta
 func Main(ctx context.Context, args []string, streams Streams) int {
 	root := newRoot(streams) //nolint:contextcheck // a command takes its context from cobra
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var (
 		usage  usageError
 		status statusError
@@ -52,7 +54,7 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	case errors.As(err, &status):
 		return status.status
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\nRun 'capi-proxy-patcher --help' for usage.\n", err)
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
 		return exitUsage
 	default:
 		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
@@ -67,12 +69,15 @@ func newRoot(streams Streams) *cobra.Command {
 		Long:          "Configures containerd, kubelet, kubeadm and the trust store of Cluster API nodes for a proxy.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       version.String(),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q", args[0])}
+		Version:       version.Get().String(),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return usageError{fmt.Errorf("unknown command %q; did you mean %s?", args[0], near[0])}
+			}
+			return usageError{fmt.Errorf("unknown command %q", args[0])}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -81,8 +86,12 @@ func newRoot(streams Streams) *cobra.Command {
 	root.SetErr(streams.Err)
 	root.SetVersionTemplate("capi-proxy-patcher {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newManager(streams), newHooks(streams), newRender(streams), newExplain(streams), newLint(streams))
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capi-proxy"}
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.AddCommand(newManager(streams), newHooks(streams), newRender(streams), newExplain(streams), newLint(streams),
+		newVersion(streams))
 	return root
 }
 

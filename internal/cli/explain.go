@@ -76,6 +76,11 @@ Cluster directly.`,
 	f.StringSliceVar(&o.failOn, "fail-on", nil,
 		"clients that must reach every destination of the Cluster directly, else the exit status is 3")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+	complete(cmd, "output", "text", "json", "yaml")
+	complete(cmd, "profile", string(noproxy.ProfileService), string(noproxy.ProfileShell))
+	complete(cmd, "client", clientNames()...)
+	complete(cmd, "fail-on", clientNames()...)
+	completeContext(cmd)
 	return cmd
 }
 

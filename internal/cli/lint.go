@@ -51,6 +51,7 @@ Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or inp
 		"installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+	complete(cmd, "output", "text", "json", "sarif")
 	return cmd
 }
 
@@ -81,7 +82,7 @@ func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams)
 		text, err = json.MarshalIndent(report, "", "  ")
 		text = append(text, '\n')
 	case "sarif":
-		text, err = report.SARIF(version.String())
+		text, err = report.SARIF(version.Get().String())
 	default:
 		text = []byte(report.Text())
 	}

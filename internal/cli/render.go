@@ -52,6 +52,7 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 		"with --include-secrets, print generated Secrets even if the network of their Cluster is not known yet")
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
+	complete(cmd, "output", "yaml", "diff")
 	return cmd
 }
 

@@ -117,20 +117,21 @@ func TestExitStatus(t *testing.T) {
 		status int
 		stderr string
 	}{
-		"help":                   {[]string{"--help"}, 0, ""},
-		"version":                {[]string{"--version"}, 0, ""},
-		"an unknown command":     {[]string{"rendr"}, 2, `unknown command "rendr"`},
-		"an unknown flag":        {[]string{"render", "--fil", "x"}, 2, "unknown flag: --fil"},
-		"no input":               {[]string{"render"}, 2, "no input; use -f FILE, or -f - for standard input"},
-		"an argument":            {[]string{"render", "x.yaml"}, 2, `takes no arguments, got "x.yaml"`},
-		"an unknown output":      {[]string{"render", "-f", "-", "-o", "json"}, 2, `unknown output "json"; use yaml or diff`},
-		"a flag without another": {[]string{"render", "-f", "-", "--incomplete-secrets"}, 2, "--incomplete-secrets needs --include-secrets"},
-		"a file that is not":     {[]string{"render", "-f", dir + "/none.yaml"}, 1, "none.yaml: no such file or directory"},
-		"a folder without any":   {[]string{"render", "-f", t.TempDir()}, 1, "has no file that ends with .yaml, .yml or .json"},
-		"a file that is broken":  {[]string{"render", "-f", dir + "/bad.yaml"}, 1, "bad.yaml: document 1, line 2"},
-		"a Secret that is not":   {[]string{"render", "-f", "-", "--secret", dir + "/empty.txt"}, 1, "it holds no Secret"},
-		"a wrong Secret name":    {[]string{"manager", "--default-proxy-secret", "proxy"}, 2, `--default-proxy-secret "proxy": write namespace/name`},
-		"no kubeconfig":          {[]string{"manager", "--kubeconfig", dir + "/none"}, 1, "reading kubeconfig"},
+		"help":                    {[]string{"--help"}, 0, ""},
+		"version":                 {[]string{"--version"}, 0, ""},
+		"an unknown command":      {[]string{"rendr"}, 2, `unknown command "rendr"; did you mean render?`},
+		"an unknown flag":         {[]string{"render", "--fil", "x"}, 2, "unknown flag: --fil"},
+		"another unknown command": {[]string{"{{%s"}, 2, `unknown command "{{%s"` + "\nRun 'capi-proxy-patcher --help'"},
+		"no input":                {[]string{"render"}, 2, "no input; use -f FILE, or -f - for standard input\nRun 'capi-proxy-patcher render --help'"},
+		"an argument":             {[]string{"render", "x.yaml"}, 2, `takes no arguments, got "x.yaml"`},
+		"an unknown output":       {[]string{"render", "-f", "-", "-o", "json"}, 2, `unknown output "json"; use yaml or diff`},
+		"a flag without another":  {[]string{"render", "-f", "-", "--incomplete-secrets"}, 2, "--incomplete-secrets needs --include-secrets"},
+		"a file that is not":      {[]string{"render", "-f", dir + "/none.yaml"}, 1, "none.yaml: no such file or directory"},
+		"a folder without any":    {[]string{"render", "-f", t.TempDir()}, 1, "has no file that ends with .yaml, .yml or .json"},
+		"a file that is broken":   {[]string{"render", "-f", dir + "/bad.yaml"}, 1, "bad.yaml: document 1, line 2"},
+		"a Secret that is not":    {[]string{"render", "-f", "-", "--secret", dir + "/empty.txt"}, 1, "it holds no Secret"},
+		"a wrong Secret name":     {[]string{"manager", "--default-proxy-secret", "proxy"}, 2, `--default-proxy-secret "proxy": write namespace/name`},
+		"no kubeconfig":           {[]string{"manager", "--kubeconfig", dir + "/none"}, 1, "reading kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

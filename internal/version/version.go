@@ -11,14 +11,39 @@ import (
 //nolint:gochecknoglobals // the linker can set nothing else
 var release string
 
-// String returns the release, else the version that the Go module system recorded, with the Go version and platform.
-func String() string {
-	v := release
-	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-		v = info.Main.Version
-	}
-	if v == "" {
-		v = "(devel)"
-	}
-	return v + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+// Info says which program this is.
+type Info struct {
+	// Version is the release, else the version that the Go module system recorded.
+	Version string `json:"version"`
+	// Commit is the commit of the source, and Modified that the source differs from it; empty if that is not recorded.
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	// Go is the version of Go, Platform the operating system and architecture.
+	Go       string `json:"goVersion"`
+	Platform string `json:"platform"`
 }
+
+// Get returns what the program knows of itself.
+func Get() Info {
+	info := Info{Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		if info.Version == "" {
+			info.Version = build.Main.Version
+		}
+		for _, setting := range build.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				info.Commit = setting.Value
+			case "vcs.modified":
+				info.Modified = setting.Value == "true"
+			}
+		}
+	}
+	if info.Version == "" {
+		info.Version = "(devel)"
+	}
+	return info
+}
+
+// String returns the version, the version of Go and the platform.
+func (i Info) String() string { return i.Version + " " + i.Go + " " + i.Platform }

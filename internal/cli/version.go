@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+func newVersion(streams Streams) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the program",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info := version.Get()
+			switch output {
+			case "text":
+				_, err := fmt.Fprintln(streams.Out, "capi-proxy-patcher "+info.String())
+				return err
+			case "json":
+				text, err := json.MarshalIndent(struct {
+					version.Info
+
+					OutputVersion int `json:"outputVersion"`
+				}{info, patch.OutputVersion}, "", "  ")
+				if err != nil {
+					return fmt.Errorf("encoding version: %w", err)
+				}
+				_, err = fmt.Fprintln(streams.Out, string(text))
+				return err
+			default:
+				return usageError{fmt.Errorf("version: unknown output %q; use text or json", output)}
+			}
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	complete(cmd, "output", "text", "json")
+	return cmd
+}
