@@ -247,12 +247,17 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 	if err := mgr.Add(proxySecrets); err != nil {
 		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
 	}
+	secretNames, err := newSecretNames(ctx, mgr, o.Namespace, installation.Secret.Namespace)
+	if err != nil {
+		return err
+	}
 	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
-	absences := &lookup.Absences{Now: time.Now}                                                                    //nolint:forbidigo // as above
+	absences := &lookup.Absences{Now: time.Now, Names: secretNames}                                                //nolint:forbidigo // as above
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		ProxySecrets:   proxySecrets,
+		SecretNames:    secretNames,
 		Infrastructure: infrastructure,
 		Absences:       absences,
 		Admission:      o.webhooks(),
@@ -296,6 +301,25 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 		return fmt.Errorf("adding ready check: %w", err)
 	}
 	return nil
+}
+
+// newSecretNames adds the cache of the names of Secrets to mgr.
+func newSecretNames(ctx context.Context, mgr *drainedManager, namespace, defaultNamespace string) (cache.Cache, error) {
+	options, err := caches.SecretNameOptions(namespace, defaultNamespace, mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	names, err := cache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, fmt.Errorf("setting up cache of names of Secrets: %w", err)
+	}
+	if _, err := names.GetInformer(ctx, lookup.SecretMetadata(), cache.BlockUntilSynced(false)); err != nil {
+		return nil, fmt.Errorf("watching names of Secrets: %w", err)
+	}
+	if err := mgr.Add(names); err != nil {
+		return nil, fmt.Errorf("adding cache of names of Secrets: %w", err)
+	}
+	return names, nil
 }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, not only the leader.

@@ -57,6 +57,8 @@ type Config struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
+	// SecretNames is the cache of the metadata of other Secrets; nil if Absences has none.
+	SecretNames cache.Cache
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
@@ -133,6 +135,9 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	if c.SecretNames != nil {
+		b = b.WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(), passes.EnqueueExistence(find.OfSecretName)))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,19 +29,25 @@ type Secrets struct {
 // according to the documentation, a Secret without the label is noticed.
 const absenceTime = 10 * time.Second
 
-// Absences remembers Secrets that did not exist a moment ago. A new Cluster is reconciled a hundred times, and the
-// first candidate for its proxy Secret mostly does not exist.
+// Absences knows Secrets that do not exist, or did not a moment ago. A new Cluster is reconciled a hundred times, and
+// the first candidate for its proxy Secret mostly does not exist.
 type Absences struct {
 	// Now is the clock.
 	Now func() time.Time
+	// Names reads the metadata of Secrets from a cache of all that can be a proxy Secret or have the name of a generated
+	// one; nil asks the API server for each name.
+	Names client.Reader
 
 	known expiring.Map[types.NamespacedName, struct{}]
 }
 
-// has reports whether a Secret did not exist a moment ago.
-func (a *Absences) has(name types.NamespacedName) bool {
+// has reports whether a Secret does not exist, or did not a moment ago.
+func (a *Absences) has(ctx context.Context, name types.NamespacedName) bool {
 	if a == nil {
 		return false
+	}
+	if a.Names != nil {
+		return apierrors.IsNotFound(a.Names.Get(ctx, name, SecretMetadata()))
 	}
 	_, absent := a.known.Get(name, a.Now())
 	return absent
@@ -61,13 +68,20 @@ func (a *Absences) forget(name types.NamespacedName) {
 	}
 }
 
+// SecretMetadata is the form in which Absences reads Secrets.
+func SecretMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
+}
+
 // ReadSecret implements resolve.SecretReader.
 func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	secret := &corev1.Secret{}
 	err := s.Watched.Get(ctx, name, secret)
 	watched := err == nil
 	if apierrors.IsNotFound(err) {
-		if s.Absences.has(name) {
+		if s.Absences.has(ctx, name) {
 			return nil, nil //nolint:nilnil // the interface says so
 		}
 		err = s.Live.Get(ctx, name, secret)

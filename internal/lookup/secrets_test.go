@@ -26,7 +26,9 @@ func (p *present) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	if !p.names[key.Name] {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
 	}
-	object.(*corev1.Secret).Data = map[string][]byte{"httpProxy": []byte(key.Name)} //nolint:forcetypeassert // nothing else is read
+	if secret, ok := object.(*corev1.Secret); ok {
+		secret.Data = map[string][]byte{"httpProxy": []byte(key.Name)}
+	}
 	return nil
 }
 
@@ -62,4 +64,36 @@ func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
 	delete(live.names, "absent")
 	read("absent", false, 1)
 	read("absent", false, 1)
+}
+
+func TestAbsences_AskACacheOfNamesInsteadOfTheServer(t *testing.T) {
+	t.Parallel()
+	watched, live, names := &present{names: map[string]bool{}}, &present{names: map[string]bool{}}, &present{names: map[string]bool{}}
+	absences := &lookup.Absences{Now: func() time.Time { return time.Unix(0, 0) }, Names: names}
+	secrets := lookup.Secrets{Watched: watched, Live: live, Absences: absences}
+	generated := lookup.GeneratedSecrets{Cached: watched, Live: live, Absences: absences}
+	for _, step := range []struct {
+		exists, known bool
+		want          bool
+		asked         int
+	}{
+		{false, false, false, 0},
+		{true, true, true, 1},
+		{true, false, false, 0}, // the event of the cache brings the Cluster back
+		{true, true, true, 1},   // at once, and not after a time
+		{false, true, false, 1},
+		{false, true, false, 1},
+	} {
+		live.names["a"], names.names["a"] = step.exists, step.known
+		before := live.asked
+		secret, err := secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
+		if err != nil || (secret != nil) != step.want || live.asked-before != step.asked {
+			t.Errorf("%+v: found %v after %d requests (%v)", step, secret != nil, live.asked-before, err)
+		}
+		before = live.asked
+		taken, err := generated.Taken(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"}, "one")
+		if err != nil || (taken != "") != step.want || live.asked-before != step.asked {
+			t.Errorf("%+v: taken %q after %d requests (%v)", step, taken, live.asked-before, err)
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +32,7 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 	switch err := g.Cached.Get(ctx, name, secret); {
 	case err == nil:
 		return taken(name, cluster, secret.Labels), nil
-	case apierrors.IsNotFound(err) && g.Absences.has(name):
+	case apierrors.IsNotFound(err) && g.Absences.has(ctx, name):
 		return "", nil
 	}
 	return g.TakenLive(ctx, name, cluster)
@@ -51,8 +50,7 @@ func (g GeneratedSecrets) HasOnlyCertificates(ctx context.Context, name types.Na
 
 // TakenLive is Taken without the cache.
 func (g GeneratedSecrets) TakenLive(ctx context.Context, name types.NamespacedName, cluster string) (string, error) {
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	secret := SecretMetadata()
 	err := g.Live.Get(ctx, name, secret)
 	if apierrors.IsNotFound(err) {
 		g.Absences.add(name)

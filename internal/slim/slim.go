@@ -41,6 +41,13 @@ func Metadata(object metav1.Object) {
 	object.SetOwnerReferences(owners)
 }
 
+// Name keeps nothing but what names a version of an object.
+func Name(object *metav1.PartialObjectMetadata) {
+	object.ObjectMeta = metav1.ObjectMeta{
+		Namespace: once(object.Namespace), Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+	}
+}
+
 // Cluster keeps the spec and the conditions that are read.
 func Cluster(cluster *clusterv1.Cluster) {
 	Metadata(cluster)

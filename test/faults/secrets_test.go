@@ -139,3 +139,20 @@ func TestSecrets_AreDeletedAndCreatedAgain(t *testing.T) {
 	p.stop()
 	staysQuiet(t, f.ns)
 }
+
+// TestSecrets_WithoutTheLabelAreNoticedWhenTheyCome has a Cluster wait for a Secret that only its name gives away.
+func TestSecrets_WithoutTheLabelAreNoticedWhenTheyCome(t *testing.T) {
+	f := newFleet(t, 1)
+	t.Parallel()
+	f.create(enabled)
+	manager(t, f.ns, noResync)
+	f.eventuallyAsRendered()
+	f.remove(contract.DefaultSecretName)
+	f.eventuallyReports(contract.ReasonSettingsNotFound)
+	secret := f.proxySecret(proxyURL)
+	secret.Labels = nil
+	create(t, secret)
+	f.eventuallyReports(contract.ReasonConfigured)
+	f.remove(contract.DefaultSecretName)
+	f.eventuallyReports(contract.ReasonSettingsNotFound)
+}

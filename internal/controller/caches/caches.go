@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 )
@@ -86,6 +88,36 @@ func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Sche
 		if defaultNamespace != "" {
 			options.DefaultNamespaces[defaultNamespace] = cache.Config{}
 		}
+	}
+	return options, nil
+}
+
+// otherTypes are the types of Secrets that are never proxy Secrets without the label, and make up almost all Secrets of a
+// management cluster.
+func otherTypes() fields.Selector {
+	return fields.AndSelectors(
+		fields.OneTermNotEqualSelector("type", string(clusterv1.ClusterSecretType)),
+		fields.OneTermNotEqualSelector("type", "helm.sh/release.v1"),
+		fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)),
+		fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeBootstrapToken)),
+	)
+}
+
+// SecretNameOptions returns the options of the cache of the names of all other Secrets, by which a Secret that does not
+// exist costs no request. namespace is that of ProxySecretOptions.
+func SecretNameOptions(namespace, defaultNamespace string, scheme *runtime.Scheme) (cache.Options, error) {
+	options, err := ProxySecretOptions(namespace, defaultNamespace, scheme)
+	if err != nil {
+		return options, err
+	}
+	notGenerated, err := labels.NewRequirement(contract.LabelGenerated, selection.DoesNotExist, nil)
+	if err != nil {
+		return options, fmt.Errorf("building selector: %w", err)
+	}
+	options.ByObject = map[client.Object]cache.ByObject{
+		lookup.SecretMetadata(): {
+			Label: labels.NewSelector().Add(*notGenerated), Field: otherTypes(), Transform: kept(slim.Name),
+		},
 	}
 	return options, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -126,17 +127,26 @@ func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []reco
 }
 
 func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
+	return f.ofSecret(ctx, secret.Namespace, secret.Name)
+}
+
+// OfSecretName is OfProxySecret for the metadata of a Secret.
+func (f Finder) OfSecretName(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
+	return f.ofSecret(ctx, secret.Namespace, secret.Name)
+}
+
+func (f Finder) ofSecret(ctx context.Context, namespace, name string) []reconcile.Request {
 	options := []client.ListOption{
-		enabled(), client.InNamespace(secret.Namespace),
-		client.MatchingFields{caches.IndexSecret: secret.Name},
+		enabled(), client.InNamespace(namespace),
+		client.MatchingFields{caches.IndexSecret: name},
 	}
-	if (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}) == f.Installation {
+	if (types.NamespacedName{Namespace: namespace, Name: name}) == f.Installation {
 		options = options[:1]
 	}
 	requests := f.clusters(ctx, "Secret", options...)
 	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
-		if err := f.Client.List(ctx, list, client.InNamespace(secret.Namespace),
-			client.MatchingFields{caches.IndexSecret: secret.Name}); err != nil {
+		if err := f.Client.List(ctx, list, client.InNamespace(namespace),
+			client.MatchingFields{caches.IndexSecret: name}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -184,6 +185,24 @@ func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret,
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Secret], q queue) {
+			fanOut(q, clusters(ctx, e.Object))
+		},
+	}
+}
+
+// EnqueueExistence returns the handler that enqueues the Clusters of a Secret when it is created or deleted. Those that
+// exist when the process starts are read in the first pass anyway.
+func EnqueueExistence(clusters handler.TypedMapFunc[*metav1.PartialObjectMetadata, reconcile.Request],
+) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
+	type metadata = *metav1.PartialObjectMetadata
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.TypedFuncs[metadata, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[metadata], q queue) {
+			if !e.IsInInitialList {
+				fanOut(q, clusters(ctx, e.Object))
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[metadata], q queue) {
 			fanOut(q, clusters(ctx, e.Object))
 		},
 	}
