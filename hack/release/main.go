@@ -210,7 +210,7 @@ func (r release) metadata(version *version.Version) error {
 func (r release) operator() error {
 	var files [2]string
 	for i, name := range []string{componentsFile, metadataFile} {
-		text, err := os.ReadFile(filepath.Join(r.folder, name))
+		text, err := os.ReadFile(filepath.Join(r.folder, name)) //nolint:gosec // just written
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -140,8 +139,8 @@ func newTarget(t *testing.T, w *world) *world {
 // newManagement starts another management cluster, with Cluster API and nothing else.
 func newManagement(t *testing.T, w *world) *world {
 	t.Helper()
-	logs := filepath.Join(w.cluster.Logs, namespaceOf(t))
-	if err := os.MkdirAll(logs, 0o755); err != nil { //nolint:gosec // anybody may read them
+	logs, err := os.MkdirTemp(w.cluster.Logs, namespaceOf(t)+"-") //nolint:usetesting // kept with the other logs
+	if err != nil {
 		t.Fatal(err)
 	}
 	progress := func(step string) { t.Log(step) }

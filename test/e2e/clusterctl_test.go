@@ -35,10 +35,13 @@ type repository struct {
 }
 
 // newRepository makes a management cluster one that clusterctl has installed Cluster API in, with cert-manager, and
-// stands in for Pods of the product: see management.Pods. The folder has no release yet.
-func newRepository(t *testing.T, w *world) *repository {
+// stands in for Pods of the product: see management.Pods. The folder may have releases.
+func newRepository(t *testing.T, w *world, dir string) *repository {
 	t.Helper()
-	r := &repository{cluster: &cluster{world: w, namespace: "default"}, dir: t.TempDir()}
+	if err := w.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &repository{cluster: &cluster{world: w, namespace: "default"}, dir: dir}
 	r.config = filepath.Join(r.dir, "clusterctl.yaml")
 	module, err := mgmt.ModuleDir(t.Context(), root, "sigs.k8s.io/cluster-api")
 	if err != nil {
@@ -50,7 +53,7 @@ func newRepository(t *testing.T, w *world) *repository {
 	}
 	r.kubectl(t, "", "apply", "-f", filepath.Join(module, "cmd/clusterctl/config/manifest/clusterctl-api.yaml"))
 	r.kubectl(t, "", "wait", "--for=condition=Established", "crd/providers.clusterctl.cluster.x-k8s.io", "--timeout=5m")
-	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml")) //nolint:gosec // of a module
+	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,15 +101,15 @@ metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluste
 func (r *repository) release(t *testing.T, version string) {
 	t.Helper()
 	platform := "linux/" + runtime.GOARCH
-	make := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform) //nolint:gosec // constants
-	output(t, make)
+	command := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform) //nolint:gosec // constants
+	output(t, command)
 	image, err := ocilayout.Read(filepath.Join(r.dir, management.ProviderLabel, version, "image"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	programs := filepath.Join(r.dir, "programs")
 	if err := errors.Join(os.MkdirAll(programs, 0o700),
-		os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil {
+		os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 }
@@ -186,16 +189,13 @@ func (r *repository) waitLeft(t *testing.T, want []string) {
 	})
 }
 
-// TestClusterctl installs, upgrades, deletes and installs again, with the real clusterctl from a release folder, under
-// two running Clusters. It has a management cluster of its own.
+// TestClusterctl installs, upgrades, deletes, installs again and moves, with the real clusterctl from a release folder,
+// under two running Clusters. It has management clusters of its own.
 func TestClusterctl(t *testing.T) {
 	t.Parallel()
 	const first, second, elsewhere = "v0.1.0", "v0.1.1", "proxy-of-ours"
 	w := newManagement(t, start(t))
-	if err := w.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r := newRepository(t, w)
+	r := newRepository(t, w, t.TempDir())
 	r.release(t, first)
 	r.install(t, first)
 	r.runs(t, first, mgmt.SystemNamespace)
@@ -265,4 +265,19 @@ func TestClusterctl(t *testing.T) {
 	r.addHooks(t, second, elsewhere)
 	topology.waitTopology(t)
 	grow(3)
+
+	t.Log("Move to another management cluster.")
+	target := newRepository(t, newManagement(t, w), r.dir)
+	target.install(t, second)
+	target.addHooks(t, second, mgmt.SystemNamespace)
+	specs := classic.specs(t)
+	r.run(t, "move", "--namespace", classic.namespace, "--to-kubeconfig", target.world.cluster.Kubeconfig)
+	classic.world, topology.world = target.world, target.world
+	machines, ofTopology = classic.waitRunning(t, 5), topology.waitRunning(t, 2)
+	if diff := cmp.Diff(specs, classic.specs(t)); diff != "" {
+		t.Errorf("specs (-before +after):\n%s", diff)
+	}
+	topology.waitTopology(t)
+	were = generations()
+	grow(4)
 }

@@ -57,7 +57,7 @@ func copyConfig(t *testing.T) string {
 // overlay builds a kustomization of a user beside a folder config.
 func overlay(t *testing.T, config, text string) []*unstructured.Unstructured {
 	t.Helper()
-	folder, err := os.MkdirTemp(filepath.Dir(config), "overlay-")
+	folder, err := os.MkdirTemp(filepath.Dir(config), "overlay-") //nolint:usetesting // beside config
 	if err != nil {
 		t.Fatal(err)
 	}

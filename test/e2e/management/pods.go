@@ -112,7 +112,7 @@ func (p *Pods) Port(namespace, name string) (int, error) {
 	defer p.mu.Unlock()
 	pod := p.running[types.NamespacedName{Namespace: namespace, Name: name}]
 	if pod == nil {
-		return 0, fmt.Errorf("Deployment %s/%s does not run", namespace, name)
+		return 0, fmt.Errorf("no process of Deployment %s/%s", namespace, name)
 	}
 	return pod.port, nil
 }
@@ -301,8 +301,9 @@ func (p *Pods) issue(ctx context.Context) error {
 // CertManagerCRDs are those of cert-manager that manifests of the product, and clusterctl, use. Nobody reads their
 // objects but Pods.
 func CertManagerCRDs() []*apiextensionsv1.CustomResourceDefinition {
-	var found []*apiextensionsv1.CustomResourceDefinition
-	for kind, plural := range map[string]string{"Certificate": "certificates", "Issuer": "issuers"} {
+	kinds := map[string]string{"Certificate": "certificates", "Issuer": "issuers"}
+	found := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(kinds))
+	for kind, plural := range kinds {
 		found = append(found, &apiextensionsv1.CustomResourceDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + ".cert-manager.io"},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
