@@ -43,8 +43,8 @@ build: ## Build bin/capi-proxy-patcher, a static binary.
 # What image and release say of themselves; nothing else of this machine or day is in them. PUSH=1 needs an IMAGE with a
 # registry and a tag.
 PLATFORMS ?= linux/amd64,linux/arm64
-REVISION = $$(git rev-parse HEAD)$$(git diff --quiet HEAD || echo -dirty)
-COMMITTED = $$(git log -1 --format=%ct)
+REVISION = $$(git rev-parse HEAD 2>/dev/null)$$(git diff --quiet HEAD 2>/dev/null || echo -dirty)
+COMMITTED = $$(git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_FLAGS = -root '$(CURDIR)' -version '$(VERSION)' -revision "$(REVISION)" -created "$(COMMITTED)" -platforms '$(PLATFORMS)'
 
 # Where a release is written, and the repository that its manifests name.

@@ -119,7 +119,7 @@ func TestNetworkPolicies_CoverEveryPort(t *testing.T) {
 		want := []string{"hooks from capi-system"}
 		for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
 			if port.Name == "webhook-server" {
-				want = append(want, "webhook-server from anybody")
+				want = append(want, "metrics from monitoring", "webhook-server from anybody")
 			}
 		}
 		if slices.Sort(allowed); !slices.Equal(allowed, want) {

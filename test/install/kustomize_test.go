@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
@@ -183,8 +184,8 @@ func checkNames(t *testing.T, objects []*unstructured.Unstructured, namespace st
 		case "Certificate":
 			names, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "dnsNames")
 			for _, name := range names {
-				labels := strings.Split(name, ".")
-				if !there["Service "+labels[1]+"/"+labels[0]] || labels[2] != "svc" {
+				parts := strings.Split(name, ".")
+				if !there["Service "+parts[1]+"/"+parts[0]] || parts[2] != "svc" {
 					t.Errorf("Certificate %s is for %s", object.GetName(), name)
 				}
 				services++
@@ -247,4 +248,43 @@ func stringsOf(value any) []string {
 		}
 	}
 	return found
+}
+
+func TestMonitoring_FindsTheMetricsOfTheManager(t *testing.T) {
+	t.Parallel()
+	text := "resources: [../config/default]\ncomponents: [../config/components/monitoring]\nnamespace: " + otherNamespace + "\n"
+	objects := overlay(t, copyConfig(t), text)
+	checkNames(t, objects, otherNamespace)
+	manager := deployments(t, objects)[0]
+	container := manager.Spec.Template.Spec.Containers[0]
+	i := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" })
+	if i < 0 || !slices.Contains(container.Args, fmt.Sprintf("--metrics-addr=:%d", container.Ports[i].ContainerPort)) {
+		t.Fatalf("ports %v, arguments %v", container.Ports, container.Args)
+	}
+	var monitored, served int
+	for _, object := range objects {
+		if object.GetKind() != "ServiceMonitor" {
+			continue
+		}
+		selected, _, _ := unstructured.NestedStringMap(object.Object, "spec", "selector", "matchLabels")
+		endpoints, _, _ := unstructured.NestedSlice(object.Object, "spec", "endpoints")
+		monitored += len(endpoints)
+		for _, other := range objects {
+			if other.GetKind() != "Service" || !labels.SelectorFromSet(selected).Matches(labels.Set(other.GetLabels())) {
+				continue
+			}
+			var service corev1.Service
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(other.Object, &service); err != nil {
+				t.Fatal(err)
+			}
+			port := service.Spec.Ports[0]
+			if port.Name == endpoints[0].(map[string]any)["port"] && port.TargetPort.String() == "metrics" &&
+				labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(manager.Spec.Template.Labels)) {
+				served++
+			}
+		}
+	}
+	if monitored != 1 || served != 1 {
+		t.Errorf("%d endpoints, %d Services that serve them", monitored, served)
+	}
 }
