@@ -47,6 +47,14 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 		return target{}, err
 	}
 	t := target{cluster: intent.ClusterOf(cluster), secrets: lookup.Secrets{Watched: api, Live: api}}
+	// What the controller has read is in the generated Secret. This command asks for no kind of a provider.
+	known := &lookup.InfrastructureClusters{Cached: api, Live: api, Mapper: meta.NewDefaultRESTMapper(nil)}
+	t.cluster.Provisioned = false
+	told, err := known.Facts(ctx, t.cluster)
+	if err != nil {
+		return target{}, err
+	}
+	t.cluster.Facts = told.Facts
 	if t.cluster.Topology {
 		t.settings, t.invalid = intent.TopologyOf(cluster)
 		t.cluster = t.settings.ApplyTo(t.cluster)

@@ -149,7 +149,7 @@ func TestExplain_ReadsAManagementCluster(t *testing.T) {
 		t.Fatalf("exit status %d, standard error %s", status, stderr)
 	}
 	golden(t, "explain/live.txt", stdout)
-	want := []string{"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-http-proxy", "GET " +
+	want := []string{"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-proxy-files", "GET " + secretsPath + "/prod-http-proxy", "GET " +
 		secretsPath + "/http-proxy"}
 	asked := slices.Compact(a.asked)
 	if !slices.Equal(asked, want) {

@@ -252,19 +252,23 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 		return err
 	}
 	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
-	absences := &lookup.Absences{Now: time.Now, Names: secretNames}                                                //nolint:forbidigo // as above
+	clusters := &lookup.InfrastructureClusters{Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
+	absences := &lookup.Absences{Now: time.Now} //nolint:forbidigo // as above
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		ProxySecrets:   proxySecrets,
 		SecretNames:    secretNames,
 		Infrastructure: infrastructure,
-		Absences:       absences,
-		Admission:      o.webhooks(),
-		Recorder:       mgr.GetEventRecorder(contract.Name),
-		Now:            time.Now, //nolint:forbidigo // the clock enters here
-		Installation:   installation,
-		Concurrency:    o.Concurrency,
+
+		InfrastructureClusters: clusters,
+
+		Absences:     absences,
+		Admission:    o.webhooks(),
+		Recorder:     mgr.GetEventRecorder(contract.Name),
+		Now:          time.Now, //nolint:forbidigo // the clock enters here
+		Installation: installation,
+		Concurrency:  o.Concurrency,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
@@ -276,7 +280,7 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if o.hooks() {
-		if err := addHooks(mgr, o, proxySecrets, installation, absences); err != nil {
+		if err := addHooks(mgr, o, proxySecrets, installation, absences, clusters); err != nil {
 			return err
 		}
 	}
@@ -289,10 +293,13 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 		Live:           mgr.GetAPIReader(),
 		Secrets:        lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
 		Infrastructure: infrastructure,
-		Absences:       absences,
-		Installation:   installation,
-		Namespace:      o.Namespace,
-		Now:            time.Now, //nolint:forbidigo // the clock enters here
+
+		InfrastructureClusters: clusters,
+
+		Absences:     absences,
+		Installation: installation,
+		Namespace:    o.Namespace,
+		Now:          time.Now, //nolint:forbidigo // the clock enters here
 	}
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
@@ -324,7 +331,7 @@ func newSecretNames(ctx context.Context, mgr *drainedManager, namespace, default
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, not only the leader.
 func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, installation resolve.Installation,
-	absences *lookup.Absences,
+	absences *lookup.Absences, clusters *lookup.InfrastructureClusters,
 ) error {
 	hooks := &extension.Handlers{
 		State: extension.ManagementCluster{
@@ -333,6 +340,7 @@ func addHooks(mgr *drainedManager, o ManagerOptions, proxySecrets cache.Cache, i
 			Absences: absences,
 			Resolver: resolve.Resolver{
 				Secrets: lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
+				Infrastructure: clusters,
 			},
 		},
 		MaxWait:   o.HoldClusterCreate,

@@ -202,6 +202,9 @@ const (
 	// reads it. It distinguishes a change of the values from the repair of a Secret that somebody edited, and from
 	// another version of KeySetup, after which no Machine is behind.
 	KeyContentHash = "content-sha256"
+	// KeyInfrastructure holds what the infrastructure cluster object of the Cluster told when it was read, in JSON; no node
+	// reads it. A process that starts does not read those objects again.
+	KeyInfrastructure = "infrastructure.json"
 	// KeyAdoptedFiles holds files of the user that managed files have replaced, in JSON; no node reads it.
 	KeyAdoptedFiles = "adopted-files.json"
 )

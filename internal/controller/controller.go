@@ -57,8 +57,8 @@ type Config struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
-	// SecretNames is the cache of the metadata of other Secrets; nil if Absences has none.
-	SecretNames cache.Cache
+	// InfrastructureClusters reads what Clusters run on.
+	InfrastructureClusters *lookup.InfrastructureClusters
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
@@ -91,8 +91,9 @@ type Controller struct {
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.Infrastructure == nil ||
-		config.Recorder == nil || config.Now == nil {
-		return nil, errors.New("controller: Client, Live, ProxySecrets, Infrastructure, Recorder and Now are required")
+		config.InfrastructureClusters == nil || config.Recorder == nil || config.Now == nil {
+		return nil, errors.New(
+			"controller: Client, Live, ProxySecrets, Infrastructure, InfrastructureClusters, Recorder and Now are required")
 	}
 	if config.Concurrency == 0 {
 		config.Concurrency = 10

@@ -100,6 +100,8 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		Default: p.Installation,
 		Now:     p.Now,
 		Object:  pool,
+
+		Infrastructure: p.InfrastructureClusters,
 	}
 	var out report.Outcome
 	resolution, err := resolver.Resolve(ctx, p.view, p.options, override)
@@ -110,7 +112,13 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	if err != nil {
 		return nil, out, err
 	}
-	if !resolution.Complete {
+	switch {
+	case resolution.Complete:
+	case p.view.EndpointHost != "":
+		out.Add(contract.ReasonWaitingForObjects,
+			"%s %s/%s has no network yet; delivery %s waits until it has one or is provisioned, because NO_PROXY must contain it",
+			p.view.Infrastructure.Kind, p.view.Namespace, p.view.Infrastructure.Name, contract.DeliveryInline)
+	default:
 		out.Add(contract.ReasonWaitingForEndpoint,
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must "+
 				"contain it",

@@ -37,6 +37,7 @@ func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	switch {
 	case view.Deleted:
 		c.reporter.Forget(cluster.UID)
+		c.InfrastructureClusters.Forget(client.ObjectKeyFromObject(cluster))
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
 	case view.Paused:
 		return ctrl.Result{}, nil

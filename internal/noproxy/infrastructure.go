@@ -31,11 +31,14 @@ type Fact struct {
 	OnlyIPv6 bool
 }
 
+// AdviceIgnored is what to do about a value that does not count.
+const AdviceIgnored = "correct it, or add what is internal to noProxy"
+
 // Ignored is the warning about a value of an infrastructure cluster object that does not count.
 func Ignored(place finding.Place, why string) finding.Finding {
 	return finding.Finding{
 		Code: CodeInfrastructureIgnored, Place: place, Message: why + ", so NO_PROXY lacks it",
-		Advice: "correct it, or add what is internal to noProxy",
+		Advice: AdviceIgnored,
 	}
 }
 

@@ -6,6 +6,7 @@ package resolve
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
@@ -52,9 +54,16 @@ type SecretReader interface {
 	ReadSecret(ctx context.Context, name types.NamespacedName) (*Secret, error)
 }
 
+// InfrastructureReader finds what the infrastructure cluster object of a Cluster tells.
+type InfrastructureReader interface {
+	Facts(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, error)
+}
+
 // Resolver finds proxy Secrets and composes NO_PROXY.
 type Resolver struct {
 	Secrets SecretReader
+	// Infrastructure reads infrastructure cluster objects. Nil is that Clusters have their facts already.
+	Infrastructure InfrastructureReader
 	// Default is the installation-wide Secret. Its zero value means that there is none.
 	Default Installation
 	// Profile is the kind of programs that read NO_PROXY; its zero value is that of nodes.
@@ -101,6 +110,8 @@ type Resolution struct {
 	NoProxy noproxy.Result
 	// Warnings are the findings about the Secret and about NO_PROXY, in this order.
 	Warnings []finding.Finding
+	// Infrastructure is what the infrastructure cluster object told; nil if Resolver.Infrastructure is.
+	Infrastructure *infrastructure.Memory
 	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
 }
@@ -188,7 +199,20 @@ func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options i
 	if found == nil {
 		return Resolution{}, r.notFound(candidates)
 	}
-	return r.compose(cluster, options, found, installation)
+	var told *infrastructure.Memory
+	if r.Infrastructure != nil {
+		memory, err := r.Infrastructure.Facts(ctx, cluster)
+		if err != nil {
+			return Resolution{}, fmt.Errorf("reading the infrastructure of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+		}
+		told = &memory
+		if cluster.Facts = memory.Facts; cluster.EndpointHost == "" {
+			cluster.EndpointHost = memory.Facts.EndpointHost
+		}
+	}
+	resolution, err := r.compose(cluster, options, found, installation)
+	resolution.Infrastructure = told
+	return resolution, err
 }
 
 // notServed reports that the proxy Secrets of a Cluster are missing, and that the installation-wide Secret does not
@@ -264,10 +288,11 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
-	resolution.Complete = cluster.EndpointHost != ""
-	for _, group := range options.OmitGroups {
-		resolution.Complete = resolution.Complete || group == noproxy.GroupEndpoint
-	}
+	omits := func(g noproxy.Group) bool { return slices.Contains(options.OmitGroups, g) }
+	// Values that are written into specs wait for networks that are sure to come: later they would replace Machines.
+	awaits := options.Delivery == contract.DeliveryInline && cluster.Facts.Awaited && !cluster.Provisioned &&
+		!omits(noproxy.GroupInfrastructure)
+	resolution.Complete = (cluster.EndpointHost != "" || omits(noproxy.GroupEndpoint)) && !awaits
 	return resolution, nil
 }
 

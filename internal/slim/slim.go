@@ -58,6 +58,9 @@ func Cluster(cluster *clusterv1.Cluster) {
 	cluster.Status = clusterv1.ClusterStatus{
 		Conditions: conditions(cluster.Status.Conditions, contract.ConditionProxyConfigured,
 			clusterv1.ClusterTopologyReconciledCondition),
+		Initialization: clusterv1.ClusterInitializationStatus{
+			InfrastructureProvisioned: cluster.Status.Initialization.InfrastructureProvisioned,
+		},
 	}
 }
 

@@ -159,7 +159,9 @@ func (a *admission) values(ctx context.Context, object plan.Object, options inte
 	if allowed, err := a.mayHaveValues(ctx, object.Pools); err != nil || !allowed {
 		return &plan.Values{Withheld: true}, err
 	}
-	resolver := resolve.Resolver{Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider()}
+	resolver := resolve.Resolver{
+		Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider(), Infrastructure: a.InfrastructureClusters,
+	}
 	resolution, err := resolver.Resolve(ctx, a.view, options, object.Override())
 	if found := finding.Of(err); len(found) > 0 {
 		return &plan.Values{Why: new(found.One())}, nil

@@ -37,6 +37,8 @@ type Webhook struct {
 	Live client.Reader
 	// Secrets reads proxy Secrets, for Inline delivery only.
 	Secrets resolve.SecretReader
+	// InfrastructureClusters reads what Clusters run on, for Inline delivery only. Required.
+	InfrastructureClusters *lookup.InfrastructureClusters
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
 	// Absences remembers Secrets that did not exist a moment ago; nil asks the API server each time.
@@ -56,8 +58,9 @@ type Server interface {
 
 // Register registers the webhooks at server.
 func (w *Webhook) Register(server Server) error {
-	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Infrastructure == nil || w.Now == nil {
-		return errors.New("webhook: Cached, Live, Secrets, Infrastructure and Now are required")
+	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Infrastructure == nil ||
+		w.InfrastructureClusters == nil || w.Now == nil {
+		return errors.New("webhook: Cached, Live, Secrets, Infrastructure, InfrastructureClusters and Now are required")
 	}
 	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster, KindNames} {
 		server.Register(Path(kind), handler{webhook: w, kind: kind})

@@ -109,8 +109,8 @@ func serve(t *testing.T, cached, live *store) http.Handler {
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live, Secrets: noSecrets{t},
-		Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)},
-		Now:            func() time.Time { return time.Time{} },
+		Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)}, InfrastructureClusters: &lookup.InfrastructureClusters{},
+		Now: func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestWebhook_LeavesOtherNamespacesAlone(t *testing.T) {
 	for namespace, patched := range map[string]bool{"": true, "ns": true, "other": false} {
 		mux, cached, live := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{labelled()}}, &store{}
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{}, Namespace: namespace,
+			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{}, InfrastructureClusters: &lookup.InfrastructureClusters{}, Namespace: namespace,
 			Now: func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {

@@ -164,8 +164,8 @@ func ask(t *testing.T, cached, live *world, secrets resolve.SecretReader, kind, 
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
 		Cached: cached, Live: live, Secrets: secrets,
-		Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}},
-		Now:            func() time.Time { return time.Time{} },
+		Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}}, InfrastructureClusters: &lookup.InfrastructureClusters{Live: live, Mapper: unknownKinds{}},
+		Now: func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)

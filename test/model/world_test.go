@@ -79,8 +79,9 @@ func (w *world) start() {
 	secrets := proxySecrets{reader: reader{w.server, true}}
 	infrastructure := &lookup.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
 	absences := &lookup.Absences{Now: now}
+	clusters := &lookup.InfrastructureClusters{Cached: cached, Live: live, Mapper: noKinds{}}
 	c, err := controller.New(controller.Config{
-		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, Admission: true,
+		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, InfrastructureClusters: clusters, Admission: true,
 		Recorder: recorder{w.server},
 		Absences: absences, Now: now,
 	})
@@ -89,7 +90,7 @@ func (w *world) start() {
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
 		Cached: cached, Live: live, Secrets: lookup.Secrets{Watched: secrets, Live: live}, Infrastructure: infrastructure,
-		Absences: absences, Now: now,
+		InfrastructureClusters: clusters, Absences: absences, Now: now,
 	}).Register(handlers))
 	w.hooks = handlers
 }

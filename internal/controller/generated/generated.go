@@ -260,6 +260,11 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
 	if originals != nil {
 		data[contract.KeyAdoptedFiles] = originals
 	}
+	if told := resolution.Infrastructure; told != nil && told.Facts.Read && name == intent.GeneratedSecretName(s.cluster.Name) {
+		if data[contract.KeyInfrastructure], err = told.Encode(); err != nil {
+			return nil, err
+		}
+	}
 	data[contract.KeyContentHash] = contentHash(data)
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
