@@ -253,7 +253,7 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 	}
 	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
 	clusters := &lookup.InfrastructureClusters{Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
-	absences := &lookup.Absences{Now: time.Now} //nolint:forbidigo // as above
+	absences := &lookup.Absences{Now: time.Now, Names: secretNames} //nolint:forbidigo // as above
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -57,6 +57,8 @@ type Config struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
+	// SecretNames is the cache of the metadata of other Secrets; nil if Absences has none.
+	SecretNames cache.Cache
 	// InfrastructureClusters reads what Clusters run on.
 	InfrastructureClusters *lookup.InfrastructureClusters
 	// Infrastructure identifies Windows pools by their machine templates.
