@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/host"
@@ -40,6 +41,36 @@ func TestPort_IsANumberOfFiveDigits(t *testing.T) {
 	} {
 		if got, ok := host.Port(text); ok {
 			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+func TestSplit_SeparatesHostAndPort(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		host, port string
+		bracketed  bool
+		err        error
+	}{
+		"":                  {"", "", false, nil},
+		"proxy":             {"proxy", "", false, nil},
+		"proxy:0080":        {"proxy", "80", false, nil},
+		":80":               {"", "80", false, nil},
+		"[::1]":             {"::1", "", true, nil},
+		"[::1]:3128":        {"::1", "3128", true, nil},
+		"[%\"'$`]:1":        {"%\"'$`", "1", true, nil},
+		"例え.テスト:1":          {"例え.テスト", "1", false, nil},
+		"[::1":              {"", "", true, host.ErrUnclosed},
+		"[::1]3128":         {"::1", "", true, host.ErrTrailing},
+		"::1":               {"::1", "", false, host.ErrColons},
+		"a:1:2":             {"a:1:2", "", false, host.ErrColons},
+		"proxy:":            {"proxy", "", false, host.ErrPort},
+		"[::1]:65536":       {"::1", "", true, host.ErrPort},
+		"proxy:{{ .Port }}": {"proxy", "", false, host.ErrPort},
+	} {
+		name, port, bracketed, err := host.Split(text)
+		if name != want.host || port != want.port || bracketed != want.bracketed || !errors.Is(err, want.err) {
+			t.Errorf("%q: %q, %q, %t, error %v", text, name, port, bracketed, err)
 		}
 	}
 }

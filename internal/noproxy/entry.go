@@ -1,6 +1,7 @@
 package noproxy
 
 import (
+	"errors"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -166,47 +167,27 @@ func hasCode(ws []finding.Finding, c finding.Code) bool {
 }
 
 // splitPort separates host and port. The port is empty if there is none. An IPv6 address loses its brackets.
-func splitPort(text string) (host, port string, err *finding.Finding) {
-	bad := rejection(CodeBadPort, "the port is not a number from 1 to 65535", "write host:port or only the host")
-	var hasPort bool
-	if strings.HasPrefix(text, "[") {
-		end := strings.IndexByte(text, ']')
-		if end < 0 {
-			return "", "", rejection(CodeBadName, "the bracket is not closed",
-				"write the IPv6 address without brackets")
-		}
-		if addr, e := netip.ParseAddr(text[1:end]); e != nil || !addr.Is6() {
-			return "", "", rejection(CodeBadName, "the brackets do not hold an IPv6 address",
-				"write names and IPv4 addresses without brackets")
-		}
-		host, text = text[1:end], text[end+1:]
-		if text != "" && text[0] != ':' {
-			return "", "", rejection(CodeBadName, "there is text after the bracket",
-				"write the IPv6 address without brackets")
-		}
-		hasPort, port = text != "", strings.TrimPrefix(text, ":")
-	} else {
-		switch strings.Count(text, ":") {
-		case 0:
-			return text, "", nil
-		case 1:
-			host, port, hasPort = strings.Cut(text, ":")
-		default:
-			if _, e := netip.ParseAddr(text); e != nil {
-				return "", "", rejection(CodeBadName, "the entry is neither an IPv6 address nor host:port",
-					"write [address]:port for IPv6 with a port")
-			}
-			return text, "", nil
-		}
+func splitPort(text string) (host, port string, rejected *finding.Finding) {
+	host, port, bracketed, err := hosts.Split(text)
+	address, addressErr := netip.ParseAddr(host)
+	isIPv6 := addressErr == nil && address.Is6()
+	switch {
+	case errors.Is(err, hosts.ErrUnclosed):
+		rejected = rejection(CodeBadName, "the bracket is not closed", "write the IPv6 address without brackets")
+	case bracketed && !isIPv6:
+		rejected = rejection(CodeBadName, "the brackets do not hold an IPv6 address",
+			"write names and IPv4 addresses without brackets")
+	case errors.Is(err, hosts.ErrTrailing):
+		rejected = rejection(CodeBadName, "there is text after the bracket", "write the IPv6 address without brackets")
+	case errors.Is(err, hosts.ErrColons) && !isIPv6:
+		rejected = rejection(CodeBadName, "the entry is neither an IPv6 address nor host:port",
+			"write [address]:port for IPv6 with a port")
+	case errors.Is(err, hosts.ErrPort):
+		rejected = rejection(CodeBadPort, "the port is not a number from 1 to 65535", "write host:port or only the host")
+	default:
+		return host, port, nil
 	}
-	if !hasPort {
-		return host, "", nil
-	}
-	port, ok := hosts.Port(port)
-	if !ok {
-		return "", "", bad
-	}
-	return host, port, nil
+	return "", "", rejected
 }
 
 // parseHost reads an address or a name; port is empty or canonical.

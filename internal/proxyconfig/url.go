@@ -1,6 +1,7 @@
 package proxyconfig
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -153,28 +154,18 @@ func checkUserinfo(userinfo string) string {
 
 // splitHostPort separates host and port; an IPv6 address keeps its brackets.
 func splitHostPort(hostport string) (host, port, why string) {
-	host = hostport
-	if strings.HasPrefix(hostport, "[") {
-		end := strings.IndexByte(hostport, ']')
-		if end < 0 {
-			return "", "", "an IPv6 address without its closing bracket"
-		}
-		host, port = hostport[:end+1], hostport[end+1:]
-		if port != "" && port[0] != ':' {
-			return "", "", "text between the IPv6 address and the port"
-		}
-	} else if colon := strings.IndexByte(hostport, ':'); colon >= 0 {
-		host, port = hostport[:colon], hostport[colon:]
-		if strings.Contains(port[1:], ":") {
-			return "", "", "an IPv6 address without brackets"
-		}
-	}
-	if port == "" {
-		return host, "", ""
-	}
-	port, ok := hosts.Port(port[1:])
-	if !ok {
+	host, port, bracketed, err := hosts.Split(hostport)
+	switch {
+	case errors.Is(err, hosts.ErrUnclosed):
+		return "", "", "an IPv6 address without its closing bracket"
+	case errors.Is(err, hosts.ErrTrailing):
+		return "", "", "text between the IPv6 address and the port"
+	case errors.Is(err, hosts.ErrColons):
+		return "", "", "an IPv6 address without brackets"
+	case err != nil:
 		return "", "", "a port that is not a number from 1 to 65535"
+	case bracketed:
+		host = "[" + host + "]"
 	}
 	return host, port, ""
 }
