@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -74,7 +75,9 @@ func (o options) compile(ctx context.Context, platform *v1.Platform) ([]byte, er
 	defer func() { _ = os.RemoveAll(folder) }()
 	binary := filepath.Join(folder, program)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", //nolint:gosec // the caller says what is built
-		"-ldflags", "-s -w -X "+module+"/internal/version.release="+o.version, "-o", binary, o.program)
+		"-ldflags", strings.Join([]string{
+			"-s -w", "-X", module + "/internal/version.release=" + o.version, "-X", module + "/internal/version.commit=" + o.revision,
+		}, " "), "-o", binary, o.program)
 	cmd.Dir = o.root
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "CGO_ENABLED=0",

@@ -279,6 +279,10 @@ func TestImage_RunsByItself(t *testing.T) {
 	if err != nil || !strings.Contains(out, testVersion+" "+runtime.Version()) {
 		t.Errorf("%v: %s", err, out)
 	}
+	out, err = inImage("version", "-o", "json")
+	if err != nil || !strings.Contains(out, `"commit": "`+revision+`"`) {
+		t.Errorf("%v: %s", err, out)
+	}
 	// Without arguments it is the manager, and says what it misses.
 	out, err = inImage(config.Config.Cmd...)
 	if err == nil || !strings.Contains(out, "kubeconfig") {

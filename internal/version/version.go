@@ -4,12 +4,14 @@ package version
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
-// release is set by the linker: -X github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version.release=v1.2.3.
+// release and commit are set by the linker: -X github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version.release=v1.2.3.
+// A commit that ends in -dirty is one with changes. Without it the commit is the one that Go has recorded.
 //
 //nolint:gochecknoglobals // the linker can set nothing else
-var release string
+var release, commit string
 
 // Info says which program this is.
 type Info struct {
@@ -38,6 +40,9 @@ func Get() Info {
 				info.Modified = setting.Value == "true"
 			}
 		}
+	}
+	if commit != "" {
+		info.Commit, info.Modified = strings.CutSuffix(commit, "-dirty")
 	}
 	if info.Version == "" {
 		info.Version = "(devel)"
