@@ -252,7 +252,10 @@ func addController(ctx context.Context, mgr *drainedManager, o ManagerOptions) e
 		return err
 	}
 	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
-	clusters := &lookup.InfrastructureClusters{Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}
+	clusters := &lookup.InfrastructureClusters{
+		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(),
+		Mapper: mgr.GetRESTMapper(),
+	}
 	absences := &lookup.Absences{Now: time.Now, Names: secretNames} //nolint:forbidigo // as above
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),

@@ -140,7 +140,8 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if c.SecretNames != nil {
-		b = b.WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(), passes.EnqueueExistence(find.OfSecretName)))
+		b = b.WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(),
+			passes.EnqueueExistence(find.OfSecretName)))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
 }

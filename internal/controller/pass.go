@@ -50,9 +50,9 @@ func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *p
 	return p
 }
 
-// isIdle reports whether there is nothing to take out of a Cluster that is not enabled. It has no condition, and none of what
-// may be left without one: by a process that was killed, by a webhook that patched objects before the first pass saw them, or
-// by Cluster API, which copies templates as its cache shows them.
+// isIdle reports whether there is nothing to take out of a Cluster that is not enabled. It has no condition, and none
+// of what may be left without one: by a process that was killed, by a webhook that patched objects before the first
+// pass saw them, or by Cluster API, which copies templates as its cache shows them.
 func (p *pass) isIdle(ctx context.Context) (bool, error) {
 	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) {
 		return false, nil

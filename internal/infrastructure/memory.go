@@ -68,7 +68,8 @@ func keep(facts []noproxy.Fact) []kept {
 // Decode reads what Encode has written. found is false for anything else: somebody may have changed it.
 func Decode(text []byte) (m Memory, found bool) {
 	var e encoded
-	if err := json.Unmarshal(text, &e); err != nil || len(e.Metadata)+len(e.Entries) > maxEntries || len(e.Ignored) > maxFindings {
+	if err := json.Unmarshal(text, &e); err != nil || len(e.Metadata)+len(e.Entries) > maxEntries ||
+		len(e.Ignored) > maxFindings {
 		return Memory{}, false
 	}
 	m = e.Memory

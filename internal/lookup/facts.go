@@ -18,10 +18,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
-// InfrastructureClusters reads infrastructure cluster objects, each when a Cluster refers to it first and when the Cluster
-// is provisioned, and never again. There are as many kinds as providers, and no watch on any.
+// InfrastructureClusters reads infrastructure cluster objects, each when a Cluster refers to it first and when the
+// Cluster is provisioned, and never again. There are as many kinds as providers, and no watch on any.
 type InfrastructureClusters struct {
-	// Cached reads generated Secrets from a cache. They hold what earlier processes have read. Nil is that there are none.
+	// Cached reads generated Secrets from a cache. They hold what earlier processes have read. Nil is that there are
+	// none.
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
@@ -32,8 +33,8 @@ type InfrastructureClusters struct {
 	known map[types.NamespacedName]infrastructure.Memory // by Cluster
 }
 
-// Facts implements resolve.InfrastructureReader. A kind that cannot be read, because it is in another API group than those
-// of Cluster API's providers or is not installed, tells what follows from its name.
+// Facts implements resolve.InfrastructureReader. A kind that cannot be read, because it is in another API group than
+// those of Cluster API's providers or is not installed, tells what follows from its name.
 func (i *InfrastructureClusters) Facts(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, error) {
 	reference := cluster.Infrastructure
 	fresh := infrastructure.Memory{
@@ -93,7 +94,9 @@ func (i *InfrastructureClusters) stored(ctx context.Context, cluster intent.Clus
 }
 
 // read asks the API server, and completes m.
-func (i *InfrastructureClusters) read(ctx context.Context, namespace string, m *infrastructure.Memory) (exists bool, err error) {
+func (i *InfrastructureClusters) read(ctx context.Context, namespace string,
+	m *infrastructure.Memory,
+) (exists bool, err error) {
 	mapping, err := i.Mapper.RESTMapping(schema.GroupKind{Group: m.Group, Kind: m.Kind})
 	if meta.IsNoMatchError(err) {
 		return true, nil

@@ -34,8 +34,8 @@ const absenceTime = 10 * time.Second
 type Absences struct {
 	// Now is the clock.
 	Now func() time.Time
-	// Names reads the metadata of Secrets from a cache of all that can be a proxy Secret or have the name of a generated
-	// one; nil asks the API server for each name.
+	// Names reads the metadata of Secrets from a cache of all that can be a proxy Secret or have the name of a
+	// generated one; nil asks the API server for each name.
 	Names client.Reader
 
 	known expiring.Map[types.NamespacedName, struct{}]

@@ -92,8 +92,8 @@ func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Sche
 	return options, nil
 }
 
-// otherTypes are the types of Secrets that are never proxy Secrets without the label, and make up almost all Secrets of a
-// management cluster.
+// otherTypes are the types of Secrets that are never proxy Secrets without the label, and make up almost all Secrets of
+// a management cluster.
 func otherTypes() fields.Selector {
 	return fields.AndSelectors(
 		fields.OneTermNotEqualSelector("type", string(clusterv1.ClusterSecretType)),

@@ -260,7 +260,8 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
 	if originals != nil {
 		data[contract.KeyAdoptedFiles] = originals
 	}
-	if told := resolution.Infrastructure; told != nil && told.Facts.Read && name == intent.GeneratedSecretName(s.cluster.Name) {
+	if told := resolution.Infrastructure; told != nil && told.Facts.Read &&
+		name == intent.GeneratedSecretName(s.cluster.Name) {
 		if data[contract.KeyInfrastructure], err = told.Encode(); err != nil {
 			return nil, err
 		}

@@ -59,8 +59,8 @@ func (s *states) forget(uid types.UID) {
 	delete(s.known, uid)
 }
 
-// Metrics collects the metrics of all Clusters. They are those of the last pass over each Cluster, so only the process that
-// leads has any.
+// Metrics collects the metrics of all Clusters. They are those of the last pass over each Cluster, so only the process
+// that leads has any.
 type Metrics struct {
 	// Reporter reports about the Clusters.
 	Reporter *Reporter

@@ -35,8 +35,8 @@ type Reporter struct {
 	states states
 }
 
-// Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event of
-// the pass.
+// Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event
+// of the pass.
 func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) error {
 	condition := finding.ConditionOf(out.Findings, summary)
 	r.states.note(cluster, condition.Status, condition.Reason, out)
