@@ -160,12 +160,18 @@ const (
 	TargetKubelet    Target = "kubelet"
 	TargetKubeadm    Target = "kubeadm"
 	TargetTrust      Target = "trust"
+	// TargetStaticPods leaves variables without credentials in the environment of kubeadm, which copies them into static
+	// Pods and kube-proxy. It is not in the default.
+	TargetStaticPods Target = "static-pods"
 )
 
-// Targets returns every target, in the order of design and documentation.
+// Targets returns the targets of the default, in the order of design and documentation.
 func Targets() []Target {
 	return []Target{TargetContainerd, TargetKubelet, TargetKubeadm, TargetTrust}
 }
+
+// AllTargets returns every target, those of the default first.
+func AllTargets() []Target { return append(Targets(), TargetStaticPods) }
 
 // Keys of a proxy Secret.
 const (

@@ -20,8 +20,8 @@ import (
 func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest,
 	response *runtimehooksv1.DiscoverVariablesResponse,
 ) {
-	targets := make([]apiextensionsv1.JSON, 0, len(contract.Targets()))
-	for _, target := range contract.Targets() {
+	targets := make([]apiextensionsv1.JSON, 0, len(contract.AllTargets()))
+	for _, target := range contract.AllTargets() {
 		targets = append(targets, literal(target))
 	}
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)

@@ -61,14 +61,14 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 
 // parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
 func parseTargets(value string) ([]contract.Target, finding.Errors) {
-	known := contract.Targets()
+	known := contract.AllTargets()
 	chosen := map[contract.Target]bool{}
 	for position, item := range strings.Split(value, ",") {
 		target := contract.Target(strings.TrimSpace(item))
 		if !slices.Contains(known, target) {
 			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets),
 				fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
-				"use a list of containerd, kubelet, kubeadm, trust")
+				"use a list of containerd, kubelet, kubeadm, trust, static-pods")
 		}
 		chosen[target] = true
 	}

@@ -148,16 +148,16 @@ func (p *parser) delivery(raw []byte) string {
 }
 
 func (p *parser) targets(raw []byte) []contract.Target {
-	const fix = "use containerd, kubelet, kubeadm and trust"
+	const fix = "use containerd, kubelet, kubeadm, trust and static-pods"
 	names, readable := p.texts(contract.VariableTargets, raw)
 	if !readable {
 		return nil
 	}
 	if len(names) == 0 {
-		p.reject(p.at.Child(contract.VariableTargets), "is empty", fix+", or remove the field to have all of them")
+		p.reject(p.at.Child(contract.VariableTargets), "is empty", fix+", or remove the field to have all of them but static-pods")
 		return nil
 	}
-	known := contract.Targets()
+	known := contract.AllTargets()
 	for i, name := range names {
 		if !slices.Contains(known, contract.Target(name)) {
 			p.reject(p.at.Child(contract.VariableTargets).Index(i), fmt.Sprintf("%q is not a target", name), fix)

@@ -72,6 +72,9 @@ const (
 	CodeInfrastructureIgnored finding.Code = "infrastructure-ignored"
 	// CodeInfrastructureUnknown is an infrastructure cluster object that nobody has read yet.
 	CodeInfrastructureUnknown finding.Code = "infrastructure-unknown"
+	// CodeNoNodeNetwork is a list without a network of the nodes for static Pods, which have the proxy variables because
+	// the user asks for it. The composer does not report it; package resolve does.
+	CodeNoNodeNetwork finding.Code = "no-node-network"
 )
 
 // Codes returns all codes, rejections first.
@@ -83,7 +86,7 @@ func Codes() []finding.Code {
 		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
 		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
-		CodeInfrastructureIgnored, CodeInfrastructureUnknown,
+		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeNoNodeNetwork,
 	}
 }
 

@@ -112,6 +112,9 @@ type Result struct {
 	Value string
 	// Entries are the items of Value in order.
 	Entries []Entry
+	// HasNodeNetwork reports whether nodes may be among what the list covers: the infrastructure tells their network, or
+	// a list that somebody wrote has a network or a star.
+	HasNodeNetwork bool
 	// Warnings are in input order. They do not change Value.
 	Warnings []finding.Finding
 }
@@ -151,7 +154,7 @@ func Compose(in Input) (Result, error) {
 	for i, e := range c.out {
 		values[i] = e.Value
 	}
-	r := Result{Value: strings.Join(values, ","), Entries: c.out, Warnings: c.warnings}
+	r := Result{Value: strings.Join(values, ","), Entries: c.out, Warnings: c.warnings, HasNodeNetwork: c.tellsNodes || c.writesNetwork || c.star != nil}
 	if len(r.Value) >= warnSize {
 		r.Warnings = append(r.Warnings, finding.Finding{
 			Code: CodeSize, Place: finding.Field("NO_PROXY"), Advice: "write networks or suffixes instead of single hosts",
@@ -185,8 +188,8 @@ type composer struct {
 	warnings []finding.Finding
 	rejected finding.Errors
 	ipv6     bool // the Cluster has an IPv6 network
-	// tellsNodes reports that the infrastructure tells a node network.
-	tellsNodes bool
+	// tellsNodes reports that the infrastructure tells a node network, writesNetwork that somebody wrote a network.
+	tellsNodes, writesNetwork bool
 }
 
 func (c *composer) omitted(g Group) bool { return slices.Contains(c.in.OmitGroups, g) }
@@ -279,6 +282,7 @@ func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	if !c.accept(p) {
 		return
 	}
+	c.writesNetwork = c.writesNetwork || p.kind == kindCIDR && (g == GroupInstallation || g == GroupUser)
 	forms := [][]string{p.values[:1], p.also, p.values[1:]}
 	if !c.also {
 		forms[1] = nil

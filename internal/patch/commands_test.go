@@ -83,7 +83,9 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 			t.Fatal(err)
 		}
 	}
-	b.options.Targets = []contract.Target{contract.TargetKubeadm}
+	if b.options.Targets == nil {
+		b.options.Targets = []contract.Target{contract.TargetKubeadm}
+	}
 	r := recipe(t, b.options)
 	record := func(name string) []string { return []string{"/usr/bin/env -0 >" + root + "/" + name} }
 	script := slices.Concat(r.First, b.before, record("before"), r.Last, record("kubeadm"), r.Post, record("after"))
@@ -225,4 +227,39 @@ func TestSetup_HasTheVerbsOfEveryOutputVersion(t *testing.T) {
 	if verbs < 3 {
 		t.Errorf("%d verbs", verbs)
 	}
+}
+
+func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	eachBootstrap(t, func(t *testing.T, b bootstrap) {
+		t.Helper()
+		b.options.Targets = []contract.Target{contract.TargetStaticPods}
+		b.environment = []string{"FTP_PROXY=http://u:s3cr@p:1", "rude_proxy=a\nHTTP_PROXY=x@y"}
+		b.before = []string{"export ALL_PROXY='http://$(touch ran)@p'"}
+		saw, output := b.run(t)
+		want := []string{
+			"HTTPS_PROXY=http://proxy.example.com:3129", "HTTP_PROXY=http://proxy.example.com:3128", "NO_PROXY=" + noProxy,
+			"http_proxy=http://proxy.example.com:3128", "https_proxy=http://proxy.example.com:3129", "no_proxy=" + noProxy,
+		}
+		if diff := cmp.Diff(want, saw.kubeadm); diff != "" {
+			t.Errorf("kubeadm sees (-want +got):\n%s\n%s", diff, output)
+		}
+	})
+	eachShell(t, func(t *testing.T, argv []string) {
+		t.Helper()
+		b := bootstrap{shell: argv, options: patch.Options{
+			Delivery: contract.DeliveryReference, Settings: settings(t, map[string]string{"httpProxy": "http://p:1", "username": "u", "password": "s3cr%@\"$`{{"}), NoProxy: noProxy, Targets: []contract.Target{contract.TargetStaticPods},
+		}}
+		b.environment = []string{"HTTPS_PROXY=http://of.the.image:1"}
+		saw, output := b.run(t)
+		if diff := cmp.Diff([]string{"NO_PROXY=" + noProxy, "no_proxy=" + noProxy}, saw.kubeadm); diff != "" {
+			t.Errorf("with credentials kubeadm sees (-want +got):\n%s\n%s", diff, output)
+		}
+		b.environment = []string{"a.http_proxy=http://u:p@x"}
+		// Some shells drop such a variable; beside others kubeadm does not run.
+		saw, output = b.run(t)
+		if strings.Contains(strings.Join(saw.kubeadm, " "), "@") || saw.kubeadm == nil && !strings.Contains(output, "leave static-pods out") {
+			t.Errorf("kubeadm runs beside a variable that no shell can unset: %q %s", saw.kubeadm, output)
+		}
+	})
 }

@@ -117,7 +117,7 @@ func managedFiles() []managedFile {
 	const containerd, kubelet, kubeadm, trust = contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm,
 		contract.TargetTrust
 	return []managedFile{
-		{contract.PathProxyEnv, "0600", contract.KeyProxyEnv, []contract.Target{containerd, kubelet, kubeadm}},
+		{contract.PathProxyEnv, "0600", contract.KeyProxyEnv, []contract.Target{containerd, kubelet, kubeadm, contract.TargetStaticPods}},
 		{systemd.DropInPath(string(containerd)), "0644", "", []contract.Target{containerd}},
 		{systemd.DropInPath(string(kubelet)), "0644", "", []contract.Target{kubelet}},
 		{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{trust}},
@@ -157,8 +157,11 @@ func (b builder) recipe() (Recipe, error) {
 		}
 		recipe.Files = append(recipe.Files, file)
 	}
-	if b.targets(contract.TargetKubeadm) {
+	if b.targets(contract.TargetKubeadm, contract.TargetStaticPods) {
 		recipe.First, recipe.Last, recipe.Post = slices.Clone(exports), []string{commandUnset}, exports
+	}
+	if b.targets(contract.TargetStaticPods) {
+		recipe.Last = []string{commandUnsetCredentials}
 	}
 	for _, c := range []struct {
 		command string
@@ -225,6 +228,16 @@ const (
 		`{ echo '` + contract.Name +
 		`: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +
 		`your commands, or leave kubeadm out of the annotation ` + contract.AnnotationTargets + `' >&2; exit 1; }` + mark
+	// commandUnsetCredentials is commandUnset for variables whose value has an at sign, as a URL with a user has. The
+	// variable that is added has one, too.
+	commandUnsetCredentials = `eval "$(` + listWithUser + `'s/^\([A-Za-z0-9_]*` + anyProxy +
+		`\)=.*@.*/command unset \1;/p')" || :; ` +
+		`[ "$(` + listWithUser + `'s/^\([^=]*` + anyProxy + `\)=.*@.*/\1/p')" = ` + contract.Name + `_proxy ] || ` +
+		`{ echo '` + contract.Name +
+		`: a variable whose name ends in _proxy and that has credentials stays in the environment of kubeadm: take it out of ` +
+		`the image or of your commands, or leave static-pods out of the annotation ` + contract.AnnotationTargets +
+		`' >&2; exit 1; }` + mark
+	listWithUser    = `env -0 ` + contract.Name + `_proxy=@ | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
 	listEnvironment = `env -0 ` + contract.Name + `_proxy= | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
 	anyProxy        = `_[Pp][Rr][Oo][Xx][Yy]`
 )
@@ -232,7 +245,8 @@ const (
 // isManagedCommand reports whether any version of this product writes command.
 func isManagedCommand(command string) bool {
 	switch command {
-	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandUnset:
+	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandUnset,
+		commandUnsetCredentials:
 		return true
 	}
 	assignment, found := strings.CutPrefix(strings.TrimSuffix(command, mark), "export ")

@@ -288,12 +288,26 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
+	if slices.Contains(options.Targets, contract.TargetStaticPods) && !result.HasNodeNetwork && !settings.HasCredentials() {
+		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
+	}
 	omits := func(g noproxy.Group) bool { return slices.Contains(options.OmitGroups, g) }
 	// Values that are written into specs wait for networks that are sure to come: later they would replace Machines.
 	awaits := options.Delivery == contract.DeliveryInline && cluster.Facts.Awaited && !cluster.Provisioned &&
 		!omits(noproxy.GroupInfrastructure)
 	resolution.Complete = (cluster.EndpointHost != "" || omits(noproxy.GroupEndpoint)) && !awaits
 	return resolution, nil
+}
+
+// noNodeNetwork warns of static Pods that reach nodes through the proxy.
+func noNodeNetwork() finding.Finding {
+	return finding.Finding{
+		Code: noproxy.CodeNoNodeNetwork, Place: finding.Annotation(contract.AnnotationTargets),
+		Message: "static Pods get the proxy variables and NO_PROXY has no network of the nodes, so kube-apiserver asks kubelets " +
+			"through the proxy: kubectl logs, exec and port-forward do not work",
+		Advice: "add the networks in which nodes have their addresses to noProxy, or leave out target " +
+			string(contract.TargetStaticPods),
+	}
 }
 
 // checkSize returns why settings do not fit into a generated Secret, or nil. Inline delivery has none.

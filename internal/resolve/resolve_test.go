@@ -3,6 +3,7 @@ package resolve_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -320,7 +322,7 @@ func TestParseOptions(t *testing.T) {
 		},
 		contract.AnnotationTargets: {
 			"kubelet,",
-			`annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust`,
+			`annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust, static-pods`,
 		},
 		contract.AnnotationNoProxyGroups: {"metadata", "annotation capi-proxy-patcher.io/no-proxy-groups: "},
 	} {
@@ -383,3 +385,39 @@ cBoTC0PyziXexa3qsMlMdxj1o/r8282YlTeWItWabKYCIB3LddBIOXiozq9VUIdA
 aKo9M/rCjj5MSy4eQH+24S1+
 -----END CERTIFICATE-----
 `
+
+func TestResolve_WarnsOfStaticPodsWithoutANodeNetwork(t *testing.T) {
+	t.Parallel()
+	told := func(cidr string) infrastructure.Facts {
+		return infrastructure.Read("AWSCluster", "one", map[string]any{"spec": map[string]any{"network": map[string]any{"vpc": map[string]any{"cidrBlock": cidr}}}})
+	}
+	for name, test := range map[string]struct {
+		facts   infrastructure.Facts
+		data    map[string]string
+		targets []contract.Target
+		omit    []noproxy.Group
+		warns   bool
+	}{
+		"no network":                       {infrastructure.Facts{}, nil, contract.AllTargets(), nil, true},
+		"not asked for":                    {infrastructure.Facts{}, nil, contract.Targets(), nil, false},
+		"told by the infrastructure":       {told("10.0.0.0/16"), nil, contract.AllTargets(), nil, false},
+		"told and left out":                {told("10.0.0.0/16"), nil, contract.AllTargets(), []noproxy.Group{noproxy.GroupInfrastructure}, true},
+		"told and unusable":                {told("0.0.0.0/0"), nil, contract.AllTargets(), nil, true},
+		"written by the user":              {infrastructure.Facts{}, map[string]string{"noProxy": "a.example,10.0.0.0/16"}, contract.AllTargets(), nil, false},
+		"a name is no network":             {infrastructure.Facts{}, map[string]string{"noProxy": "a.example"}, contract.AllTargets(), nil, true},
+		"a star":                           {infrastructure.Facts{}, map[string]string{"noProxy": "*"}, contract.AllTargets(), nil, false},
+		"credentials, which are taken out": {infrastructure.Facts{}, map[string]string{"username": "u"}, contract.AllTargets(), nil, false},
+	} {
+		data := map[string]string{"httpProxy": "http://p:1"}
+		maps.Copy(data, test.data)
+		reader := &secrets{data: map[string]map[string]string{"team/http-proxy": data}}
+		cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp", PodCIDRs: []string{"10.244.0.0/16"}, Facts: test.facts}
+		got, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), cluster, intent.Options{Targets: test.targets, OmitGroups: test.omit}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warns := strings.Contains(resolve.WarningCodes(got.Warnings), string(noproxy.CodeNoNodeNetwork)); warns != test.warns {
+			t.Errorf("%s: warns %t (%s), want %t", name, warns, resolve.WarningCodes(got.Warnings), test.warns)
+		}
+	}
+}
