@@ -35,8 +35,9 @@ func completeContext(cmd *cobra.Command) {
 
 // clientNames are the names of clients, with and without a version.
 func clientNames() []string {
-	var names []string
-	for _, c := range match.Clients() {
+	clients := match.Clients()
+	names := make([]string, 0, 2*len(clients))
+	for _, c := range clients {
 		names = append(names, c.Name, c.Name+"@"+c.Version)
 	}
 	slices.Sort(names)

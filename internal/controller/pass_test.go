@@ -26,7 +26,7 @@ func (apiServer) Patch(_ context.Context, object client.Object, _ client.Patch, 
 
 func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
 	t.Parallel()
-	c := &Controller{writer: &bootstrap.Writer{Client: apiServer{}, Now: time.Now}}
+	c := &Controller{writer: &bootstrap.Writer{Client: apiServer{}, Now: func() time.Time { return time.Unix(0, 0) }}}
 	config := func(version string) *bootstrapv1.KubeadmConfig {
 		return &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
 	}

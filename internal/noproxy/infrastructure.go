@@ -52,7 +52,7 @@ func (c *composer) infrastructure() {
 		c.fact(GroupInfrastructure, f)
 	}
 	c.warnings = append(c.warnings, in.Findings...)
-	if len(c.in.PodCIDRs) == 0 && !c.omitted(GroupPods) && !(in.CoversPods && c.tellsNodes) {
+	if len(c.in.PodCIDRs) == 0 && !c.omitted(GroupPods) && (!in.CoversPods || !c.tellsNodes) {
 		c.warn(CodeNoPodNetwork, networkField("pods"), "the field is empty; nodes reach Pods through the proxy",
 			"set the field to the network that the CNI gives to Pods; if noProxy has that network, leave out group pods")
 	}

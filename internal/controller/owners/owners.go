@@ -126,6 +126,7 @@ func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []reco
 	return f.clusters(ctx, "Namespace", client.InNamespace(namespace.GetName()), enabled())
 }
 
+// OfProxySecret finds the Clusters that may use a proxy Secret, for themselves or for a pool.
 func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
 	return f.ofSecret(ctx, secret.Namespace, secret.Name)
 }

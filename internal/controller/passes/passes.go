@@ -153,7 +153,7 @@ func (p *Passes) Enqueue(clusters handler.MapFunc) handler.Funcs {
 		done := map[reconcile.Request]bool{}
 		for _, object := range objects {
 			for _, request := range clusters(ctx, object) {
-				if !done[request] && !(known && p.knows(request.NamespacedName, now)) {
+				if !done[request] && (!known || !p.knows(request.NamespacedName, now)) {
 					q.Add(request)
 				}
 				done[request] = true

@@ -70,41 +70,46 @@ type Metrics struct {
 
 const prefix = "capi_proxy_patcher_"
 
-// descriptions of the metrics, which docs/reference.md lists.
-var (
-	descClusters = prometheus.NewDesc(prefix+"clusters",
-		"Clusters by status and reason of condition ProxyConfigured.", []string{"status", "reason"}, nil)
-	descBehind = prometheus.NewDesc(prefix+"machines_behind",
-		"Machines whose bootstrap data is not what a new Machine would get.", nil, nil)
-	descOldest = prometheus.NewDesc(prefix+"machines_behind_oldest_timestamp_seconds",
-		"When the oldest Machine that is behind was created, in seconds since 1970.", nil, nil)
-	descExpiry = prometheus.NewDesc(prefix+"trusted_ca_expiry_timestamp_seconds",
-		"When the first certificate in a key trustedCA in use expires, in seconds since 1970.", nil, nil)
-	descCluster = prometheus.NewDesc(prefix+"cluster_status",
-		"1 for the status and reason that condition ProxyConfigured of a Cluster has.",
-		[]string{"namespace", "name", "status", "reason"}, nil)
-	descClusterBehind = prometheus.NewDesc(prefix+"cluster_machines_behind",
-		"Machines of a Cluster whose bootstrap data is not what a new Machine would get.", []string{"namespace", "name"}, nil)
-)
+// descriptions are those of the metrics, which docs/reference.md lists.
+type descriptions struct{ clusters, behind, oldest, expiry, cluster, clusterBehind *prometheus.Desc }
+
+func describe() descriptions {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels, nil)
+	}
+	return descriptions{
+		clusters: desc("clusters", "Clusters by status and reason of condition ProxyConfigured.", "status", "reason"),
+		behind:   desc("machines_behind", "Machines whose bootstrap data is not what a new Machine would get."),
+		oldest: desc("machines_behind_oldest_timestamp_seconds",
+			"When the oldest Machine that is behind was created, in seconds since 1970."),
+		expiry: desc("trusted_ca_expiry_timestamp_seconds",
+			"When the first certificate in a key trustedCA in use expires, in seconds since 1970."),
+		cluster: desc("cluster_status", "1 for the status and reason that condition ProxyConfigured of a Cluster has.",
+			"namespace", "name", "status", "reason"),
+		clusterBehind: desc("cluster_machines_behind",
+			"Machines of a Cluster whose bootstrap data is not what a new Machine would get.", "namespace", "name"),
+	}
+}
 
 // Describe implements prometheus.Collector.
-func (m Metrics) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descClusters, descBehind, descOldest, descExpiry} {
-		descriptions <- d
+func (m Metrics) Describe(all chan<- *prometheus.Desc) {
+	d := describe()
+	for _, one := range []*prometheus.Desc{d.clusters, d.behind, d.oldest, d.expiry} {
+		all <- one
 	}
 	if m.PerCluster {
-		descriptions <- descCluster
-		descriptions <- descClusterBehind
+		all <- d.cluster
+		all <- d.clusterBehind
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
-	s := &m.Reporter.states
+	d, s := describe(), &m.Reporter.states
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	clusters, behind := map[[2]string]int{}, 0
 	var oldest, expiry time.Time
@@ -119,18 +124,18 @@ func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
 		first(&oldest, one.behind.Oldest)
 		first(&expiry, one.expires)
 		if m.PerCluster {
-			gauge(descCluster, 1, one.cluster.Namespace, one.cluster.Name, one.status, one.reason)
-			gauge(descClusterBehind, float64(one.behind.Machines), one.cluster.Namespace, one.cluster.Name)
+			gauge(d.cluster, 1, one.cluster.Namespace, one.cluster.Name, one.status, one.reason)
+			gauge(d.clusterBehind, float64(one.behind.Machines), one.cluster.Namespace, one.cluster.Name)
 		}
 	}
 	for labels, count := range clusters {
-		gauge(descClusters, float64(count), labels[:]...)
+		gauge(d.clusters, float64(count), labels[:]...)
 	}
-	gauge(descBehind, float64(behind))
+	gauge(d.behind, float64(behind))
 	if !oldest.IsZero() {
-		gauge(descOldest, float64(oldest.Unix()))
+		gauge(d.oldest, float64(oldest.Unix()))
 	}
 	if !expiry.IsZero() {
-		gauge(descExpiry, float64(expiry.Unix()))
+		gauge(d.expiry, float64(expiry.Unix()))
 	}
 }
