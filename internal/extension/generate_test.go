@@ -474,7 +474,7 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		want    string
 	}{
 		"an unusable variable":       {hookrequests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
-		"Inline without the manager": {hookrequests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline needs the hooks of the manager, which reads Secrets; use delivery Reference, or point the ExtensionConfig to the manager"},
+		"Inline without the manager": {hookrequests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline needs the hooks of the manager, which reads Secrets and the infrastructure; use delivery Reference, or point the ExtensionConfig to the manager"},
 		"an output version to come":  {hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
 		"an output version of rubbish": {
 			hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
 // told is a row of the tables below: an object as the provider's templates and API have it, and what it tells, each as
@@ -253,5 +255,52 @@ func TestRead_IsBounded(t *testing.T) {
 	again := infrastructure.Read("AWSCluster", "prod", object(subnets))
 	if diff := cmp.Diff(facts, again); diff != "" {
 		t.Errorf("the same object tells something else:\n%s", diff)
+	}
+}
+
+// TestTable_LeavesNothingInternalToTheProxy asks explain about every row: containerd and kubelet, which are Go programs, reach
+// nodes, metadata and internal hosts directly, and the internet through the proxy.
+func TestTable_LeavesNothingInternalToTheProxy(t *testing.T) {
+	t.Parallel()
+	client, err := match.Lookup("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range tellings() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := read(t, test.kind, test.object)
+			in := noproxy.Input{PodCIDRs: []string{"192.0.2.0/24"}, EndpointHost: "cp.example.org", Infrastructure: facts.Infrastructure}
+			composed, err := noproxy.Compose(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cluster, err := explain.NewCluster(in, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := explain.Explain(explain.Input{
+				NoProxy: composed.Value, Entries: composed.Entries, Destinations: cluster.Destinations(), Clients: []match.Client{client},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			internal := 0
+			for _, row := range report.Destinations {
+				want := match.Direct
+				if row.CounterCheck {
+					want = match.Proxied
+				}
+				if row.Answers[0].Verdict != want {
+					t.Errorf("%s, %s, is %s", row.Name, row.What, row.Answers[0].Verdict)
+				}
+				if strings.Contains(row.What, "node") || strings.Contains(row.What, "internal") || strings.Contains(row.What, "metadata") {
+					internal++
+				}
+			}
+			if nodes := slices.ContainsFunc(composed.Entries, func(e noproxy.Entry) bool { return e.Node }); internal == 0 && (nodes || len(test.want) > 0) {
+				t.Error("explain asks for nothing that the object tells")
+			}
+		})
 	}
 }

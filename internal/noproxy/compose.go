@@ -154,7 +154,8 @@ func Compose(in Input) (Result, error) {
 	for i, e := range c.out {
 		values[i] = e.Value
 	}
-	r := Result{Value: strings.Join(values, ","), Entries: c.out, Warnings: c.warnings, HasNodeNetwork: c.tellsNodes || c.writesNetwork || c.star != nil}
+	r := Result{Value: strings.Join(values, ","), Entries: c.out, Warnings: c.warnings}
+	r.HasNodeNetwork = c.tellsNodes || c.writesNetwork || c.star != nil
 	if len(r.Value) >= warnSize {
 		r.Warnings = append(r.Warnings, finding.Finding{
 			Code: CodeSize, Place: finding.Field("NO_PROXY"), Advice: "write networks or suffixes instead of single hosts",
