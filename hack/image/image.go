@@ -76,7 +76,8 @@ func (o options) compile(ctx context.Context, platform *v1.Platform) ([]byte, er
 	binary := filepath.Join(folder, program)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", //nolint:gosec // the caller says what is built
 		"-ldflags", strings.Join([]string{
-			"-s -w", "-X", module + "/internal/version.release=" + o.version, "-X", module + "/internal/version.commit=" + o.revision,
+			"-s -w", "-X", module + "/internal/version.release=" + o.version, "-X", module +
+				"/internal/version.commit=" + o.revision,
 		}, " "), "-o", binary, o.program)
 	cmd.Dir = o.root
 	cmd.Stderr = os.Stderr

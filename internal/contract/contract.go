@@ -160,8 +160,8 @@ const (
 	TargetKubelet    Target = "kubelet"
 	TargetKubeadm    Target = "kubeadm"
 	TargetTrust      Target = "trust"
-	// TargetStaticPods leaves variables without credentials in the environment of kubeadm, which copies them into static
-	// Pods and kube-proxy. It is not in the default.
+	// TargetStaticPods leaves variables without credentials in the environment of kubeadm, which copies them into
+	// static Pods and kube-proxy. It is not in the default.
 	TargetStaticPods Target = "static-pods"
 )
 
@@ -208,8 +208,8 @@ const (
 	// reads it. It distinguishes a change of the values from the repair of a Secret that somebody edited, and from
 	// another version of KeySetup, after which no Machine is behind.
 	KeyContentHash = "content-sha256"
-	// KeyInfrastructure holds what the infrastructure cluster object of the Cluster told when it was read, in JSON; no node
-	// reads it. A process that starts does not read those objects again.
+	// KeyInfrastructure holds what the infrastructure cluster object of the Cluster told when it was read, in JSON; no
+	// node reads it. A process that starts does not read those objects again.
 	KeyInfrastructure = "infrastructure.json"
 	// KeyAdoptedFiles holds files of the user that managed files have replaced, in JSON; no node reads it.
 	KeyAdoptedFiles = "adopted-files.json"

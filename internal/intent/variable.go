@@ -154,7 +154,8 @@ func (p *parser) targets(raw []byte) []contract.Target {
 		return nil
 	}
 	if len(names) == 0 {
-		p.reject(p.at.Child(contract.VariableTargets), "is empty", fix+", or remove the field to have all of them but static-pods")
+		p.reject(p.at.Child(contract.VariableTargets), "is empty", fix+
+			", or remove the field to have all of them but static-pods")
 		return nil
 	}
 	known := contract.AllTargets()

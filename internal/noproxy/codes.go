@@ -72,8 +72,8 @@ const (
 	CodeInfrastructureIgnored finding.Code = "infrastructure-ignored"
 	// CodeInfrastructureUnknown is an infrastructure cluster object that nobody has read yet.
 	CodeInfrastructureUnknown finding.Code = "infrastructure-unknown"
-	// CodeNoNodeNetwork is a list without a network of the nodes for static Pods, which have the proxy variables because
-	// the user asks for it. The composer does not report it; package resolve does.
+	// CodeNoNodeNetwork is a list without a network of the nodes for static Pods, which have the proxy variables
+	// because the user asks for it. The composer does not report it; package resolve does.
 	CodeNoNodeNetwork finding.Code = "no-node-network"
 )
 

@@ -112,8 +112,8 @@ type Result struct {
 	Value string
 	// Entries are the items of Value in order.
 	Entries []Entry
-	// HasNodeNetwork reports whether nodes may be among what the list covers: the infrastructure tells their network, or
-	// a list that somebody wrote has a network or a star.
+	// HasNodeNetwork reports whether nodes may be among what the list covers: the infrastructure tells their network,
+	// or a list that somebody wrote has a network or a star.
 	HasNodeNetwork bool
 	// Warnings are in input order. They do not change Value.
 	Warnings []finding.Finding

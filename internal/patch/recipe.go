@@ -117,7 +117,10 @@ func managedFiles() []managedFile {
 	const containerd, kubelet, kubeadm, trust = contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm,
 		contract.TargetTrust
 	return []managedFile{
-		{contract.PathProxyEnv, "0600", contract.KeyProxyEnv, []contract.Target{containerd, kubelet, kubeadm, contract.TargetStaticPods}},
+		{
+			contract.PathProxyEnv, "0600", contract.KeyProxyEnv,
+			[]contract.Target{containerd, kubelet, kubeadm, contract.TargetStaticPods},
+		},
 		{systemd.DropInPath(string(containerd)), "0644", "", []contract.Target{containerd}},
 		{systemd.DropInPath(string(kubelet)), "0644", "", []contract.Target{kubelet}},
 		{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{trust}},

@@ -203,7 +203,8 @@ func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options i
 	if r.Infrastructure != nil {
 		memory, err := r.Infrastructure.Facts(ctx, cluster)
 		if err != nil {
-			return Resolution{}, fmt.Errorf("reading the infrastructure of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+			return Resolution{}, fmt.Errorf("reading the infrastructure of Cluster %s/%s: %w", cluster.Namespace,
+				cluster.Name, err)
 		}
 		told = &memory
 		if cluster.Facts = memory.Facts; cluster.EndpointHost == "" {
@@ -288,7 +289,8 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
-	if slices.Contains(options.Targets, contract.TargetStaticPods) && !result.HasNodeNetwork && !settings.HasCredentials() {
+	if slices.Contains(options.Targets, contract.TargetStaticPods) && !result.HasNodeNetwork &&
+		!settings.HasCredentials() {
 		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
 	}
 	omits := func(g noproxy.Group) bool { return slices.Contains(options.OmitGroups, g) }
@@ -303,7 +305,8 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 func noNodeNetwork() finding.Finding {
 	return finding.Finding{
 		Code: noproxy.CodeNoNodeNetwork, Place: finding.Annotation(contract.AnnotationTargets),
-		Message: "static Pods get the proxy variables and NO_PROXY has no network of the nodes, so kube-apiserver asks kubelets " +
+		Message: "static Pods get the proxy variables and NO_PROXY has no network of the nodes, so kube-apiserver asks " +
+			"kubelets " +
 			"through the proxy: kubectl logs, exec and port-forward do not work",
 		Advice: "add the networks in which nodes have their addresses to noProxy, or leave out target " +
 			string(contract.TargetStaticPods),
