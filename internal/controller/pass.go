@@ -116,7 +116,8 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	case resolution.Complete:
 	case p.view.EndpointHost != "":
 		out.Add(contract.ReasonWaitingForObjects,
-			"%s %s/%s has no network yet; delivery %s waits until it has one or is provisioned, because NO_PROXY must contain it",
+			"%s %s/%s has no network yet; delivery %s waits until it has one or is provisioned, "+
+				"because NO_PROXY must contain it",
 			p.view.Infrastructure.Kind, p.view.Namespace, p.view.Infrastructure.Name, contract.DeliveryInline)
 	default:
 		out.Add(contract.ReasonWaitingForEndpoint,
