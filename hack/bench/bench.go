@@ -54,7 +54,7 @@ func newBench(program string) (*bench, error) {
 	}
 	ports := [2]string{}
 	for i := range ports {
-		if ports[i], err = measure.FreePort(); err != nil {
+		if ports[i], err = measure.FreePort(context.Background()); err != nil {
 			return nil, err
 		}
 	}

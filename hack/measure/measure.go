@@ -21,8 +21,8 @@ import (
 )
 
 // FreePort returns a port of 127.0.0.1 that nobody listens at.
-func FreePort() (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func FreePort(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("looking for a port: %w", err)
 	}

@@ -33,7 +33,7 @@ type phase struct {
 
 // manager starts the product, in its first phase.
 func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
-	free, err := addresses(3)
+	free, err := addresses(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
 
 // null starts the manager that does nothing.
 func (w *world) null(ctx context.Context, port, certDir string) (*process, error) {
-	free, err := addresses(2)
+	free, err := addresses(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (w *world) watch(ctx context.Context, p **process, begin func() error,
 		if cpu, err = measure.CPUMilliseconds((*p).pid()); err != nil {
 			return nil, err
 		}
-		if reconciled, _, err = (*p).progress(); err != nil {
+		if reconciled, _, err = (*p).progress(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +89,7 @@ func (w *world) watch(ctx context.Context, p **process, begin func() error,
 	}
 	f, last, seen := &phase{}, time.Now(), -1.0
 	for {
-		reconciles, waiting, err := (*p).progress()
+		reconciles, waiting, err := (*p).progress(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (w *world) empty(ctx context.Context, r *results) error {
 	}
 	defer p.stop()
 	r.EmptyReadySeconds, r.EmptyResidentMiB = p.ready.Seconds(), measure.ResidentMiB(p.pid())
-	live, _, err := p.heap()
+	live, _, err := p.heap(ctx)
 	r.EmptyLiveMiB = live / (1 << 20)
 	return err
 }
@@ -191,10 +191,10 @@ func (w *world) lifecycle(ctx context.Context, r *results) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		r.Phases[name] = f
-		live, _, err := p.heap()
+		live, _, err := p.heap(ctx)
 		f.LiveMiB = live / (1 << 20)
-		return errors.Join(err, p.profile(w.profiles, "heap", name+".heap.pprof"),
-			p.profile(w.profiles, "allocs", name+".allocs.pprof"))
+		return errors.Join(err, p.profile(ctx, w.profiles, "heap", name+".heap.pprof"),
+			p.profile(ctx, w.profiles, "allocs", name+".allocs.pprof"))
 	}
 	all := func(reconciles float64, _ requests) bool { return reconciles >= float64(w.clusters) }
 	if err := run("converge", start, all); err != nil {
@@ -301,7 +301,7 @@ func (w *world) floors(ctx context.Context, r *results) error {
 	}
 	r.PlainWriterSeconds = time.Since(started).Seconds() * float64(w.clusters) / float64(len(secrets.Items))
 	folder := filepath.Join(w.folder, "null")
-	port, err := certified(folder)
+	port, err := certified(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func (w *world) floors(ctx context.Context, r *results) error {
 	}
 	r.NullCPUSeconds = cpu / 1000
 	r.NullResidentMiB = measure.ResidentMiB(p.pid())
-	live, _, err := p.heap()
+	live, _, err := p.heap(ctx)
 	r.NullLiveMiB = live / (1 << 20)
 	return err
 }
@@ -339,7 +339,7 @@ func (w *world) rest(ctx context.Context, r *results) error {
 	if err != nil {
 		return err
 	}
-	from, _, err := p.progress()
+	from, _, err := p.progress(ctx)
 	if err != nil {
 		return err
 	}
@@ -358,7 +358,7 @@ func (w *world) rest(ctx context.Context, r *results) error {
 			return ctx.Err()
 		case <-time.After(200 * time.Millisecond):
 		}
-		now, _, err := p.progress()
+		now, _, err := p.progress(ctx)
 		if err != nil {
 			return err
 		}

@@ -33,10 +33,10 @@ type process struct {
 }
 
 // addresses returns free addresses of 127.0.0.1.
-func addresses(n int) ([]string, error) {
+func addresses(ctx context.Context, n int) ([]string, error) {
 	var found []string
 	for range n {
-		port, err := measure.FreePort()
+		port, err := measure.FreePort(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func launch(ctx context.Context, p *process, log, program string, args ...string
 		return fmt.Errorf("starting %s: %w", program, err)
 	}
 	for time.Since(p.started) < startTimeout && ctx.Err() == nil {
-		if _, err := get("http://" + p.health + "/readyz"); err == nil {
+		if _, err := get(ctx, "http://"+p.health+"/readyz"); err == nil {
 			p.ready = time.Since(p.started)
 			return nil
 		}
@@ -82,8 +82,8 @@ func (p *process) stop() {
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
 // progress is how many reconciles have ended, and how many Clusters wait for one.
-func (p *process) progress() (reconciles, waiting float64, err error) {
-	text, err := get("http://" + p.metrics + "/metrics")
+func (p *process) progress(ctx context.Context) (reconciles, waiting float64, err error) {
+	text, err := get(ctx, "http://"+p.metrics+"/metrics")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -106,8 +106,8 @@ func (p *process) progress() (reconciles, waiting float64, err error) {
 }
 
 // heap returns the bytes of live objects after a collection, and how many objects were ever allocated.
-func (p *process) heap() (live, mallocs float64, err error) {
-	text, err := get("http://" + p.pprof + "/debug/pprof/heap?gc=1&debug=1")
+func (p *process) heap(ctx context.Context) (live, mallocs float64, err error) {
+	text, err := get(ctx, "http://"+p.pprof+"/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -128,19 +128,19 @@ func (p *process) heap() (live, mallocs float64, err error) {
 }
 
 // profile writes a profile into a folder, if there is one.
-func (p *process) profile(folder, kind, name string) error {
+func (p *process) profile(ctx context.Context, folder, kind, name string) error {
 	if folder == "" {
 		return nil
 	}
-	text, err := get("http://" + p.pprof + "/debug/pprof/" + kind)
+	text, err := get(ctx, "http://"+p.pprof+"/debug/pprof/"+kind)
 	if err != nil {
 		return err
 	}
 	return errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, name), text, 0o644)) //nolint:gosec // anybody may read it
 }
 
-func get(url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}

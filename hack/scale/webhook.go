@@ -32,21 +32,21 @@ type call struct {
 }
 
 // certified makes a folder with a certificate, and returns a free port.
-func certified(folder string) (string, error) {
+func certified(ctx context.Context, folder string) (string, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("making a folder: %w", err)
 	}
 	if _, err := measure.Certificate(folder); err != nil {
 		return "", err
 	}
-	return measure.FreePort()
+	return measure.FreePort(ctx)
 }
 
 // webhook measures calls for a KubeadmControlPlane that is scaled: the product's webhook, and one that does nothing.
 func (w *world) webhook(ctx context.Context, r *results) error {
 	progress("webhook")
 	folder := filepath.Join(w.folder, "webhook")
-	port, err := certified(folder)
+	port, err := certified(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -194,11 +194,11 @@ func (w *world) call(ctx context.Context, p *process, certDir, url string, body 
 	if err := post(); err != nil {
 		return c, err
 	}
-	_, alone, err := p.heap() // what asking for it allocates is measured, too
+	_, alone, err := p.heap(ctx) // what asking for it allocates is measured, too
 	if err != nil {
 		return c, err
 	}
-	_, mallocs, err := p.heap()
+	_, mallocs, err := p.heap(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -216,7 +216,7 @@ func (w *world) call(ctx context.Context, p *process, certDir, url string, body 
 	if err != nil {
 		return c, err
 	}
-	_, after, err := p.heap()
+	_, after, err := p.heap(ctx)
 	c.CPUMilliseconds = (now - cpu) / float64(w.calls)
 	c.Allocations = (after - mallocs - alone) / float64(w.calls)
 	return c, err

@@ -18,11 +18,11 @@ func fillAll(v reflect.Value) {
 	if !v.CanSet() {
 		return
 	}
-	if _, isTime := v.Interface().(metav1.Time); isTime {
+	if _, isTime := reflect.TypeAssert[metav1.Time](v); isTime {
 		v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1_800_000_000, 0))))
 		return
 	}
-	switch v.Kind() { //nolint:exhaustive // others do not occur
+	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fillAll(v.Elem())
@@ -36,8 +36,8 @@ func fillAll(v reflect.Value) {
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fillAll(v.Field(i))
+		for _, field := range v.Fields() {
+			fillAll(field)
 		}
 	default:
 		fill(v)

@@ -87,7 +87,7 @@ func TestBootstrapSpec_IsEmptyOnlyIfItWas(t *testing.T) {
 
 // fill sets the last field of a value, which nobody reads where there is a choice.
 func fill(v reflect.Value) bool {
-	switch v.Kind() { //nolint:exhaustive // others do not occur
+	switch v.Kind() {
 	case reflect.String:
 		v.SetString("x")
 	case reflect.Bool:
@@ -206,7 +206,7 @@ func TestSecret_KeepsAllData(t *testing.T) {
 	if !reflect.DeepEqual(want, secret) {
 		t.Errorf("(-want +got)\n%s", cmp.Diff(want, secret))
 	}
-	if unsafe.SliceData(secret.Data["setup.sh"]) != unsafe.SliceData(script) {
+	if unsafe.SliceData(secret.Data["setup.sh"]) != unsafe.SliceData(script) { //nolint:gosec // compared, not followed
 		t.Error("the script is kept once more")
 	}
 	empty := &corev1.Secret{}
