@@ -318,7 +318,7 @@ func TestCustomResourceDefinitions(t *testing.T) {
 	}
 	slices.Sort(kinds)
 	want := []string{
-		"Cluster", "ClusterClass", "ClusterResourceSet", "ClusterResourceSetBinding", "DemoCluster", "DemoClusterTemplate", "DemoMachine",
+		"AWSCluster", "Cluster", "ClusterClass", "ClusterResourceSet", "ClusterResourceSetBinding", "DemoCluster", "DemoClusterTemplate", "DemoMachine",
 		"DemoMachineTemplate", "ExtensionConfig", "IPAddress", "IPAddressClaim", "KubeadmConfig", "KubeadmConfigTemplate", "KubeadmControlPlane",
 		"KubeadmControlPlaneTemplate", "Machine", "MachineDeployment", "MachineDrainRule", "MachineHealthCheck", "MachinePool", "MachineSet",
 	}
