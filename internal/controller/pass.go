@@ -57,16 +57,19 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 	if _, frozen := intent.FreezeOf(p.cluster.Annotations); frozen || report.HasCondition(p.cluster) {
 		return false, nil
 	}
-	if written, err := p.secrets.IsWritten(ctx); err != nil || written {
+	written, rendered, err := p.secrets.Makers(ctx)
+	if err != nil || written {
 		return false, err
 	}
+	isRendered := func(secret string) bool { return slices.Contains(rendered, secret) }
 	objects, _, err := p.reader.Collect(ctx, p.view)
 	if err != nil {
 		return false, err
 	}
 	late, err := p.configs.Late(ctx)
 	return !slices.ContainsFunc(append(objects, late...), func(o bootstrap.Object) bool {
-		return plan.IsPausedByUs(o.GetAnnotations()) || patch.IsPatched(o.Spec) && !o.IsTopologyOwned()
+		return plan.IsPausedByUs(o.GetAnnotations()) ||
+			patch.IsPatched(o.Spec) && !o.IsTopologyOwned() && !slices.ContainsFunc(patch.References(o.Spec), isRendered)
 	}), err
 }
 
@@ -360,15 +363,21 @@ func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
 	return p.reporter.Report(ctx, p.cluster, begun, "")
 }
 
-// settleLate patches what missed admission. Findings about it are reported with its template.
-func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
+// settleLate patches what missed admission, and reports whether there was anything. Findings about it are reported with its
+// template.
+func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (
+	patched bool, out report.Outcome, err error,
+) {
 	late, err := p.configs.Late(ctx)
 	if err != nil {
-		return report.Outcome{}, err
+		return false, report.Outcome{}, err
 	}
-	_, out, err := p.settleAll(ctx, late, p.want(), main, nil)
+	settled, out, err := p.settleAll(ctx, late, p.want(), main, nil)
 	out.Findings = nil
-	return out, err
+	for i := range settled {
+		patched = patched || !patch.IsPatched(late[i].Spec) && patch.IsPatched(settled[i].Spec)
+	}
+	return patched, out, err
 }
 
 // followUp reports the Machines that are behind and replaces them if the Cluster asks for that.

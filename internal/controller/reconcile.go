@@ -133,7 +133,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	done.Join(found)
 	done.Join(missing)
 	var settled []bootstrap.Settled
-	drifts := map[topology.Drift][]string{}
+	drifts, late := map[topology.Drift][]string{}, false
 	found, err = steps(ctx,
 		func(ctx context.Context) (report.Outcome, error) {
 			if p.topology == nil {
@@ -145,7 +145,10 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			settled, out, err = p.settleAll(ctx, objects, p.want(), main, drifts)
 			return out, err
 		},
-		func(ctx context.Context) (report.Outcome, error) { return p.settleLate(ctx, main) },
+		func(ctx context.Context) (out report.Outcome, err error) {
+			late, out, err = p.settleLate(ctx, main)
+			return out, err
+		},
 		func(ctx context.Context) (report.Outcome, error) { return p.followUp(ctx, settled) },
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects) },
 		func(ctx context.Context) (report.Outcome, error) {
@@ -165,7 +168,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
 	done.Find(bootstrap.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, settled, len(missing.Findings) > 0)
-	done.complete = true
+	done.complete = !late // Cluster API may have to be told of the Secret that they wait for
 	return done, nil
 }
 

@@ -388,14 +388,20 @@ func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	return secrets.Items, nil
 }
 
-// IsWritten reports whether the manager has written a Secret of the Cluster. Secrets of render belong to the user.
-func (s *Secrets) IsWritten(ctx context.Context) (bool, error) {
+// Makers reports whether the manager has written a Secret of the Cluster, and returns the names of those that it has not:
+// they are of render, and belong to its user.
+func (s *Secrets) Makers(ctx context.Context) (written bool, rendered []string, err error) {
 	secrets, err := s.List(ctx)
-	return slices.ContainsFunc(secrets, func(secret corev1.Secret) bool {
-		_, written := secret.Data[contract.KeyContentHash]
-		_, adopted := secret.Data[contract.KeyAdoptedFiles]
-		return written || adopted
-	}), err
+	for i := range secrets {
+		_, hashed := secrets[i].Data[contract.KeyContentHash]
+		_, adopted := secrets[i].Data[contract.KeyAdoptedFiles]
+		if hashed || adopted {
+			written = true
+		} else {
+			rendered = append(rendered, secrets[i].Name)
+		}
+	}
+	return written, rendered, err
 }
 
 // Clean deletes the Secrets that no bootstrap object refers to and that hold no originals.
