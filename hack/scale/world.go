@@ -109,7 +109,8 @@ func (w *world) secret(host string) *corev1.Secret {
 			Labels: map[string]string{contract.LabelProxySecret: ""},
 		},
 		StringData: map[string]string{
-			"httpProxy": "http://" + host + ":3128", "noProxy": ".corp.example.com,10.20.0.0/16", "username": "node", "password": "s3cr%t",
+			"httpProxy": "http://" + host + ":3128", "noProxy": ".corp.example.com,10.20.0.0/16",
+			"username": "node", "password": "s3cr%t",
 		},
 	}
 }
