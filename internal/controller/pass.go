@@ -363,8 +363,8 @@ func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
 	return p.reporter.Report(ctx, p.cluster, begun, "")
 }
 
-// settleLate patches what missed admission, and reports whether there was anything. Findings about it are reported with its
-// template.
+// settleLate patches what missed admission, and reports whether there was anything. Findings about it are reported
+// with its template.
 func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (
 	patched bool, out report.Outcome, err error,
 ) {

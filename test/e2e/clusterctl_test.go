@@ -101,7 +101,7 @@ metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluste
 func (r *repository) release(t *testing.T, version string) {
 	t.Helper()
 	platform := "linux/" + runtime.GOARCH
-	command := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform) //nolint:gosec // constants
+	command := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform)
 	output(t, command)
 	image, err := ocilayout.Read(filepath.Join(r.dir, management.ProviderLabel, version, "image"))
 	if err != nil {

@@ -388,8 +388,8 @@ func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 	return secrets.Items, nil
 }
 
-// Makers reports whether the manager has written a Secret of the Cluster, and returns the names of those that it has not:
-// they are of render, and belong to its user.
+// Makers reports whether the manager has written a Secret of the Cluster, and returns the names of those that it has
+// not written: render has, and they belong to its user.
 func (s *Secrets) Makers(ctx context.Context) (written bool, rendered []string, err error) {
 	secrets, err := s.List(ctx)
 	for i := range secrets {
