@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -85,6 +86,7 @@ func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 			return nil, nil //nolint:nilnil // the interface says so
 		}
 		err = s.Live.Get(ctx, name, secret)
+		_, watched = secret.Labels[contract.LabelProxySecret] // the cache is only behind
 	}
 	switch {
 	case apierrors.IsNotFound(err):

@@ -11,14 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
 // present is an API server, or a cache, with some Secrets. It counts what it is asked for.
 type present struct {
 	client.Reader
-	names map[string]bool
-	asked int
+	names  map[string]bool
+	labels map[string]string
+	asked  int
 }
 
 func (p *present) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -27,7 +29,7 @@ func (p *present) Get(_ context.Context, key client.ObjectKey, object client.Obj
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
 	}
 	if secret, ok := object.(*corev1.Secret); ok {
-		secret.Data = map[string][]byte{"httpProxy": []byte(key.Name)}
+		secret.Data, secret.Labels = map[string][]byte{"httpProxy": []byte(key.Name)}, p.labels
 	}
 	return nil
 }
@@ -64,6 +66,18 @@ func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
 	delete(live.names, "absent")
 	read("absent", false, 1)
 	read("absent", false, 1)
+}
+
+func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
+	t.Parallel()
+	for want, labels := range map[bool]map[string]string{true: {contract.LabelProxySecret: ""}, false: {"other": ""}} {
+		live := &present{names: map[string]bool{"a": true}, labels: labels}
+		secret, err := lookup.Secrets{Watched: &present{}, Live: live}.
+			ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
+		if err != nil || secret == nil || secret.Watched != want {
+			t.Errorf("labels %v: %+v, error %v, want watched %t", labels, secret, err, want)
+		}
+	}
 }
 
 func TestAbsences_AskACacheOfNamesInsteadOfTheServer(t *testing.T) {

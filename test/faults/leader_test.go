@@ -69,8 +69,13 @@ func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		"/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate", len(body), body[:1]))
+	send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+		"Expect: 100-continue\r\n\r\n", "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate", len(body)))
+	answers := bufio.NewReader(connection)
+	if begun, err := http.ReadResponse(answers, nil); err != nil || begun.StatusCode != http.StatusContinue {
+		t.Fatalf("the webhooks do not read the request: %v, error %v", begun, err)
+	}
+	send(body[:1])
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +84,7 @@ func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
 		t.Fatal("the manager has ended with a request that it had begun to read")
 	}
 	send(body[1:])
-	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	answer, err := http.ReadResponse(answers, nil)
 	if err != nil {
 		t.Fatalf("the request that was under way is not answered: %v", err)
 	}

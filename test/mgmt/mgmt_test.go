@@ -43,7 +43,7 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if diff := cmp.Diff([]string{"starting etcd and kube-apiserver", "installing 21 CRDs"}, steps); diff != "" {
+	if diff := cmp.Diff([]string{"starting etcd and kube-apiserver", "installing 22 CRDs"}, steps); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 	admin := newClient(t, cluster.Config())
