@@ -100,8 +100,10 @@ func TestKubernetes(t *testing.T) {
 		return
 	}
 	plain := s.plainCluster(t) // Cluster API makes its bootstrap data meanwhile
+	static, without := s.startStatic(t)
 	t.Run("cluster", s.cluster)
 	t.Run("a proxy without credentials", func(t *testing.T) { s.plain(t, plain) })
+	t.Run("static Pods", func(t *testing.T) { s.static(t, static, without) })
 	t.Run("pulls", s.pulls)
 	t.Run("nothing is left on the host", func(t *testing.T) {
 		remains, err := machine.Remains()
