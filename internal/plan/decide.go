@@ -101,7 +101,7 @@ func (d decider) disable() Decision {
 	if IsTopologyOwned(d.Labels) || d.Write != nil && (d.isUnused() || d.isLate()) {
 		return d.leave()
 	}
-	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) && !IsPausedByUser(d.Annotations) {
+	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) {
 		out := d.resume()
 		out.Recipe = &patch.Recipe{}
 		return out

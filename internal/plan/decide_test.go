@@ -337,6 +337,7 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 		{"a template with the entries of another Cluster", template, []is{patched, others}, "leaves / owners"},
 		{"a template for Windows that was patched", template, []is{windows, patched}, "takes / owners originals"},
 		{"a paused template", template, []is{patched, paused("true")}, "leaves, Paused"},
+		{"a paused template that was never patched", template, []is{paused("true")}, "leaves"},
 		{"a template of a topology", template, []is{patched, owned}, "leaves"},
 		{"with an original", template, []is{patched, originals}, "takes / owners originals"},
 		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
