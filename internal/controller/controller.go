@@ -125,7 +125,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(c.passes.OfOthers())).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(c.passes.OfOthers(c.forget))).
 		Watches(&controlplanev1.KubeadmControlPlane{}, c.passes.Enqueue(find.OfControlPlane), changed).
 		Watches(&clusterv1.MachineDeployment{}, c.passes.Enqueue(find.OfPool), changed).
 		Watches(&clusterv1.MachinePool{}, c.passes.Enqueue(find.OfPool), changed).

@@ -32,12 +32,17 @@ func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	return result, err
 }
 
+// forget forgets a Cluster that is deleted, or being deleted: one without finalizers is gone without another pass.
+func (c *Controller) forget(cluster client.Object) {
+	c.reporter.Forget(cluster.GetUID())
+	c.InfrastructureClusters.Forget(client.ObjectKeyFromObject(cluster))
+}
+
 func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
 	switch {
 	case view.Deleted:
-		c.reporter.Forget(cluster.UID)
-		c.InfrastructureClusters.Forget(client.ObjectKeyFromObject(cluster))
+		c.forget(cluster)
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
 	case view.Paused:
 		return ctrl.Result{}, nil

@@ -126,8 +126,9 @@ func (p *Passes) forget(cluster types.NamespacedName) {
 	delete(p.last, cluster)
 }
 
-// OfOthers filters out the events of a Cluster that the last pass over it has caused.
-func (p *Passes) OfOthers() predicate.Funcs {
+// OfOthers filters out the events of a Cluster that the last pass over it has caused. It calls deleted for a Cluster
+// that is gone.
+func (p *Passes) OfOthers(deleted func(client.Object)) predicate.Funcs {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld, e.ObjectNew
@@ -141,6 +142,7 @@ func (p *Passes) OfOthers() predicate.Funcs {
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			p.forget(client.ObjectKeyFromObject(e.Object))
+			deleted(e.Object)
 			return true
 		},
 	}

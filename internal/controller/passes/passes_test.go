@@ -148,7 +148,7 @@ func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
 			Wrote(ctx, now)
 			end(ctx, one)
 			row.change(now)
-			if got := p.OfOthers().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != row.want {
+			if got := p.OfOthers(nil).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != row.want {
 				t.Errorf("got %t, want %t", got, row.want)
 			}
 		})
@@ -209,5 +209,16 @@ func TestEnqueueContent_LeavesTheSameBytesAlone(t *testing.T) {
 				t.Errorf("%d Clusters, want %d", got, row.want)
 			}
 		})
+	}
+}
+
+func TestOfOthers_TellsOfDeletedClusters(t *testing.T) {
+	t.Parallel()
+	var p Passes
+	var gone []string
+	filter := p.OfOthers(func(cluster client.Object) { gone = append(gone, cluster.GetName()) })
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}}
+	if !filter.Delete(event.DeleteEvent{Object: cluster}) || len(gone) != 1 || gone[0] != "one" {
+		t.Errorf("gone %v", gone)
 	}
 }
