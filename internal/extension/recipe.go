@@ -87,8 +87,7 @@ func (g *generator) resolve(pool intent.Pool) (*plan.Values, error) {
 	if g.handlers.State == nil {
 		return nil, fmt.Errorf(
 			"delivery %s needs the hooks of the manager, which reads Secrets and the infrastructure; use delivery %s, or "+
-				"point the ExtensionConfig "+
-				"to the manager",
+				"point the ExtensionConfig to the manager",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	if err := g.allowed(pool, ""); err != nil {

@@ -306,8 +306,7 @@ func noNodeNetwork() finding.Finding {
 	return finding.Finding{
 		Code: noproxy.CodeNoNodeNetwork, Place: finding.Annotation(contract.AnnotationTargets),
 		Message: "static Pods get the proxy variables and NO_PROXY has no network of the nodes, so kube-apiserver asks " +
-			"kubelets " +
-			"through the proxy: kubectl logs, exec and port-forward do not work",
+			"kubelets through the proxy: kubectl logs, exec and port-forward do not work",
 		Advice: "add the networks in which nodes have their addresses to noProxy, or leave out target " +
 			string(contract.TargetStaticPods),
 	}
