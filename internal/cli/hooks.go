@@ -72,7 +72,8 @@ func newHooks(streams Streams) *cobra.Command {
 		Use:   "hooks",
 		Short: "Serve only Cluster API's runtime hooks",
 		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without " +
-			"access to an\nAPI server. Delivery Inline and BeforeClusterCreate need the hooks of the manager (manager --hook-cert-dir).",
+			"access to an\nAPI server. Delivery Inline and BeforeClusterCreate need the hooks of the manager " +
+			"(manager --hook-cert-dir).",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runHooks(untilSignal(cmd.Context()), o, streams) },
 	}

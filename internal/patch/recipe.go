@@ -238,8 +238,8 @@ const (
 		`[ "$(` + listWithUser + `'s/^\([^=]*` + anyProxy + `\)=.*@.*/\1/p')" = ` + contract.Name + `_proxy ] || ` +
 		`{ echo '` + contract.Name +
 		`: a variable whose name ends in _proxy and that has credentials stays in the environment of ` +
-		`kubeadm: take it out of the image or of your commands, or leave static-pods out of the annotation ` + contract.AnnotationTargets +
-		`' >&2; exit 1; }` + mark
+		`kubeadm: take it out of the image or of your commands, or leave static-pods out of the annotation ` +
+		contract.AnnotationTargets + `' >&2; exit 1; }` + mark
 	listWithUser    = `env -0 ` + contract.Name + `_proxy=@ | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
 	listEnvironment = `env -0 ` + contract.Name + `_proxy= | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
 	anyProxy        = `_[Pp][Rr][Oo][Xx][Yy]`
