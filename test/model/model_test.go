@@ -3,6 +3,7 @@
 package model_test
 
 import (
+	_ "embed"
 	"errors"
 	"maps"
 	"slices"
@@ -94,7 +95,7 @@ func clusterOperations() []operation {
 		annotation(contract.AnnotationSecret, "other", "no-such"),
 		annotation(contract.AnnotationDelivery, contract.DeliveryInline, contract.DeliveryReference, "bad"),
 		annotation(contract.AnnotationRollout, contract.RolloutImmediate, contract.RolloutOnNextRollout),
-		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "bad"),
+		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "kubeadm,static-pods", "bad"),
 		annotation(contract.AnnotationAdopt, contract.AdoptValue, contract.AdoptValue, "false"),
 		annotation(contract.AnnotationNoProxyGroups, "-metadata", "bad"),
 		{Name: "endpoint", Args: []string{"", "prod.example.com"}, Do: func(w *world, host string) error {
@@ -127,11 +128,17 @@ func (w *world) see(name string) error {
 	return w.reconcile(name)
 }
 
+// authority is a certificate authority, which is a valid proxy Secret without a proxy.
+//
+//go:embed testdata/authority.pem
+var authority string
+
 func secretOperations() []operation {
 	contents := map[string]map[string]string{
 		"plain":         {"httpProxy": "http://proxy:3128"},
 		"another":       {"httpProxy": "http://[fd00::1]:8080", "noProxy": "a.example.com\nb.example.com"},
 		"with password": {"httpProxy": "http://proxy:3128", "username": "u", "password": password},
+		"certificates":  {"trustedCA": authority},
 		"bad":           {"httpproxy": "http://u:" + password + "@proxy"},
 		"no":            nil,
 	}
