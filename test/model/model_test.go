@@ -76,11 +76,6 @@ func clusterOperations() []operation {
 		return operation{
 			Name: "label of " + cluster, Args: []string{"true", "true", "true", "true", "false", "True", ""},
 			Weight: 4, Do: func(w *world, value string) error {
-				// A label that the controller never saw leaves what webhooks have added: it cannot be distinguished
-				// from the output of render.
-				if err := w.see(cluster); err != nil {
-					return err
-				}
 				edit(w, key{"Cluster", cluster}, func(c *clusterv1.Cluster) {
 					if c.Labels = map[string]string{contract.LabelEnabled: value}; value == "" {
 						c.Labels = nil
@@ -107,25 +102,12 @@ func clusterOperations() []operation {
 			return nil
 		}},
 		{Name: "pause Cluster prod", Args: []string{"true", "", ""}, Do: func(w *world, value string) error {
-			if err := w.see(prod); err != nil { // as for a label
-				return err
-			}
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) { c.Spec.Paused = new(value != "") })
 			return nil
 		}},
 		{Name: "reconcile", Args: []string{prod, prod, prodEU}, Weight: 12, Do: func(w *world, name string) error { return w.reconcile(name) }},
 		{Name: "settle", Weight: 2, Do: func(w *world, _ string) error { return w.settle() }},
 	}
-}
-
-// see makes the controller notice a label that it has not reported on.
-func (w *world) see(name string) error {
-	cluster, _ := w.live[key{"Cluster", name}].(*clusterv1.Cluster)
-	if len(cluster.Status.Conditions) > 0 || len(cluster.Labels) == 0 {
-		return nil
-	}
-	w.catchUp("Cluster")
-	return w.reconcile(name)
 }
 
 // authority is a certificate authority, which is a valid proxy Secret without a proxy.
