@@ -72,8 +72,12 @@ func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
 	send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
 		"Expect: 100-continue\r\n\r\n", "/mutate-bootstrap-cluster-x-k8s-io-v1beta2-kubeadmconfigtemplate", len(body)))
 	answers := bufio.NewReader(connection)
-	if begun, err := http.ReadResponse(answers, nil); err != nil || begun.StatusCode != http.StatusContinue {
-		t.Fatalf("the webhooks do not read the request: %v, error %v", begun, err)
+	begun, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatalf("the webhooks do not read the request: %v", err)
+	}
+	if _ = begun.Body.Close(); begun.StatusCode != http.StatusContinue {
+		t.Fatalf("the webhooks answer %s before the request is complete", begun.Status)
 	}
 	send(body[:1])
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
