@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
@@ -56,7 +57,7 @@ Exit status: 0 no rejection, 1 a rejection, with --strict also a warning, or inp
 }
 
 func runLint(ctx context.Context, o lintOptions, now time.Time, streams Streams) error {
-	defaultSecret, err := parseSecretName(o.defaultSecret)
+	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	switch {
 	case len(o.files) == 0:
 		return usageError{errors.New("lint: no input; use -f FILE, or -f - for standard input")}

@@ -6,8 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-
-	"github.com/go-logr/logr"
 )
 
 func TestVerbosity_RefusesLevelsAboveTheHighest(t *testing.T) {
@@ -19,21 +17,6 @@ func TestVerbosity_RefusesLevelsAboveTheHighest(t *testing.T) {
 			want := fmt.Sprintf("capi-proxy-patcher: -v %s: use a level from 0 to 5; ", level)
 			if status != exitUsage || !strings.HasPrefix(stderr.String(), want) {
 				t.Errorf("%s -v %s: status %d: %s", command, level, status, stderr.String())
-			}
-		}
-	}
-}
-
-func TestVerbosity_StopsAtTheHighestLevel(t *testing.T) {
-	t.Parallel()
-	for asked, highest := range map[int]int{0: 0, 2: 2, 5: 5, 6: 5, 10: 5, 1000: 5} {
-		var out bytes.Buffer
-		log := newLogger(asked, &out)
-		for _, derived := range []logr.Logger{log, log.WithName("client-go").WithValues("a", "b")} {
-			for level := range 12 {
-				if enabled := derived.V(level).Enabled(); enabled != (level <= highest) {
-					t.Errorf("asked for %d: level %d is enabled: %v", asked, level, enabled)
-				}
 			}
 		}
 	}

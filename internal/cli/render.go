@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -65,7 +66,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	case o.output != "yaml" && o.output != "diff":
 		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
 	}
-	defaultSecret, err := parseSecretName(o.defaultSecret)
+	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
 		return usageError{err}
 	}

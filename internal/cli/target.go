@@ -11,6 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
@@ -71,7 +72,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	default:
 		note("it has no label %s=%s; this is what it would get", contract.LabelEnabled, contract.LabelEnabledValue)
 	}
-	defaultSecret, err := parseSecretName(o.defaultSecret)
+	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
 		return network, usageError{err}
 	}
@@ -118,7 +119,7 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	if err != nil {
 		return target{}, err
 	}
-	installation, err := parseSecretName(o.defaultSecret)
+	installation, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
 		return target{}, usageError{err}
 	}

@@ -19,7 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
@@ -98,7 +98,7 @@ func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, e
 func startManager(ctx context.Context, stopped chan struct{}) error {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(5), textlogger.Output(shared.logs)))
 	ctrl.SetLogger(log)
-	mgr, err := cli.NewManager(ctrl.LoggerInto(ctx, log), shared.config, cli.ManagerOptions{
+	mgr, err := manager.New(ctrl.LoggerInto(ctx, log), shared.config, manager.Options{
 		Concurrency: 10, SyncPeriod: resync, QPS: -1, HealthAddr: "0", MetricsAddr: "0", Log: log,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,

@@ -26,7 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -116,7 +116,7 @@ func startManager(t *testing.T, cluster *mgmt.Cluster) {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(io.Discard)))
 	ctrl.SetLogger(log)
 	ctx, stop := context.WithCancel(ctrl.LoggerInto(t.Context(), log))
-	mgr, err := cli.NewManager(ctx, config, cli.ManagerOptions{
+	mgr, err := manager.New(ctx, config, manager.Options{
 		Concurrency: 10, SyncPeriod: time.Minute, QPS: -1,
 		HealthAddr: "0", MetricsAddr: "0", Log: log,
 	})

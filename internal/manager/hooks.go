@@ -1,9 +1,10 @@
-package cli
+package manager
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
@@ -57,49 +58,40 @@ func (o HookOptions) check(prefix string) error {
 	return checkFiles("--"+prefix+"client-ca-name", o.CertDir, o.ClientCAName)
 }
 
-// hooksOptions are the options of the command hooks.
-type hooksOptions struct {
+// HooksOnly are the options of the command hooks.
+type HooksOnly struct {
 	HookOptions
 
-	// healthAddr is a listening address; "0" disables it.
-	healthAddr string
-	verbosity  int
+	// HealthAddr is a listening address; "0" disables it.
+	HealthAddr string
+	// Verbosity is the log level, 0 to 5.
+	Verbosity int
 }
 
-func newHooks(streams Streams) *cobra.Command {
-	var o hooksOptions
-	cmd := &cobra.Command{
-		Use:   "hooks",
-		Short: "Serve only Cluster API's runtime hooks",
-		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without " +
-			"access to an\nAPI server. Delivery Inline and BeforeClusterCreate need the hooks of the manager " +
-			"(manager --hook-cert-dir).",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runHooks(untilSignal(cmd.Context()), o, streams) },
-	}
-	f := cmd.Flags()
+// AddFlags adds the flags of the command hooks to f.
+func (o *HooksOnly) AddFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
 	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
 	f.StringVar(&o.ClientCAName, "client-ca-name", "",
 		"file in that folder with the CA certificates that client certificates must be signed by; "+
 			"by default none is required")
-	f.StringVar(&o.healthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
-	f.IntVarP(&o.verbosity, "v", "v", 2, "log level, 0 to 5")
-	return cmd
+	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
+	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
 }
 
-func runHooks(ctx context.Context, o hooksOptions, streams Streams) error {
-	if err := firstOf(checkVerbosity(o.verbosity), o.check(""), checkAddress("--health-addr", o.healthAddr)); err != nil {
+// RunHooks serves nothing but the runtime hooks until ctx ends. Logs go to logs.
+func RunHooks(ctx context.Context, o HooksOnly, logs io.Writer) error {
+	if err := firstOf(checkVerbosity(o.Verbosity), o.check(""), checkAddress("--health-addr", o.HealthAddr)); err != nil {
 		return err
 	}
-	log := newLogger(o.verbosity, streams.Err)
+	log := newLogger(o.Verbosity, logs)
 	ctrl.SetLogger(log)
 	return serveHooks(ctrl.LoggerInto(ctx, log), o, log)
 }
 
 // serveHooks serves until ctx ends or a server fails.
-func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
+func serveHooks(ctx context.Context, o HooksOnly, log logr.Logger) error {
 	hooks, err := (&extension.Handlers{}).NewServer(o.server())
 	if err != nil {
 		return err
@@ -108,10 +100,10 @@ func serveHooks(ctx context.Context, o hooksOptions, log logr.Logger) error {
 	defer cancel()
 	ends := make(chan error, 2)
 	serving := 1
-	if o.healthAddr != off {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.healthAddr)
+	if o.HealthAddr != off {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.HealthAddr)
 		if err != nil {
-			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.healthAddr, err)
+			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.HealthAddr, err)
 		}
 		serving++
 		health := healthServer(hooks.StartedChecker())

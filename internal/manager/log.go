@@ -1,4 +1,4 @@
-package cli
+package manager
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ const maxVerbosity = 5
 // checkVerbosity rejects a level out of range.
 func checkVerbosity(level int) error {
 	if level < 0 || level > maxVerbosity {
-		return usageError{fmt.Errorf("-v %d: use a level from 0 to %d; higher levels would log the data of Secrets",
+		return FlagError{fmt.Errorf("-v %d: use a level from 0 to %d; higher levels would log the data of Secrets",
 			level, maxVerbosity)}
 	}
 	return nil

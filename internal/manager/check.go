@@ -1,4 +1,4 @@
-package cli
+package manager
 
 import (
 	"errors"
@@ -19,11 +19,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
+// FlagError is a mistake in the flags.
+type FlagError struct{ error }
+
 // off is the value of an address flag that disables its server.
 const off = "0"
 
 // check validates all flags before anything starts. Its error is one line.
-func (o ManagerOptions) check() error {
+func (o Options) check() error {
 	return firstOf(
 		checkVerbosity(o.Verbosity),
 		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
@@ -52,7 +55,7 @@ func firstOf(errs ...error) error {
 }
 
 func usagef(format string, arguments ...any) error {
-	return usageError{fmt.Errorf(format, arguments...)}
+	return FlagError{fmt.Errorf(format, arguments...)}
 }
 
 // checkName checks the value of a flag, unless it is empty, against a rule of package validation.
@@ -119,16 +122,16 @@ func checkHost(flag, host string) error {
 func isHost(host string) bool { return host == "" || host == "localhost" || net.ParseIP(host) != nil }
 
 // checkInstallation checks the flags about the installation-wide Secret.
-func (o ManagerOptions) checkInstallation() error {
+func (o Options) checkInstallation() error {
 	if _, err := o.installation(nil); err != nil {
-		return usageError{err}
+		return FlagError{err}
 	}
 	return nil
 }
 
 // installation returns the installation-wide Secret. Namespaces are read from cached.
-func (o ManagerOptions) installation(cached client.Reader) (resolve.Installation, error) {
-	secret, err := parseSecretName(o.DefaultProxySecret)
+func (o Options) installation(cached client.Reader) (resolve.Installation, error) {
+	secret, err := ParseDefaultSecret(o.DefaultProxySecret)
 	if err != nil {
 		return resolve.Installation{}, err
 	}
@@ -146,7 +149,8 @@ func (o ManagerOptions) installation(cached client.Reader) (resolve.Installation
 	}, nil
 }
 
-func parseSecretName(text string) (types.NamespacedName, error) {
+// ParseDefaultSecret reads the value of --default-proxy-secret.
+func ParseDefaultSecret(text string) (types.NamespacedName, error) {
 	if text == "" {
 		return types.NamespacedName{}, nil
 	}
@@ -158,7 +162,7 @@ func parseSecretName(text string) (types.NamespacedName, error) {
 }
 
 // checkWebhooks checks the flags of the webhooks.
-func (o ManagerOptions) checkWebhooks() error {
+func (o Options) checkWebhooks() error {
 	if err := firstOf(checkPort("--webhook-port", o.WebhookPort, true),
 		checkHost("--webhook-bind-address", o.WebhookBindAddress)); err != nil || !o.webhooks() {
 		return err
@@ -167,7 +171,7 @@ func (o ManagerOptions) checkWebhooks() error {
 }
 
 // checkHooks checks the flags of the hooks.
-func (o ManagerOptions) checkHooks() error {
+func (o Options) checkHooks() error {
 	if o.Hooks.CertDir == "" {
 		return firstOf(checkPort("--hook-port", o.Hooks.Port, true), checkHost("--hook-bind-address", o.Hooks.BindAddress))
 	}

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
+)
+
+func newManager(streams Streams) *cobra.Command {
+	var o manager.Options
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controller in a management cluster",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return asUsage(manager.Run(untilSignal(cmd.Context()), o, streams.Err))
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func newHooks(streams Streams) *cobra.Command {
+	var o manager.HooksOnly
+	cmd := &cobra.Command{
+		Use:   "hooks",
+		Short: "Serve only Cluster API's runtime hooks",
+		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without " +
+			"access to an\nAPI server. Delivery Inline and BeforeClusterCreate need the hooks of the manager " +
+			"(manager --hook-cert-dir).",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return asUsage(manager.RunHooks(untilSignal(cmd.Context()), o, streams.Err))
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// asUsage makes a mistake in the flags of the manager one of the command line.
+func asUsage(err error) error {
+	if mistake, is := errors.AsType[manager.FlagError](err); is {
+		return usageError{mistake}
+	}
+	return err
+}
