@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/spf13/cobra"
+)
+
+const repository = "../.."
+
+// pages returns the text of every Markdown file of the repository by its path from the root.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(repository, func(path string, entry os.DirEntry, err error) error {
+		name, _ := filepath.Rel(repository, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "out", ".demo"}, name):
+			return filepath.SkipDir
+		case !entry.IsDir() && filepath.Ext(name) == ".md":
+			text, err := os.ReadFile(path) //nolint:gosec // a page of this repository
+			found[name] = string(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 20 {
+		t.Fatalf("only %d pages", len(found))
+	}
+	return found
+}
+
+// codeOf returns the lines of code of a page, those of a block joined to one text, and the page without them.
+func codeOf(page string) (blocks []string, rest string) {
+	var block, text strings.Builder
+	flush := func() {
+		if block.Len() > 0 {
+			blocks = append(blocks, block.String())
+			block.Reset()
+		}
+	}
+	fenced, shell := false, false
+	for line := range strings.Lines(page) {
+		language, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence:
+			fenced = !fenced
+			shell = fenced && slices.Contains([]string{"", "sh", "bash"}, language)
+			flush()
+		case fenced && shell, !fenced && strings.HasPrefix(line, "    "):
+			block.WriteString(line)
+		case !fenced:
+			flush()
+			text.WriteString(line)
+		}
+	}
+	flush()
+	return blocks, text.String()
+}
+
+var (
+	codeSpan = regexp.MustCompile("`[^`]*`")
+	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.*)$`)
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+)
+
+// anchors returns the anchors of the headings of a page, as GitHub makes them.
+func anchors(page string) map[string]bool {
+	_, text := codeOf(page)
+	found := map[string]bool{}
+	for _, match := range heading.FindAllStringSubmatch(text, -1) {
+		var anchor strings.Builder
+		for _, r := range strings.ToLower(strings.TrimSpace(match[1])) {
+			switch {
+			case r == ' ':
+				anchor.WriteByte('-')
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				anchor.WriteRune(r)
+			}
+		}
+		found[anchor.String()] = true
+	}
+	return found
+}
+
+func TestPages_LinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	checked := 0
+	for name, page := range all {
+		_, text := codeOf(page)
+		for _, match := range link.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			checked++
+			path, anchor, hasAnchor := strings.Cut(match[1], "#")
+			target := name
+			if path != "" {
+				target = filepath.Join(filepath.Dir(name), path)
+			}
+			if _, err := os.Stat(filepath.Join(repository, target)); err != nil {
+				t.Errorf("%s: link %s leads nowhere", name, match[1])
+			} else if hasAnchor && !anchors(all[target])[anchor] {
+				t.Errorf("%s: link %s: %s has no such heading", name, match[1], target)
+			}
+		}
+	}
+	if checked < 60 {
+		t.Errorf("only %d links", checked)
+	}
+}
+
+// wordsOf splits a line of shell into commands, and these into words. Quotes hold words together; brackets of a synopsis
+// are dropped, and so are comments and a redirection at the end.
+func wordsOf(line string) (commands [][]string) {
+	var words []string
+	var word strings.Builder
+	quote, inWord := rune(0), false
+	endWord := func() {
+		if inWord {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		inWord = false
+	}
+	endCommand := func() {
+		endWord()
+		if i := slices.Index(words, ">"); i >= 0 {
+			words = words[:i]
+		}
+		if len(words) > 0 {
+			commands = append(commands, words)
+		}
+		words = nil
+	}
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, inWord = r, true
+		case r == '#' && !inWord:
+			endCommand()
+			return commands
+		case strings.ContainsRune("|;&()\n", r):
+			endCommand()
+		case unicode.IsSpace(r) || r == '[' || r == ']':
+			endWord()
+		default:
+			word.WriteRune(r)
+			inWord = true
+		}
+	}
+	endCommand()
+	return commands
+}
+
+// commandsOf returns the commands that a page shows, in blocks and in text.
+func commandsOf(page string) (commands [][]string) {
+	blocks, text := codeOf(page)
+	for _, block := range blocks {
+		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+			commands = append(commands, wordsOf(line)...)
+		}
+	}
+	for _, span := range codeSpan.FindAllString(text, -1) {
+		commands = append(commands, wordsOf(strings.Trim(strings.ReplaceAll(span, "\n", " "), "`"))...)
+	}
+	return commands
+}
+
+// checkProgram parses a command line of this program with its real flags.
+func checkProgram(args []string) error {
+	streams := Streams{In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}
+	root := newRoot(streams)
+	root.InitDefaultCompletionCmd(args...)
+	root.SetArgs(args)
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.Run, cmd.RunE, cmd.PreRunE, cmd.PersistentPreRunE = func(*cobra.Command, []string) {}, nil, nil, nil
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	for _, sub := range root.Commands() {
+		walk(sub)
+	}
+	return root.Execute()
+}
+
+func TestPages_ShowCommandsThatExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := map[string]int{}
+	for name, page := range pages(t) {
+		if name == "CHANGELOG.md" { // it names what was removed, too
+			continue
+		}
+		for _, words := range commandsOf(page) {
+			program := filepath.Base(words[0])
+			if program == "kubectl" && len(words) > 1 && words[1] == "capi-proxy" {
+				program, words = "capi-proxy-patcher", words[1:]
+			}
+			switch program {
+			case "capi-proxy-patcher":
+				err = checkProgram(words[1:])
+			case "make":
+				err = checkMake(string(makefile), words[1:])
+			case "kubectl":
+				err = checkFolder(words)
+			default:
+				continue
+			}
+			if checked[program]++; err != nil {
+				t.Errorf("%s: %q: %v", name, words, err)
+			}
+		}
+	}
+	for program, least := range map[string]int{"capi-proxy-patcher": 30, "make": 30, "kubectl": 10} {
+		if checked[program] < least {
+			t.Errorf("only %d commands of %s", checked[program], program)
+		}
+	}
+}
+
+// checkMake checks that targets and variables of a call of make are those of the Makefile.
+func checkMake(makefile string, words []string) error {
+	for _, word := range words {
+		name, _, isVariable := strings.Cut(word, "=")
+		switch {
+		case isVariable && !strings.Contains(makefile, "$("+name+")"):
+			return fmt.Errorf("the Makefile reads no variable %s", name)
+		case !isVariable && !strings.HasPrefix(word, "-") && !strings.Contains(makefile, "\n.PHONY: "+word+"\n"):
+			return fmt.Errorf("the Makefile has no target %s", word)
+		}
+	}
+	return nil
+}
+
+// checkFolder checks that the folder that kubectl builds has a kustomization.
+func checkFolder(words []string) error {
+	for i, word := range words[:len(words)-1] {
+		if word != "-k" && word != "kustomize" {
+			continue
+		}
+		folder := strings.TrimPrefix(words[i+1], "path/to/")
+		if _, err := os.Stat(filepath.Join(repository, folder, "kustomization.yaml")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestPages_ShowShellThatParses reads the blocks of a page that begin with a program as bash does.
+func TestPages_ShowShellThatParses(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash")
+	}
+	programs := []string{"capi-proxy-patcher", "kubectl", "make", "clusterctl", "flux", "argocd", "cat", "sha256sum"}
+	checked := 0
+	for name, page := range pages(t) {
+		blocks, _ := codeOf(page)
+		for _, block := range blocks {
+			if first := strings.Fields(block); !slices.Contains(programs, first[0]) || strings.Contains(block, "...") {
+				continue
+			}
+			checked++
+			cmd := exec.CommandContext(t.Context(), bash, "-n") //nolint:gosec // bash -n runs nothing
+			cmd.Stdin = strings.NewReader(block)
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%s: %v: %s in\n%s", name, err, out, block)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d blocks", checked)
+	}
+}
