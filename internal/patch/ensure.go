@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -45,17 +46,17 @@ type Edit struct {
 type Plan struct {
 	// Edits are empty when the spec is as it should be.
 	Edits []Edit
-	// Warnings are about entries of the user that interfere with the proxy.
-	Warnings []string
+	// Warnings are about entries of the user that interfere with the proxy. Their places are in the spec.
+	Warnings []finding.Finding
 }
 
 // ConflictError reports that the user owns something that the product would have to write. Nothing is changed then.
 type ConflictError struct {
-	// Conflicts are one or more messages, each with the field and what to do, in the order of the spec.
-	Conflicts []string
+	// Conflicts are one or more findings in the order of the spec. Their places are in the spec.
+	Conflicts finding.Errors
 }
 
-func (e *ConflictError) Error() string { return strings.Join(e.Conflicts, "; ") }
+func (e *ConflictError) Error() string { return e.Conflicts.Error() }
 
 // Ensure returns the edits that apply recipe to spec: each managed file once, at its present position or else last;
 // managed commands first and last around the user's own. It never changes or moves an entry of the user, and does not
@@ -109,9 +110,9 @@ func isDropIn(p string) bool {
 		systemd.IsDropInOf(p, string(contract.TargetKubelet))
 }
 
-func conflicts(spec Spec, recipe Recipe) []string {
+func conflicts(spec Spec, recipe Recipe) finding.Errors {
 	var (
-		found  []string
+		found  finding.Errors
 		needed []contract.Target // for conflicts
 	)
 	for i, f := range spec.Files {
@@ -122,20 +123,17 @@ func conflicts(spec Spec, recipe Recipe) []string {
 		if at < 0 {
 			continue
 		}
-		found = append(found, fmt.Sprintf("files[%d] already writes %s; remove that file from the spec", i, f.Path))
+		found = append(found, entryFinding(ListFiles, i, "already writes "+f.Path, "remove that file from the spec"))
 		needed = append(needed, targetsOf(recipe.Files[at].Path)...)
 	}
-	if len(found) > 0 {
-		inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
-		left := slices.DeleteFunc(slices.Clone(recipe.Targets), inTheWay)
-		names := make([]string, len(left))
-		for i, t := range left {
-			names[i] = string(t)
-		}
+	inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
+	var left []string
+	for _, t := range slices.DeleteFunc(slices.Clone(recipe.Targets), inTheWay) {
+		left = append(left, string(t))
+	}
+	if len(left) > 0 {
 		for i := range found {
-			if len(left) > 0 {
-				found[i] += fmt.Sprintf(", or set %s to %s", recipe.TargetsIn, strings.Join(names, ","))
-			}
+			found[i].Advice += fmt.Sprintf(", or set %s to %s", recipe.TargetsIn, strings.Join(left, ","))
 		}
 	}
 	for _, list := range []struct {
@@ -144,13 +142,18 @@ func conflicts(spec Spec, recipe Recipe) []string {
 	}{{ListPre, spec.PreKubeadmCommands}, {ListPost, spec.PostKubeadmCommands}} {
 		for i, command := range list.commands {
 			if strings.HasSuffix(command, mark) && !isManagedCommand(command) {
-				found = append(found,
-					fmt.Sprintf("%s[%d] ends with the marker %q of managed commands but is not one; remove the marker",
-						list.name, i, strings.TrimSpace(mark)))
+				found = append(found, entryFinding(list.name, i,
+					fmt.Sprintf("ends with the marker %q of managed commands but is not one", strings.TrimSpace(mark)),
+					"remove the marker"))
 			}
 		}
 	}
 	return found
+}
+
+// entryFinding returns a finding about an entry of a list.
+func entryFinding(list List, index int, message, advice string) finding.Finding {
+	return finding.Finding{Place: finding.Field(string(list)).Index(index), Message: message, Advice: advice}
 }
 
 // standsInTheWay reports whether a file of the user conflicts with a managed file.
@@ -171,17 +174,17 @@ func targetsOf(managed string) []contract.Target {
 }
 
 // overrides returns warnings about commands of the user that set a proxy variable after the managed commands.
-func overrides(spec Spec) []string {
-	var warnings []string
+func overrides(spec Spec) []finding.Finding {
+	var warnings []finding.Finding
 	for i, command := range spec.PreKubeadmCommands {
 		if isManagedCommand(command) {
 			continue
 		}
 		name, _, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(command), "export "), "=")
 		if found && isProxyVariable(strings.TrimSpace(name)) {
-			warnings = append(warnings,
-				fmt.Sprintf("%s[%d] sets %s itself and overrides the proxy Secret for the commands after it; remove the command",
-					ListPre, i-countManaged(spec.PreKubeadmCommands[:i]), strings.TrimSpace(name)))
+			warnings = append(warnings, entryFinding(ListPre, i-countManaged(spec.PreKubeadmCommands[:i]),
+				"sets "+strings.TrimSpace(name)+" itself and overrides the proxy Secret for the commands after it",
+				"remove the command"))
 		}
 	}
 	return warnings
@@ -334,8 +337,11 @@ func CheckSize(spec Spec, edits []Edit) error {
 		size int
 	}{{ListFiles, maxFiles}, {ListPre, maxCommands}, {ListPost, maxCommands}} {
 		if sizes[limit.list] > limit.size {
-			return &ConflictError{Conflicts: []string{fmt.Sprintf(
-				"%s would have %d entries, but at most %d are allowed; shorten it", limit.list, sizes[limit.list], limit.size)}}
+			return &ConflictError{Conflicts: finding.Errors{{
+				Place:   finding.Field(string(limit.list)),
+				Message: fmt.Sprintf("would have %d entries, but at most %d are allowed", sizes[limit.list], limit.size),
+				Advice:  "shorten it",
+			}}}
 		}
 	}
 	return nil

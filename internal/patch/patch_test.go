@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
@@ -354,23 +355,23 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 	}{
 		"a containerd drop-in at our path": {
 			spec: "files: [{path: /etc/systemd/system/containerd.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,kubeadm,trust",
+			want: "files[0]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,kubeadm,trust",
 		},
 		"a path that is ours when cleaned": {
 			spec: "files: [{path: /etc//systemd/system/./kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0] already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
+			want: "files[0]: already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
 		},
 		"a drop-in of the same name in another folder of systemd": {
 			spec: "files: [{path: /a}, {path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[1] already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
+			want: "files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
 		},
 		"our env file from another key": {
 			spec: "files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]",
-			want: "files[0] already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to trust",
+			want: "files[0]: already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to trust",
 		},
 		"a command that carries our mark": {
 			spec: "preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']",
-			want: `preKubeadmCommands[1] ends with the marker "# capi-proxy-patcher" of managed commands but is not one; remove the marker`,
+			want: `preKubeadmCommands[1]: ends with the marker "# capi-proxy-patcher" of managed commands but is not one; remove the marker`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -403,9 +404,13 @@ func TestEnsure_WarnsOfTheUsersExports(t *testing.T) {
 	t.Parallel()
 	d := parse(t, "preKubeadmCommands: [echo, 'export HTTP_PROXY=''http://asdf''', no_proxy=x]")
 	r := recipe(t, patch.Options{})
-	want := []string{
-		"preKubeadmCommands[1] sets HTTP_PROXY itself and overrides the proxy Secret for the commands after it; remove the command",
-		"preKubeadmCommands[2] sets no_proxy itself and overrides the proxy Secret for the commands after it; remove the command",
+	var want []finding.Finding
+	for index, name := range []string{1: "HTTP_PROXY", 2: "no_proxy"}[1:] {
+		want = append(want, finding.Finding{
+			Place:   finding.Field("preKubeadmCommands").Index(index + 1),
+			Message: "sets " + name + " itself and overrides the proxy Secret for the commands after it",
+			Advice:  "remove the command",
+		})
 	}
 	for _, spec := range []document{d, ensure(t, d, r)} { // the position is that of the user's own list
 		plan, err := patch.Ensure(patch.SpecOfMap(spec), r)
@@ -465,7 +470,7 @@ func TestEnsure_KeepsToTheLimitsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	spec := patch.Spec{Files: make([]patch.File, 197)}
 	_, err := patch.Ensure(spec, recipe(t, patch.Options{}))
-	if err == nil || err.Error() != "files would have 202 entries, but at most 200 are allowed; shorten it" {
+	if err == nil || err.Error() != "files: would have 202 entries, but at most 200 are allowed; shorten it" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -540,7 +545,7 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 			want := ""
 			for i, path := range test.files {
 				spec.Files = append(spec.Files, patch.File{Path: path, Content: "50% \"$x\"\n"})
-				want += fmt.Sprintf("; files[%d] already writes %s; remove that file from the spec%s", i, path, test.want)
+				want += fmt.Sprintf("; files[%d]: already writes %s; remove that file from the spec%s", i, path, test.want)
 			}
 			_, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: test.targets, TargetsIn: test.in}))
 			if err == nil || err.Error() != strings.TrimPrefix(want, "; ") {

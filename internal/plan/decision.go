@@ -172,8 +172,8 @@ type Decision struct {
 	Findings []finding.Finding
 	// Refused is why the recipe cannot be made or, if it is a *patch.ConflictError, applied; else nil.
 	Refused error
-	// Warnings are about entries of the user that interfere with the proxy.
-	Warnings []string
+	// Warnings are about entries of the user that interfere with the proxy. Their places are in the spec.
+	Warnings []finding.Finding
 
 	object string
 	adopts bool
@@ -210,7 +210,7 @@ func (d Decision) Report() []finding.Finding {
 		found = append(found, Refused(d.object, d.Refused, d.adopts))
 	}
 	for _, warning := range d.Warnings {
-		found = append(found, finding.Finding{Message: d.object + ": " + warning})
+		found = append(found, finding.Finding{Message: d.object + ": " + warning.String()})
 	}
 	return found
 }

@@ -219,7 +219,7 @@ func TestConflict_WithAFileOfTheUserLeavesTheObjectAlone(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmControlPlane "+ns+
-		"/one: files[1] already writes /etc/systemd/system/containerd.service.d/http-proxy.conf")
+		"/one: files[1]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 

@@ -179,7 +179,7 @@ func TestCommand_ThatLooksLikeOursIsTheUsers(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonConflictingFile, "KubeadmConfigTemplate "+ns+
-		"/one-md: preKubeadmCommands[0] ends with the marker")
+		"/one-md: preKubeadmCommands[0]: ends with the marker")
 	if got := c.template().Generation; got != 1 {
 		t.Errorf("generation %d, want 1", got)
 	}

@@ -381,7 +381,7 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 				}
 			}},
 			contract.ReasonConflictingFile,
-			"one-md: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
+			"one-md: files[0]: already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
 		},
 		"no control plane yet": {
 			[]func(client.Object){with(func(cluster *clusterv1.Cluster) {

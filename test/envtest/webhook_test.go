@@ -465,7 +465,7 @@ func TestWebhook_WarnsOfConflicts(t *testing.T) {
 	controlPlane.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]"}}
 	out := mustKubectl(t, manifest(t, controlPlane), "apply", "-f", "-")
 	want := "Warning: capi-proxy-patcher: KubeadmControlPlane " + ns +
-		"/one: files[0] already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf"
+		"/one: files[0]: already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf"
 	if !strings.Contains(out, want) {
 		t.Errorf("kubectl printed %q, want %q", out, want)
 	}

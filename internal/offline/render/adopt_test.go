@@ -195,7 +195,7 @@ func TestRender_AdoptsAsTheControllerDoes(t *testing.T) {
 
 func TestRender_NamesAdoptInAConflict(t *testing.T) {
 	t.Parallel()
-	const file = "conflict: spec.kubeadmConfigSpec.files[1] already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, " +
+	const file = "conflict: spec.kubeadmConfigSpec.files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, " +
 		"or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust"
 	for name, test := range map[string]struct {
 		annotations string

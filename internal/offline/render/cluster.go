@@ -271,7 +271,10 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 // carryOut carries out a decision about a bootstrap object and reports its findings. missing is what is not known about
 // the network.
 func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, values *plan.Values, missing string) {
-	field := strings.Join(at.path, ".") + "."
+	inSpec := func(f finding.Finding) finding.Finding {
+		f.Place.Path = slices.Concat(finding.Field(at.path...).Path, f.Place.Path)
+		return f
+	}
 	for _, found := range decision.Findings {
 		if found.Reason == contract.ReasonSharedTemplate {
 			c.reject(m.object, "%s", found)
@@ -280,8 +283,8 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 		}
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
-		for _, finding := range conflict.Conflicts {
-			c.reject(m.object, "conflict: %s%s%s", field, finding, c.conflict())
+		for _, found := range conflict.Conflicts {
+			c.reject(m.object, "conflict: %s%s", inSpec(found), c.conflict())
 		}
 	} else if decision.Refused != nil {
 		c.reject(m.object, "%s", decision.Refused)
@@ -293,7 +296,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 			contract.DeliveryInline, missing, contract.DeliveryReference)
 	}
 	for _, warning := range decision.Warnings {
-		c.warn(m.object, "%s%s", field, warning)
+		c.warn(m.object, "%s", inSpec(warning))
 	}
 	if len(decision.Adopted) > 0 {
 		c.keep(m.object, at, decision.Adopted)
