@@ -30,11 +30,12 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"intent":           types,
 		"patch":            types,
 		"plan":             types,
+		"publish":          types,
 		"resolve":          types,
 	}
 	for _, name := range []string{
 		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
-		"offline/match", "patch", "plan", "proxyconfig", "resolve", "shellquote", "spelling", "systemd",
+		"offline/match", "patch", "plan", "proxyconfig", "publish", "resolve", "shellquote", "spelling", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,9 +25,15 @@ const (
 	// Secret, and thereby everybody who can read Secrets there. Written by the operator; the manager's
 	// --default-proxy-namespaces may choose another label.
 	LabelDefaultProxy = Domain + "/default-proxy"
-	// LabelGenerated marks a Secret that the product generated. Written by the product; its value is the name
+	// LabelGenerated marks an object that the product generated. Written by the product; its value is the name
 	// of the Cluster.
 	LabelGenerated = Domain + "/generated-for"
+	// LabelOutput marks a generated Secret of AnnotationPublish, which no node reads. Its value is the end of the
+	// Secret's name.
+	LabelOutput = Domain + "/output"
+	// LabelDeliverTo on a Cluster selects it for the ClusterResourceSet that delivers its outputs. Its value is the name
+	// of the Cluster. Written by the product, and removed by it when nothing is delivered any more.
+	LabelDeliverTo = Domain + "/deliver-to"
 )
 
 // Annotations on a Cluster, unless the comment says otherwise. Written by the user.
@@ -47,6 +53,12 @@ const (
 	AnnotationAdopt = Domain + "/adopt"
 	// AnnotationNoProxyGroups lists NO_PROXY groups to omit, each with a leading hyphen.
 	AnnotationNoProxyGroups = Domain + "/no-proxy-groups"
+	// AnnotationPublish lists the outputs in which composed values are published for Pods and add-ons, separated by
+	// commas, each as NAME or NAME=ARGUMENT.
+	AnnotationPublish = Domain + "/publish"
+	// AnnotationPublishCredentials, with the value PublishCredentialsValue, lets outputs that leave the management cluster
+	// hold the user and the password of the proxy.
+	AnnotationPublishCredentials = Domain + "/publish-credentials"
 )
 
 // The variable of a ClusterClass that declares the product's patch. Its value is an object; every field is optional.
@@ -103,6 +115,12 @@ const (
 	AnnotationChangedAt = Domain + "/changed-at"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
+	// AnnotationOutput on a Secret that is delivered to the workload cluster is its output, as NAME or NAME=ARGUMENT.
+	AnnotationOutput = Domain + "/output"
+	// AnnotationHTTPProxy, AnnotationHTTPSProxy and AnnotationNoProxy on a Cluster are the values of output annotations.
+	AnnotationHTTPProxy  = Domain + "/http-proxy"
+	AnnotationHTTPSProxy = Domain + "/https-proxy"
+	AnnotationNoProxy    = Domain + "/no-proxy"
 )
 
 // Values of annotations.
@@ -115,6 +133,8 @@ const (
 	RolloutOnNextRollout = "OnNextRollout"
 	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
 	RolloutImmediate = "Immediate"
+	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
+	PublishCredentialsValue = "true"
 	// AdoptValue is the only value of AnnotationAdopt that adopts.
 	AdoptValue = "true"
 	// HoldEnabled begins an AnnotationTopologyHold that keeps templates with the proxy.
@@ -136,6 +156,9 @@ const (
 	// PoolSecretSuffix ends the name of the generated Secret of a pool with a proxy Secret of its own. It begins with a
 	// dot, so that no such name is that of a Cluster's generated Secret.
 	PoolSecretSuffix = ".proxy-files"
+	// DeliverySuffix after the name of a Cluster is the name of the ClusterResourceSet that delivers its outputs. With a
+	// hyphen and the output it is the name of a delivered Secret.
+	DeliverySuffix = "-proxy"
 )
 
 // PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig
@@ -267,6 +290,35 @@ const (
 	ReasonRemovalWaiting = "RemovalWaitingForRollout"
 	// ReasonInternalError surfaces when an API call failed and a retry is expected to succeed.
 	ReasonInternalError = "InternalError"
+)
+
+// ConditionProxyPublished is the condition on a Cluster that says whether every output of AnnotationPublish is out. It is
+// there while something is asked for or being withdrawn.
+const ConditionProxyPublished = Domain + "/ProxyPublished"
+
+// Reasons of ConditionProxyPublished, beside ReasonNameTaken, ReasonInvalidSettings, ReasonSettingsNotFound,
+// ReasonWaitingForEndpoint and ReasonInternalError.
+const (
+	// ReasonPublished surfaces when every output is out.
+	ReasonPublished = "Published"
+	// ReasonInvalidOutput surfaces when AnnotationPublish or AnnotationPublishCredentials cannot be read; nothing of the
+	// list is carried out.
+	ReasonInvalidOutput = "InvalidOutput"
+	// ReasonCredentialsWithheld surfaces when an output that leaves the management cluster is left out because the proxy
+	// has credentials and AnnotationPublishCredentials does not let them out.
+	ReasonCredentialsWithheld = "CredentialsWithheld"
+	// ReasonKubernetesTooOld surfaces when the workload cluster does not run a version that an output needs.
+	ReasonKubernetesTooOld = "KubernetesTooOld"
+	// ReasonTooLarge surfaces when values are too long for an output. What is out stays as it is.
+	ReasonTooLarge = "TooLarge"
+	// ReasonDeliveryNotInstalled surfaces when an output has to be delivered and the manager runs without --deliver.
+	ReasonDeliveryNotInstalled = "DeliveryNotInstalled"
+	// ReasonDeliveryFailed surfaces when Cluster API could not apply an output to the workload cluster.
+	ReasonDeliveryFailed = "DeliveryFailed"
+	// ReasonDelivering surfaces until Cluster API has applied an output to the workload cluster.
+	ReasonDelivering = "Delivering"
+	// ReasonWithdrawing surfaces until Cluster API has applied the content without effect of an output that is withdrawn.
+	ReasonWithdrawing = "Withdrawing"
 )
 
 // Reasons of events.

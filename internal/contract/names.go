@@ -3,14 +3,15 @@ package contract
 import "strings"
 
 // ClusterLabels returns the names, without the domain, of the labels that a Cluster may have.
-func ClusterLabels() []string { return names(LabelEnabled) }
+func ClusterLabels() []string { return names(LabelEnabled, LabelDeliverTo) }
 
 // ClusterAnnotations returns the names, without the domain, of the annotations that a Cluster may have, those for the
 // user first.
 func ClusterAnnotations() []string {
 	return append(names(AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt,
-		AnnotationNoProxyGroups),
-		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion)...)
+		AnnotationNoProxyGroups, AnnotationPublish, AnnotationPublishCredentials),
+		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
+			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

@@ -1,0 +1,275 @@
+package publish_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+)
+
+// everything asks for every output.
+const everything = "env,values=a.b,values=c,annotations,giantswarm,trust=cert-manager,kapp-controller"
+
+func asks(t *testing.T, list string) publish.Asks {
+	t.Helper()
+	asks, err := publish.ParseList(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asks
+}
+
+func input(t *testing.T, data map[string]string) publish.Input {
+	t.Helper()
+	bytes := map[string][]byte{}
+	for key, value := range data {
+		bytes[key] = []byte(value)
+	}
+	settings, err := proxyconfig.Parse(bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return publish.Input{
+		Cluster: "prod", Secret: "Secret team-a/http-proxy", Settings: settings, NoProxy: "localhost,.svc,10.0.0.0/8",
+		HasNodeNetwork: true, Version: "v1.36.0",
+	}
+}
+
+func of(t *testing.T, list string, in publish.Input) publish.Result {
+	t.Helper()
+	result, err := publish.Of(asks(t, list), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// contents are the values of all Secrets, by Secret and key.
+func contents(r publish.Result) map[string]string {
+	all := map[string]string{}
+	for _, secret := range r.Secrets {
+		for key, value := range secret.Data {
+			all[secret.Name+"/"+key] = string(value)
+		}
+	}
+	return all
+}
+
+func reasons(r publish.Result) []string {
+	var all []string
+	for _, f := range r.Findings {
+		all = append(all, f.Reason)
+	}
+	return all
+}
+
+func TestOf_MakesEachOutput(t *testing.T) {
+	t.Parallel()
+	const http, https, no = "http://p:3128", "http://s:3129", "localhost,.svc,10.0.0.0/8"
+	got := of(t, everything, input(t, map[string]string{"httpProxy": http, "httpsProxy": https}))
+	const list = "- name: HTTPS_PROXY\n%[1]s  value: " + https + "\n%[1]s- name: HTTP_PROXY\n%[1]s  value: " + http +
+		"\n%[1]s- name: NO_PROXY\n%[1]s  value: " + no + "\n"
+	want := map[string]string{
+		"prod-proxy-outputs/HTTP_PROXY": http, "prod-proxy-outputs/http_proxy": http,
+		"prod-proxy-outputs/HTTPS_PROXY": https, "prod-proxy-outputs/https_proxy": https,
+		"prod-proxy-outputs/NO_PROXY": no, "prod-proxy-outputs/no_proxy": no,
+		"prod-proxy-outputs/values.yaml": "a:\n  b:\n  " + fmt.Sprintf(list, "  ") + "c:\n" + fmt.Sprintf(list, ""),
+		"prod-cluster-values/values": "cluster:\n  proxy:\n    http: " + http + "\n    https: " + https + "\n    noProxy: " + no +
+			"\nenv:\n" + fmt.Sprintf(list, "") + "global:\n  connectivity:\n    proxy:\n      enabled: true\n      httpProxy: " + http +
+			"\n      httpsProxy: " + https + "\n      noProxy: " + no + "\nhttp_proxy: " + http + "\nhttps_proxy: " + https + "\nno_proxy: " + no + "\n",
+		"prod-systemd-proxy/containerdProxy": "# Managed by capi-proxy-patcher\n[Service]\nEnvironment=\"HTTP_PROXY=" + http +
+			"\"\nEnvironment=\"http_proxy=" + http + "\"\nEnvironment=\"HTTPS_PROXY=" + https + "\"\nEnvironment=\"https_proxy=" + https +
+			"\"\nEnvironment=\"NO_PROXY=" + no + "\"\nEnvironment=\"no_proxy=" + no + "\"\n",
+		"prod-proxy-trust/trust.yaml": "apiVersion: v1\ndata:\n  ca.crt: \"\"\nkind: ConfigMap\nmetadata:\n  name: http-proxy-ca\n  namespace: cert-manager\n",
+		"prod-proxy-kapp-controller/kapp-controller.yaml": "apiVersion: v1\ndata:\n  caCerts: \"\"\n  httpProxy: aHR0cDovL3A6MzEyOA==\n" +
+			"  httpsProxy: aHR0cDovL3M6MzEyOQ==\n  noProxy: bG9jYWxob3N0LC5zdmMsMTAuMC4wLjAvOA==\nkind: Secret\nmetadata:\n" +
+			"  name: kapp-controller-config\n  namespace: kapp-controller\ntype: Opaque\n",
+	}
+	if diff := cmp.Diff(want, contents(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{
+		contract.AnnotationHTTPProxy: http, contract.AnnotationHTTPSProxy: https, contract.AnnotationNoProxy: no,
+	}, got.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{""}, reasons(got)); diff != "" { // of trust without certificates
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	for _, secret := range got.Secrets {
+		if clusters := publish.ClustersOf(secret.Name); !slices.Equal(clusters, []string{"prod"}) {
+			t.Errorf("%s is of %s", secret.Name, clusters)
+		}
+	}
+}
+
+// TestOf_EncodesRudeValues reads back what is in each output.
+func TestOf_EncodesRudeValues(t *testing.T) {
+	t.Parallel()
+	in := input(t, map[string]string{
+		"httpsProxy": "http://[2001:db8::1]:3128", "username": "u\"%s'\\$`{{ .x }}", "password": "p: #&*!|>'\" \\$`{{",
+		"trustedCA": cabundle.Small(t) + cabundle.Small(t),
+	})
+	in.NoProxy = "a\"%s'\\$`: #,[::1],*"
+	list := asks(t, everything)
+	list.Credentials = true
+	result, err := publish.Of(list, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, url := contents(result), in.Settings.HTTPSProxy.Reveal()
+	var values struct {
+		C []corev1.EnvVar `json:"c"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(strings.SplitN(got["prod-proxy-outputs/values.yaml"], "\nc:", 2)[1]), &values.C); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: url}, {Name: "NO_PROXY", Value: in.NoProxy}}, values.C); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+	var ca corev1.ConfigMap
+	if err := yaml.UnmarshalStrict([]byte(got["prod-proxy-trust/trust.yaml"]), &ca); err != nil || strings.Count(ca.Data["ca.crt"], "BEGIN CERT") != 2 {
+		t.Errorf("trust: %v, %q", err, ca.Data)
+	}
+	var kapp corev1.Secret
+	if err := yaml.UnmarshalStrict([]byte(got["prod-proxy-kapp-controller/kapp-controller.yaml"]), &kapp); err != nil {
+		t.Fatal(err)
+	}
+	if string(kapp.Data["httpsProxy"]) != url || string(kapp.Data["noProxy"]) != in.NoProxy || string(kapp.Data["caCerts"]) != ca.Data["ca.crt"] {
+		t.Errorf("kapp-controller: %q", kapp.Data)
+	}
+	if _, found := got["prod-proxy-outputs/HTTP_PROXY"]; found {
+		t.Error("a variable that is not set is published")
+	}
+}
+
+// TestOf_HoldsNoCredentialWithoutTheAnnotation looks for the password, encoded in any way, in all that leaves the
+// management cluster and in everything that people read.
+func TestOf_HoldsNoCredentialWithoutTheAnnotation(t *testing.T) {
+	t.Parallel()
+	in := input(t, map[string]string{"httpProxy": "http://p:3128", "username": "needle-user", "password": "needle+pass"})
+	result := of(t, everything, in)
+	if diff := cmp.Diff([]string{"", "", contract.ReasonCredentialsWithheld}, reasons(result)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	texts := []string{fmt.Sprint(result.Annotations), fmt.Sprint(result.Findings)}
+	beside := 0
+	for _, secret := range result.Secrets {
+		if all := fmt.Sprintf("%s", secret.Data); secret.Delivered != nil {
+			texts = append(texts, all)
+		} else if strings.Contains(all, "needle") {
+			beside++
+		}
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "needle") || strings.Contains(text, "bmVlZGxl") {
+			t.Errorf("a credential is in %s", text)
+		}
+	}
+	if beside != 3 { // they have what the generated Secret has
+		t.Errorf("%d Secrets in the management cluster have the credentials", beside)
+	}
+	list := asks(t, everything)
+	list.Credentials = true
+	if result, err := publish.Of(list, in); err != nil || !slices.Equal(reasons(result), []string{"", ""}) {
+		t.Errorf("with the annotation: %v, %v", result.Findings, err)
+	}
+}
+
+func TestOf_RefusesWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
+	var many strings.Builder
+	for i := range 9 {
+		fmt.Fprintf(&many, ",values=path.p%d", i)
+	}
+	for length, want := range map[int][]string{
+		8 << 10:    {""},
+		16<<10 + 1: {contract.ReasonTooLarge, ""},
+		120 << 10:  {contract.ReasonTooLarge, contract.ReasonTooLarge, ""},
+	} {
+		in.NoProxy = strings.Repeat("a", length)
+		result := of(t, everything+many.String(), in)
+		if diff := cmp.Diff(want, reasons(result)); diff != "" {
+			t.Errorf("%d bytes (-want +got):\n%s%v", length, diff, result.Findings)
+		}
+		for _, secret := range result.Secrets {
+			if secret.Kept != (len(secret.Data) == 0) {
+				t.Errorf("%d bytes: Secret %s", length, secret.Name)
+			}
+		}
+		if result.AnnotationsKept != (length > 16<<10) || result.AnnotationsKept == (len(result.Annotations) > 0) {
+			t.Errorf("%d bytes: annotations kept %t", length, result.AnnotationsKept)
+		}
+	}
+}
+
+func TestOf_PublishesCertificatesAlone(t *testing.T) {
+	t.Parallel()
+	in := input(t, map[string]string{"trustedCA": cabundle.Small(t)})
+	in.NoProxy = ""
+	result := of(t, everything, in)
+	got := contents(result)
+	if len(result.Findings) > 0 || len(result.Annotations) > 0 || got["prod-proxy-outputs/values.yaml"] != "a:\n  b: []\nc: []\n" ||
+		got["prod-systemd-proxy/containerdProxy"] != "# Managed by capi-proxy-patcher\n" ||
+		!strings.Contains(got["prod-cluster-values/values"], "enabled: false") ||
+		!strings.Contains(got["prod-proxy-trust/trust.yaml"], "BEGIN CERTIFICATE") {
+		t.Errorf("got %q, %v", got, result.Findings)
+	}
+}
+
+func TestKept_NamesTheSameSecrets(t *testing.T) {
+	t.Parallel()
+	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
+	for _, list := range []string{"", "env", "values=a", "annotations", "giantswarm", "trust", "kapp-controller", everything} {
+		want, kept := of(t, list, in), publish.Kept(asks(t, list), "prod")
+		describe := func(r publish.Result) (names []string) {
+			for _, secret := range r.Secrets {
+				names = append(names, fmt.Sprint(secret.Name, " ", secret.Output, " ", secret.Delivered))
+			}
+			slices.Sort(names)
+			return names
+		}
+		if diff := cmp.Diff(describe(want), describe(kept)); diff != "" || kept.AnnotationsKept != (want.Annotations != nil) {
+			t.Errorf("%s (-want +got):\n%s", list, diff)
+		}
+		if len(contents(kept)) > 0 {
+			t.Errorf("%s: kept Secrets have content", list)
+		}
+	}
+}
+
+func TestWithdraw_LeavesNothingOfTheValues(t *testing.T) {
+	t.Parallel()
+	for entry, want := range map[string]string{
+		"trust=a": "apiVersion: v1\ndata:\n  ca.crt: \"\"\nkind: ConfigMap\nmetadata:\n  name: http-proxy-ca\n  namespace: a\n",
+		"kapp-controller=b": "apiVersion: v1\ndata:\n  caCerts: \"\"\n  httpProxy: \"\"\n  httpsProxy: \"\"\n  noProxy: \"\"\nkind: Secret\n" +
+			"metadata:\n  name: kapp-controller-config\n  namespace: b\ntype: Opaque\n",
+	} {
+		o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: entry})
+		if !known || o.String() != entry {
+			t.Fatalf("%s is read as %s, %t", entry, o, known)
+		}
+		secret, err := publish.Withdraw("prod", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{string(o.Name) + ".yaml": want}, map[string]string{string(o.Name) + ".yaml": string(secret.Data[string(o.Name)+".yaml"])}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", entry, diff)
+		}
+	}
+	for _, entry := range []string{"", "env", "trust,pods", "trust=a_b", "\x00"} {
+		if o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: entry}); known {
+			t.Errorf("%q is %s", entry, o)
+		}
+	}
+}
