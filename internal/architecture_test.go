@@ -35,7 +35,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	}
 	for _, name := range []string{
 		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
-		"offline/match", "patch", "plan", "proxyconfig", "publish", "resolve", "shellquote", "spelling", "systemd",
+		"offline/match", "patch", "plan", "proxyconfig", "publish/pods", "publish", "resolve", "shellquote", "spelling", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
