@@ -32,10 +32,11 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"plan":             types,
 		"publish":          types,
 		"resolve":          types,
+		"status":           types,
 	}
 	for _, name := range []string{
 		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/manifest",
-		"offline/match", "patch", "plan", "proxyconfig", "publish/pods", "publish", "resolve", "shellquote", "spelling", "systemd",
+		"offline/match", "patch", "plan", "proxyconfig", "publish/pods", "publish", "resolve", "shellquote", "spelling", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

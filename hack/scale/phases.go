@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -203,6 +205,9 @@ func (w *world) lifecycle(ctx context.Context, r *results) error {
 	if ok, err := w.configured(ctx, clusterName(w.clusters-1)); err != nil || !ok {
 		return errors.Join(err, errors.New("the last Cluster is not configured"))
 	}
+	if err := w.status(ctx, r); err != nil {
+		return err
+	}
 	p.stop()
 	p = nil
 	if err := run("restart", start, all); err != nil {
@@ -223,6 +228,24 @@ func (w *world) lifecycle(ctx context.Context, r *results) error {
 	p.stop()
 	p = nil
 	return w.floors(ctx, r)
+}
+
+// status measures command status for all Clusters.
+func (w *world) status(ctx context.Context, r *results) error {
+	progress("status")
+	before, err := w.audit.read()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	output, err := exec.CommandContext(ctx, w.program, "status", "-A", "--kubeconfig", w.kubeconfig).CombinedOutput() //nolint:gosec // the program that is measured
+	r.StatusSeconds = time.Since(began).Seconds()
+	if rows := bytes.Count(output, []byte("Configured")); err != nil || rows != w.clusters {
+		return errors.Join(err, fmt.Errorf("status shows %d Clusters as configured, want %d", rows, w.clusters))
+	}
+	after, err := w.audit.read()
+	r.StatusRequests = after.minus(before)
+	return err
 }
 
 // setProxy writes the proxy Secret; touch is an annotation of it.

@@ -23,11 +23,15 @@ type results struct {
 	EmptyResidentMiB   float64 `json:"emptyResidentMiB"`
 	EmptyLiveMiB       float64 `json:"emptyLiveMiB"`
 	ReadySeconds       float64 `json:"readySeconds"`
+	StatusSeconds      float64 `json:"statusSeconds"`
 	PlainWriterSeconds float64 `json:"plainWriterSeconds"`
 	NullReadySeconds   float64 `json:"nullReadySeconds"`
 	NullCPUSeconds     float64 `json:"nullCPUSeconds"`
 	NullResidentMiB    float64 `json:"nullResidentMiB"`
 	NullLiveMiB        float64 `json:"nullLiveMiB"`
+
+	// StatusRequests are those of command status for all Clusters.
+	StatusRequests requests `json:"statusRequests"`
 
 	// Newcomers is how many Clusters were created while others waited for their turn, NewcomerSeconds the longest time
 	// until one of them was configured, and NewcomerBehind the most others that got a write in this time.
@@ -85,6 +89,8 @@ func (r *results) print(out io.Writer) {
 		changed.Seconds/r.PlainWriterSeconds)
 	row("same bytes: writes, reads", "0, 0", "0, 10", "%d, %d", same.Requests.writes(), same.Requests.reads())
 	row("same bytes: reconciles", "0", "0", "%.0f", same.Reconciles)
+	row("command status: reads", "", "2", "%d", r.StatusRequests.reads())
+	row("command status: seconds", "", "2 s", "%.2f s", r.StatusSeconds)
 	row("rest, two resyncs: requests", "0", "0", "%d", rest.Requests.total())
 	// A resync reconciles every Cluster once in ten minutes.
 	row("rest: CPU with a resync each ten minutes", "0", "0.1 %", "%.3f %%", 100*rest.CPUSeconds/rest.Reconciles*n/600)

@@ -22,21 +22,15 @@ import (
 // fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy
 // Secret by name, and lists the Clusters of the namespace only if no name is given or no Cluster has it.
 func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{CurrentContext: o.context})
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return target{}, fmt.Errorf("reading kubeconfig: %w", err)
-	}
 	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
 		o.namespace, o.cluster = namespace, name
 	}
+	config, namespace, err := loadKubeconfig(o.kubeconfig, o.context)
+	if err != nil {
+		return target{}, err
+	}
 	if o.namespace == "" {
-		if o.namespace, _, err = loader.Namespace(); err != nil {
-			return target{}, fmt.Errorf("reading kubeconfig: %w", err)
-		}
+		o.namespace = namespace
 	}
 	api, err := newReader(config)
 	if err != nil {
@@ -70,8 +64,24 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 	return t, err
 }
 
+// loadKubeconfig reads a kubeconfig file, by default the one of $KUBECONFIG, and returns one of its contexts, by default
+// the current one, and the namespace of that.
+func loadKubeconfig(file, chosen string) (config *rest.Config, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = file
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: chosen})
+	if config, err = loader.ClientConfig(); err == nil {
+		namespace, _, err = loader.Namespace()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	return config, namespace, nil
+}
+
 // newReader returns a client without a cache. It has a fixed mapping of its few kinds and needs no discovery.
-func newReader(config *rest.Config) (client.Reader, error) {
+func newReader(config *rest.Config) (client.WithWatch, error) {
 	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
@@ -83,7 +93,7 @@ func newReader(config *rest.Config) (client.Reader, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
-	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	reader, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("setting up client: %w", err)
 	}

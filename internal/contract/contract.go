@@ -113,6 +113,10 @@ const (
 	// as long as the values are those that the Secret was created with. Machines whose bootstrap data is not younger
 	// are behind.
 	AnnotationChangedAt = Domain + "/changed-at"
+	// AnnotationMachinesBehind on a Cluster counts its Machines that are behind, by control plane and pool, as a JSON array
+	// of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for command
+	// status and other programs, read by nothing that decides, and removed with the condition.
+	AnnotationMachinesBehind = Domain + "/machines-behind"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
 	// AnnotationOutput on a Secret that is delivered to the workload cluster is its output, as NAME or NAME=ARGUMENT.

@@ -11,7 +11,7 @@ func ClusterAnnotations() []string {
 	return append(names(AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt,
 		AnnotationNoProxyGroups, AnnotationPublish, AnnotationPublishCredentials),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
-			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy)...)
+			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

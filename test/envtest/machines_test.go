@@ -1,7 +1,9 @@
 package envtest
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would
@@ -110,6 +113,7 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 		"1 Machines of KubeadmControlPlane one are behind the current configuration: one-cp-a",
 		"5 Machines of MachineDeployment one-md are behind the current configuration: one-md-a, one-md-b, one-md-c and 2 more")
 	staysQuiet(t, ns)
+	c.wantRecord("KubeadmControlPlane one: 1", "MachineDeployment one-md: 5")
 
 	// The user replaces the workers.
 	c.gone("one-md-a", "one-md-b", "one-md-c", "one-md-d")
@@ -140,6 +144,7 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 		return ""
 	})
 	staysQuiet(t, ns)
+	c.wantRecord()
 
 	// A Secret that says the same in other words leaves nobody behind.
 	change(t, secret, func(s *corev1.Secret) {
@@ -148,6 +153,23 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 	staysQuietButFor(t, ns, "secrets")
 	if got := c.condition().Message; strings.Contains(got, "behind") {
 		t.Error(got)
+	}
+}
+
+// wantRecord fails unless the Cluster has a record of these groups of Machines that are behind, or of none.
+func (c classic) wantRecord(want ...string) {
+	c.t.Helper()
+	text, recorded := c.cluster().Annotations[contract.AnnotationMachinesBehind]
+	behind, err := status.ParseRecord(text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var got []string
+	for _, group := range behind {
+		got = append(got, fmt.Sprintf("%s %s: %d", group.Kind, group.Name, group.Machines))
+	}
+	if !slices.Equal(got, want) || recorded != (len(want) > 0) {
+		c.t.Errorf("the record has %q, want %q: %s", got, want, text)
 	}
 }
 
@@ -206,6 +228,7 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 	if after := c.deployment().Spec.Rollout.After; !after.After(second.Time) {
 		t.Error("workers with the proxy are not replaced")
 	}
+	c.wantRecord()
 	c.wantPatched(t, noObject...)
 }
 

@@ -7,28 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
-
-// Behind are the Machines of a Cluster whose bootstrap data is not what a new Machine would get.
-type Behind struct {
-	// Machines is how many there are.
-	Machines int
-	// Oldest is when the oldest of them was created, or the zero time.
-	Oldest time.Time
-}
-
-// Add adds a Machine that was created at some time.
-func (b *Behind) Add(created time.Time) {
-	if b.Machines++; b.Oldest.IsZero() || created.Before(b.Oldest) {
-		b.Oldest = created
-	}
-}
 
 // state is what is known of a Cluster since the last pass over it.
 type state struct {
 	cluster        types.NamespacedName
 	status, reason string
-	behind         Behind
+	behind         status.Behind
 	expires        time.Time
 }
 
@@ -39,16 +27,16 @@ type states struct {
 }
 
 // note remembers what a pass has reported. What a pass that ended early has not found out stays as it was.
-func (s *states) note(cluster client.Object, status, reason string, out Outcome) {
+func (s *states) note(cluster client.Object, condition finding.Condition, out Outcome) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.known == nil {
 		s.known = map[types.UID]state{}
 	}
 	now := s.known[cluster.GetUID()]
-	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), status, reason
+	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), condition.Status, condition.Reason
 	if out.Behind != nil {
-		now.behind, now.expires = *out.Behind, out.Expires
+		now.behind, now.expires = status.Sum(*out.Behind), out.Expires
 	}
 	s.known[cluster.GetUID()] = now
 }

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
@@ -19,12 +22,19 @@ func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
 		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)}}
 	}
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	machines := func(count int, oldest int64) *[]status.Group {
+		group := status.Group{Kind: "MachineDeployment", Name: "workers"}
+		for i := range count {
+			group.Machines = append(group.Machines, status.Machine{Created: at(oldest + int64(i))})
+		}
+		return &[]status.Group{group}
+	}
 	r := &Reporter{}
-	r.states.note(cluster("one"), "False", "InvalidSettings", Outcome{})
-	r.states.note(cluster("one"), "True", "Configured", Outcome{Behind: &Behind{Machines: 2, Oldest: at(200)}, Expires: at(3000)})
-	r.states.note(cluster("two"), "True", "Configured", Outcome{Behind: &Behind{Machines: 1, Oldest: at(100)}})
-	r.states.note(cluster("two"), "False", "InternalError", Outcome{}) // ended early: who is behind is not known anew
-	r.states.note(cluster("three"), "True", "Configured", Outcome{Behind: &Behind{Machines: 9, Oldest: at(1)}, Expires: at(1)})
+	r.states.note(cluster("one"), finding.Condition{Status: "False", Reason: "InvalidSettings"}, Outcome{})
+	r.states.note(cluster("one"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(2, 200), Expires: at(3000)})
+	r.states.note(cluster("two"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(1, 100)})
+	r.states.note(cluster("two"), finding.Condition{Status: "False", Reason: "InternalError"}, Outcome{}) // ended early: who is behind is not known anew
+	r.states.note(cluster("three"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(9, 1), Expires: at(1)})
 	r.Forget("three")
 	const all = `# HELP capi_proxy_patcher_clusters Clusters by status and reason of condition ProxyConfigured.
 # TYPE capi_proxy_patcher_clusters gauge

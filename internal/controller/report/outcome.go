@@ -7,6 +7,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // Outcome is what a step of a pass over a Cluster has found. The zero value means that there is nothing to report.
@@ -19,8 +20,9 @@ type Outcome struct {
 	Added, Removed []string
 	// Again is the time after which the next pass is due even if nothing changes, or zero.
 	Again time.Duration
-	// Behind are the Machines that are behind, nil if the step does not know.
-	Behind *Behind
+	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
+	// the step does not know.
+	Behind *[]status.Group
 	// Expires is when the first trusted certificate in use expires, or the zero time.
 	Expires time.Time
 }

@@ -3,6 +3,7 @@ package report
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // Reporter writes the condition of Clusters. Its methods can be called concurrently.
@@ -39,11 +41,14 @@ type Reporter struct {
 // of the pass.
 func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) error {
 	condition := finding.ConditionOf(out.Findings, summary)
-	r.states.note(cluster, condition.Status, condition.Reason, out)
+	r.states.note(cluster, condition, out)
 	written, err := r.setCondition(ctx, cluster, metav1.Condition{
 		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
 		Reason: condition.Reason, Message: condition.Message,
 	})
+	if err == nil && out.Behind != nil {
+		err = r.record(ctx, cluster, status.Record(*out.Behind))
+	}
 	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), written) {
 		r.changed(cluster, out)
 		return err
@@ -82,8 +87,8 @@ func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
 // Remove removes the condition from a Cluster, and emits the event of the pass.
 func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
 	r.states.forget(cluster.UID)
-	var err error
-	if HasCondition(cluster) {
+	err := r.record(ctx, cluster, "")
+	if err == nil && HasCondition(cluster) {
 		err = r.applyConditions(ctx, cluster, []any{})
 	}
 	if err != nil || !HasCondition(cluster) || !r.news.isNew(cluster.UID, "", true) {
@@ -92,6 +97,29 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out O
 	}
 	ctrl.LoggerFrom(ctx).Info("Reporting that the proxy is removed")
 	r.gone(cluster, out.changes())
+	return nil
+}
+
+// record writes contract.AnnotationMachinesBehind to a Cluster if it differs; "" removes it.
+func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, value string) error {
+	if cluster.Annotations[contract.AnnotationMachinesBehind] == value {
+		return nil
+	}
+	annotations := map[string]any{contract.AnnotationMachinesBehind: value}
+	if value == "" {
+		annotations[contract.AnnotationMachinesBehind] = nil
+	}
+	// The UID prevents writing to a newer Cluster of the same name.
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID, "annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("encoding annotation %s: %w", contract.AnnotationMachinesBehind, err)
+	}
+	written := cluster.DeepCopy()
+	err = r.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(contract.Name))
+	if err != nil {
+		return fmt.Errorf("writing annotation %s: %w", contract.AnnotationMachinesBehind, err)
+	}
+	passes.Wrote(ctx, written)
 	return nil
 }
 

@@ -3,12 +3,12 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,31 +30,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
-
-// maxMachines is how many Machines of a control plane or pool a message names; the others are counted.
-const maxMachines = 3
 
 // behind are the Machines of a control plane or MachineDeployment whose bootstrap data differs from that of a new one.
 type behind struct {
-	kind, name string
-	machines   []string
-	// created are when they were created, in any order.
-	created []time.Time
+	status.Group
+
 	// replaceable is the creation time of the youngest Machine that only spec.rollout.after replaces, or the zero time.
 	// Cluster API replaces Machines of a control plane, or of a topology, whose entries differ.
 	replaceable time.Time
-}
-
-func (b behind) String() string {
-	names := b.machines
-	more := ""
-	if len(names) > maxMachines {
-		more = fmt.Sprintf(" and %d more", len(names)-maxMachines)
-		names = names[:maxMachines]
-	}
-	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(b.machines), b.kind, b.name,
-		strings.Join(names, ", "), more)
 }
 
 // Rollouts follows the rollouts of all Clusters. Its methods can be called concurrently.
@@ -84,11 +69,9 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 	if err != nil {
 		return out, err
 	}
-	out.Behind = &report.Behind{}
+	out.Behind = &[]status.Group{}
 	for _, group := range groups {
-		for _, created := range group.created {
-			out.Behind.Add(created)
-		}
+		*out.Behind = append(*out.Behind, group.Group)
 		out.Find(finding.Finding{Message: group.String(), Progress: true})
 		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
@@ -143,27 +126,29 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 			}
 		}
 	}
-	return slices.DeleteFunc(groups, func(b behind) bool { return len(b.machines) == 0 }), nil
+	return slices.DeleteFunc(groups, func(b behind) bool { return len(b.Machines) == 0 }), nil
 }
 
 // lagging picks the Machines that are behind o.
 func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.Settled, kind, name string,
 	changed time.Time,
 ) behind {
-	group := behind{kind: kind, name: name}
+	group := behind{Group: status.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
-		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, made.earliest(config.UID, madeAt(config)), changed)
+		at := made.earliest(config.UID, madeAt(config))
+		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, at, changed)
 		if lag == plan.Current {
 			continue
 		}
-		group.machines = append(group.machines, metav1.GetControllerOf(config).Name)
-		group.created = append(group.created, config.CreationTimestamp.Time)
+		group.Machines = append(group.Machines, status.Machine{
+			Name: metav1.GetControllerOf(config).Name, Lag: lag, Created: config.CreationTimestamp.Time, Made: at,
+		})
 		byItself := lag == plan.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
 			group.replaceable = created
 		}
 	}
-	slices.Sort(group.machines)
+	slices.SortFunc(group.Machines, func(a, b status.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	return group
 }
 
@@ -209,7 +194,7 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 		object client.Object
 		after  *metav1.Time
 	)
-	switch group.kind {
+	switch group.Kind {
 	case plan.KindControlPlane:
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		object, after = controlPlane, &controlPlane.Spec.Rollout.After
@@ -219,7 +204,7 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 	default:
 		return nil
 	}
-	exists, err := bootstrap.Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.name, object)
+	exists, err := bootstrap.Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.Name, object)
 	if err != nil || !exists || !object.GetDeletionTimestamp().IsZero() || plan.IsPausedByUser(object.GetAnnotations()) ||
 		!plan.Replaces(group.replaceable, after.Time) {
 		return err
@@ -237,15 +222,15 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 	}
 	data, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encoding rollout of %s %s: %w", group.kind, klog.KObj(object), err)
+		return fmt.Errorf("encoding rollout of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.kind,
-		klog.KObj(object), "machines", len(group.machines))
+	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.Kind,
+		klog.KObj(object), "machines", len(group.Machines))
 	err = r.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("setting rollout.after of %s %s: %w", group.kind, klog.KObj(object), err)
+		return fmt.Errorf("setting rollout.after of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
-	r.Reporter.RolloutStarted(cluster, object, fmt.Sprintf("%s %s", group.kind, klog.KObj(object)))
+	r.Reporter.RolloutStarted(cluster, object, fmt.Sprintf("%s %s", group.Kind, klog.KObj(object)))
 	return nil
 }
 
@@ -256,7 +241,7 @@ func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, obj
 	after, parents, values := spec.ControlPlane.Rollout.After,
 		[]string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
 		[]any{spec.ControlPlane, spec.ControlPlane.Rollout}
-	if group.kind == intent.KindMachineDeployment {
+	if group.Kind == intent.KindMachineDeployment {
 		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		i := slices.IndexFunc(spec.Workers.MachineDeployments,
 			func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+// exitFound is the status if a Cluster is in a state of --fail-on.
+const exitFound = 3
+
+// Values of --fail-on.
+const (
+	failBehind  = "behind"
+	failNotTrue = "not-true"
+)
+
+type statusOptions struct {
+	context, kubeconfig, namespace string
+	cluster                        string
+	all, watch, machines           bool
+	output                         string
+	failOn                         []string
+}
+
+func newStatus(streams Streams) *cobra.Command {
+	var o statusOptions
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far the labelled Clusters of a management cluster have the proxy",
+		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how old the
+oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A Machine is
+behind if its bootstrap data differs from that of a new one. It reads what the controller has reported, in two requests,
+and writes nothing.
+
+Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on.`,
+		Example: `  capi-proxy-patcher status -A
+  capi-proxy-patcher status --namespace team-a --fail-on behind,not-true`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runStatus(cmd.Context(), o, streams) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig; defaults to the current one")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Clusters; defaults to that of the context")
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the Clusters of all namespaces")
+	f.StringVar(&o.cluster, "cluster", "", "show only this Cluster")
+	f.BoolVar(&o.watch, "watch", false, "go on, and print each Cluster again when its status changes")
+	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3: behind, not-true")
+	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
+	complete(cmd, "output", "table", "wide", "json", "yaml")
+	complete(cmd, "fail-on", failBehind, failNotTrue)
+	completeContext(cmd)
+	return cmd
+}
+
+func (o statusOptions) check() error {
+	for _, state := range o.failOn {
+		if state != failBehind && state != failNotTrue {
+			return fmt.Errorf("status: unknown state %q; use %s or %s", state, failBehind, failNotTrue)
+		}
+	}
+	switch {
+	case !slices.Contains([]string{"table", "wide", "json", "yaml"}, o.output):
+		return fmt.Errorf("status: unknown output %q; use table, wide, json or yaml", o.output)
+	case o.all && o.namespace != "":
+		return errors.New("status: --all-namespaces and --namespace exclude each other")
+	case o.watch && len(o.failOn) > 0:
+		return errors.New("status: --watch has no end, so --fail-on needs it to be absent")
+	case o.watch && !o.isTable():
+		return fmt.Errorf("status: --watch prints a table, not %s", o.output)
+	}
+	return nil
+}
+
+func (o statusOptions) isTable() bool { return o.output == "table" || o.output == "wide" }
+
+func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
+	if err := o.check(); err != nil {
+		return usageError{err}
+	}
+	config, namespace, err := loadKubeconfig(o.kubeconfig, o.context)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.all:
+		o.namespace = ""
+	case o.namespace == "":
+		o.namespace = namespace
+	}
+	config.QPS = -1 // two requests need no limit
+	api, err := newReader(config)
+	if err != nil {
+		return err
+	}
+	s := statusReader{statusOptions: o, api: api, streams: streams, now: time.Now} //nolint:forbidigo // the clock enters here
+	rows, version, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.print(rows); err != nil {
+		return err
+	}
+	if o.watch {
+		return s.follow(ctx, rows, version)
+	}
+	if slices.ContainsFunc(rows, o.fails) {
+		return statusError{exitFound}
+	}
+	return nil
+}
+
+func (o statusOptions) fails(row status.Row) bool {
+	return slices.Contains(o.failOn, failBehind) && row.IsBehind() ||
+		slices.Contains(o.failOn, failNotTrue) && !row.IsTrue()
+}
+
+// statusReader reads the status of Clusters.
+type statusReader struct {
+	statusOptions
+
+	api     client.WithWatch
+	streams Streams
+	now     func() time.Time
+}
+
+// list reads all Clusters in one request, and the metadata of their generated Secrets in another. version is that of
+// the list of Clusters.
+func (s statusReader) list(ctx context.Context) (rows []status.Row, version string, err error) {
+	var clusters clusterv1.ClusterList
+	if err := s.api.List(ctx, &clusters, s.selected()...); err != nil {
+		return nil, "", fmt.Errorf("listing Clusters: %w", err)
+	}
+	generated := &metav1.PartialObjectMetadataList{}
+	generated.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	options := []client.ListOption{client.InNamespace(s.namespace), client.HasLabels{contract.LabelGenerated}}
+	if s.cluster != "" {
+		options[1] = client.MatchingLabels{contract.LabelGenerated: s.cluster}
+	}
+	err = s.api.List(ctx, generated, options...)
+	switch {
+	case apierrors.IsForbidden(err):
+		_, _ = fmt.Fprintln(s.streams.Err, "you may not list Secrets: proxy Secrets that Clusters do not name, and warnings, "+
+			"are left out")
+	case err != nil:
+		return nil, "", fmt.Errorf("listing generated Secrets: %w", err)
+	}
+	if s.cluster != "" && len(clusters.Items) == 0 {
+		return nil, "", fmt.Errorf("status: no labelled Cluster %s in namespace %s", s.cluster, s.namespace)
+	}
+	return status.Rows(clusters.Items, generated.Items), clusters.ResourceVersion, nil
+}
+
+// selected selects the Clusters that are shown: those with any value of the label.
+func (s statusReader) selected() []client.ListOption {
+	options := []client.ListOption{client.InNamespace(s.namespace), client.HasLabels{contract.LabelEnabled}}
+	if s.cluster != "" {
+		options = append(options, client.MatchingFields{"metadata.name": s.cluster})
+	}
+	return options
+}
+
+func (s statusReader) print(rows []status.Row) error {
+	if s.isTable() && len(rows) == 0 {
+		_, err := fmt.Fprintf(s.streams.Err, "no Cluster has label %s\n", contract.LabelEnabled)
+		return err //nolint:wrapcheck // of the standard error itself
+	}
+	if s.isTable() {
+		return s.table().Write(s.streams.Out, true, rows...)
+	}
+	return writeData(s.streams.Out, s.output, map[string]any{"version": 1, "clusters": rows})
+}
+
+func (s statusReader) table() status.Table {
+	return status.Table{Namespaces: s.all, Wide: s.output == "wide", Now: s.now()}
+}
+
+// follow prints the row of each Cluster that differs from the one before, until ctx ends.
+func (s statusReader) follow(ctx context.Context, rows []status.Row, version string) error {
+	type key struct{ namespace, name string }
+	printed := map[key]string{}
+	fresh := func(row status.Row) bool {
+		text, _ := json.Marshal(row) //nolint:errchkjson // strings and numbers
+		known := printed[key{row.Namespace, row.Name}]
+		printed[key{row.Namespace, row.Name}] = string(text)
+		return known != string(text)
+	}
+	for _, row := range rows {
+		fresh(row)
+	}
+	for {
+		events, err := s.api.Watch(ctx, &clusterv1.ClusterList{}, append(s.selected(),
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
+		if err != nil {
+			return fmt.Errorf("watching Clusters: %w", err)
+		}
+		for event := range events.ResultChan() {
+			if event.Type == watch.Added || event.Type == watch.Modified {
+				break
+			}
+		}
+		events.Stop()
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the user has ended it
+		}
+		// Secrets change with the condition: both lists once more, for many Clusters that change at once.
+		if rows, version, err = s.list(ctx); err != nil {
+			return err
+		}
+		if changed := slices.DeleteFunc(rows, func(row status.Row) bool { return !fresh(row) }); len(changed) > 0 {
+			if err := s.table().Write(s.streams.Out, false, changed...); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// writeData writes data as JSON or YAML.
+func writeData(out io.Writer, format string, data any) error {
+	text, err := json.MarshalIndent(data, "", "  ")
+	if err == nil && format == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	} else {
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", format, err)
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("writing %s: %w", format, err)
+	}
+	return nil
+}

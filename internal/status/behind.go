@@ -1,0 +1,125 @@
+// Package status says how far the Machines of Clusters have followed their configuration: what the controller records
+// about a Cluster, and the rows that command status makes of it.
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// Machine is a Machine whose bootstrap data differs from that of a new one.
+type Machine struct {
+	Name string `json:"name"`
+	// Lag is how the data differs: plan.OldEntries or plan.OldContent.
+	Lag plan.Lag `json:"-"`
+	// Created is when the Machine's bootstrap object was created, Made when its data was first generated.
+	Created time.Time `json:"created"`
+	Made    time.Time `json:"dataMade"`
+}
+
+// Group are the Machines of a control plane or pool that are behind.
+type Group struct {
+	Kind     string    `json:"kind"`
+	Name     string    `json:"name"`
+	Machines []Machine `json:"machines"`
+}
+
+// Behind counts the Machines of a control plane or pool that are behind.
+type Behind struct {
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Machines int    `json:"machines"`
+	// Oldest is when the oldest of them was created, to the second.
+	Oldest time.Time `json:"oldest"`
+}
+
+// Count counts the Machines of a group.
+func (g Group) Count() Behind {
+	behind := Behind{Kind: g.Kind, Name: g.Name, Machines: len(g.Machines)}
+	for _, machine := range g.Machines {
+		behind.Oldest = earlier(behind.Oldest, machine.Created)
+	}
+	behind.Oldest = behind.Oldest.UTC().Truncate(time.Second)
+	return behind
+}
+
+// Sum counts the Machines of all groups.
+func Sum(groups []Group) Behind {
+	var sum Behind
+	for _, group := range groups {
+		one := group.Count()
+		sum.Machines, sum.Oldest = sum.Machines+one.Machines, earlier(sum.Oldest, one.Oldest)
+	}
+	return sum
+}
+
+// String describes a group in the condition. It names the first few Machines.
+func (g Group) String() string {
+	const most = 3
+	names := make([]string, 0, most)
+	for _, machine := range g.Machines[:min(most, len(g.Machines))] {
+		names = append(names, machine.Name)
+	}
+	more := ""
+	if others := len(g.Machines) - len(names); others > 0 {
+		more = fmt.Sprintf(" and %d more", others)
+	}
+	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(g.Machines), g.Kind, g.Name,
+		strings.Join(names, ", "), more)
+}
+
+// earlier returns the earlier of two times, of which the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// maxGroups is how many groups a record names. Those after them are one group without a kind and a name.
+const maxGroups = 100
+
+// Record returns the value of contract.AnnotationMachinesBehind, "" if no Machine is behind. The same groups make the
+// same text.
+func Record(groups []Group) string {
+	var counts []Behind
+	for _, group := range groups {
+		if len(group.Machines) == 0 {
+			continue
+		}
+		if len(counts) < maxGroups {
+			counts = append(counts, group.Count())
+			continue
+		}
+		if len(counts) == maxGroups {
+			counts = append(counts, Behind{})
+		}
+		more, others := group.Count(), &counts[maxGroups]
+		others.Machines, others.Oldest = others.Machines+more.Machines, earlier(others.Oldest, more.Oldest)
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(counts) //nolint:errchkjson // strings, numbers and times of the API
+	return string(text)
+}
+
+// ParseRecord reads what Record has written. Anybody who may write to the Cluster may have changed it.
+func ParseRecord(text string) ([]Behind, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var counts []Behind
+	if err := json.Unmarshal([]byte(text), &counts); err != nil {
+		return nil, fmt.Errorf("parsing the record of Machines that are behind: %w", err)
+	}
+	if len(counts) > maxGroups+1 || slices.ContainsFunc(counts, func(b Behind) bool { return b.Machines < 1 }) {
+		return nil, fmt.Errorf("parsing the record of Machines that are behind: not what the controller writes")
+	}
+	return counts, nil
+}

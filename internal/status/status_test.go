@@ -1,0 +1,213 @@
+package status_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+
+func group(kind, name string, created ...time.Time) status.Group {
+	g := status.Group{Kind: kind, Name: name}
+	for i, at := range created {
+		g.Machines = append(g.Machines, status.Machine{Name: fmt.Sprintf("%s-%d", name, i), Created: at, Made: at})
+	}
+	return g
+}
+
+func TestRecord_ComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	groups := []status.Group{
+		group(plan.KindControlPlane, "cp", noon.Add(time.Hour), noon, noon.Add(2*time.Hour)), group("MachineDeployment", "empty"),
+		group("MachinePool", `"rude" %s`+"\n\x1b[2J", noon.In(time.FixedZone("east", 3600)).Add(900*time.Millisecond)),
+	}
+	text := status.Record(groups)
+	if text != status.Record(groups) {
+		t.Error("the same groups make different records")
+	}
+	got, err := status.ParseRecord(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []status.Behind{
+		{Kind: plan.KindControlPlane, Name: "cp", Machines: 3, Oldest: noon},
+		{Kind: "MachinePool", Name: `"rude" %s` + "\n\x1b[2J", Machines: 1, Oldest: noon},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text := status.Record(groups[1:2]); text != "" {
+		t.Errorf("the record of nothing is %q", text)
+	}
+}
+
+func TestRecord_IsBounded(t *testing.T) {
+	t.Parallel()
+	var groups []status.Group
+	for i := range 5000 {
+		groups = append(groups, group("MachineDeployment", fmt.Sprint(strings.Repeat("x", 240), i), noon.Add(-time.Duration(i)*time.Hour)))
+	}
+	text := status.Record(groups)
+	got, err := status.ParseRecord(text)
+	if err != nil || len(text) > 64<<10 {
+		t.Fatalf("%d bytes, %v", len(text), err)
+	}
+	if last := got[len(got)-1]; len(got) != 101 || last.Machines != 4900 || last.Name != "" ||
+		!last.Oldest.Equal(noon.Add(-4999*time.Hour)) {
+		t.Errorf("%d groups, the last one %+v", len(got), last)
+	}
+	for _, bad := range []string{"x", "{}", `[{"machines":0}]`, `[{"machines":-1,"kind":"MachinePool"}]`, `["a"]`} {
+		if behind, err := status.ParseRecord(bad); err == nil {
+			t.Errorf("%s is accepted as %+v", bad, behind)
+		}
+	}
+}
+
+func TestGroup_NamesTheFirstMachines(t *testing.T) {
+	t.Parallel()
+	for count, want := range map[int]string{
+		1: "1 Machines of MachineDeployment md are behind the current configuration: md-0",
+		3: "3 Machines of MachineDeployment md are behind the current configuration: md-0, md-1, md-2",
+		5: "5 Machines of MachineDeployment md are behind the current configuration: md-0, md-1, md-2 and 2 more",
+	} {
+		if got := group("MachineDeployment", "md", make([]time.Time, count)...).String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// cluster is a Cluster with a condition and a record.
+func cluster(namespace, name, conditionStatus, reason, record string, annotations ...string) clusterv1.Cluster {
+	c := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		Labels: map[string]string{contract.LabelEnabled: "true"}, Annotations: map[string]string{},
+	}}
+	for i := 0; i < len(annotations); i += 2 {
+		c.Annotations[annotations[i]] = annotations[i+1]
+	}
+	if record != "" {
+		c.Annotations[contract.AnnotationMachinesBehind] = record
+	}
+	if reason != "" {
+		c.Status.Conditions = []metav1.Condition{
+			{Type: "Available", Status: "True", Reason: "Other"},
+			{
+				Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(conditionStatus), Reason: reason,
+				Message: "in other words, 7 Machines are behind",
+			},
+		}
+	}
+	c.Spec.ControlPlaneRef.Kind = plan.KindControlPlane
+	return c
+}
+
+func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
+	hosted := cluster("b", "hosted", "False", contract.ReasonTemplateNotSupported, "")
+	hosted.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
+	old := []status.Group{
+		group(plan.KindControlPlane, "cp", noon.Add(-90*time.Minute), noon), group("MachineDeployment", "md", noon.Add(-73*time.Hour)),
+		group("MachinePool", "mp", noon),
+	}
+	all := []clusterv1.Cluster{
+		hosted,
+		cluster("b", "fine", "True", contract.ReasonConfigured, ""),
+		cluster("a", "rotated", "True", contract.ReasonConfigured, status.Record(old)),
+		cluster("a", "waits", "False", contract.ReasonWaitingForRollout, status.Record(old[:1])),
+		cluster("a", "new", "", "", ""),
+		cluster("a", "typo", "False", contract.ReasonInvalidSettings, "", contract.AnnotationDelivery, "inline",
+			contract.AnnotationSecret, "x\x1b[2J\nb   fake"),
+		cluster("a", "forged", "True", contract.ReasonConfigured, "[{}]", contract.AnnotationDelivery, contract.DeliveryInline),
+	}
+	secret := func(namespace, name, source, warnings string) metav1.PartialObjectMetadata {
+		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Annotations: map[string]string{contract.AnnotationSource: source, contract.AnnotationWarnings: warnings},
+		}}
+	}
+	return all, []metav1.PartialObjectMetadata{
+		secret("a", "rotated-proxy-files", "a/http-proxy", "IgnoredEntry,Duplicate"),
+		secret("b", "fine-proxy-files", "system/installation", ""), secret("b", "rotated-proxy-files", "b/wrong", ""),
+	}
+}
+
+func TestTable_HasARowForEachCluster(t *testing.T) {
+	t.Parallel()
+	rows := status.Rows(clusters())
+	var out bytes.Buffer
+	if err := (status.Table{Namespaces: true, Now: noon}).Write(&out, true, rows...); err != nil {
+		t.Fatal(err)
+	}
+	const want = `NAMESPACE   NAME      SECRET                 DELIVERY    CONTROL-PLANE   POOLS        OLDEST   REASON                 WARNING
+a           forged    -                      Inline      unknown         unknown      -        Configured             -
+a           new       -                      Reference   unknown         unknown      -        -                      -
+a           rotated   a/http-proxy           Reference   2 behind        2 behind     3d1h     Configured             IgnoredEntry
+a           typo      a/x?[2J?b   fake       -           unknown         unknown      -        InvalidSettings        -
+a           waits     -                      Reference   2 behind        up to date   90m      WaitingForRollout      -
+b           fine      system/installation   Reference   up to date      up to date   -        Configured             -
+b           hosted    -                      Reference   not patched     unknown      -        TemplateNotSupported   -
+`
+	fields := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	if diff := cmp.Diff(strings.Split(fields(want), " "), strings.Split(fields(out.String()), " ")); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, out.String())
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 8 {
+		t.Errorf("%d lines", lines)
+	}
+	out.Reset()
+	if err := (status.Table{Wide: true, Now: noon}).Write(&out, false, rows[2]); err != nil {
+		t.Fatal(err)
+	}
+	const wide = "rotated a/http-proxy Reference 2 behind 2 behind 3d1h Configured IgnoredEntry KubeadmControlPlane cp: 2, " +
+		"MachineDeployment md: 1, MachinePool mp: 1 in other words, 7 Machines are behind"
+	if got := fields(out.String()); got != wide {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRows_SayTheSameInJSON(t *testing.T) {
+	t.Parallel()
+	rows := status.Rows(clusters())
+	text, err := json.Marshal(rows[4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"namespace":"a","name":"waits","delivery":"Reference","controlPlane":{"state":"Behind","behind":2},` +
+		`"pools":{"state":"UpToDate","behind":0},"behind":[{"kind":"KubeadmControlPlane","name":"cp","machines":2,` +
+		`"oldest":"2026-01-01T10:30:00Z"}],"oldest":"2026-01-01T10:30:00Z","status":"False","reason":"WaitingForRollout",` +
+		`"message":"in other words, 7 Machines are behind"}`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if rows[4].IsTrue() || !rows[4].IsBehind() || !rows[5].IsTrue() || rows[5].IsBehind() {
+		t.Errorf("%+v, %+v", rows[4], rows[5])
+	}
+}
+
+func TestMachineTable_SaysWhatTheyHave(t *testing.T) {
+	t.Parallel()
+	groups := []status.Group{group(plan.KindControlPlane, "cp", noon), group("MachineDeployment", "md", noon)}
+	groups[0].Machines[0].Lag, groups[1].Machines[0].Lag = plan.OldContent, plan.OldEntries
+	var out bytes.Buffer
+	if err := status.MachineTable(&out, groups, noon.Add(5*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `MACHINE   OF                       HAS                       CREATED                AGE
+cp-0      KubeadmControlPlane/cp   older values              2026-01-01T12:00:00Z   5h
+md-0      MachineDeployment/md     other files or commands   2026-01-01T12:00:00Z   5h
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
