@@ -360,7 +360,8 @@ func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
 	p.announced = true
 	var begun report.Outcome
 	begun.Add(contract.ReasonConfiguring, "The first bootstrap object is being patched")
-	return p.reporter.Report(ctx, p.cluster, begun, "")
+	_, err := p.reporter.Report(ctx, p.cluster, begun, "") // there is no condition that it could wait for
+	return err
 }
 
 // settleLate patches what missed admission, and reports whether there was anything. Findings about it are reported

@@ -79,10 +79,15 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	err error,
 ) (ctrl.Result, error) {
 	out := done.Outcome
-	if err == nil && done.gone {
+	switch {
+	case err != nil:
+	case done.gone:
 		err, out = c.reporter.Remove(ctx, cluster, out), report.Outcome{}
-	} else if err == nil {
-		err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
+	default:
+		var again time.Duration
+		again, err = c.reporter.Report(ctx, cluster, out, done.summary)
+		done.LookAgain(again)
+		out = report.Outcome{}
 	}
 	switch found := finding.Of(err); {
 	case err == nil:
@@ -101,7 +106,8 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 		out.Findings = nil
 		out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, out, "")))
+	again, failed := c.reporter.Report(ctx, cluster, out, "")
+	return ctrl.Result{RequeueAfter: again}, errors.Join(err, client.IgnoreNotFound(failed))
 }
 
 // steps runs one step after the other, and joins their outcomes.

@@ -3,6 +3,7 @@ package envtest
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -315,12 +316,20 @@ func (c classic) generations() map[string]int64 {
 	}
 }
 
-// staysQuiet fails if the manager sends a request about the namespace during two resyncs.
+// staysQuiet fails if the manager sends a request about the namespace during two resyncs. One message of a condition that
+// was held back until it stays the same may come before them.
 func staysQuiet(t *testing.T, ns string) {
 	t.Helper()
-	before := len(shared.requests.in(ns))
-	time.Sleep(2*resync + resync/2)
-	if requests := shared.requests.in(ns)[before:]; len(requests) > 0 {
+	twoResyncs := func() []string {
+		before := len(shared.requests.in(ns))
+		time.Sleep(2*resync + resync/2)
+		return shared.requests.in(ns)[before:]
+	}
+	requests := twoResyncs()
+	if len(requests) == 1 && strings.HasPrefix(requests[0], http.MethodPatch) && strings.HasSuffix(requests[0], "/status") {
+		requests = twoResyncs()
+	}
+	if len(requests) > 0 {
 		t.Errorf("%d requests over two resyncs: %s", len(requests), strings.Join(requests, ", "))
 	}
 }

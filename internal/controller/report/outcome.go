@@ -38,9 +38,9 @@ func (o *Outcome) Note(format string, args ...any) { o.Add("", format, args...) 
 // Find adds findings.
 func (o *Outcome) Find(found ...finding.Finding) { o.Findings = append(o.Findings, found...) }
 
-// LookAgain asks for a pass after a time, or earlier.
+// LookAgain asks for a pass after a time, or earlier; 0 asks for none.
 func (o *Outcome) LookAgain(after time.Duration) {
-	if o.Again == 0 || after < o.Again {
+	if after > 0 && (o.Again == 0 || after < o.Again) {
 		o.Again = after
 	}
 }

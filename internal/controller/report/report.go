@@ -35,58 +35,67 @@ type Reporter struct {
 
 	news   news
 	states states
+	steady steady
 }
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event
-// of the pass.
-func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) error {
-	condition := finding.ConditionOf(out.Findings, summary)
-	r.states.note(cluster, condition, out)
-	written, err := r.setCondition(ctx, cluster, metav1.Condition{
-		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(condition.Status),
-		Reason: condition.Reason, Message: condition.Message,
-	})
+// of the pass. If only the message would change, it is not written before it has stayed the same for a second: again is
+// after which time another pass has to report it.
+func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) (
+	again time.Duration, err error,
+) {
+	found := finding.ConditionOf(out.Findings, summary)
+	r.states.note(cluster, found, out)
+	condition := metav1.Condition{
+		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(found.Status),
+		Reason: found.Reason, Message: found.Message,
+		ObservedGeneration: cluster.Generation, LastTransitionTime: metav1.NewTime(r.Now()),
+	}
+	previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type)
+	if again = r.steady.wait(cluster.UID, previous, condition, r.Now()); again > 0 {
+		r.changed(cluster, out)
+		return again, nil
+	}
+	changed := previous == nil || previous.Status != condition.Status || previous.Reason != condition.Reason ||
+		previous.Message != condition.Message
+	err = r.setCondition(ctx, cluster, previous, condition)
 	if err == nil && out.Behind != nil {
 		err = r.record(ctx, cluster, status.Record(*out.Behind))
 	}
-	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), written) {
+	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), changed) {
 		r.changed(cluster, out)
-		return err
+		return 0, err
 	}
-	ctrl.LoggerFrom(ctx).Info("Reporting", "status", condition.Status, "reason", condition.Reason, "message",
-		condition.Message)
-	r.reported(cluster, condition, out.changes())
-	return nil
+	ctrl.LoggerFrom(ctx).Info("Reporting", "status", found.Status, "reason", found.Reason, "message", found.Message)
+	r.reported(cluster, found, out.changes())
+	return 0, nil
 }
 
-// setCondition writes the condition if it differs from the Cluster's, and reports whether more than the generation
-// differs.
-func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster,
+// setCondition writes condition if it differs from the Cluster's, which is previous.
+func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster, previous *metav1.Condition,
 	condition metav1.Condition,
-) (bool, error) {
-	condition.ObservedGeneration = cluster.Generation
-	condition.LastTransitionTime = metav1.NewTime(r.Now())
-	changed := true
-	if previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type); previous != nil {
-		if previous.Status == condition.Status {
-			condition.LastTransitionTime = previous.LastTransitionTime
-		}
-		if *previous == condition {
-			return false, nil
-		}
-		changed = previous.Status != condition.Status || previous.Reason != condition.Reason ||
-			previous.Message != condition.Message
+) error {
+	if previous != nil && previous.Status == condition.Status {
+		condition.LastTransitionTime = previous.LastTransitionTime
+	}
+	if previous != nil && *previous == condition {
+		return nil
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
 	if err != nil {
-		return false, fmt.Errorf("converting condition: %w", err)
+		return fmt.Errorf("converting condition: %w", err)
 	}
-	return changed, r.applyConditions(ctx, cluster, []any{object})
+	if err := r.applyConditions(ctx, cluster, []any{object}); err != nil {
+		return err
+	}
+	r.steady.forget(cluster.UID)
+	return nil
 }
 
 // Remove removes the condition from a Cluster, and emits the event of the pass.
 func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
 	r.states.forget(cluster.UID)
+	r.steady.forget(cluster.UID)
 	err := r.record(ctx, cluster, "")
 	if err == nil && HasCondition(cluster) {
 		err = r.applyConditions(ctx, cluster, []any{})
@@ -130,6 +139,7 @@ func (r *Reporter) Changed(cluster *clusterv1.Cluster, out Outcome) { r.changed(
 func (r *Reporter) Forget(uid types.UID) {
 	r.news.forget(uid)
 	r.states.forget(uid)
+	r.steady.forget(uid)
 }
 
 // HasCondition reports whether a Cluster has the condition.

@@ -3,7 +3,9 @@ package report
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -38,5 +40,52 @@ func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
 	}
 	if len(n.last) > maxNews {
 		t.Errorf("%d Clusters are remembered", len(n.last))
+	}
+}
+
+func TestSteady_HoldsBackAMessageThatChangesWithEachPass(t *testing.T) {
+	t.Parallel()
+	condition := func(reason, message string, generation int64) metav1.Condition {
+		return metav1.Condition{Status: "False", Reason: reason, Message: message, ObservedGeneration: generation}
+	}
+	previous := condition("A", "one", 1)
+	var s steady
+	start := time.Unix(0, 0)
+	for i, step := range []struct {
+		at   time.Duration
+		next metav1.Condition
+		want time.Duration
+	}{
+		{0, condition("A", "two", 1), time.Second},
+		{600 * time.Millisecond, condition("A", "two", 1), 400 * time.Millisecond},
+		{700 * time.Millisecond, condition("A", "three", 1), time.Second}, // another message starts anew
+		{1700 * time.Millisecond, condition("A", "three", 1), 0},
+		{1800 * time.Millisecond, condition("A", "three", 1), 0}, // as long as it is not written
+		{1900 * time.Millisecond, condition("B", "four", 1), 0},  // another reason is news
+		{2000 * time.Millisecond, condition("A", "three", 1), time.Second},
+		{2100 * time.Millisecond, condition("A", "one", 1), 0}, // as it is written already
+		{2200 * time.Millisecond, condition("A", "three", 1), time.Second},
+		{3200 * time.Millisecond, condition("A", "three", 2), time.Second}, // for a later generation
+		{4200 * time.Millisecond, condition("A", "three", 2), 0},
+	} {
+		if got := s.wait("uid", &previous, step.next, start.Add(step.at)); got != step.want {
+			t.Errorf("step %d: waits %s, want %s", i, got, step.want)
+		}
+	}
+	start = start.Add(time.Hour)
+	s.forget("uid")
+	for i := range 21 { // a message that never stays the same
+		want := min(time.Second, 10*time.Second-time.Duration(i)*time.Second/2)
+		if got := s.wait("uid", &previous, condition("A", fmt.Sprint(i), 1), start); got != want {
+			t.Errorf("message %d: waits %s, want %s", i, got, want)
+		}
+		start = start.Add(time.Second / 2)
+	}
+	if got := s.wait("other", nil, condition("A", "one", 1), start); got != 0 {
+		t.Errorf("the first condition of a Cluster waits %s", got)
+	}
+	s.forget("uid")
+	if len(s.pending) != 0 {
+		t.Errorf("%d Clusters are remembered", len(s.pending))
 	}
 }
