@@ -21,9 +21,12 @@ ENVTEST_PACKAGES = $$(go list ./test/... | grep -vE '/test/(e2e|node)(/|$$)')
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s
 
+# Modules of their own, so that the product does not depend on what they need.
+MODULES := hack/image test/gitops
+
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
-FETCH_MODULES = go list -e -deps -test ./... >/dev/null; go list -C hack/image -e -deps -test ./... >/dev/null
+FETCH_MODULES = for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
 COUNTS := out/test-counts
 SUMMARY = go run ./hack/testsummary -counts $(COUNTS)
 
@@ -99,7 +102,7 @@ fmt: ## Format the code.
 .PHONY: lint
 lint: ## Lint code and tests.
 	$(TOOL) golangci-lint run
-	cd hack/image && go tool -modfile='$(CURDIR)/go.tools.mod' golangci-lint run --config '$(CURDIR)/.golangci.yml'
+	for module in $(MODULES); do (cd $$module && go tool -modfile='$(CURDIR)/go.tools.mod' golangci-lint run --config '$(CURDIR)/.golangci.yml'); done
 
 .PHONY: lint-fix
 lint-fix: ## Lint, and fix what can be fixed mechanically.
@@ -108,7 +111,7 @@ lint-fix: ## Lint, and fix what can be fixed mechanically.
 .PHONY: vet
 vet: ## Run go vet.
 	go vet ./...
-	go vet -C hack/image ./...
+	for module in $(MODULES); do go vet -C $$module ./...; done
 
 .PHONY: verify
 verify: verify-help verify-paths verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
@@ -125,7 +128,7 @@ verify-paths: ## Check that every path is one that the go command accepts in a m
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.
 	go mod tidy -diff
-	cd hack/image && go mod tidy -diff
+	for module in $(MODULES); do go -C $$module mod tidy -diff; done
 
 .PHONY: verify-gen
 verify-gen: ## Check that make generate changes nothing.
@@ -150,7 +153,7 @@ test: ## Lint, vet and run all tests; the last line is their sum.
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
 	@mkdir -p out; $(FETCH_MODULES); echo "== unit tests"
 	@$(WITHOUT_PROXY) go test -json $(RACE) -shuffle=on $(UNIT_PACKAGES) | $(SUMMARY)
-	@$(WITHOUT_PROXY) go test -C hack/image -json -shuffle=on ./... | $(SUMMARY)
+	@for module in $(MODULES); do $(WITHOUT_PROXY) go test -C $$module -json -count=1 -shuffle=on ./... | $(SUMMARY); done
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.

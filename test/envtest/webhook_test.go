@@ -194,6 +194,7 @@ func TestWebhook_PatchesObjectsOfOneApplyAtCreation(t *testing.T) {
 
 func TestApply_OfAnUnpatchedManifestChangesNothing(t *testing.T) {
 	t.Parallel()
+	says := map[string]string{"client-side": "configured", "server-side": "serverside-applied"} // docs/gitops.md
 	for name, flags := range map[string][]string{
 		"client-side": nil,
 		"server-side": {"--server-side", "--force-conflicts"},
@@ -213,7 +214,9 @@ func TestApply_OfAnUnpatchedManifestChangesNothing(t *testing.T) {
 				}
 				before, generations := c.snapshot(), c.generations()
 				for range 2 {
-					mustKubectl(t, text, apply...)
+					if out := mustKubectl(t, text, apply...); !strings.Contains(out, "/one "+says[name]+"\n") {
+						t.Errorf("kubectl prints %q, docs/gitops.md says %q", out, says[name])
+					}
 				}
 				if diff := cmp.Diff(generations, c.generations()); diff != "" {
 					t.Errorf("running %v: generations (-before +after):\n%s", running, diff)

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestMigrationPage_ExamplesAreWhatThePageSays renders the examples of docs/migration.md: what was there before is a
+// conflict as soon as the label is set, adoption takes it, and what comes after has the proxy.
+func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secret, adopt string
+	counts := map[string]int{}
+	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+		kind, example, found := strings.Cut(strings.TrimPrefix(block[2], "# "), "\n")
+		if counts[kind]++; block[1] != "yaml" || !found {
+			t.Errorf("block %q", block[0])
+			continue
+		}
+		switch {
+		case kind == "Secret":
+			secret = "---\n" + example
+		case kind == "adopt":
+			adopt = example
+		case kind == "before" && strings.Contains(example, "kubeadmConfigSpec"):
+			checkBefore(t, example, secret)
+		case kind == "after":
+			checkAfter(t, example, secret)
+		}
+	}
+	const want = `metadata:
+  labels: {capi-proxy-patcher.io/enabled: "true"}
+  annotations: {capi-proxy-patcher.io/adopt: "true"}
+`
+	if adopt != want || counts["before"] != 5 || counts["after"] != 3 || counts["Secret"] != 1 {
+		t.Errorf("blocks %v, and to adopt\n%s", counts, adopt)
+	}
+}
+
+// rendered runs render with manifests as its input.
+func rendered(t *testing.T, manifests string, args ...string) (status int, out, problems string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status = Main(t.Context(), append([]string{"render", "-f", "-"}, args...),
+		Streams{In: strings.NewReader(manifests), Out: &stdout, Err: &stderr})
+	return status, stdout.String(), stderr.String()
+}
+
+var writtenPath = regexp.MustCompile(`- path: (\S+)`)
+
+func checkBefore(t *testing.T, example, secret string) {
+	t.Helper()
+	const metadata = "metadata: {name: prod, namespace: team-a"
+	if status, out, problems := rendered(t, example+secret); status != exitDone || out != example+secret {
+		t.Errorf("without the label: status %d\n%s", status, problems)
+	}
+	labelled := strings.Replace(example, metadata, metadata+`, labels: {capi-proxy-patcher.io/enabled: "true"}`, 1)
+	status, _, problems := rendered(t, labelled+secret)
+	for _, path := range writtenPath.FindAllStringSubmatch(example, -1) {
+		if status != exitInput || !strings.Contains(problems, path[1]) {
+			t.Errorf("with the label: status %d and no conflict with %s: %s", status, path[1], problems)
+		}
+	}
+	adopting := strings.Replace(labelled, metadata, metadata+`, annotations: {capi-proxy-patcher.io/adopt: "true"}`, 1)
+	status, out, problems := rendered(t, adopting+secret, "--include-secrets")
+	if status != exitDone || !strings.Contains(out, "adopted-files.json: ") || !strings.Contains(out, "name: prod-proxy-files") {
+		t.Errorf("adopting: status %d\n%s\n%s", status, problems, out)
+	}
+}
+
+func checkAfter(t *testing.T, example, secret string) {
+	t.Helper()
+	status, out, problems := rendered(t, example+secret, "--include-secrets")
+	if status != exitDone || strings.Contains(problems, "warning: ") && !strings.Contains(example, "topology:") {
+		t.Errorf("status %d: %s", status, problems)
+	}
+	if strings.Contains(example, "topology:") {
+		if !strings.Contains(example, "capi-proxy-patcher.io/rollout: Immediate") {
+			t.Errorf("a running topology would be frozen, and lose its proxy:\n%s", example)
+		}
+		return
+	}
+	for _, path := range []string{
+		"/etc/capi-proxy-patcher/proxy.env", "/containerd.service.d/http-proxy.conf", "/kubelet.service.d/http-proxy.conf",
+	} {
+		if strings.Count(out, path) == 0 || strings.Count(example, path) > 0 {
+			t.Errorf("%s in\n%s", path, out)
+		}
+	}
+}
