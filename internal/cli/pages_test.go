@@ -298,3 +298,39 @@ func TestPages_ShowShellThatParses(t *testing.T) {
 		t.Errorf("only %d blocks", checked)
 	}
 }
+
+// TestScopePage_SaysWhoAsksWhyNotAndWhatInstead checks each section, which has to name a thread.
+func TestScopePage_SaysWhoAsksWhyNotAndWhatInstead(t *testing.T) {
+	t.Parallel()
+	sections := strings.Split(pages(t)["docs/scope.md"], "\n## ")[1:]
+	for _, section := range sections {
+		asked, rest, _ := strings.Cut(section, "\n**Why not.** ")
+		why, instead, found := strings.Cut(rest, "\n**Instead.** ")
+		if !found || !strings.Contains(asked, "**Asked for in**") || !strings.Contains(asked, "](https://github.com/") ||
+			len(why) < 30 || len(instead) < 30 {
+			t.Errorf("section %.20q does not say who asks, why not and what instead", section)
+		}
+	}
+	if len(sections) < 8 {
+		t.Errorf("only %d sections", len(sections))
+	}
+}
+
+// TestVersioningPage_NamesTheClusterAPIOfTheModule compares the pages that say what is supported with go.mod.
+func TestVersioningPage_NamesTheClusterAPIOfTheModule(t *testing.T) {
+	t.Parallel()
+	module, err := os.ReadFile(filepath.Join(repository, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`sigs.k8s.io/cluster-api (v\d+\.\d+)\.`).FindSubmatch(module)
+	if version == nil {
+		t.Fatal("go.mod does not name Cluster API")
+	}
+	all := pages(t)
+	for _, name := range []string{"README.md", "docs/versioning.md"} {
+		if !strings.Contains(all[name], "| Cluster API | "+string(version[1])+",") {
+			t.Errorf("%s does not say that it supports Cluster API %s", name, version[1])
+		}
+	}
+}
