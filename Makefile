@@ -41,7 +41,7 @@ all: generate test build ## Generate, lint, test and build.
 
 .PHONY: build
 build: ## Build bin/capi-proxy-patcher, a static binary.
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X $(MODULE)/internal/version.commit=$(REVISION)" -o bin/capi-proxy-patcher ./cmd/capi-proxy-patcher
 
 # What image and release say of themselves; nothing else of this machine or day is in them. PUSH=1 needs an IMAGE with a
 # registry and a tag.

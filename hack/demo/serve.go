@@ -77,7 +77,7 @@ func startManager(ctx context.Context, dir, binary string, flags ...string) (*ex
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, append([]string{"manager", "--health-addr", health}, flags...)...) //nolint:gosec // the program to show
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, append([]string{"manager", "--health-addr", health, "--diagnostics-address", "0"}, flags...)...) //nolint:gosec // the program to show
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, "", fmt.Errorf("starting the manager: %w", err)

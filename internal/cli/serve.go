@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 )
@@ -15,10 +17,10 @@ func newManager(streams Streams) *cobra.Command {
 		Short: "Run the controller in a management cluster",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asUsage(manager.Run(untilSignal(cmd.Context()), o, streams.Err))
+			return asUsage(manager.Run(untilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
 		},
 	}
-	o.AddFlags(cmd.Flags())
+	addGroups(cmd, o.Flags())
 	return cmd
 }
 
@@ -32,11 +34,21 @@ func newHooks(streams Streams) *cobra.Command {
 			"(manager --hook-cert-dir).",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asUsage(manager.RunHooks(untilSignal(cmd.Context()), o, streams.Err))
+			return asUsage(manager.RunHooks(untilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
 		},
 	}
-	o.AddFlags(cmd.Flags())
+	addGroups(cmd, o.Flags())
 	return cmd
+}
+
+// addGroups adds flags to cmd, which --help prints in groups.
+func addGroups(cmd *cobra.Command, groups cliflag.NamedFlagSets) {
+	groups.FlagSet("global").BoolP("help", "h", false, "help for "+cmd.Name())
+	for _, name := range groups.Order {
+		cmd.Flags().AddFlagSet(groups.FlagSets[name])
+	}
+	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".")
+	cliflag.SetUsageAndHelpFunc(cmd, groups, 0)
 }
 
 // asUsage makes a mistake in the flags of the manager one of the command line.

@@ -29,6 +29,8 @@ type ServerOptions struct {
 	// ClientCAName is the file in CertDir with the CA certificates that client certificates must be signed by. Empty
 	// requires no client certificate.
 	ClientCAName string
+	// TLS is what connections have to keep to.
+	TLS server.TLS
 }
 
 // timeoutSeconds is how long Cluster API waits for an answer. An answer takes milliseconds; a short timeout lets
@@ -100,7 +102,7 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 		handlers = handlers[:len(handlers)-1]
 	}
 	serving := server.New(server.Options{
-		Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName,
+		Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, TLS: o.TLS,
 		Limits: limits(),
 	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}

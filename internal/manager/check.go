@@ -28,9 +28,10 @@ const off = "0"
 // check validates all flags before anything starts. Its error is one line.
 func (o Options) check() error {
 	return firstOf(
-		checkVerbosity(o.Verbosity),
+		o.Logging.check(),
 		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
-		checkName("--leader-elect-namespace", o.LeaderElectNamespace, validation.IsDNS1123Label),
+		checkName("--leader-elect-namespace", o.Election.Namespace, validation.IsDNS1123Label),
+		o.Election.check(),
 		o.checkInstallation(),
 		atLeast("--concurrency", o.Concurrency, 1),
 		longerThan("--sync-period", o.SyncPeriod, 0),
@@ -38,7 +39,10 @@ func (o Options) check() error {
 		atLeast("--kube-api-burst", o.Burst, 1),
 		checkQPS(o.QPS),
 		checkAddress("--health-addr", o.HealthAddr),
-		checkAddress("--metrics-addr", o.MetricsAddr),
+		checkAddress("--diagnostics-address", o.DiagnosticsAddress),
+		checkAddress("--profiler-address", o.ProfilerAddress),
+		o.TLS.check(),
+		o.checkFeatures(),
 		o.checkWebhooks(),
 		o.checkHooks(),
 	)
@@ -167,7 +171,14 @@ func (o Options) checkWebhooks() error {
 		checkHost("--webhook-bind-address", o.WebhookBindAddress)); err != nil || !o.webhooks() {
 		return err
 	}
-	return checkCertificate("--webhook-cert-dir", o.WebhookCertDir)
+	for flag, name := range map[string]string{
+		"--webhook-cert-name": o.WebhookCertName, "--webhook-key-name": o.WebhookKeyName,
+	} {
+		if filepath.Base(name) != name {
+			return usagef("%s %q: name a file in --webhook-cert-dir, without a folder", flag, name)
+		}
+	}
+	return checkFiles("--webhook-cert-dir", o.WebhookCertDir, o.WebhookCertName, o.WebhookKeyName)
 }
 
 // checkHooks checks the flags of the hooks.
@@ -179,11 +190,6 @@ func (o Options) checkHooks() error {
 		return nil
 	}
 	return o.Hooks.check("hook-")
-}
-
-// checkCertificate checks the files of a certificate in a mounted Secret of type kubernetes.io/tls.
-func checkCertificate(flag, folder string) error {
-	return checkFiles(flag, folder, "tls.crt", "tls.key")
 }
 
 // checkFiles reports the first of some files in a folder that cannot be read.

@@ -9,12 +9,11 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
@@ -34,8 +33,10 @@ type HookOptions struct {
 }
 
 // server returns the options of a server.
-func (o HookOptions) server() extension.ServerOptions {
-	return extension.ServerOptions{Host: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName}
+func (o HookOptions) server(security server.TLS) extension.ServerOptions {
+	return extension.ServerOptions{
+		Host: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, TLS: security,
+	}
 }
 
 // check validates the flags, so that mistakes show at the start and not when the first request fails. prefix is that of
@@ -49,7 +50,7 @@ func (o HookOptions) check(prefix string) error {
 		return usagef("--%scert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service",
 			prefix)
 	}
-	if err := checkCertificate("--"+prefix+"cert-dir", o.CertDir); err != nil || o.ClientCAName == "" {
+	if err := checkFiles("--"+prefix+"cert-dir", o.CertDir, "tls.crt", "tls.key"); err != nil || o.ClientCAName == "" {
 		return err
 	}
 	if filepath.Base(o.ClientCAName) != o.ClientCAName {
@@ -64,35 +65,49 @@ type HooksOnly struct {
 
 	// HealthAddr is a listening address; "0" disables it.
 	HealthAddr string
-	// Verbosity is the log level, 0 to 5.
-	Verbosity int
+	// TLS is what connections have to keep to.
+	TLS TLSOptions
+	// Logging configures the logs.
+	Logging Logging
 }
 
-// AddFlags adds the flags of the command hooks to f.
-func (o *HooksOnly) AddFlags(f *pflag.FlagSet) {
+// Flags returns the flags of the command hooks, in groups.
+func (o *HooksOnly) Flags() cliflag.NamedFlagSets {
+	var groups cliflag.NamedFlagSets
+	f := groups.FlagSet("runtime hook")
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
 	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
 	f.StringVar(&o.ClientCAName, "client-ca-name", "",
 		"file in that folder with the CA certificates that client certificates must be signed by; "+
 			"by default none is required")
-	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
-	f.IntVarP(&o.Verbosity, "v", "v", 2, "log level, 0 to 5")
+	o.TLS.addFlags(groups.FlagSet("TLS"))
+	groups.FlagSet("diagnostics").StringVar(&o.HealthAddr, "health-addr", ":8081",
+		"address of /healthz and /readyz; 0 disables it")
+	o.Logging.addFlags(groups.FlagSet("logging"))
+	return groups
 }
 
-// RunHooks serves nothing but the runtime hooks until ctx ends. Logs go to logs.
-func RunHooks(ctx context.Context, o HooksOnly, logs io.Writer) error {
-	if err := firstOf(checkVerbosity(o.Verbosity), o.check(""), checkAddress("--health-addr", o.HealthAddr)); err != nil {
+// RunHooks serves nothing but the runtime hooks until ctx ends. The flags that were given go to the first line of logs.
+func RunHooks(ctx context.Context, o HooksOnly, flags *pflag.FlagSet, logs io.Writer) error {
+	if err := firstOf(o.Logging.check(), o.TLS.check(), o.check(""),
+		checkAddress("--health-addr", o.HealthAddr)); err != nil {
 		return err
 	}
-	log := newLogger(o.Verbosity, logs)
+	log, _ := o.Logging.logger(logs)
 	ctrl.SetLogger(log)
-	return serveHooks(ctrl.LoggerInto(ctx, log), o, log)
+	ctx = ctrl.LoggerInto(ctx, log)
+	logStart(ctx, "hooks", flags)
+	return serveHooks(ctx, o, log)
 }
 
 // serveHooks serves until ctx ends or a server fails.
 func serveHooks(ctx context.Context, o HooksOnly, log logr.Logger) error {
-	hooks, err := (&extension.Handlers{}).NewServer(o.server())
+	security, err := o.TLS.server()
+	if err != nil {
+		return err
+	}
+	hooks, err := (&extension.Handlers{}).NewServer(o.server(security))
 	if err != nil {
 		return err
 	}
@@ -106,8 +121,8 @@ func serveHooks(ctx context.Context, o HooksOnly, log logr.Logger) error {
 			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.HealthAddr, err)
 		}
 		serving++
-		health := healthServer(hooks.StartedChecker())
-		go func() { ends <- health.Serve(server.Limit(listener, 100)) }()
+		health := healthServer(readiness{"hooks": hooks.StartedChecker()})
+		go func() { ends <- health.Serve(probes(listener)) }()
 		context.AfterFunc(ctx, func() { _ = health.Close() })
 	}
 	go func() { ends <- hooks.Start(ctx) }()
@@ -123,14 +138,4 @@ func serveHooks(ctx context.Context, o HooksOnly, log logr.Logger) error {
 	}
 	hooks.Drain()
 	return failed
-}
-
-// healthServer answers /healthz always and /readyz by started.
-func healthServer(started healthz.Checker) *http.Server {
-	mux := http.NewServeMux()
-	mux.Handle("/healthz",
-		http.StripPrefix("/healthz", &healthz.Handler{Checks: map[string]healthz.Checker{"ping": healthz.Ping}}))
-	mux.Handle("/readyz",
-		http.StripPrefix("/readyz", &healthz.Handler{Checks: map[string]healthz.Checker{"hooks": started}}))
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
 }

@@ -10,10 +10,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -29,19 +31,20 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
-// Run runs the manager until ctx ends. Logs go to logs.
-func Run(ctx context.Context, o Options, logs io.Writer) error {
+// Run runs the manager until ctx ends. The flags that were given go to the first line of logs.
+func Run(ctx context.Context, o Options, flags *pflag.FlagSet, logs io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	log, level := o.Logging.logger(logs)
+	ctrl.SetLogger(log)
+	ctx = ctrl.LoggerInto(ctx, log)
+	o.Log, o.Level = log, level
+	logStart(ctx, "manager", flags)
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	log := newLogger(o.Verbosity, logs)
-	ctrl.SetLogger(log)
-	ctx = ctrl.LoggerInto(ctx, log)
-	o.Log = log
 	mgr, err := New(ctx, config, o)
 	if err != nil {
 		return err
@@ -61,6 +64,8 @@ type drainedManager struct {
 	manager.Manager
 
 	servers []interface{ Drain() }
+	checks  readiness
+	tls     server.TLS
 }
 
 // Start implements manager.Manager.
@@ -88,18 +93,25 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
 		Logger:                        o.Log,
-		HealthProbeBindAddress:        o.HealthAddr,
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddr},
-		PprofBindAddress:              o.PprofAddr,
-		LeaderElection:                o.LeaderElect,
+		HealthProbeBindAddress:        off,
+		Metrics:                       metricsserver.Options{BindAddress: off},
+		PprofBindAddress:              o.ProfilerAddress,
+		LeaderElection:                o.Election.Enabled,
 		LeaderElectionID:              contract.Domain,
-		LeaderElectionNamespace:       o.LeaderElectNamespace,
+		LeaderElectionNamespace:       o.Election.Namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 orDefault(o.Election.LeaseDuration),
+		RenewDeadline:                 orDefault(o.Election.RenewDeadline),
+		RetryPeriod:                   orDefault(o.Election.RetryPeriod),
 		GracefulShutdownTimeout:       new(shutdownTime),
+		Controller:                    ctrlconfig.Controller{UsePriorityQueue: new(o.enabled(featurePriorityQueue))},
 	}
-	drained := &drainedManager{}
+	drained := &drainedManager{checks: readiness{}}
+	if drained.tls, err = o.TLS.server(); err != nil {
+		return nil, err
+	}
 	if o.webhooks() {
-		serving := webhookServer(o)
+		serving := webhookServer(o, drained.tls)
 		drained.servers = append(drained.servers, serving)
 		options.WebhookServer = serving
 	}
@@ -111,13 +123,22 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err := addController(ctx, drained, o); err != nil {
 		return nil, err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding health check: %w", err)
+	drained.checks["caches"] = cachesSynced(mgr.GetCache())
+	if err := addHealth(ctx, drained, o); err != nil {
+		return nil, err
 	}
-	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
-		return nil, fmt.Errorf("adding ready check: %w", err)
+	if err := addDiagnostics(ctx, drained, o); err != nil {
+		return nil, err
 	}
 	return drained, nil
+}
+
+// orDefault returns nil for 0, which stands for controller-runtime's default.
+func orDefault(d time.Duration) *time.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &d
 }
 
 // cachesSynced is ready when the caches are synced.
@@ -209,9 +230,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("webhooks", serving.StartedChecker()); err != nil {
-		return fmt.Errorf("adding ready check: %w", err)
-	}
+	mgr.checks["webhooks"] = serving.StartedChecker()
 	return nil
 }
 
@@ -252,7 +271,7 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 		Namespace: o.Namespace,
 		Now:       time.Now, //nolint:forbidigo // the clock enters here
 	}
-	serving, err := hooks.NewServer(o.Hooks.server())
+	serving, err := hooks.NewServer(o.Hooks.server(mgr.tls))
 	if err != nil {
 		return err
 	}
@@ -260,18 +279,17 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 		return fmt.Errorf("adding the server of hooks: %w", err)
 	}
 	mgr.servers = append(mgr.servers, serving)
-	if err := mgr.AddReadyzCheck("hooks", serving.StartedChecker()); err != nil {
-		return fmt.Errorf("adding ready check: %w", err)
-	}
+	mgr.checks["hooks"] = serving.StartedChecker()
 	return nil
 }
 
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
 // few hundred at once, each over its own connection, and wait 5 s. A review takes about twenty times its size in
 // memory.
-func webhookServer(o Options) *server.Server {
+func webhookServer(o Options, security server.TLS) *server.Server {
 	return server.New(server.Options{
 		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
+		CertName: o.WebhookCertName, KeyName: o.WebhookKeyName, TLS: security,
 		Limits: server.Limits{
 			Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest,
 			Time: 5 * time.Second,

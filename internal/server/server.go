@@ -6,6 +6,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,13 +32,34 @@ type Options struct {
 	// Host is the address to listen on; empty means all. Port is the port.
 	Host string
 	Port int
-	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
+	// CertDir is the folder with the certificate and its key, which are read again when they change.
 	CertDir string
+	// CertName and KeyName are their files in CertDir; empty means tls.crt and tls.key.
+	CertName, KeyName string
+	// TLS is what connections have to keep to.
+	TLS TLS
 	// ClientCAName is the file in CertDir with the CA certificates that client certificates must be signed by. It is
 	// read again for each connection. Empty requires no client certificate.
 	ClientCAName string
 	// Limits are what clients can use up.
 	Limits Limits
+}
+
+// TLS is what connections of all servers of the program have to keep to. Its zero value is TLS 1.2 or newer, with the
+// cipher suites that Go chooses.
+type TLS struct {
+	// MinVersion is the oldest version of the protocol.
+	MinVersion uint16
+	// CipherSuites are those of TLS 1.2; empty leaves the choice to Go. Those of TLS 1.3 cannot be chosen.
+	CipherSuites []uint16
+}
+
+// Config returns a configuration. It speaks HTTP/1.1 only: HTTP/2 lets one connection send any number of requests.
+func (t TLS) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: max(t.MinVersion, tls.VersionTLS12), CipherSuites: t.CipherSuites,
+		NextProtos: []string{"http/1.1"},
+	}
 }
 
 // Limits bound what clients can use up. All of them are required.
@@ -146,11 +168,11 @@ func (s *Server) Start(ctx context.Context) error {
 // latest.
 func (s *Server) Drain() { s.draining.Wait() }
 
-// config returns the configuration of TLS. It speaks HTTP/1.1 only: its clients send one request after the other, and
-// HTTP/2 lets one connection send any number of requests.
+// config returns the configuration of TLS.
 func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 	o := s.options
-	watcher, err := certwatcher.New(filepath.Join(o.CertDir, "tls.crt"), filepath.Join(o.CertDir, "tls.key"))
+	watcher, err := certwatcher.New(filepath.Join(o.CertDir, cmp.Or(o.CertName, "tls.crt")),
+		filepath.Join(o.CertDir, cmp.Or(o.KeyName, "tls.key")))
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate: %w", err)
 	}
@@ -159,13 +181,10 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 			ctrl.LoggerFrom(ctx).Error(err, "Watching the certificate")
 		}
 	}()
-	config := &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: watcher.GetCertificate,
-		// Answers are large and clients need all of an answer, so small first records only cost system calls.
-		DynamicRecordSizingDisabled: true,
-	}
+	config := o.TLS.Config()
+	config.GetCertificate = watcher.GetCertificate
+	// Answers are large and clients need all of an answer, so small first records only cost system calls.
+	config.DynamicRecordSizingDisabled = true
 	if o.ClientCAName == "" {
 		return config, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -296,5 +297,53 @@ func TestServer_ReportsMistakesAtTheStart(t *testing.T) {
 	if err := New(Options{CertDir: folder, ClientCAName: "tls.key", Limits: usual()}).Start(t.Context()); err == nil ||
 		!strings.HasSuffix(err.Error(), "tls.key contains no PEM certificate") {
 		t.Errorf("authorities that are none: %v", err)
+	}
+}
+
+func TestServer_KeepsToTLSOptions(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	servingcert.Write(t, folder)
+	for from, to := range map[string]string{"tls.crt": "cert.pem", "tls.key": "key.pem"} {
+		if err := os.Rename(filepath.Join(folder, from), filepath.Join(folder, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const suite = tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+	for name, test := range map[string]struct {
+		options TLS
+		client  *tls.Config
+		speaks  bool
+	}{
+		"the default with TLS 1.2": {TLS{}, &tls.Config{MaxVersion: tls.VersionTLS12}, true},
+		"the default with TLS 1.1": {TLS{}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false},
+		"1.3 with 1.2":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{MaxVersion: tls.VersionTLS12}, false},
+		"1.3 with 1.3":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{}, true},
+		"a suite with it": {
+			TLS{CipherSuites: []uint16{suite}},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}},
+			true,
+		},
+		"a suite with another": {
+			TLS{CipherSuites: []uint16{suite}},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}},
+			false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := New(Options{CertDir: folder, CertName: "cert.pem", KeyName: "key.pem", TLS: test.options, Limits: usual()})
+			config, err := s.config(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs := net.Pipe()
+			go func() { _ = tls.Server(ours, config).HandshakeContext(t.Context()); _ = ours.Close() }()
+			test.client.InsecureSkipVerify = true
+			if err := tls.Client(theirs, test.client).HandshakeContext(t.Context()); (err == nil) != test.speaks {
+				t.Errorf("the handshake ends with %v", err)
+			}
+			_ = theirs.Close()
+		})
 	}
 }

@@ -27,7 +27,9 @@ type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	health string
-	log    *logbuffer.Buffer
+	// diagnostics is the address of --diagnostics-address.
+	diagnostics string
+	log         *logbuffer.Buffer
 	// exited is closed when the process is gone.
 	exited chan struct{}
 }
@@ -35,10 +37,13 @@ type process struct {
 // launch starts a manager of a namespace and does not wait for it. The test's end is its end.
 func launch(t *testing.T, ns string, flags ...string) *process {
 	t.Helper()
-	p := &process{t: t, health: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{}, exited: make(chan struct{})}
+	p := &process{
+		t: t, health: vocabulary.FreeAddress(t), diagnostics: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{},
+		exited: make(chan struct{}),
+	}
 	args := append([]string{
 		"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health,
-		"-v", "2",
+		"--diagnostics-address", p.diagnostics, "-v", "2",
 	}, flags...)
 	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log

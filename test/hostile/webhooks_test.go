@@ -34,7 +34,7 @@ func TestManager_SurvivesHostileRequests(t *testing.T) {
 	// Without a certificate of clients, which would keep the attacks on the hooks out.
 	p := start(t, "capi-proxy-patcher-controller-manager", "components/manager-hooks", func(port, folder string) []string {
 		return []string{
-			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--hook-bind-address", "127.0.0.1", "--hook-port", hookPort, "--hook-cert-dir", folder,
+			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--diagnostics-address", "0", "--hook-bind-address", "127.0.0.1", "--hook-port", hookPort, "--hook-cert-dir", folder,
 			"--webhook-bind-address", "127.0.0.1", "--webhook-port", port, "--webhook-cert-dir", folder,
 		}
 	})

@@ -258,7 +258,7 @@ func TestMonitoring_FindsTheMetricsOfTheManager(t *testing.T) {
 	manager := deployments(t, objects)[0]
 	container := manager.Spec.Template.Spec.Containers[0]
 	i := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" })
-	if i < 0 || !slices.Contains(container.Args, fmt.Sprintf("--metrics-addr=:%d", container.Ports[i].ContainerPort)) {
+	if i < 0 || container.Ports[i].ContainerPort != 8443 { // the default of --diagnostics-address
 		t.Fatalf("ports %v, arguments %v", container.Ports, container.Args)
 	}
 	var monitored, served int
@@ -269,6 +269,10 @@ func TestMonitoring_FindsTheMetricsOfTheManager(t *testing.T) {
 		selected, _, _ := unstructured.NestedStringMap(object.Object, "spec", "selector", "matchLabels")
 		endpoints, _, _ := unstructured.NestedSlice(object.Object, "spec", "endpoints")
 		monitored += len(endpoints)
+		endpoint := endpoints[0].(map[string]any)
+		if endpoint["scheme"] != "https" || endpoint["bearerTokenFile"] == nil {
+			t.Errorf("metrics are asked for without a token: %v", endpoint)
+		}
 		for _, other := range objects {
 			if other.GetKind() != "Service" || !labels.SelectorFromSet(selected).Matches(labels.Set(other.GetLabels())) {
 				continue

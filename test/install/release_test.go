@@ -116,14 +116,14 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 		policy    string
 		args      []string
 	}{
-		{nil, 2, "Ignore", []string{"--metrics-addr=0", "--default-proxy-secret="}},
+		{nil, 2, "Ignore", []string{"--diagnostics-address=:8443", "--feature-gates=", "--default-proxy-secret="}},
 		{
 			map[string]string{
 				"CAPI_PROXY_PATCHER_REPLICAS": "3", "CAPI_PROXY_PATCHER_FAILURE_POLICY": "Fail",
-				"CAPI_PROXY_PATCHER_DIAGNOSTICS_ADDRESS": "127.0.0.1:8443", "CAPI_PROXY_PATCHER_DEFAULT_PROXY_SECRET": "corp/http-proxy",
+				"CAPI_PROXY_PATCHER_DIAGNOSTICS_ADDRESS": "127.0.0.1:8444", "CAPI_PROXY_PATCHER_FEATURE_GATES": "PriorityQueue=false", "CAPI_PROXY_PATCHER_DEFAULT_PROXY_SECRET": "corp/http-proxy",
 			},
 			3, "Fail",
-			[]string{"--metrics-addr=127.0.0.1:8443", "--default-proxy-secret=corp/http-proxy"},
+			[]string{"--diagnostics-address=127.0.0.1:8444", "--feature-gates=PriorityQueue=false", "--default-proxy-secret=corp/http-proxy"},
 		},
 	} {
 		objects := processed(t, files[components], test.variables)
@@ -144,7 +144,7 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 		i := slices.IndexFunc(found,
 			func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
 		if manager := found[i]; *manager.Spec.Replicas != test.replicas ||
-			!slices.Equal(manager.Spec.Template.Spec.Containers[0].Args[len(manager.Spec.Template.Spec.Containers[0].Args)-2:],
+			!slices.Equal(manager.Spec.Template.Spec.Containers[0].Args[len(manager.Spec.Template.Spec.Containers[0].Args)-3:],
 				test.args) {
 			t.Errorf("%d replicas with %v, want %d with %v", *manager.Spec.Replicas,
 				manager.Spec.Template.Spec.Containers[0].Args, test.replicas, test.args)

@@ -26,8 +26,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
@@ -118,7 +118,7 @@ func startManager(t *testing.T, cluster *mgmt.Cluster) {
 	ctx, stop := context.WithCancel(ctrl.LoggerInto(t.Context(), log))
 	mgr, err := manager.New(ctx, config, manager.Options{
 		Concurrency: 10, SyncPeriod: time.Minute, QPS: -1,
-		HealthAddr: "0", MetricsAddr: "0", Log: log,
+		HealthAddr: "0", DiagnosticsAddress: "0", Log: log,
 	})
 	if err != nil {
 		stop()

@@ -1,0 +1,171 @@
+package manager
+
+import (
+	"crypto/tls"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
+)
+
+// Flags returns the flags of the command manager, in groups.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var groups cliflag.NamedFlagSets
+	o.addClusterFlags(groups.FlagSet("clusters"))
+	o.addServerFlags(&groups)
+	o.Election.addFlags(groups.FlagSet("leader election"))
+	f := groups.FlagSet("diagnostics")
+	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
+	f.StringVar(&o.DiagnosticsAddress, "diagnostics-address", ":8443", "address of /metrics, /debug/pprof/ and "+
+		"/debug/flags/v over HTTPS, for bearer tokens whose user RBAC allows the path; 0 disables it")
+	f.BoolVar(&o.InsecureDiagnostics, "insecure-diagnostics", false,
+		"serve /metrics, and nothing else, at --diagnostics-address over HTTP to everybody")
+	f.BoolVar(&o.MetricsPerCluster, "metrics-per-cluster", false,
+		"add metrics with the names of Clusters, one or more for each Cluster")
+	f.StringVar(&o.ProfilerAddress, "profiler-address", "0",
+		"address of /debug/pprof/ over HTTP to everybody, for example localhost:6060; 0 disables it")
+	o.Logging.addFlags(groups.FlagSet("logging"))
+	o.addFeatureFlags(groups.FlagSet("feature"))
+	return groups
+}
+
+func (o *Options) addClusterFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to the Pod's service account")
+	f.StringVar(&o.Namespace, "namespace", "",
+		"serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; defaults to all")
+	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; "+
+		"its noProxy is merged into every Cluster's, and it serves Clusters without their own Secret in the namespaces of "+
+		"--default-proxy-namespaces")
+	f.StringVar(&o.DefaultProxyNamespaces, "default-proxy-namespaces", contract.LabelDefaultProxy+"="+
+		contract.DefaultProxyAllowed, "label selector of the namespaces whose Clusters may use the URLs and credentials of "+
+		"--default-proxy-secret, and whose readers of Secrets can therefore read them; empty selects none")
+	f.IntVar(&o.Concurrency, "concurrency", 10, "maximum number of Clusters reconciled concurrently")
+	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
+		"interval at which every Cluster is reconciled even if nothing changed")
+	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
+	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
+}
+
+func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
+	f := groups.FlagSet("webhook")
+	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 disables them")
+	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address on which the webhooks listen; defaults to all")
+	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "",
+		"folder with the certificate and the key of the webhooks; without it there are none")
+	f.StringVar(&o.WebhookCertName, "webhook-cert-name", "tls.crt", "file of the certificate in that folder")
+	f.StringVar(&o.WebhookKeyName, "webhook-key-name", "tls.key", "file of the key in that folder")
+	f = groups.FlagSet("runtime hook")
+	f.IntVar(&o.Hooks.Port, "hook-port", 9444, "port of the runtime hooks; 0 disables them")
+	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "",
+		"address on which the runtime hooks listen; defaults to all")
+	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "",
+		"folder with tls.crt and tls.key of the runtime hooks; without it there are none")
+	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "",
+		"file in that folder with the CA certificates that client certificates of the runtime hooks "+
+			"must be signed by; by default none is required")
+	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour,
+		"how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
+	o.TLS.addFlags(groups.FlagSet("TLS"))
+}
+
+// Election configures the election of a leader among replicas.
+type Election struct {
+	// Enabled elects one.
+	Enabled bool
+	// Namespace is that of the lease; empty means the Pod's own.
+	Namespace string
+	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go; 0 means its defaults.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
+
+func (o *Election) addFlags(f *pflag.FlagSet) {
+	f.BoolVar(&o.Enabled, "leader-elect", false, "elect a leader among replicas")
+	f.StringVar(&o.Namespace, "leader-elect-namespace", "", "namespace of the lease; defaults to the Pod's own")
+	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"how long other replicas wait for a leader that no longer renews its lease")
+	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"how long the leader tries to renew its lease before it gives up and ends")
+	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "interval of tries to get or renew the lease")
+}
+
+func (o Election) check() error {
+	if o == (Election{Enabled: o.Enabled, Namespace: o.Namespace}) {
+		return nil
+	}
+	switch {
+	case o.RetryPeriod < time.Second:
+		return usagef("--leader-elect-retry-period %s: use 1s or more", o.RetryPeriod)
+	case o.RenewDeadline <= o.RetryPeriod+o.RetryPeriod/5: // client-go waits up to a fifth longer
+		return usagef("--leader-elect-renew-deadline %s: use more than 1.2 times --leader-elect-retry-period, which is %s",
+			o.RenewDeadline, o.RetryPeriod)
+	case o.LeaseDuration <= o.RenewDeadline:
+		return usagef("--leader-elect-lease-duration %s: use more than --leader-elect-renew-deadline, which is %s",
+			o.LeaseDuration, o.RenewDeadline)
+	}
+	return nil
+}
+
+// TLSOptions are the flags about TLS of all servers.
+type TLSOptions struct {
+	// MinVersion is the oldest version of TLS; empty means VersionTLS12.
+	MinVersion string
+	// CipherSuites are names of package crypto/tls; empty leaves the choice to Go.
+	CipherSuites []string
+}
+
+func (o *TLSOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.MinVersion, "tls-min-version", "VersionTLS12",
+		"oldest version of TLS that servers speak: VersionTLS12 or VersionTLS13")
+	f.StringSliceVar(&o.CipherSuites, "tls-cipher-suites", nil,
+		"comma-separated cipher suites of TLS 1.2 that servers use; defaults to Go's choice; possible are "+
+			strings.Join(cipherNames(), ", "))
+}
+
+// server returns what the flags mean.
+func (o TLSOptions) server() (server.TLS, error) {
+	versions := map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
+	version, known := versions[o.MinVersion]
+	if !known {
+		return server.TLS{}, usagef("--tls-min-version %q: use VersionTLS12 or VersionTLS13", o.MinVersion)
+	}
+	found := server.TLS{MinVersion: version}
+	for _, name := range o.CipherSuites {
+		suites := tls.CipherSuites()
+		i := slices.IndexFunc(suites, func(suite *tls.CipherSuite) bool { return suite.Name == name })
+		if i < 0 || !choosable(suites[i]) {
+			return server.TLS{}, usagef("--tls-cipher-suites %q: use names of %s", name, strings.Join(cipherNames(), ", "))
+		}
+		found.CipherSuites = append(found.CipherSuites, suites[i].ID)
+	}
+	if len(found.CipherSuites) > 0 && version == tls.VersionTLS13 {
+		return server.TLS{}, usagef("--tls-cipher-suites: TLS 1.3 has no choice of cipher suites; leave it away or use " +
+			"--tls-min-version VersionTLS12")
+	}
+	return found, nil
+}
+
+func (o TLSOptions) check() error {
+	_, err := o.server()
+	return err
+}
+
+// choosable reports whether a cipher suite is one of TLS 1.2.
+func choosable(suite *tls.CipherSuite) bool {
+	return slices.Contains(suite.SupportedVersions, tls.VersionTLS12)
+}
+
+// cipherNames are the cipher suites that can be chosen. None of them is known to be weak.
+func cipherNames() []string {
+	var names []string
+	for _, suite := range tls.CipherSuites() {
+		if choosable(suite) {
+			names = append(names, suite.Name)
+		}
+	}
+	return names
+}

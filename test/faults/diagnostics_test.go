@@ -1,0 +1,158 @@
+package faults
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// account makes a ServiceAccount that may use some paths, and returns a token of it.
+func account(t *testing.T, ns, name string, rules ...rbacv1.PolicyRule) string {
+	t.Helper()
+	create(t,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + name}, Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns + "-" + name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
+		})
+	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.cluster.Config(), ns, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.BearerToken
+}
+
+// diagnose sends a request to the diagnostics of a manager, and returns the status and the body, or 0.
+func (p *process) diagnose(scheme, method, path, token, body string) (int, string) {
+	p.t.Helper()
+	q, err := http.NewRequestWithContext(p.t.Context(), method, scheme+"://"+p.diagnostics+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS13}, //nolint:gosec // self-signed
+	}}
+	answer, err := client.Do(q)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(text)
+}
+
+// TestDiagnostics_AreForWhomRBACAllowsThem asks with tokens of real ServiceAccounts. The manager's own rights are those
+// of config/rbac.
+func TestDiagnostics_AreForWhomRBACAllowsThem(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	paths := func(verb string, paths ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{Verbs: []string{verb}, NonResourceURLs: paths}
+	}
+	reader := account(t, ns, "reader", paths("get", "/metrics"))
+	operator := account(t, ns, "operator", paths("get", "/metrics", "/debug/pprof/*"), paths("put", "/debug/flags/v"))
+	p := manager(t, ns)
+	for _, test := range []struct {
+		method, path, token string
+		status              int
+	}{
+		{"GET", "/metrics", "", 401},
+		{"GET", "/metrics", "s3cr", 401},
+		{"GET", "/metrics", reader, 200},
+		{"GET", "/debug/pprof/heap", reader, 403},
+		{"PUT", "/debug/flags/v", reader, 403},
+		{"GET", "/debug/pprof/heap", operator, 200},
+		{"PUT", "/debug/flags/v", operator, 200},
+	} {
+		if status, body := p.diagnose("https", test.method, test.path, test.token, "4"); status != test.status {
+			t.Errorf("%s %s: status %d, want %d: %.200s", test.method, test.path, status, test.status, body)
+		}
+	}
+	if _, body := p.diagnose("https", "GET", "/metrics", reader, ""); !strings.Contains(body, "controller_runtime_") {
+		t.Errorf("no metrics: %.200s", body)
+	}
+	if status, _ := p.diagnose("http", "GET", "/metrics", reader, ""); status == 200 {
+		t.Error("metrics are served without TLS")
+	}
+	first, _, _ := strings.Cut(p.log.String(), "\n")
+	if !strings.Contains(first, `"Starting manager" version=`) || !strings.Contains(first, "--namespace="+ns) {
+		t.Errorf("the first line is %s", first)
+	}
+}
+
+func TestDiagnostics_KeepToTheFlagsAboutTLS(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	p := manager(t, ns, "--tls-min-version", "VersionTLS13")
+	dialer := func(version uint16) error {
+		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: version}}). //nolint:gosec // self-signed
+														DialContext(t.Context(), "tcp", p.diagnostics)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	if err := dialer(tls.VersionTLS13); err != nil {
+		t.Error(err)
+	}
+	if dialer(tls.VersionTLS12) == nil {
+		t.Error("TLS 1.2 is spoken")
+	}
+}
+
+// TestLog_IsQuietWhileNothingHappens counts reconciles, and lines of a log at level 2.
+func TestLog_IsQuietWhileNothingHappens(t *testing.T) {
+	f := newFleet(t, 3)
+	t.Parallel()
+	p := manager(t, f.ns, shortResync, "--insecure-diagnostics")
+	f.create(enabled)
+	f.eventuallyReports(contract.ReasonConfigured)
+	reconciles := regexp.MustCompile(`controller_runtime_reconcile_total\{.*\} ([0-9]+)`)
+	count := func() (sum int) {
+		_, body := p.diagnose("http", "GET", "/metrics", "", "")
+		for _, match := range reconciles.FindAllStringSubmatch(body, -1) {
+			n, _ := strconv.Atoi(match[1])
+			sum += n
+		}
+		return sum
+	}
+	more := func(n int) {
+		t.Helper()
+		before := count()
+		eventually(t, "reconciles", func() string {
+			if now := count(); now < before+n {
+				return strconv.Itoa(now - before)
+			}
+			return ""
+		})
+	}
+	more(6) // what the last writes bring
+	before := p.log.String()
+	more(9)
+	if after := p.log.String(); after != before {
+		t.Errorf("logged while nothing happens:\n%s", strings.TrimPrefix(after, before))
+	}
+	if strings.Contains(p.log.String(), "not ready") || strings.Contains(p.log.String(), "healthz") {
+		t.Errorf("readiness that is not there yet is logged:\n%s", p.log)
+	}
+}
