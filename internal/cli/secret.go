@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
+)
+
+// labelMove has clusterctl move take a Secret along that nothing owns.
+const labelMove = "clusterctl.cluster.x-k8s.io/move"
+
+// fromEnvironment is the value of --from that reads the variables of the shell.
+const fromEnvironment = "env"
+
+type secretOptions struct {
+	from, name, namespace string
+}
+
+func newSecret(streams Streams) *cobra.Command {
+	var o secretOptions
+	cmd := &cobra.Command{
+		Use:   "secret --from FILE",
+		Short: "Print a proxy Secret with the settings of another system",
+		Long: `Reads the proxy settings of another system and writes a proxy Secret with them to standard output. It recognizes
+the form: httpProxyConfig of AKS, bare or in an ARM template; TKG_HTTP_PROXY and its like, in a file or in the Secret
+CLUSTER-config-values; Helm values (proxy, cluster.proxy, global.connectivity.proxy, lists of variables), also in key
+values of a Secret; the variables proxy and clusterConfig of a Cluster's topology; proxyConfiguration of EKS Anywhere; a
+http-proxy.conf drop-in, or the files of a bootstrap spec; the variables of the shell.
+
+User and password in a URL become the keys username and password. Standard error lists the entries of noProxy that are
+left out because they are composed for every Cluster, and the keys that a proxy Secret has no place for. The output
+holds the credentials of the proxy.
+
+Exit status: 0 success, 1 something cannot be read or used (nothing is written), 2 wrong usage.`,
+		Example: `  capi-proxy-patcher secret --from aks-proxy-config.json --name http-proxy --namespace team-a | kubectl apply -f -
+  kubectl get secret prod-config-values -o yaml | capi-proxy-patcher secret --from -
+  capi-proxy-patcher secret --from env`,
+		Args: noArgs,
+		RunE: func(_ *cobra.Command, _ []string) error { return runSecret(o, streams) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.from, "from", "", "file to read, - for standard input, env for the variables of the shell")
+	f.StringVar(&o.name, "name", "", "name of the Secret; defaults to CLUSTER-http-proxy if the input names a cluster, "+
+		"else http-proxy")
+	f.StringVar(&o.namespace, "namespace", "", "namespace of the Secret; defaults to that of the input, if it has one")
+	return cmd
+}
+
+func runSecret(o secretOptions, streams Streams) error {
+	if o.from == "" {
+		return usageError{errors.New("secret: no input; use --from FILE, --from - for standard input, or --from env")}
+	}
+	for _, name := range []string{o.name, o.namespace} {
+		if problems := validation.IsDNS1123Subdomain(name); name != "" && len(problems) > 0 {
+			return usageError{fmt.Errorf("secret: %q cannot be a name: %s", name, problems[0])}
+		}
+	}
+	result, err := readForeign(o.from, streams)
+	if err != nil {
+		return fmt.Errorf("reading proxy settings: %w", err)
+	}
+	text, err := yaml.Marshal(proxySecret(o, result))
+	if err != nil {
+		return fmt.Errorf("encoding output: %w", err)
+	}
+	for _, note := range result.Notes {
+		_, _ = fmt.Fprintln(streams.Err, note)
+	}
+	if _, err := streams.Out.Write(text); err != nil {
+		return fmt.Errorf("writing output: %w", err)
+	}
+	return nil
+}
+
+func readForeign(from string, streams Streams) (foreign.Result, error) {
+	if from == fromEnvironment {
+		var vars []envfile.Var
+		for _, entry := range os.Environ() {
+			name, value, _ := strings.Cut(entry, "=")
+			vars = append(vars, envfile.Var{Name: name, Value: value})
+		}
+		return foreign.ReadVariables(vars)
+	}
+	r := inputReader{stdin: streams.In, left: maxInput}
+	text, err := r.readFile(from)
+	if err != nil {
+		return foreign.Result{}, err
+	}
+	return foreign.Read(text)
+}
+
+// proxySecret returns the manifest. A name or namespace of the command line wins.
+func proxySecret(o secretOptions, result foreign.Result) map[string]any {
+	name, namespace := contract.DefaultSecretName, result.Namespace
+	if result.Cluster != "" {
+		name = result.Cluster + contract.ClusterSecretSuffix
+	}
+	if o.name != "" {
+		name = o.name
+	}
+	if o.namespace != "" {
+		namespace = o.namespace
+	}
+	metadata := map[string]any{
+		"name":   name,
+		"labels": map[string]string{contract.LabelProxySecret: "", labelMove: ""},
+	}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	data := map[string][]byte{} // in base64 once it is encoded
+	for key, value := range result.Data {
+		data[key] = []byte(value)
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data}
+}
