@@ -91,7 +91,7 @@ func newRoot(streams Streams) *cobra.Command {
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(newManager(streams), newHooks(streams), newRender(streams), newExplain(streams), newLint(streams),
-		newSecret(streams), newStatus(streams), newVersion(streams))
+		newSecret(streams), newStatus(streams), newPlan(streams), newVersion(streams))
 	return root
 }
 

@@ -14,11 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -35,7 +38,7 @@ type statusOptions struct {
 	context, kubeconfig, namespace string
 	cluster                        string
 	all, watch, machines           bool
-	output                         string
+	output, defaultSecret          string
 	failOn                         []string
 }
 
@@ -51,7 +54,8 @@ and writes nothing.
 
 Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on.`,
 		Example: `  capi-proxy-patcher status -A
-  capi-proxy-patcher status --namespace team-a --fail-on behind,not-true`,
+  capi-proxy-patcher status --namespace team-a --fail-on behind,not-true
+  capi-proxy-patcher status --namespace team-a --cluster prod --machines`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runStatus(cmd.Context(), o, streams) },
 	}
@@ -61,6 +65,9 @@ Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Clusters; defaults to that of the context")
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the Clusters of all namespaces")
 	f.StringVar(&o.cluster, "cluster", "", "show only this Cluster")
+	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
+		"with --machines, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.watch, "watch", false, "go on, and print each Cluster again when its status changes")
 	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3: behind, not-true")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
@@ -81,6 +88,10 @@ func (o statusOptions) check() error {
 		return fmt.Errorf("status: unknown output %q; use table, wide, json or yaml", o.output)
 	case o.all && o.namespace != "":
 		return errors.New("status: --all-namespaces and --namespace exclude each other")
+	case o.machines && (o.cluster == "" || o.watch):
+		return errors.New("status: --machines needs --cluster, and excludes --watch")
+	case o.defaultSecret != "" && !o.machines:
+		return errors.New("status: --default-proxy-secret needs --machines; without it the controller's own report is shown")
 	case o.watch && len(o.failOn) > 0:
 		return errors.New("status: --watch has no end, so --fail-on needs it to be absent")
 	case o.watch && !o.isTable():
@@ -105,6 +116,9 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 	case o.namespace == "":
 		o.namespace = namespace
 	}
+	if o.machines {
+		return o.listMachines(ctx, config, streams)
+	}
 	config.QPS = -1 // two requests need no limit
 	api, err := newReader(config)
 	if err != nil {
@@ -122,6 +136,42 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 		return s.follow(ctx, rows, version)
 	}
 	if slices.ContainsFunc(rows, o.fails) {
+		return statusError{exitFound}
+	}
+	return nil
+}
+
+// listMachines compares the Machines of one Cluster as the controller does.
+func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, streams Streams) error {
+	secret, err := manager.ParseDefaultSecret(o.defaultSecret)
+	if err != nil {
+		return usageError{err}
+	}
+	now := time.Now //nolint:forbidigo // the clock enters here
+	result, err := preview.Run(ctx, preview.Options{
+		Config: config, Namespace: o.namespace, Cluster: o.cluster, DefaultSecret: secret, Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("status: %w", err)
+	}
+	noteDifference(result, streams)
+	groups := []status.Group{}
+	if result.Behind != nil {
+		groups = append(groups, *result.Behind...)
+	}
+	switch {
+	case !o.isTable():
+		err = writeData(streams.Out, o.output, map[string]any{"version": 1, "behind": groups})
+	case len(groups) > 0:
+		err = status.MachineTable(streams.Out, groups, now())
+	default:
+		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(groups) > 0 && slices.Contains(o.failOn, failBehind),
+		result.Condition.Status != string(metav1.ConditionTrue) && slices.Contains(o.failOn, failNotTrue):
 		return statusError{exitFound}
 	}
 	return nil

@@ -2,14 +2,24 @@ package contract
 
 import "strings"
 
+// UserLabels returns the labels that users set on a Cluster.
+func UserLabels() []string { return []string{LabelEnabled, LabelDeliverTo} }
+
+// UserAnnotations returns the annotations that users set on a Cluster. They set AnnotationSecret on a pool, too.
+func UserAnnotations() []string {
+	return []string{
+		AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt, AnnotationNoProxyGroups,
+		AnnotationPublish, AnnotationPublishCredentials,
+	}
+}
+
 // ClusterLabels returns the names, without the domain, of the labels that a Cluster may have.
-func ClusterLabels() []string { return names(LabelEnabled, LabelDeliverTo) }
+func ClusterLabels() []string { return names(UserLabels()...) }
 
 // ClusterAnnotations returns the names, without the domain, of the annotations that a Cluster may have, those for the
 // user first.
 func ClusterAnnotations() []string {
-	return append(names(AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt,
-		AnnotationNoProxyGroups, AnnotationPublish, AnnotationPublishCredentials),
+	return append(names(UserAnnotations()...),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
 			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind)...)
 }

@@ -154,6 +154,7 @@ func (p *pass) settleAll(
 		settled = append(settled, one)
 		if drift != topology.None {
 			drifts[drift] = append(drifts[drift], o.String())
+			out.Drifting = append(out.Drifting, topology.Groups(o)...)
 		}
 	}
 	return settled, out, nil

@@ -40,25 +40,33 @@ func (c *Controller) forget(cluster client.Object) {
 
 func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
-	switch {
-	case view.Deleted:
+	if view.Deleted {
 		c.forget(cluster)
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
+	}
+	done, err := c.run(ctx, cluster, view)
+	if done.idle {
+		return ctrl.Result{}, err
+	}
+	return c.conclude(ctx, cluster, done, err)
+}
+
+// run runs a pass over a Cluster that is not being deleted.
+func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster, view intent.Cluster) (result, error) {
+	switch {
 	case view.Paused:
-		return ctrl.Result{}, nil
+		return result{idle: true}, nil
 	case view.Unclear != nil:
-		return c.conclude(ctx, cluster, result{}, view.Unclear)
+		return result{}, view.Unclear
 	}
 	p := c.newPass(cluster, view)
 	if view.Enabled {
-		done, err := p.enable(ctx)
-		return c.conclude(ctx, cluster, done, err)
+		return p.enable(ctx)
 	}
 	if idle, err := p.isIdle(ctx); err != nil || idle {
-		return ctrl.Result{}, err
+		return result{idle: true}, err
 	}
-	done, err := p.disable(ctx)
-	return c.conclude(ctx, cluster, done, err)
+	return p.disable(ctx)
 }
 
 // result is the result of a pass.
@@ -67,6 +75,8 @@ type result struct {
 
 	// summary is the message of the condition if no finding has a reason.
 	summary string
+	// idle reports that there was nothing to do or to report.
+	idle bool
 	// gone reports that nothing is left to report about the Cluster.
 	gone bool
 	// complete reports that the pass did all that it could, and knows what its writes have brought.

@@ -22,6 +22,16 @@ type Machine struct {
 	Made    time.Time `json:"dataMade"`
 }
 
+// MarshalJSON adds the lag in words.
+func (m Machine) MarshalJSON() ([]byte, error) {
+	type machine Machine
+	m.Created, m.Made = m.Created.UTC(), m.Made.UTC()
+	return json.Marshal(struct {
+		machine
+		Has string `json:"has"`
+	}{machine(m), Has(m.Lag)})
+}
+
 // Group are the Machines of a control plane or pool that are behind.
 type Group struct {
 	Kind     string    `json:"kind"`

@@ -23,6 +23,9 @@ type Outcome struct {
 	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
 	// the step does not know.
 	Behind *[]status.Group
+	// RolledOut are the groups of Machines that the step has told Cluster API to replace. Drifting are the groups, without
+	// their Machines, that the topology controller will replace.
+	RolledOut, Drifting []status.Group
 	// Expires is when the first trusted certificate in use expires, or the zero time.
 	Expires time.Time
 }
@@ -50,6 +53,7 @@ func (o *Outcome) Join(later Outcome) {
 	o.Findings = append(o.Findings, later.Findings...)
 	o.Warnings = append(o.Warnings, later.Warnings...)
 	o.Added, o.Removed = append(o.Added, later.Added...), append(o.Removed, later.Removed...)
+	o.RolledOut, o.Drifting = append(o.RolledOut, later.RolledOut...), append(o.Drifting, later.Drifting...)
 	if later.Again != 0 {
 		o.LookAgain(later.Again)
 	}

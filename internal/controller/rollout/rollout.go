@@ -76,8 +76,12 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
 		}
-		if err := r.rollOut(ctx, p.Cluster, group); err != nil {
+		done, err := r.rollOut(ctx, p.Cluster, group)
+		if err != nil {
 			return out, err
+		}
+		if done {
+			out.RolledOut = append(out.RolledOut, group.Group)
 		}
 	}
 	return out, nil
@@ -188,8 +192,9 @@ func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 }
 
 // rollOut makes Cluster API replace the Machines of a group by setting rollout.after, unless that is already done:
-// Machines that are older than rollout.after are being replaced. A time in the future is the user's schedule and stays.
-func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, group behind) error {
+// Machines that are older than rollout.after are being replaced. A time in the future is the user's schedule and stays. It
+// reports whether it has set it.
+func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, group behind) (bool, error) {
 	var (
 		object client.Object
 		after  *metav1.Time
@@ -202,12 +207,12 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 		deployment := &clusterv1.MachineDeployment{}
 		object, after = deployment, &deployment.Spec.Rollout.After
 	default:
-		return nil
+		return false, nil
 	}
 	exists, err := bootstrap.Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.Name, object)
 	if err != nil || !exists || !object.GetDeletionTimestamp().IsZero() || plan.IsPausedByUser(object.GetAnnotations()) ||
 		!plan.Replaces(group.replaceable, after.Time) {
-		return err
+		return false, err
 	}
 	target, kind := object, types.MergePatchType
 	var change any = map[string]any{
@@ -217,21 +222,21 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 	if plan.IsTopologyOwned(object.GetLabels()) {
 		// The topology controller would revert it; it copies the time from the Cluster.
 		if target, kind, change = cluster, types.JSONPatchType, r.topologyRollout(cluster, group, object); change == nil {
-			return nil
+			return false, nil
 		}
 	}
 	data, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encoding rollout of %s %s: %w", group.Kind, klog.KObj(object), err)
+		return false, fmt.Errorf("encoding rollout of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Rolling out, because Machines are behind and the Cluster asks for it", group.Kind,
 		klog.KObj(object), "machines", len(group.Machines))
 	err = r.Client.Patch(ctx, target, client.RawPatch(kind, data), client.FieldOwner(contract.Name))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("setting rollout.after of %s %s: %w", group.Kind, klog.KObj(object), err)
+		return false, fmt.Errorf("setting rollout.after of %s %s: %w", group.Kind, klog.KObj(object), err)
 	}
 	r.Reporter.RolloutStarted(cluster, object, fmt.Sprintf("%s %s", group.Kind, klog.KObj(object)))
-	return nil
+	return true, nil
 }
 
 // topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not

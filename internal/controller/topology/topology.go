@@ -29,6 +29,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // delay is how long the topology controller may take before the ClusterClass counts as not declaring the patch.
@@ -251,9 +252,21 @@ func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
 	case intent.IsEnabledAt(nil, t.Cluster.Annotations, o.Version()):
 		t.reportFreeze(&out, o, contract.ReasonRemovalWaiting, "loses")
 	default:
+		out.Drifting = Groups(o)
 		out.Add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller removes it", o)
 	}
 	return out
+}
+
+// Groups are the control plane or the pools whose Machines get their bootstrap data from an object.
+func Groups(o bootstrap.Object) (groups []status.Group) {
+	if o.Kind == plan.KindControlPlane {
+		return []status.Group{{Kind: o.Kind, Name: o.GetName()}}
+	}
+	for _, pool := range o.Pools {
+		groups = append(groups, status.Group{Kind: pool.Kind, Name: pool.Object})
+	}
+	return groups
 }
 
 // ReportPaused reports which KubeadmConfigs of a disabled topology are still paused.

@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"context"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+)
+
+// Preview is what a pass over a Cluster comes to.
+type Preview struct {
+	report.Outcome
+
+	// Condition is the one that the pass would report, the zero value if it would report none or remove it.
+	Condition finding.Condition
+}
+
+// Preview runs one pass over a Cluster and reports nothing. Only with a client that does not write, it changes nothing.
+func (c *Controller) Preview(ctx context.Context, cluster *clusterv1.Cluster) (Preview, error) {
+	view := intent.ClusterOf(cluster)
+	if view.Deleted {
+		return Preview{}, nil
+	}
+	done, err := c.run(ctx, cluster, view)
+	if found := finding.Of(err); len(found) > 0 {
+		done.Findings, err = found, nil
+	}
+	preview := Preview{Outcome: done.Outcome}
+	if err == nil && !done.idle && !done.gone {
+		preview.Condition = finding.ConditionOf(done.Findings, done.summary)
+	}
+	return preview, err
+}

@@ -1,0 +1,254 @@
+// Package preview runs one pass of the controller over a Cluster of a management cluster without writing: every write
+// is a dry run. The decisions are those of the controller, as it is the controller that decides.
+package preview
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+// Options say what is looked at.
+type Options struct {
+	// Config is the management cluster.
+	Config *rest.Config
+	// Namespace and Cluster name the Cluster.
+	Namespace, Cluster string
+	// DefaultSecret is the installation-wide proxy Secret, as given to the manager, or the zero value. It serves every
+	// namespace.
+	DefaultSecret types.NamespacedName
+	// Changes are objects to try out: the Cluster, proxy Secrets, pools.
+	Changes []unstructured.Unstructured
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Write is a write that the controller would send.
+type Write struct {
+	// Verb is create, update, patch or delete.
+	Verb string `json:"verb"`
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Spec reports whether it changes the spec.
+	Spec bool `json:"spec"`
+}
+
+// Roll are Machines that would be replaced at once.
+type Roll struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Machines are those that exist, by name.
+	Machines []string `json:"machines"`
+	Why      string   `json:"why"`
+}
+
+// Result is what one pass would do.
+type Result struct {
+	controller.Preview
+
+	// Before is the status of the Cluster before the change.
+	Before status.Row
+	// Writes are in their order, without those that only report.
+	Writes []Write
+	Rolls  []Roll
+}
+
+// Run runs a pass.
+func Run(ctx context.Context, o Options) (Result, error) {
+	scheme, err := caches.NewScheme()
+	if err != nil {
+		return Result{}, err
+	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return Result{}, fmt.Errorf("setting up client: %w", err)
+	}
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
+	if err := api.Get(ctx, key, cluster); err != nil {
+		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
+	}
+	result := Result{Before: status.RowOf(cluster, nil)}
+	changed, err := tryOut(ctx, api, o.Namespace, o.Changes)
+	if err != nil {
+		return Result{}, err
+	}
+	w := &world{
+		live: api, namespace: o.Namespace, changed: changed,
+		indexes: map[index]client.IndexerFunc{}, known: map[string][]client.Object{},
+	}
+	if err := caches.SetupIndexes(ctx, w); err != nil {
+		return Result{}, err
+	}
+	if err := w.Get(ctx, key, cluster); err != nil {
+		return Result{}, err
+	}
+	writer := &dryRun{Client: client.NewDryRunClient(api), reader: w}
+	c, err := newController(o, api, w, writer)
+	if err != nil {
+		return Result{}, err
+	}
+	ctx = ctrl.LoggerInto(ctx, logr.Discard())
+	if result.Preview, err = c.Preview(ctx, cluster); err != nil {
+		return Result{}, err
+	}
+	result.Writes = writer.writes
+	result.Rolls, err = rolls(ctx, w, cluster.Name, result)
+	return result, err
+}
+
+// Differs reports whether the controller, without any change to try out, would write other values into a generated
+// Secret than it has: it has not had time to, or has been given other flags.
+func (r Result) Differs() bool {
+	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Verb == "update" })
+}
+
+func newController(o Options, api client.Client, w *world, writer client.Client) (*controller.Controller, error) {
+	live := liveReader{Reader: api, world: w}
+	return controller.New(controller.Config{
+		Client: writer, Live: live, ProxySecrets: proxySecrets{live: live},
+		Infrastructure:         &lookup.Infrastructure{Live: api, Mapper: api.RESTMapper(), Now: o.Now},
+		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w, Live: api, Mapper: api.RESTMapper()},
+		Absences:               &lookup.Absences{Now: o.Now},
+		Admission:              true,
+		Recorder:               nobody{},
+		Now:                    o.Now,
+		Installation:           resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
+	})
+}
+
+// nobody is told of no event.
+type nobody struct{}
+
+// Eventf implements events.EventRecorder.
+func (nobody) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+// dryRun reads from the world, and sends writes as dry runs.
+type dryRun struct {
+	client.Client
+
+	reader client.Reader
+	writes []Write
+}
+
+// Get implements client.Client.
+func (d *dryRun) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return d.reader.Get(ctx, key, into, options...) //nolint:wrapcheck // it is the reader
+}
+
+// List implements client.Client.
+func (d *dryRun) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return d.reader.List(ctx, list, options...) //nolint:wrapcheck // it is the reader
+}
+
+// Create implements client.Client.
+func (d *dryRun) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	d.record("create", object, true)
+	return d.Client.Create(ctx, object, options...) //nolint:wrapcheck // it is the client
+}
+
+// Update implements client.Client.
+func (d *dryRun) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	d.record("update", object, true)
+	return d.Client.Update(ctx, object, options...) //nolint:wrapcheck // it is the client
+}
+
+// Delete implements client.Client.
+func (d *dryRun) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	d.record("delete", object, true)
+	return d.Client.Delete(ctx, object, options...) //nolint:wrapcheck // it is the client
+}
+
+// Patch implements client.Client.
+func (d *dryRun) Patch(ctx context.Context, object client.Object, patch client.Patch,
+	options ...client.PatchOption,
+) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	d.record("patch", object, changesSpec(patch.Type(), data))
+	if err := d.Client.Patch(ctx, object, patch, options...); err != nil {
+		return fmt.Errorf("trying out a patch of %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+func (d *dryRun) record(verb string, object client.Object, spec bool) {
+	kind, _ := d.GroupVersionKindFor(object) //nolint:errcheck // an unknown kind fails in the write itself
+	d.writes = append(d.writes, Write{Verb: verb, Kind: kind.Kind, Name: object.GetName(), Spec: spec})
+}
+
+// changesSpec reports whether a patch changes the spec of an object.
+func changesSpec(kind types.PatchType, data []byte) bool {
+	if kind == types.JSONPatchType {
+		var operations []struct{ Path string }
+		_ = json.Unmarshal(data, &operations)
+		return slices.ContainsFunc(operations, func(o struct{ Path string }) bool { return strings.HasPrefix(o.Path, "/spec") })
+	}
+	var object map[string]json.RawMessage
+	_ = json.Unmarshal(data, &object)
+	return object["spec"] != nil
+}
+
+// rolls says which Machines would be replaced.
+func rolls(ctx context.Context, w *world, cluster string, result Result) ([]Roll, error) {
+	machines, _, err := w.objects(ctx, "Machine")
+	if err != nil {
+		return nil, err
+	}
+	of := func(kind, name string) (names []string) {
+		for _, machine := range machines {
+			labels := machine.GetLabels()
+			_, controlPlane := labels[clusterv1.MachineControlPlaneLabel]
+			if labels[clusterv1.ClusterNameLabel] == cluster && machine.GetDeletionTimestamp().IsZero() &&
+				(kind == plan.KindControlPlane && controlPlane ||
+					kind == intent.KindMachineDeployment && labels[clusterv1.MachineDeploymentNameLabel] == name) {
+				names = append(names, machine.GetName())
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	var all []Roll
+	add := func(kind, name, why string) {
+		known := slices.ContainsFunc(all, func(r Roll) bool { return r.Kind == kind && r.Name == name })
+		if names := of(kind, name); len(names) > 0 && !known {
+			all = append(all, Roll{Kind: kind, Name: name, Machines: names, Why: why})
+		}
+	}
+	for _, write := range result.Writes {
+		if write.Kind == plan.KindControlPlane && write.Spec {
+			add(write.Kind, write.Name, "its bootstrap configuration changes")
+		}
+	}
+	for _, group := range result.RolledOut {
+		add(group.Kind, group.Name, "spec.rollout.after is set, because Machines are behind and annotation rollout asks for it")
+	}
+	for _, group := range result.Drifting {
+		add(group.Kind, group.Name, "the topology controller gives it another bootstrap configuration")
+	}
+	return all, nil
+}

@@ -1,0 +1,120 @@
+package preview
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+// Data is a result for programs.
+type Data struct {
+	Version   int    `json:"version"`
+	Namespace string `json:"namespace"`
+	Cluster   string `json:"cluster"`
+	// Writes are the controller's, in their order.
+	Writes []Write `json:"writes"`
+	// Replaced are the Machines that are replaced at once, Behind those that keep what they have.
+	Replaced []Roll         `json:"replaced"`
+	Behind   []status.Group `json:"behind"`
+	// Before and After are the condition; nil is none.
+	Before *Condition `json:"before,omitempty"`
+	After  *Condition `json:"after,omitempty"`
+}
+
+// Condition is condition ProxyConfigured.
+type Condition struct {
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Data returns the result for programs.
+func (r Result) Data() Data {
+	d := Data{
+		Version: 1, Namespace: r.Before.Namespace, Cluster: r.Before.Name,
+		Writes: append([]Write{}, r.Writes...), Replaced: append([]Roll{}, r.Rolls...), Behind: r.left(),
+		Before: conditionOf(finding.Condition{Status: r.Before.Status, Reason: r.Before.Reason, Message: r.Before.Message}),
+		After:  conditionOf(r.Condition),
+	}
+	return d
+}
+
+func conditionOf(c finding.Condition) *Condition {
+	if c.Reason == "" {
+		return nil
+	}
+	return &Condition{c.Status, c.Reason, c.Message}
+}
+
+// left are the groups of Machines that are behind and are not replaced.
+func (r Result) left() []status.Group {
+	left := []status.Group{}
+	if r.Behind == nil {
+		return left
+	}
+	for _, group := range *r.Behind {
+		if !slices.ContainsFunc(r.Rolls, func(roll Roll) bool { return roll.Kind == group.Kind && roll.Name == group.Name }) {
+			left = append(left, group)
+		}
+	}
+	return left
+}
+
+// Print writes a result for people.
+func (d Data) Print(out io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Cluster %s/%s\n\nThe controller writes:\n", d.Namespace, d.Cluster)
+	for _, write := range d.Writes {
+		what := ""
+		if write.Verb == "patch" && !write.Spec {
+			what = " (metadata only)"
+		}
+		fmt.Fprintf(&b, "  %s %s %s%s\n", write.Verb, write.Kind, write.Name, what)
+	}
+	none(&b, len(d.Writes))
+	b.WriteString("\nMachines that are replaced at once:\n")
+	for _, roll := range d.Replaced {
+		fmt.Fprintf(&b, "  %d of %s %s, because %s: %s\n", len(roll.Machines), roll.Kind, roll.Name, roll.Why,
+			strings.Join(roll.Machines, ", "))
+	}
+	none(&b, len(d.Replaced))
+	b.WriteString("\nMachines that keep what they have until they are replaced for another reason:\n")
+	for _, group := range d.Behind {
+		fmt.Fprintf(&b, "  %d of %s %s: ", len(group.Machines), group.Kind, group.Name)
+		for i, machine := range group.Machines {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%s (%s)", machine.Name, status.Has(machine.Lag))
+		}
+		b.WriteString("\n")
+	}
+	none(&b, len(d.Behind))
+	fmt.Fprintf(&b, "\nCondition now:   %s\nCondition after: %s\n", d.Before, d.After)
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	return nil
+}
+
+func none(b *strings.Builder, count int) {
+	if count == 0 {
+		b.WriteString("  none\n")
+	}
+}
+
+// String is a condition in one line.
+func (c *Condition) String() string {
+	if c == nil {
+		return "none"
+	}
+	text := c.Status + " " + c.Reason
+	if c.Message != "" {
+		text += ": " + c.Message
+	}
+	return text
+}
