@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Condition is the content of contract.ConditionProxyConfigured. Its fields are those of the condition in Kubernetes.
+// Condition is the content of contract.ConditionProxyConfigured or contract.ConditionProxyPublished. Its fields are those of the condition in Kubernetes.
 type Condition struct{ Status, Reason, Message string }
 
 // Values of Condition.Status, as Kubernetes has them.
@@ -51,8 +51,18 @@ func Cut(text string, limit int) string {
 // ConditionOf summarizes findings. The reason is that of the most severe finding. The message lists each finding once,
 // the most severe first and notes last. If no finding has a reason, the message begins with summary.
 func ConditionOf(findings []Finding, summary string) Condition {
+	return conditionOf(findings, contract.ReasonConfigured, summary)
+}
+
+// PublishedOf is ConditionOf for contract.ConditionProxyPublished.
+func PublishedOf(findings []Finding, summary string) Condition {
+	return conditionOf(findings, contract.ReasonPublished, summary)
+}
+
+// conditionOf is ConditionOf with the reason of a condition that is True.
+func conditionOf(findings []Finding, good, summary string) Condition {
 	ranked := rank(findings)
-	condition := Condition{Status: statusTrue, Reason: contract.ReasonConfigured}
+	condition := Condition{Status: statusTrue, Reason: good}
 	if len(ranked) > 0 && ranked[0].Reason != "" {
 		condition.Reason, condition.Status = ranked[0].Reason, statusOf(ranked[0].Reason)
 	} else if summary != "" {
@@ -130,13 +140,15 @@ func rank(findings []Finding) []Finding {
 // ranking lists the reasons, first the one that the user must act on first.
 func ranking() []string {
 	return []string{
-		contract.ReasonInternalError, contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound,
-		contract.ReasonNameTaken,
+		contract.ReasonInternalError, contract.ReasonInvalidOutput, contract.ReasonInvalidSettings,
+		contract.ReasonSettingsNotFound, contract.ReasonNameTaken, contract.ReasonCredentialsWithheld,
+		contract.ReasonKubernetesTooOld, contract.ReasonTooLarge, contract.ReasonDeliveryFailed,
+		contract.ReasonDeliveryNotInstalled,
 		contract.ReasonConflictingFile,
 		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported,
 		contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused,
 		contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
-		contract.ReasonConfiguring,
+		contract.ReasonConfiguring, contract.ReasonDelivering, contract.ReasonWithdrawing,
 	}
 }
 
@@ -144,7 +156,7 @@ func ranking() []string {
 func statusOf(reason string) string {
 	switch reason {
 	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused:
+		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonDelivering, contract.ReasonWithdrawing:
 		return statusUnknown
 	}
 	return statusFalse

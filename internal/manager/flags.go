@@ -70,6 +70,9 @@ func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
 			"must be signed by; by default none is required")
 	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour,
 		"how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
+	f.BoolVar(&o.Deliver, "deliver", false,
+		"deliver outputs of Clusters to their workload clusters with ClusterResourceSets; without it their Secrets are only "+
+			"written")
 	o.TLS.addFlags(groups.FlagSet("TLS"))
 }
 

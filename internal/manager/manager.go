@@ -24,6 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -85,7 +86,7 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err != nil {
 		return nil, err
 	}
-	cacheOptions, err := caches.Options(o.Namespace, o.SyncPeriod)
+	cacheOptions, err := caches.Options(o.Namespace, o.SyncPeriod, o.Deliver)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +202,17 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	}
 	if err := c.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
+	}
+	outputs, err := publisher.New(publisher.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
+		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
+		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
+	})
+	if err != nil {
+		return fmt.Errorf("setting up controller of outputs: %w", err)
+	}
+	if err := outputs.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
 	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)

@@ -58,6 +58,8 @@ type Options struct {
 	FeatureGates map[string]bool
 	// Logging configures the logs of Run.
 	Logging Logging
+	// Deliver delivers outputs to workload clusters with ClusterResourceSets.
+	Deliver bool
 	// Log receives the manager's logs.
 	Log logr.Logger
 	// Level is the level of Log, which diagnostics change; nil if it cannot change.

@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
@@ -31,7 +32,7 @@ const (
 	// GiantSwarm are the two Secrets that Giant Swarm's charts read.
 	GiantSwarm Name = "giantswarm"
 	// Pods is a policy that gives the variables to every container of the workload cluster. Its argument is "" or
-	// PodsKyverno.
+	// "kyverno".
 	Pods Name = "pods"
 	// Trust is a ConfigMap with the certificates. Its argument is a namespace of the workload cluster.
 	Trust Name = "trust"
@@ -40,8 +41,8 @@ const (
 	KappController Name = "kapp-controller"
 )
 
-// PodsKyverno is the argument of Pods that asks for a policy of Kyverno.
-const PodsKyverno = "kyverno"
+// podsKyverno is the argument of Pods that asks for a policy of Kyverno.
+const podsKyverno = string(pods.EngineKyverno)
 
 // Limits of what an annotation may ask for.
 const (
@@ -162,9 +163,9 @@ func (p *parser) entry(position int, entry string) {
 		}
 	case o.Name == Values:
 		message, advice = p.path(o.Argument)
-	case o.Name == Pods && given && o.Argument != PodsKyverno:
+	case o.Name == Pods && given && o.Argument != podsKyverno:
 		message, advice = fmt.Sprintf("output pods has no argument %q", finding.Cut(o.Argument, maxPath)),
-			"write pods or pods="+PodsKyverno
+			"write pods or pods="+podsKyverno
 	case o.Name != Pods:
 		if !given {
 			o.Argument = namespaceOf(o.Name)

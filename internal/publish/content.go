@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -10,23 +9,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 // object is a value in YAML.
 type object = map[string]any
 
-// encode encodes values as a stream of YAML.
-func encode(documents ...any) ([]byte, error) {
-	texts := make([][]byte, len(documents))
-	for i, document := range documents {
-		text, err := yaml.Marshal(document)
-		if err != nil {
-			return nil, fmt.Errorf("encoding an output: %w", err)
-		}
-		texts[i] = text
+// encode encodes a value as YAML.
+func encode(document object) ([]byte, error) {
+	text, err := yaml.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("encoding an output: %w", err)
 	}
-	return bytes.Join(texts, []byte("---\n")), nil
+	return text, nil
 }
 
 // vars returns the variables in both spellings.
@@ -91,34 +87,20 @@ func (in Input) dropIn() ([]byte, error) {
 	return systemd.EnvironmentDropIn(in.vars())
 }
 
-// objects returns the objects of an output for the workload cluster.
-func (in Input) objects(o Output) []any {
-	switch o.Name {
-	case Trust:
-		var bundle strings.Builder
-		for _, certificate := range in.Settings.TrustedCA {
-			bundle.Write(certificate.PEM())
-		}
-		return []any{trust(o, bundle.String())}
-	case KappController:
-		var bundle strings.Builder
-		for _, certificate := range in.Settings.TrustedCA {
-			bundle.Write(certificate.PEM())
-		}
-		return []any{kapp(o, in.value("HTTP_PROXY"), in.value("HTTPS_PROXY"), in.value("NO_PROXY"), bundle.String())}
+// manifest returns the objects of an output for the workload cluster. The zero Input makes those without effect.
+func (in Input) manifest(o Output) ([]byte, error) {
+	var bundle strings.Builder
+	for _, certificate := range in.Settings.TrustedCA {
+		bundle.Write(certificate.PEM())
 	}
-	return nil
-}
-
-// withdrawn returns objects of an output that have no effect.
-func withdrawn(o Output) []any {
 	switch o.Name {
+	case Pods:
+		return pods.Manifest(pods.Engine(o.Argument), in.vars())
 	case Trust:
-		return []any{trust(o, "")}
-	case KappController:
-		return []any{kapp(o, "", "", "", "")}
+		return encode(trust(o, bundle.String()))
+	default:
+		return encode(kapp(o, in.value("HTTP_PROXY"), in.value("HTTPS_PROXY"), in.value("NO_PROXY"), bundle.String()))
 	}
-	return nil
 }
 
 // trust is the ConfigMap with the certificates.

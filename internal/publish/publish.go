@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,14 +13,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 )
 
 // Limits in bytes.
 const (
 	// maxAnnotations limits the three annotations of a Cluster together.
 	maxAnnotations = 16 << 10
-	// maxPodNoProxy limits NO_PROXY in Pods: it is in each container twice, and etcd takes a Pod of 1.5 MiB.
-	maxPodNoProxy = 8 << 10
 	// maxSecret limits the values of one Secret. The rest is for its keys.
 	maxSecret = corev1.MaxSecretSize - 1<<10
 )
@@ -121,6 +121,9 @@ func deliveredSecret(cluster string, o Output) Secret {
 	return secret
 }
 
+// key is the key of a delivered Secret.
+func (o Output) key() string { return string(o.Name) + ".yaml" }
+
 // ClustersOf returns the names of the Clusters for which a Secret of a name may be wanted.
 func ClustersOf(secret string) []string {
 	var clusters []string
@@ -170,13 +173,18 @@ func (m *maker) add(secret Secret, outputs []Output, data map[string][]byte) {
 	m.Secrets = append(m.Secrets, secret)
 }
 
-// encoded returns the encoding of a value, and keeps the first error.
-func (m *maker) encoded(documents ...any) []byte {
-	text, err := encode(documents...)
-	if err != nil && m.err == nil {
+// encoded returns the encoding of a value.
+func (m *maker) encoded(value object) []byte {
+	text, err := encode(value)
+	m.fail(err)
+	return text
+}
+
+// fail keeps the first error.
+func (m *maker) fail(err error) {
+	if m.err == nil {
 		m.err = err
 	}
-	return text
 }
 
 // outputs makes the Secret of Env and Values.
@@ -239,9 +247,7 @@ func (m *maker) giantSwarm() {
 		return
 	}
 	dropIn, err := m.in.dropIn()
-	if err != nil && m.err == nil {
-		m.err = err
-	}
+	m.fail(err)
 	for _, made := range []struct {
 		end, key string
 		value    []byte
@@ -265,19 +271,31 @@ func (m *maker) deliver(o Output) {
 			contract.PublishCredentialsValue)
 		return
 	}
-	if o.Name == Pods && !m.podsFit(o) {
+	text, err := m.in.manifest(o)
+	var tooLong *pods.SizeError
+	switch {
+	case o.Name == Pods && !m.hasPolicies(o):
 		secret.Kept = true
+	case errors.As(err, &tooLong):
+		secret.Kept = true
+		m.leaveOut(contract.ReasonTooLarge, []Output{o}, "%s", tooLong)
+	case err != nil:
+		m.fail(err)
+	case o.Name == Pods && !m.in.HasNodeNetwork && !m.in.Settings.IsTrustOnly():
+		m.note(o, "NO_PROXY has no network of the nodes, so Pods that ask kubelets, as scrapers do, ask through the proxy; "+
+			"add the networks of the nodes to noProxy")
+	case o.Name == Trust && len(m.in.Settings.TrustedCA) == 0:
+		m.note(o, "%s has no key %s, so ca.crt is empty", m.in.Secret, contract.KeyTrustedCA)
+	}
+	if secret.Kept {
 		m.Secrets = append(m.Secrets, secret)
 		return
 	}
-	if o.Name == Trust && len(m.in.Settings.TrustedCA) == 0 {
-		m.note(o, "%s has no key %s, so ca.crt is empty", m.in.Secret, contract.KeyTrustedCA)
-	}
-	m.add(secret, []Output{o}, map[string][]byte{string(o.Name) + ".yaml": m.encoded(m.in.objects(o)...)})
+	m.add(secret, []Output{o}, map[string][]byte{o.key(): text})
 }
 
-// podsFit checks whether the workload cluster can have the policy, and Pods the values.
-func (m *maker) podsFit(o Output) bool {
+// hasPolicies reports whether the workload cluster can have the policy.
+func (m *maker) hasPolicies(o Output) bool {
 	if o.Argument == "" {
 		version, err := utilversion.ParseGeneric(m.in.Version)
 		switch {
@@ -287,18 +305,9 @@ func (m *maker) podsFit(o Output) bool {
 			return false
 		case version.LessThan(utilversion.MustParseGeneric(podsVersion)):
 			m.leaveOut(contract.ReasonKubernetesTooOld, []Output{o}, "the control plane runs Kubernetes %s, and the output "+
-				"needs v1.36 or later; upgrade, or use pods=%s with Kyverno 1.17 or later", m.in.Version, PodsKyverno)
+				"needs v1.36 or later; upgrade, or use pods=%s with Kyverno 1.17 or later", m.in.Version, podsKyverno)
 			return false
 		}
-	}
-	if size := len(m.in.NoProxy); size > maxPodNoProxy {
-		m.leaveOut(contract.ReasonTooLarge, []Output{o}, "NO_PROXY has %d bytes, and every container would hold it twice; "+
-			"at most %d are possible, so write networks or suffixes instead of single hosts into noProxy", size, maxPodNoProxy)
-		return false
-	}
-	if !m.in.HasNodeNetwork && !m.in.Settings.IsTrustOnly() {
-		m.note(o, "NO_PROXY has no network of the nodes, so Pods that ask kubelets, as scrapers do, ask through the proxy; "+
-			"add the networks of the nodes to noProxy")
 	}
 	return true
 }
@@ -306,8 +315,8 @@ func (m *maker) podsFit(o Output) bool {
 // Withdraw returns the Secret of a delivered output with content that has no effect in the workload cluster.
 func Withdraw(cluster string, o Output) (Secret, error) {
 	secret := deliveredSecret(cluster, o)
-	text, err := encode(withdrawn(o)...)
-	secret.Data = map[string][]byte{string(o.Name) + ".yaml": text}
+	text, err := Input{}.manifest(o)
+	secret.Data = map[string][]byte{o.key(): text}
 	return secret, err
 }
 

@@ -11,13 +11,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
 // everything asks for every output.
-const everything = "env,values=a.b,values=c,annotations,giantswarm,trust=cert-manager,kapp-controller"
+const everything = "env,values=a.b,values=c,annotations,giantswarm,trust=cert-manager,pods,kapp-controller"
 
 func asks(t *testing.T, list string) publish.Asks {
 	t.Helper()
@@ -94,6 +96,14 @@ func TestOf_MakesEachOutput(t *testing.T) {
 			"  httpsProxy: aHR0cDovL3M6MzEyOQ==\n  noProxy: bG9jYWxob3N0LC5zdmMsMTAuMC4wLjAvOA==\nkind: Secret\nmetadata:\n" +
 			"  name: kapp-controller-config\n  namespace: kapp-controller\ntype: Opaque\n",
 	}
+	manifest, err := pods.Manifest(pods.EngineKubernetes, []envfile.Var{
+		{Name: "HTTP_PROXY", Value: http}, {Name: "http_proxy", Value: http}, {Name: "HTTPS_PROXY", Value: https},
+		{Name: "https_proxy", Value: https}, {Name: "NO_PROXY", Value: no}, {Name: "no_proxy", Value: no},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want["prod-proxy-pods/pods.yaml"] = string(manifest)
 	if diff := cmp.Diff(want, contents(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -158,7 +168,7 @@ func TestOf_HoldsNoCredentialWithoutTheAnnotation(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{"httpProxy": "http://p:3128", "username": "needle-user", "password": "needle+pass"})
 	result := of(t, everything, in)
-	if diff := cmp.Diff([]string{"", "", contract.ReasonCredentialsWithheld}, reasons(result)); diff != "" {
+	if diff := cmp.Diff([]string{"", "", contract.ReasonCredentialsWithheld, contract.ReasonCredentialsWithheld}, reasons(result)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 	texts := []string{fmt.Sprint(result.Annotations), fmt.Sprint(result.Findings)}
@@ -194,8 +204,9 @@ func TestOf_RefusesWhatDoesNotFit(t *testing.T) {
 	}
 	for length, want := range map[int][]string{
 		8 << 10:    {""},
-		16<<10 + 1: {contract.ReasonTooLarge, ""},
-		120 << 10:  {contract.ReasonTooLarge, contract.ReasonTooLarge, ""},
+		8<<10 + 1:  {"", contract.ReasonTooLarge},
+		16<<10 + 1: {contract.ReasonTooLarge, "", contract.ReasonTooLarge},
+		120 << 10:  {contract.ReasonTooLarge, contract.ReasonTooLarge, "", contract.ReasonTooLarge},
 	} {
 		in.NoProxy = strings.Repeat("a", length)
 		result := of(t, everything+many.String(), in)
@@ -216,7 +227,7 @@ func TestOf_RefusesWhatDoesNotFit(t *testing.T) {
 func TestOf_PublishesCertificatesAlone(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{"trustedCA": cabundle.Small(t)})
-	in.NoProxy = ""
+	in.NoProxy, in.HasNodeNetwork = "", false
 	result := of(t, everything, in)
 	got := contents(result)
 	if len(result.Findings) > 0 || len(result.Annotations) > 0 || got["prod-proxy-outputs/values.yaml"] != "a:\n  b: []\nc: []\n" ||
@@ -227,10 +238,32 @@ func TestOf_PublishesCertificatesAlone(t *testing.T) {
 	}
 }
 
+func TestOf_GivesPodsOnlyWhereItWorks(t *testing.T) {
+	t.Parallel()
+	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
+	for _, test := range []struct{ list, version, want string }{
+		{"pods", "v1.36.0", "[] kept false"}, {"pods", "v1.37.0-alpha.1+x", "[] kept false"},
+		{"pods", "v1.36.0-rc.1", "[] kept false"}, {"pods", "v1.35.9", "[KubernetesTooOld] kept true"},
+		{"pods", "", "[KubernetesTooOld] kept true"}, {"pods", "%s\n{{", "[KubernetesTooOld] kept true"},
+		{"pods=kyverno", "v1.33.1", "[] kept false"}, {"pods=kyverno", "", "[] kept false"},
+	} {
+		in.Version = test.version
+		result := of(t, test.list, in)
+		if got := fmt.Sprintf("%s kept %t", reasons(result), result.Secrets[0].Kept); got != test.want {
+			t.Errorf("%s on %q: %s, want %s", test.list, test.version, got, test.want)
+		}
+	}
+	in.Version, in.HasNodeNetwork = "v1.36.0", false
+	if notes := of(t, "pods", in).Findings; len(notes) != 1 || notes[0].Reason != "" ||
+		!strings.Contains(notes[0].Message, "no network of the nodes") {
+		t.Errorf("without a network of nodes: %v", notes)
+	}
+}
+
 func TestKept_NamesTheSameSecrets(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
-	for _, list := range []string{"", "env", "values=a", "annotations", "giantswarm", "trust", "kapp-controller", everything} {
+	for _, list := range []string{"", "env", "values=a", "annotations", "giantswarm", "trust", "pods=kyverno", "kapp-controller", everything} {
 		want, kept := of(t, list, in), publish.Kept(asks(t, list), "prod")
 		describe := func(r publish.Result) (names []string) {
 			for _, secret := range r.Secrets {
@@ -248,12 +281,22 @@ func TestKept_NamesTheSameSecrets(t *testing.T) {
 	}
 }
 
+func withoutData(t *testing.T, engine pods.Engine) string {
+	t.Helper()
+	text, err := pods.Manifest(engine, nil)
+	if err != nil || strings.Contains(string(text), "\ndata:") {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return string(text)
+}
+
 func TestWithdraw_LeavesNothingOfTheValues(t *testing.T) {
 	t.Parallel()
 	for entry, want := range map[string]string{
 		"trust=a": "apiVersion: v1\ndata:\n  ca.crt: \"\"\nkind: ConfigMap\nmetadata:\n  name: http-proxy-ca\n  namespace: a\n",
 		"kapp-controller=b": "apiVersion: v1\ndata:\n  caCerts: \"\"\n  httpProxy: \"\"\n  httpsProxy: \"\"\n  noProxy: \"\"\nkind: Secret\n" +
 			"metadata:\n  name: kapp-controller-config\n  namespace: b\ntype: Opaque\n",
+		"pods": withoutData(t, pods.EngineKubernetes), "pods=kyverno": withoutData(t, pods.EngineKyverno),
 	} {
 		o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: entry})
 		if !known || o.String() != entry {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -57,14 +58,14 @@ func Cluster(cluster *clusterv1.Cluster) {
 	spec.ClusterNetwork.Services.CIDRBlocks = each(spec.ClusterNetwork.Services.CIDRBlocks)
 	cluster.Status = clusterv1.ClusterStatus{
 		Conditions: conditions(cluster.Status.Conditions, contract.ConditionProxyConfigured,
-			clusterv1.ClusterTopologyReconciledCondition),
+			contract.ConditionProxyPublished, clusterv1.ClusterTopologyReconciledCondition),
 		Initialization: clusterv1.ClusterInitializationStatus{
 			InfrastructureProvisioned: cluster.Status.Initialization.InfrastructureProvisioned,
 		},
 	}
 }
 
-// ControlPlane keeps the bootstrap spec, the version, rollout.after, and whether there are Machines.
+// ControlPlane keeps the bootstrap spec, the versions, rollout.after, and whether there are Machines.
 func ControlPlane(controlPlane *controlplanev1.KubeadmControlPlane) {
 	Metadata(controlPlane)
 	controlPlane.Spec = controlplanev1.KubeadmControlPlaneSpec{
@@ -74,6 +75,7 @@ func ControlPlane(controlPlane *controlplanev1.KubeadmControlPlane) {
 	}
 	controlPlane.Status = controlplanev1.KubeadmControlPlaneStatus{
 		Replicas:   controlPlane.Status.Replicas,
+		Version:    once(controlPlane.Status.Version),
 		Conditions: conditions(controlPlane.Status.Conditions, clusterv1.PausedCondition),
 	}
 }
@@ -124,6 +126,24 @@ func Secret(secret *corev1.Secret, script []byte) {
 	if secret.Data != nil {
 		secret.Data = data
 	}
+}
+
+// ClusterResourceSet keeps what it delivers, and Cluster API's message about it.
+func ClusterResourceSet(set *addonsv1.ClusterResourceSet) {
+	Metadata(set)
+	set.Status = addonsv1.ClusterResourceSetStatus{
+		Conditions: conditions(set.Status.Conditions, addonsv1.ClusterResourceSetResourcesAppliedCondition),
+	}
+}
+
+// Binding keeps what Cluster API has applied of our ClusterResourceSet.
+func Binding(binding *addonsv1.ClusterResourceSetBinding) {
+	binding.ObjectMeta = metav1.ObjectMeta{
+		Namespace: once(binding.Namespace), Name: binding.Name, UID: binding.UID, ResourceVersion: binding.ResourceVersion,
+	}
+	binding.Spec.Bindings = slices.Clip(slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
+		return b.ClusterResourceSetName != binding.Name+contract.DeliverySuffix
+	}))
 }
 
 // bootstrapSpec returns a spec with what patch.SpecOf reads.

@@ -36,6 +36,7 @@ var installs = map[string]string{
 	"extension alone": "resources: [%[1]s/extension/resources]",
 	"manager hooks":   "resources: [%[1]s/default]\ncomponents: [%[1]s/components/manager-hooks, %[1]s/components/network-policies]",
 	"everything":      "resources: [%[1]s/clusterclass]\ncomponents: [%[1]s/components/manager-hooks, %[1]s/components/network-policies]",
+	"delivery":        "resources: [%[1]s/default]\ncomponents: [%[1]s/components/deliver]",
 	"ExtensionConfig": "resources: [%[1]s/extensionconfig]",
 	"no webhooks":     "resources: [%[1]s/without-webhooks]",
 }

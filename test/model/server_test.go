@@ -71,7 +71,7 @@ func newServer() *server {
 		indexes: map[string]map[string]client.IndexerFunc{}, slim: map[string]toolscache.TransformFunc{},
 		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 	}
-	options, err := caches.Options("", time.Hour)
+	options, err := caches.Options("", time.Hour, false)
 	must(err)
 	for object, by := range options.ByObject {
 		s.slim[s.kindOf(object)] = by.Transform

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -31,6 +32,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+		addonsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building scheme: %w", err)
@@ -41,8 +43,9 @@ func NewScheme() (*runtime.Scheme, error) {
 
 // Options returns the options of the manager's cache: of every object only what decisions read (package slim), and of
 // Secrets only those that the product generated. namespace limits it to one namespace if not empty. Reading a kind that
-// is not watched fails instead of starting a watch.
-func Options(namespace string, resync time.Duration) (cache.Options, error) {
+// is not watched fails instead of starting a watch. deliver adds our ClusterResourceSets, and what Cluster API has
+// applied of them.
+func Options(namespace string, resync time.Duration, deliver bool) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {
 		return cache.Options{}, err
@@ -62,6 +65,12 @@ func Options(namespace string, resync time.Duration) (cache.Options, error) {
 			&bootstrapv1.KubeadmConfigTemplate{}:  {Transform: kept(slim.Template)},
 			&bootstrapv1.KubeadmConfig{}:          {Transform: kept(slim.Config)},
 		},
+	}
+	if deliver {
+		options.ByObject[&addonsv1.ClusterResourceSet{}] = cache.ByObject{
+			Label: generated, Transform: kept(slim.ClusterResourceSet),
+		}
+		options.ByObject[&addonsv1.ClusterResourceSetBinding{}] = cache.ByObject{Transform: kept(slim.Binding)}
 	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}

@@ -31,6 +31,9 @@ const (
 	// IndexPatchedFor finds patched KubeadmConfigTemplates by what PatchedForCluster and PatchedForSecret return: the
 	// owner reference that Cluster API has set, and the generated Secrets that their entries refer to.
 	IndexPatchedFor = "patchedFor"
+	// IndexOutputs finds the Secrets of outputs by their Cluster. They are not in lookup.IndexLabel, which finds those
+	// that nodes read.
+	IndexOutputs = "outputsOf"
 )
 
 // SetupIndexes adds the indexes of the controller and the webhooks to a cache.
@@ -60,7 +63,8 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&clusterv1.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
 		{&bootstrapv1.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
 		{&bootstrapv1.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
-		{&corev1.Secret{}, lookup.IndexLabel, labelIndex(contract.LabelGenerated)},
+		{&corev1.Secret{}, lookup.IndexLabel, secretsOf(false)},
+		{&corev1.Secret{}, IndexOutputs, secretsOf(true)},
 		{MachineMetadata(), lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 	} {
 		if err := indexer.IndexField(ctx, index.object, index.field, index.values); err != nil {
@@ -75,6 +79,23 @@ func MachineMetadata() *metav1.PartialObjectMetadata {
 	machine := &metav1.PartialObjectMetadata{}
 	machine.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	return machine
+}
+
+// IsOutput reports whether a generated Secret is that of an output, which no node reads.
+func IsOutput(secret client.Object) bool {
+	_, output := secret.GetLabels()[contract.LabelOutput]
+	return output
+}
+
+// secretsOf indexes generated Secrets by their Cluster: those of outputs, or the others.
+func secretsOf(outputs bool) client.IndexerFunc {
+	values := labelIndex(contract.LabelGenerated)
+	return func(secret client.Object) []string {
+		if IsOutput(secret) != outputs {
+			return nil
+		}
+		return values(secret)
+	}
 }
 
 func labelIndex(label string) client.IndexerFunc {

@@ -44,8 +44,19 @@ func OfLabel(_ context.Context, object client.Object) []reconcile.Request {
 	return requestFor(object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
 }
 
-// OfGeneratedSecret finds the Cluster that a Secret was generated for.
+// OfGeneratedSecret finds the Cluster that a Secret for nodes was generated for.
 func OfGeneratedSecret(_ context.Context, object client.Object) []reconcile.Request {
+	if caches.IsOutput(object) {
+		return nil
+	}
+	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
+}
+
+// OfOutput finds the Cluster that a Secret of an output, or its ClusterResourceSet, was generated for.
+func OfOutput(_ context.Context, object client.Object) []reconcile.Request {
+	if _, secret := object.(*corev1.Secret); secret && !caches.IsOutput(object) {
+		return nil
+	}
 	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
 }
 

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -46,19 +43,16 @@ func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out O
 ) {
 	found := finding.ConditionOf(out.Findings, summary)
 	r.states.note(cluster, found, out)
-	condition := metav1.Condition{
-		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionStatus(found.Status),
-		Reason: found.Reason, Message: found.Message,
-		ObservedGeneration: cluster.Generation, LastTransitionTime: metav1.NewTime(r.Now()),
-	}
+	condition := r.condition().of(cluster, found)
 	previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type)
 	if again = r.steady.wait(cluster.UID, previous, condition, r.Now()); again > 0 {
 		r.changed(cluster, out)
 		return again, nil
 	}
-	changed := previous == nil || previous.Status != condition.Status || previous.Reason != condition.Reason ||
-		previous.Message != condition.Message
-	err = r.setCondition(ctx, cluster, previous, condition)
+	changed := differs(previous, condition)
+	if err = r.condition().write(ctx, cluster, previous, condition); err == nil {
+		r.steady.forget(cluster.UID)
+	}
 	if err == nil && out.Behind != nil {
 		err = r.record(ctx, cluster, status.Record(*out.Behind))
 	}
@@ -71,25 +65,9 @@ func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out O
 	return 0, nil
 }
 
-// setCondition writes condition if it differs from the Cluster's, which is previous.
-func (r *Reporter) setCondition(ctx context.Context, cluster *clusterv1.Cluster, previous *metav1.Condition,
-	condition metav1.Condition,
-) error {
-	if previous != nil && previous.Status == condition.Status {
-		condition.LastTransitionTime = previous.LastTransitionTime
-	}
-	if previous != nil && *previous == condition {
-		return nil
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
-	if err != nil {
-		return fmt.Errorf("converting condition: %w", err)
-	}
-	if err := r.applyConditions(ctx, cluster, []any{object}); err != nil {
-		return err
-	}
-	r.steady.forget(cluster.UID)
-	return nil
+// condition is the condition that r writes.
+func (r *Reporter) condition() Condition {
+	return Condition{Client: r.Client, Now: r.Now, Type: contract.ConditionProxyConfigured, Owner: contract.Name}
 }
 
 // Remove removes the condition from a Cluster, and emits the event of the pass.
@@ -97,8 +75,8 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out O
 	r.states.forget(cluster.UID)
 	r.steady.forget(cluster.UID)
 	err := r.record(ctx, cluster, "")
-	if err == nil && HasCondition(cluster) {
-		err = r.applyConditions(ctx, cluster, []any{})
+	if err == nil {
+		err = r.condition().Remove(ctx, cluster)
 	}
 	if err != nil || !HasCondition(cluster) || !r.news.isNew(cluster.UID, "", true) {
 		r.changed(cluster, out)
@@ -144,7 +122,7 @@ func (r *Reporter) Forget(uid types.UID) {
 
 // HasCondition reports whether a Cluster has the condition.
 func HasCondition(cluster *clusterv1.Cluster) bool {
-	return meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
+	return Condition{Type: contract.ConditionProxyConfigured}.IsOn(cluster)
 }
 
 // news remembers what was last reported about each Cluster, because a cache that is behind shows the old condition once
@@ -174,23 +152,4 @@ func (n *news) forget(uid types.UID) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	delete(n.last, uid)
-}
-
-// applyConditions applies our part of the conditions, a list that the API server merges by type: those of others are
-// not changed.
-func (r *Reporter) applyConditions(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) error {
-	configuration := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
-		"status":   map[string]any{"conditions": conditions},
-	}}
-	configuration.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	// The UID prevents writing the condition to a newer Cluster of the same name.
-	configuration.SetUID(cluster.UID)
-	err := r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
-		client.FieldOwner(contract.Name), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("applying condition: %w", err)
-	}
-	passes.Wrote(ctx, configuration)
-	return nil
 }

@@ -1,0 +1,247 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// pass is one pass over one Cluster.
+type pass struct {
+	*Controller
+
+	cluster *clusterv1.Cluster
+	view    intent.Cluster
+	asks    publish.Asks
+	out     report.Outcome
+	// existing are the Secrets of outputs by name, as this pass has read or written them.
+	existing map[string]*corev1.Secret
+}
+
+// Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
+func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
+	view := intent.ClusterOf(cluster)
+	if view.Deleted || view.Paused || view.Unclear != nil {
+		return ctrl.Result{}, nil
+	}
+	p := &pass{Controller: c, cluster: cluster, view: view}
+	idle, err := p.run(ctx)
+	if err == nil && idle {
+		return ctrl.Result{}, c.condition.Remove(ctx, cluster)
+	}
+	return p.conclude(ctx, err)
+}
+
+// conclude reports the result of the pass, or the error that ended it, in the condition.
+func (p *pass) conclude(ctx context.Context, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		// Somebody wrote in between. The cache receives that write and enqueues this Cluster again.
+		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		p.out.Findings = nil
+		p.out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
+	}
+	condition := finding.PublishedOf(p.out.Findings, p.summary())
+	changed, failed := p.condition.Set(ctx, p.cluster, condition)
+	if changed {
+		ctrl.LoggerFrom(ctx).Info("Reporting outputs", "status", condition.Status, "reason", condition.Reason, "message",
+			condition.Message)
+	}
+	return ctrl.Result{RequeueAfter: p.out.Again}, errors.Join(err, client.IgnoreNotFound(failed))
+}
+
+// summary names the outputs that are asked for.
+func (p *pass) summary() string {
+	names := make([]string, len(p.asks.Outputs))
+	for i, o := range p.asks.Outputs {
+		names[i] = o.String()
+	}
+	return "Published: " + strings.Join(names, ", ")
+}
+
+// run makes and carries out what the Cluster asks for. It is idle if nothing is asked for, and nothing left.
+func (p *pass) run(ctx context.Context) (idle bool, err error) {
+	if p.view.Enabled {
+		if p.asks, err = publish.Read(p.view.Annotations); err != nil {
+			p.out.Find(finding.Of(err)...)
+			return false, nil
+		}
+	}
+	if p.existing, err = p.outputs(ctx, p.cluster); err != nil {
+		return false, err
+	}
+	result, err := p.make(ctx)
+	if err != nil {
+		return false, err
+	}
+	p.out.Find(result.Findings...)
+	if err := p.annotate(ctx, result); err != nil {
+		return false, err
+	}
+	for _, secret := range result.Secrets {
+		if err := p.settle(ctx, secret); err != nil {
+			return false, err
+		}
+	}
+	left, err := p.finish(ctx, result.Secrets)
+	if left && len(p.asks.Outputs) == 0 && !p.out.IsExplained() {
+		p.out.Add(contract.ReasonWithdrawing, "ClusterResourceSet %s is being deleted", p.setKey())
+	}
+	return len(p.asks.Outputs) == 0 && !left, err
+}
+
+// make makes what the Cluster asks for. As long as its values are not known, what is out stays.
+func (p *pass) make(ctx context.Context) (publish.Result, error) {
+	if len(p.asks.Outputs) == 0 {
+		return publish.Result{}, nil
+	}
+	resolution, err := p.resolve(ctx)
+	if found := finding.Of(err); len(found) > 0 {
+		p.out.Find(found...)
+		return publish.Kept(p.asks, p.cluster.Name), nil
+	}
+	if err != nil {
+		return publish.Result{}, err
+	}
+	if !resolution.Complete {
+		p.out.Add(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; nothing is "+
+			"published before it is, because NO_PROXY must contain it", p.view.Namespace, p.view.Name)
+		return publish.Kept(p.asks, p.cluster.Name), nil
+	}
+	version, err := p.version(ctx)
+	if err != nil {
+		return publish.Result{}, err
+	}
+	return publish.Of(p.asks, publish.Input{
+		Cluster: p.cluster.Name, Secret: resolution.Secret.String(), Settings: resolution.Settings,
+		NoProxy: resolution.NoProxy.Value, HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: version,
+	})
+}
+
+// resolve composes the values for programs of any kind. Its errors are for the user.
+func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
+	options, err := intent.ParseOptions(p.view.Annotations)
+	if p.view.Topology {
+		var asks intent.Topology
+		asks, err = intent.TopologyOf(p.cluster)
+		options, p.view = asks.Options, asks.ApplyTo(p.view)
+	}
+	if err != nil {
+		return resolve.Resolution{}, err
+	}
+	// With delivery Inline values wait for networks that come later, because another value would replace Machines.
+	options.Delivery = contract.DeliveryReference
+	return resolve.Resolver{
+		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences},
+		Default: p.Installation, Profile: noproxy.ProfileShell, Infrastructure: p.InfrastructureClusters,
+	}.Resolve(ctx, p.view, options, "")
+}
+
+// version returns the Kubernetes version that the whole control plane runs, or "" if it is not known.
+func (p *pass) version(ctx context.Context) (string, error) {
+	if p.view.ControlPlaneKind != plan.KindControlPlane {
+		return "", nil
+	}
+	controlPlane := &controlplanev1.KubeadmControlPlane{}
+	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.view.Namespace, Name: p.view.ControlPlaneName}, controlPlane)
+	if err := client.IgnoreNotFound(err); err != nil {
+		return "", fmt.Errorf("reading KubeadmControlPlane %s/%s: %w", p.view.Namespace, p.view.ControlPlaneName, err)
+	}
+	return controlPlane.Status.Version, nil
+}
+
+// annotate writes the annotations of the Cluster.
+func (p *pass) annotate(ctx context.Context, result publish.Result) error {
+	if result.AnnotationsKept {
+		return nil
+	}
+	return p.change(ctx, "annotations", func(cluster *clusterv1.Cluster) {
+		for _, key := range publish.AnnotationKeys() {
+			delete(cluster.Annotations, key)
+		}
+		if cluster.Annotations == nil {
+			cluster.Annotations = map[string]string{}
+		}
+		maps.Copy(cluster.Annotations, result.Annotations)
+	})
+}
+
+// change writes an edit of the Cluster's metadata, if it changes something. what names it for the log.
+func (p *pass) change(ctx context.Context, what string, edit func(*clusterv1.Cluster)) error {
+	changed := p.cluster.DeepCopy()
+	if edit(changed); maps.Equal(changed.Annotations, p.cluster.Annotations) && maps.Equal(changed.Labels, p.cluster.Labels) {
+		return nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Writing metadata of Cluster", "Cluster", klog.KObj(changed), "what", what)
+	metadata := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: changed.Namespace, Name: changed.Name, Annotations: p.cluster.Annotations, Labels: p.cluster.Labels,
+	}}
+	before := client.MergeFrom(metadata.DeepCopy())
+	// The UID, as part of the patch, prevents writing to a newer Cluster of the same name.
+	metadata.UID, metadata.Annotations, metadata.Labels = changed.UID, changed.Annotations, changed.Labels
+	if err := p.Client.Patch(ctx, metadata, before, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("writing %s of Cluster %s: %w", what, klog.KObj(changed), err)
+	}
+	p.cluster.Annotations, p.cluster.Labels = changed.Annotations, changed.Labels
+	return nil
+}
+
+// finish withdraws what is not wanted any more, and has the rest delivered. It reports whether anything is left.
+func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, err error) {
+	names := make([]string, len(wanted))
+	for i := range wanted {
+		names[i] = wanted[i].Name
+	}
+	set, err := p.set(ctx)
+	if err != nil {
+		return false, err
+	}
+	var done []*corev1.Secret
+	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
+		secret := p.existing[name]
+		if _, withdrawing := p.isWithdrawn(secret, wanted); !withdrawing {
+			continue
+		}
+		gone, err := p.withdraw(ctx, set, secret)
+		if err != nil {
+			return false, err
+		}
+		if gone {
+			done = append(done, secret)
+			delete(p.existing, name)
+		}
+	}
+	if err := p.deliver(ctx, set, wanted); err != nil {
+		return false, err
+	}
+	for _, secret := range done {
+		if err := p.remove(ctx, secret); err != nil {
+			return false, err
+		}
+	}
+	return len(p.existing) > 0 || p.cluster.Labels[contract.LabelDeliverTo] != "", nil
+}

@@ -1,0 +1,182 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+)
+
+// settle writes a Secret that is wanted. One that holds an output with another argument is withdrawn first.
+func (p *pass) settle(ctx context.Context, wanted publish.Secret) error {
+	if wanted.Kept {
+		return nil
+	}
+	current := p.existing[wanted.Name]
+	if current == nil {
+		return p.create(ctx, wanted)
+	}
+	if o, known := publish.Delivered(current.Annotations); known && (wanted.Delivered == nil || o != *wanted.Delivered) {
+		return nil
+	}
+	return p.update(ctx, current, wanted)
+}
+
+// desired is the Secret that a wanted one is written as.
+func (p *pass) desired(wanted publish.Secret) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.cluster.Namespace, Name: wanted.Name, Labels: intent.SecretLabels(p.view),
+			OwnerReferences: []metav1.OwnerReference{p.owner()},
+		},
+		Type: corev1.SecretTypeOpaque, Data: wanted.Data,
+	}
+	maps.Copy(secret.Labels, wanted.Labels)
+	secret.Labels[contract.LabelOutput] = wanted.Output
+	if wanted.Delivered != nil {
+		secret.Type = addonsv1.ClusterResourceSetSecretType
+		secret.Annotations = map[string]string{contract.AnnotationOutput: wanted.Delivered.String()}
+	}
+	return secret
+}
+
+// owner is the reference by which the objects of a Cluster are deleted with it, and moved.
+func (p *pass) owner() metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: p.cluster.Name, UID: p.cluster.UID,
+	}
+}
+
+// owns reports whether an object was written for the Cluster.
+func (p *pass) owns(object client.Object, output string) bool {
+	return object.GetLabels()[contract.LabelGenerated] == p.cluster.Name &&
+		object.GetLabels()[contract.LabelOutput] == output
+}
+
+// taken reports that an object of another has the name of one of ours.
+func (p *pass) taken(kind, name string) {
+	p.out.Add(contract.ReasonNameTaken, "%s %s/%s exists and was not written by %s for this Cluster; delete or rename it",
+		kind, p.cluster.Namespace, name, contract.Name)
+}
+
+// create creates a Secret, unless another has its name.
+func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
+	desired := p.desired(wanted)
+	key := client.ObjectKeyFromObject(desired)
+	for _, known := range []error{p.SecretNames.Get(ctx, key, lookup.SecretMetadata()), p.Client.Get(ctx, key, &corev1.Secret{})} {
+		if known == nil {
+			p.taken("Secret", wanted.Name)
+			return nil
+		}
+		if !apierrors.IsNotFound(known) {
+			return fmt.Errorf("reading Secret %s: %w", key, known)
+		}
+	}
+	if p.waits(desired) {
+		return nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Creating Secret of outputs", "Secret", klog.KObj(desired))
+	err := p.Client.Create(ctx, desired)
+	if apierrors.IsAlreadyExists(err) { // the cache is behind, or does not have it
+		current := lookup.SecretMetadata()
+		if err := p.Live.Get(ctx, key, current); err != nil {
+			return fmt.Errorf("reading metadata of Secret %s: %w", key, client.IgnoreNotFound(err))
+		}
+		if p.owns(current, wanted.Output) {
+			return bootstrap.Stale("Secret", current)
+		}
+		p.taken("Secret", wanted.Name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("creating Secret %s: %w", key, err)
+	}
+	p.wrote(desired)
+	return nil
+}
+
+// update writes the content of a Secret if it differs. Labels, annotations and owners of others stay. One that cannot
+// be changed is deleted; its event brings the pass that creates it again.
+func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publish.Secret) error {
+	desired, next := p.desired(wanted), current.DeepCopy()
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Data = desired.Data
+	maps.Copy(next.Labels, desired.Labels)
+	maps.Copy(next.Annotations, desired.Annotations)
+	if !slices.ContainsFunc(current.OwnerReferences,
+		func(o metav1.OwnerReference) bool { return o.UID == p.cluster.UID }) {
+		next.OwnerReferences = append(next.OwnerReferences, desired.OwnerReferences...)
+	}
+	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
+		maps.Equal(current.Annotations, next.Annotations) && len(current.OwnerReferences) == len(next.OwnerReferences) &&
+		current.Type == desired.Type {
+		out, _ := p.contests.Check("Secret "+client.ObjectKeyFromObject(next).String(), contestOf(next), contest.Digest{}, p.Now())
+		p.out.Join(out)
+		return nil
+	}
+	if p.waits(desired) {
+		return nil
+	}
+	if current.Immutable != nil && *current.Immutable || current.Type != desired.Type {
+		return p.remove(ctx, current)
+	}
+	ctrl.LoggerFrom(ctx).Info("Updating Secret of outputs", "Secret", klog.KObj(next))
+	if err := p.Client.Update(ctx, next); err != nil {
+		return fmt.Errorf("updating Secret %s: %w", klog.KObj(next), err)
+	}
+	p.contests.Wrote(contestOf(desired), digestOf(desired), p.Now(), "")
+	p.existing[next.Name] = next
+	return nil
+}
+
+// wrote records a Secret that was created.
+func (p *pass) wrote(secret *corev1.Secret) {
+	p.contests.Wrote(contestOf(secret), digestOf(secret), p.Now(), "")
+	p.existing[secret.Name] = secret
+}
+
+// waits reports whether a write has to wait because another manager keeps reverting it.
+func (p *pass) waits(desired *corev1.Secret) bool {
+	out, waits := p.contests.Check("Secret "+client.ObjectKeyFromObject(desired).String(), contestOf(desired),
+		digestOf(desired), p.Now())
+	p.out.Join(out)
+	return waits
+}
+
+func contestOf(secret *corev1.Secret) contest.Key {
+	return contest.Key{Secret: client.ObjectKeyFromObject(secret)}
+}
+
+// digestOf is the digest of what is written into a Secret.
+func digestOf(secret *corev1.Secret) contest.Digest {
+	return contest.DigestOf([]any{secret.Data, secret.Labels, secret.Annotations})
+}
+
+// remove deletes a Secret.
+func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
+	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))
+	err := p.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
+	}
+	return nil
+}
