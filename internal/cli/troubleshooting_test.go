@@ -171,3 +171,63 @@ func checkSection(t *testing.T, name, text, said string) {
 		}
 	}
 }
+
+// TestTexts_ArePlainEnglish keeps phrases out that people did not understand, from help, conditions and fixes.
+func TestTexts_ArePlainEnglish(t *testing.T) {
+	t.Parallel()
+	unclear := regexp.MustCompile(`\b(looked at although|took the place|come back with|everybody may|none of both|(files|commands) of the user|` +
+		`such a one|blanks?|is no (name|version|network|host)|has to be looked|should be here|broken off)\b`)
+	for _, file := range sources(t) {
+		for _, text := range textsOf(file) {
+			if found := unclear.FindString(text); found != "" {
+				t.Errorf("package %s says %q in %q", file.Name.Name, found, text)
+			}
+		}
+	}
+}
+
+// TestFindings_NeverShowACodeAlone checks that every finding with a code has a sentence as well.
+func TestFindings_NeverShowACodeAlone(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, file := range sources(t) {
+		assigns := false // a message that is chosen after the finding is made
+		ast.Inspect(file, func(n ast.Node) bool {
+			if assign, ok := n.(*ast.AssignStmt); ok {
+				to, ok := assign.Lhs[0].(*ast.SelectorExpr)
+				assigns = assigns || ok && to.Sel.Name == "Message"
+			}
+			return true
+		})
+		ast.Inspect(file, func(n ast.Node) bool {
+			var keys []string
+			switch n := n.(type) {
+			case *ast.CompositeLit:
+				for _, element := range n.Elts {
+					if pair, ok := element.(*ast.KeyValueExpr); ok {
+						if key, ok := pair.Key.(*ast.Ident); ok {
+							keys = append(keys, key.Name)
+						}
+					}
+				}
+			case *ast.CallExpr:
+				name, ok := n.Fun.(*ast.SelectorExpr)
+				if ok && name.Sel.Name == "Rejection" && len(n.Args) == 4 {
+					checked++
+					if text, ok := literal(n.Args[2]); ok && text == "" {
+						t.Errorf("package %s: a rejection without a sentence", file.Name.Name)
+					}
+				}
+			}
+			if slices.Contains(keys, "Code") {
+				if checked++; !slices.Contains(keys, "Message") && !assigns {
+					t.Errorf("package %s: a finding has %v and no sentence", file.Name.Name, keys)
+				}
+			}
+			return true
+		})
+	}
+	if checked < 20 {
+		t.Errorf("only %d findings", checked)
+	}
+}

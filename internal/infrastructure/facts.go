@@ -167,7 +167,7 @@ func (r *reader) each(path string, visit func(text string, place finding.Place))
 			r.Unresolved = append(r.Unresolved, place)
 		case r.given >= maxEntries:
 			if r.given++; r.given == maxEntries+1 {
-				r.ignore(place, fmt.Sprintf("of one object %d values count; this one and those after it do not", maxEntries))
+				r.ignore(place, fmt.Sprintf("at most %d values of one object are read; this one and those after it are not", maxEntries))
 			}
 		default:
 			r.given++
@@ -256,7 +256,7 @@ func (r *reader) firstNetwork(path string) {
 		first = false
 		address, err := netip.ParseAddr(text[:len(text)-len(strings.TrimLeft(text, "0123456789abcdefABCDEF.:"))])
 		if err != nil || prefix < 0 || prefix > int64(address.BitLen()) {
-			r.ignore(place, "the value is not an address, a range or a network that fits to prefix")
+			r.ignore(place, "the value is not an address, a range or a network that has this prefix length")
 			return
 		}
 		network := netip.PrefixFrom(address, int(prefix)).Masked()

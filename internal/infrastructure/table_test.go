@@ -214,8 +214,8 @@ func TestRead_IgnoresWhatIsNotANetworkOrHost(t *testing.T) {
 		"a region with a line end": {"AWSCluster", `spec: {region: "eu\n,*"}`, aws(), "AWSCluster prod spec.region: the entry has control character U+000A"},
 		"a URL without a host":     {"VCDCluster", "spec: {site: 'vcd.example'}", nil, "VCDCluster prod spec.site: the value is not a URL"},
 		"a long text":              {"VSphereCluster", "spec: {server: " + strings.Repeat("a", 100_000) + "}", nil, "spec.server: "},
-		"a prefix that is none":    {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [10.0.0.1], prefix: 33}}", nil, "the value is not an address, a range or a network that fits to prefix"},
-		"addresses that are none":  {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [hello, 10.0.0.1], prefix: 24}}", nil, "the value is not an address, a range or a network that fits to prefix"},
+		"a prefix that is none":    {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [10.0.0.1], prefix: 33}}", nil, "the value is not an address, a range or a network that has this prefix length"},
+		"addresses that are none":  {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [hello, 10.0.0.1], prefix: 24}}", nil, "the value is not an address, a range or a network that has this prefix length"},
 		"nothing":                  {"AWSCluster", "{}", aws(), ""},
 		"empty texts":              {"AWSCluster", "spec: {region: ' ', network: {vpc: {cidrBlock: ''}}}", aws(), ""},
 	} {
@@ -246,7 +246,7 @@ func TestRead_IsBounded(t *testing.T) {
 	entries, warnings := compose(t, facts)
 	if len(entries) != 3+64 || len(warnings) != 1 ||
 		!strings.Contains(warnings[0],
-			"subnets[64].cidrBlock: of one object 64 values count; this one and those after it do not") {
+			"subnets[64].cidrBlock: at most 64 values of one object are read; this one and those after it are not") {
 		t.Errorf("%d entries, warnings %q", len(entries), warnings)
 	}
 	if _, warnings := compose(t, infrastructure.Read("AWSCluster", "prod", object(wrong))); len(warnings) != 8 {

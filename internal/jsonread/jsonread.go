@@ -71,12 +71,12 @@ func (r *Reader) Members(yield func(name []byte) bool) {
 	}
 	for {
 		if r.blanks(); r.peek() != '"' {
-			r.fail("a name should be here")
+			r.fail("expected a name")
 			return
 		}
 		name, _ := r.Bytes()
 		if r.blanks(); r.peek() != ':' {
-			r.fail("a colon should be here")
+			r.fail("expected a colon")
 			return
 		}
 		r.at++
@@ -98,7 +98,7 @@ func (r *Reader) Elements(yield func(index int) bool) {
 		r.blanks()
 		start := r.at
 		if !yield(i) {
-			r.fail("reading was broken off")
+			r.fail("reading was cancelled")
 		}
 		if r.at == start {
 			r.Skip()
@@ -114,7 +114,7 @@ func (r *Reader) element(yield func([]byte) bool, name []byte) bool {
 	r.blanks()
 	start := r.at
 	if r.err == nil && !yield(name) {
-		r.fail("reading was broken off")
+		r.fail("reading was cancelled")
 	}
 	if r.at == start {
 		r.Skip()
@@ -151,7 +151,7 @@ func (r *Reader) next(bracket byte) bool {
 		return true
 	}
 	if r.peek() != ',' {
-		r.fail("a comma or the end should be here")
+		r.fail("expected a comma or the end")
 		return true
 	}
 	r.at++

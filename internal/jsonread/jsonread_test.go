@@ -153,9 +153,9 @@ func TestReader_ErrorsNameThePositionAndNotTheText(t *testing.T) {
 		`{"s3cret":s3cret}`: "reading JSON at byte 10: not a value",
 		`{"s3cret":"s3cret`: "reading JSON: the text ends too early",
 		`{"s3cret":1} x`:    "reading JSON at byte 13: text after the end",
-		`{"a" 1}`:           "reading JSON at byte 5: a colon should be here",
-		`{1:1}`:             "reading JSON at byte 1: a name should be here",
-		`[1 2]`:             "reading JSON at byte 3: a comma or the end should be here",
+		`{"a" 1}`:           "reading JSON at byte 5: expected a colon",
+		`{1:1}`:             "reading JSON at byte 1: expected a name",
+		`[1 2]`:             "reading JSON at byte 3: expected a comma or the end",
 	} {
 		r := jsonread.New([]byte(text))
 		r.Skip()

@@ -67,7 +67,7 @@ func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
 		"folder with tls.crt and tls.key of the runtime hooks; without it there are none")
 	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "",
 		"file in that folder with the CA certificates that client certificates of the runtime hooks "+
-			"must be signed by; by default none is required")
+			"must be signed by; default: no client check")
 	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour,
 		"how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
 	f.BoolVar(&o.Deliver, "deliver", false,

@@ -80,7 +80,7 @@ func (o *HooksOnly) Flags() cliflag.NamedFlagSets {
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
 	f.StringVar(&o.ClientCAName, "client-ca-name", "",
 		"file in that folder with the CA certificates that client certificates must be signed by; "+
-			"by default none is required")
+			"default: no client check")
 	o.TLS.addFlags(groups.FlagSet("TLS"))
 	groups.FlagSet("diagnostics").StringVar(&o.HealthAddr, "health-addr", ":8081",
 		"address of /healthz and /readyz; 0 disables it")

@@ -461,7 +461,7 @@ func (c *composer) endpoint() {
 	if host == "" {
 		if !c.omitted(GroupEndpoint) {
 			c.warn(CodeEndpointUnset, field, "the control plane endpoint is not known yet",
-				"compose again when it is set")
+				"nothing; nodes wait until it is set")
 		}
 		return
 	}

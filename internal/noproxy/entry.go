@@ -56,7 +56,7 @@ func parseEntry(text string) (parsed, *finding.Finding) {
 	if text == "*" {
 		p := parsed{kind: kindStar, values: []string{"*"}, strict: true}
 		p.warn(CodeWildcardAlone, "a star bypasses the proxy for every destination and replaces all other entries",
-			"list the hosts instead, or leave the proxy out")
+			"list the hosts instead, or use no proxy")
 		return p, nil
 	}
 	if lo, hi, ok := strings.Cut(text, "-"); ok {

@@ -32,11 +32,11 @@ func facts(cluster intent.Cluster) noproxy.Infrastructure {
 	case reference.Kind == "" && cluster.Topology:
 		unknown.Message = "the kind of infrastructure is not known yet, so NO_PROXY lacks its metadata service and its " +
 			"networks"
-		unknown.Advice = "give the ClusterClass too"
+		unknown.Advice = "add the ClusterClass to the manifests; the controller reads it by itself"
 	case !cluster.Facts.Read && infrastructure.IsRead(reference.Kind):
 		unknown.Message = fmt.Sprintf("%s %s is not known yet, so NO_PROXY lacks its networks and internal hosts",
 			reference.Kind, reference.Name)
-		unknown.Advice = "give that object too"
+		unknown.Advice = "add the object to the manifests; the controller reads it by itself"
 	default:
 		return known
 	}

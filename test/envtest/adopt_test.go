@@ -64,7 +64,8 @@ func TestAdoption_TakesAndRestoresHandWrittenDropIns(t *testing.T) {
 
 			c.edit(adopting(map[string]string{contract.AnnotationDelivery: delivery}))
 			c.eventuallyReports(contract.ReasonConfigured, "KubeadmControlPlane "+ns+"/one: "+
-				"/etc/systemd/system/containerd.service.d/http-proxy.conf, /etc/systemd/system/kubelet.service.d/http-proxy.conf replaced files of yours; the originals are in Secret one-proxy-files")
+				"your files that /etc/systemd/system/containerd.service.d/http-proxy.conf, "+
+				"/etc/systemd/system/kubelet.service.d/http-proxy.conf replace are saved in Secret one-proxy-files and restored when ")
 			c.wantPatched(t, everyObject...)
 			for _, spec := range c.specs() {
 				for _, f := range spec.Files {

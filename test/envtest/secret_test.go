@@ -59,7 +59,7 @@ func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 			o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
 			withDropIns(o)
 		})
-		c.eventuallyReports(contract.ReasonConfigured, "the originals are in Secret one-proxy-files")
+		c.eventuallyReports(contract.ReasonConfigured, "saved in Secret one-proxy-files and restored when label")
 		if len(c.generated()[contract.KeyAdoptedFiles]) == 0 || !c.isPatched("template") {
 			t.Error("nothing was adopted")
 		}

@@ -60,7 +60,7 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 			return alone(t, ns, func(deployment *clusterv1.MachineDeployment, _ *bootstrapv1.KubeadmConfigTemplate) {
 				deployment.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: new("own-data")}
 			})
-		}, contract.ReasonTemplateNotSupported, "MachineDeployment one-md brings its own bootstrap data"},
+		}, contract.ReasonTemplateNotSupported, "MachineDeployment one-md has its own bootstrap data"},
 		"a Windows pool": {func(t *testing.T, ns string) classic {
 			t.Helper()
 			return alone(t, ns, func(_ *clusterv1.MachineDeployment, template *bootstrapv1.KubeadmConfigTemplate) {

@@ -142,7 +142,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, 
 	for _, p := range pools {
 		switch {
 		case p.Bootstrap.Name == "":
-			found.Note("%s brings its own bootstrap data and is not patched", p)
+			found.Note("%s has its own bootstrap data and is not patched", p)
 			continue
 		case p.Kind == intent.KindMachineDeployment && p.Bootstrap.Kind != plan.KindTemplate,
 			p.Kind == intent.KindMachinePool && p.Bootstrap.Kind != plan.KindConfig:

@@ -280,8 +280,12 @@ func (s *Secrets) ReportAdopted(ctx context.Context, objects []bootstrap.Settled
 		paths := slices.Sorted(maps.Keys(originals[o.Key()]))
 		paths = slices.DeleteFunc(paths, func(path string) bool { return patch.PlaceOf(o.Spec, path) != patch.Replaced })
 		if len(paths) > 0 {
-			out.Note("%s: %s replaced files of yours; the originals are in Secret %s and are restored when label %s is removed",
-				o, strings.Join(paths, ", "), intent.GeneratedSecretName(s.cluster.Name), contract.LabelEnabled)
+			yours, replace, are := "file", "replaces", "is"
+			if len(paths) > 1 {
+				yours, replace, are = "files", "replace", "are"
+			}
+			out.Note("%s: your %s that %s %s %s saved in Secret %s and restored when label %s is removed", o, yours,
+				strings.Join(paths, ", "), replace, are, intent.GeneratedSecretName(s.cluster.Name), contract.LabelEnabled)
 		}
 	}
 	return out, nil

@@ -38,7 +38,8 @@ func display(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// label is the short name of a client and the first two numbers of its version, for example "curl 7.88".
+// label is the short name of a client and the first two numbers of its version, for example "curl 7.88". The version of
+// Go's client is that of module golang.org/x/net, not of Go: "go (x/net 0.62)".
 func label(c match.Client) string {
 	name := strings.TrimSuffix(strings.TrimPrefix(c.Name, "python-"), "+NODE_USE_ENV_PROXY")
 	switch c.Name {
@@ -54,7 +55,11 @@ func label(c match.Client) string {
 		name = "busybox"
 	}
 	numbers := strings.FieldsFunc(c.Version, func(r rune) bool { return r < '0' || r > '9' })
-	return name + " " + strings.Join(numbers[:min(2, len(numbers))], ".")
+	version := strings.Join(numbers[:min(2, len(numbers))], ".")
+	if c.Name == "go-httpproxy" {
+		return name + " (x/net " + version + ")"
+	}
+	return name + " " + version
 }
 
 // Text returns the report for people: for each destination what the clients do, and what decides.

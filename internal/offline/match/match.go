@@ -102,7 +102,7 @@ func (c Client) Dead(noProxy string) []DeadEntry {
 	for i, t := range tokens {
 		if t.unread {
 			found = append(found,
-				DeadEntry{Entry: i, Token: t.text, Reason: "not read: the list ends at the first blank inside an entry"})
+				DeadEntry{Entry: i, Token: t.text, Reason: "not read: the list ends at the first space inside an entry"})
 			continue
 		}
 		list := t.text

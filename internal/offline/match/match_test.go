@@ -170,8 +170,8 @@ func TestDead(t *testing.T) {
 		}
 	}
 	want := []match.DeadEntry{
-		{Entry: 2, Token: "c", Reason: "not read: the list ends at the first blank inside an entry"},
-		{Entry: 3, Token: "d", Reason: "not read: the list ends at the first blank inside an entry"},
+		{Entry: 2, Token: "c", Reason: "not read: the list ends at the first space inside an entry"},
+		{Entry: 3, Token: "d", Reason: "not read: the list ends at the first space inside an entry"},
 	}
 	if diff := cmp.Diff(want, lookup(t, "curl").Dead("a, b c,d")); diff != "" {
 		t.Errorf("unread (-want +got):\n%s", diff)

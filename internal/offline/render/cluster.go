@@ -150,7 +150,7 @@ func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.
 		return o
 	case !enabled, override(worker) == contract.SecretNone:
 	case refName == "":
-		r.note(worker, "brings its own bootstrap data and is not patched")
+		r.note(worker, "has its own bootstrap data and is not patched")
 	case kind != want:
 		r.warn(worker, "%s.kind: %s cannot be patched, only %s", strings.Join(path, "."), cmp.Or(kind, "an empty kind"), want)
 	case controlPlane:
