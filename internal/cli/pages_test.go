@@ -334,3 +334,94 @@ func TestVersioningPage_NamesTheClusterAPIOfTheModule(t *testing.T) {
 		}
 	}
 }
+
+// helpOf returns what a program says about a command, with the flags of all its commands. It skips the test if the
+// program is not there.
+func helpOf(t *testing.T) func(program string, words ...string) string {
+	t.Helper()
+	known := map[string]string{}
+	return func(program string, words ...string) string {
+		t.Helper()
+		name := program + " " + strings.Join(words, " ")
+		if text, found := known[name]; found {
+			return text
+		}
+		path := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), program)
+		if _, err := os.Stat(path); err != nil || !filepath.IsAbs(path) {
+			if path, err = exec.LookPath(program); err != nil {
+				t.Skipf("there is no %s in $PATH and in $KUBEBUILDER_ASSETS", program)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), path, append(words, "--help")...) //nolint:gosec // prints its help
+		cmd.Env = []string{"HOME=" + t.TempDir(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if program == "kubectl" && len(words) > 0 {
+			options := exec.CommandContext(t.Context(), path, "options") //nolint:gosec // prints flags
+			global, err := options.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, global...)
+		}
+		known[name] = string(out)
+		return known[name]
+	}
+}
+
+var word = regexp.MustCompile(`^[a-z][a-z-]+$`)
+
+// checkFlagsOf compares the flags of a command with the help of its program.
+func checkFlagsOf(help func(program string, words ...string) string, words []string) error {
+	program, rest := words[0], words[1:]
+	var flags, command []string
+	for len(rest) > 1 && rest[0] == "-n" {
+		flags, rest = append(flags, rest[0]), rest[2:]
+	}
+	for ; len(rest) > 0 && len(command) < 3 &&
+		word.MatchString(rest[0]) && strings.Contains(help(program, command...), "\n  "+rest[0]+" "); rest = rest[1:] {
+		command = append(command, rest[0])
+	}
+	if len(command) == 0 {
+		return fmt.Errorf("%s has no such command", program)
+	}
+	text := help(program, command...)
+	for _, w := range rest {
+		if name, _, _ := strings.Cut(w, "="); strings.HasPrefix(w, "-") && w != "-" {
+			flags = append(flags, name)
+		}
+	}
+	for _, flag := range flags {
+		if !regexp.MustCompile(regexp.QuoteMeta(flag) + `[ ,=\[]`).MatchString(text) {
+			return fmt.Errorf("%s %s has no flag %s", program, strings.Join(command, " "), flag)
+		}
+	}
+	return nil
+}
+
+func TestPages_ShowFlagsOfKubectlAndClusterctl(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	for program, least := range map[string]int{"kubectl": 25, "clusterctl": 8} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			help, checked := helpOf(t), 0
+			for name, page := range all {
+				for _, words := range commandsOf(page) {
+					if words[0] != program || len(words) < 3 || words[1] == "capi-proxy" || strings.HasPrefix(name, "CHANGELOG") {
+						continue
+					}
+					checked++
+					if err := checkFlagsOf(help, words); err != nil {
+						t.Errorf("%s: %q: %v", name, words, err)
+					}
+				}
+			}
+			if checked < least {
+				t.Errorf("only %d commands", checked)
+			}
+		})
+	}
+}
