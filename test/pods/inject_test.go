@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,110 +11,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/podcases"
 )
 
-// injection is a Pod and what its first container has in its environment once it is created.
-type injection struct {
-	name        string
-	namespace   string // plain if empty
-	annotations map[string]string
-	env         []corev1.EnvVar
-	want        []corev1.EnvVar
-}
-
-func injections() []injection {
-	all := added(variables)
-	fromPod := corev1.EnvVar{
-		Name: "http_proxy",
-		ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"},
-		},
-	}
-	with := func(env ...corev1.EnvVar) []corev1.EnvVar { return env }
-	note := func(key, value string) map[string]string { return map[string]string{key: value} }
-	return []injection{
-		{name: "a container without variables", want: all},
-		{
-			name: "other variables stay in front", env: with(variable("A", "1"), variable("B", "$(A)")),
-			want: append(with(variable("A", "1"), variable("B", "$(A)")), all...),
-		},
-		{
-			name: "an own variable in upper case keeps both spellings away", env: with(variable("HTTP_PROXY", "http://own:1")),
-			want: append(with(variable("HTTP_PROXY", "http://own:1")), without("HTTP_PROXY")...),
-		},
-		{
-			name: "an own variable in lower case keeps both spellings away", env: with(variable("no_proxy", "own")),
-			want: append(with(variable("no_proxy", "own")), without("NO_PROXY")...),
-		},
-		{
-			name: "an own variable in mixed case keeps both spellings away", env: with(variable("Https_Proxy", "http://own:1")),
-			want: append(with(variable("Https_Proxy", "http://own:1")), without("HTTPS_PROXY")...),
-		},
-		{
-			name: "an empty value is a value", env: with(variable("HTTPS_PROXY", "")),
-			want: append(with(variable("HTTPS_PROXY", "")), without("HTTPS_PROXY")...),
-		},
-		{name: "a reference is a value", env: with(fromPod), want: append(with(fromPod), without("HTTP_PROXY")...)},
-		{
-			name: "names that occur twice stay", env: with(variable("A", "1"), variable("A", "2")),
-			want: append(with(variable("A", "1"), variable("A", "2")), all...),
-		},
-		{
-			name: "an own variable that occurs twice stays",
-			env:  with(variable("NO_PROXY", "1"), variable("NO_PROXY", "2")),
-			want: append(with(variable("NO_PROXY", "1"), variable("NO_PROXY", "2")), without("NO_PROXY")...),
-		},
-		{name: "opted out by our annotation", annotations: note("capi-proxy-patcher.io/pods", "none")},
-		{name: "opted out as in Azure Kubernetes Service", annotations: note("kubernetes.azure.com/no-http-proxy-vars", "true")},
-		{name: "opted out as at Giant Swarm", annotations: note("policies.kyverno.io/inject-proxy-env", "exclude")},
-		{
-			name: "other values of the annotations opt out of nothing", want: all,
-			annotations: map[string]string{
-				"capi-proxy-patcher.io/pods": "", "kubernetes.azure.com/no-http-proxy-vars": "false",
-				"policies.kyverno.io/inject-proxy-env": "include",
-			},
-		},
-		{name: "a namespace that is left out", namespace: "left-out"},
-		{
-			name: "a Pod cannot ask in a namespace that is left out", namespace: "left-out",
-			annotations: note("capi-proxy-patcher.io/pods", "inject"),
-		},
-		{name: "a namespace with another value of the label", namespace: "other-value", want: all},
-		{name: "kube-system", namespace: "kube-system"},
-		{
-			name: "kube-system with another annotation", namespace: "kube-system",
-			annotations: note("capi-proxy-patcher.io/pods", "Inject"),
-		},
-		{
-			name: "kube-system for a Pod that asks", namespace: "kube-system", want: all,
-			annotations: note("capi-proxy-patcher.io/pods", "inject"),
-		},
-		{name: "a mirror Pod", annotations: note("kubernetes.io/config.mirror", "0123456789")},
-	}
-}
-
 func TestPolicy_InjectsWhatAContainerLacks(t *testing.T) {
-	install(t, variables)
-	for _, tc := range injections() {
-		t.Run(tc.name, func(t *testing.T) {
-			if problem := tc.problem(t); problem != "" {
+	install(t, podcases.Variables())
+	for _, tc := range podcases.All() {
+		t.Run(tc.Name, func(t *testing.T) {
+			if problem := problem(t, tc); problem != "" {
 				t.Error(problem)
 			}
 		})
 	}
 }
 
-// problem creates the Pod and returns how its environment differs, "" if it does not.
-func (i injection) problem(t *testing.T) string {
+// problem creates the Pod of a case and returns how its environment differs, "" if it does not.
+func problem(t *testing.T, tc podcases.Case) string {
 	t.Helper()
-	ns := i.namespace
-	if ns == "" {
-		ns = "plain"
-	}
-	pod := newPod(ns, corev1.PodSpec{Containers: []corev1.Container{container("c", i.env...)}, NodeName: "node"})
-	pod.Annotations = i.annotations
+	pod := tc.Pod()
 	create(t, pod)
-	return different(pod.Spec.Containers[0].Env, i.want)
+	return podcases.Different(pod.Spec.Containers[0].Env, tc.Want)
 }
 
 func create(t *testing.T, pod *corev1.Pod) {
@@ -131,25 +48,25 @@ func create(t *testing.T, pod *corev1.Pod) {
 }
 
 func TestPolicy_InjectsIntoEveryKindOfContainer(t *testing.T) {
-	install(t, variables)
-	sidecar := container("sidecar", variable("HTTP_PROXY", "http://own:1"))
+	install(t, podcases.Variables())
+	sidecar := podcases.Container("sidecar", podcases.Variable("HTTP_PROXY", "http://own:1"))
 	sidecar.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-	pod := newPod("plain", corev1.PodSpec{
-		InitContainers: []corev1.Container{container("init"), sidecar},
-		Containers:     []corev1.Container{container("one"), container("two", variable("NO_PROXY", "own")), container("three")},
+	pod := podcases.New("plain", corev1.PodSpec{
+		InitContainers: []corev1.Container{podcases.Container("init"), sidecar},
+		Containers:     []corev1.Container{podcases.Container("one"), podcases.Container("two", podcases.Variable("NO_PROXY", "own")), podcases.Container("three")},
 	})
 	create(t, pod)
 	for i, want := range [][]corev1.EnvVar{
-		added(variables), append([]corev1.EnvVar{variable("HTTP_PROXY", "http://own:1")}, without("HTTP_PROXY")...),
+		podcases.Own(), podcases.Own(podcases.Variable("HTTP_PROXY", "http://own:1")),
 	} {
-		if problem := different(pod.Spec.InitContainers[i].Env, want); problem != "" {
+		if problem := podcases.Different(pod.Spec.InitContainers[i].Env, want); problem != "" {
 			t.Errorf("init container %d %s", i, problem)
 		}
 	}
 	for i, want := range [][]corev1.EnvVar{
-		added(variables), append([]corev1.EnvVar{variable("NO_PROXY", "own")}, without("NO_PROXY")...), added(variables),
+		podcases.Own(), podcases.Own(podcases.Variable("NO_PROXY", "own")), podcases.Own(),
 	} {
-		if problem := different(pod.Spec.Containers[i].Env, want); problem != "" {
+		if problem := podcases.Different(pod.Spec.Containers[i].Env, want); problem != "" {
 			t.Errorf("container %d %s", i, problem)
 		}
 	}
@@ -158,8 +75,8 @@ func TestPolicy_InjectsIntoEveryKindOfContainer(t *testing.T) {
 // TestPolicy_InjectsIntoNewEphemeralContainersOnly adds one that the policy leaves out, and two more. A policy that
 // touched what exists would have the API server refuse the debugging of Pods.
 func TestPolicy_InjectsIntoNewEphemeralContainersOnly(t *testing.T) {
-	install(t, variables)
-	pod := newPod("plain", corev1.PodSpec{Containers: containers("c")})
+	install(t, podcases.Variables())
+	pod := podcases.New("plain", corev1.PodSpec{Containers: []corev1.Container{podcases.Container("c")}})
 	pod.Annotations = map[string]string{"capi-proxy-patcher.io/pods": "none"}
 	create(t, pod)
 	debug(t, pod, "first")
@@ -167,12 +84,12 @@ func TestPolicy_InjectsIntoNewEphemeralContainersOnly(t *testing.T) {
 	if err := shared.client.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	debug(t, pod, "second", variable("no_proxy", ""))
+	debug(t, pod, "second", podcases.Variable("no_proxy", ""))
 	debug(t, pod, "third")
 	for i, want := range [][]corev1.EnvVar{
-		nil, append([]corev1.EnvVar{variable("no_proxy", "")}, without("NO_PROXY")...), added(variables),
+		nil, podcases.Own(podcases.Variable("no_proxy", "")), podcases.Own(),
 	} {
-		if problem := different(pod.Spec.EphemeralContainers[i].Env, want); problem != "" {
+		if problem := podcases.Different(pod.Spec.EphemeralContainers[i].Env, want); problem != "" {
 			t.Errorf("ephemeral container %d %s", i, problem)
 		}
 	}
@@ -199,11 +116,11 @@ func debug(t *testing.T, pod *corev1.Pod, name string, env ...corev1.EnvVar) {
 }
 
 func TestPolicy_FollowsTheConfigMap(t *testing.T) {
-	install(t, variables)
+	install(t, podcases.Variables())
 	one := []envfile.Var{{Name: "HTTPS_PROXY", Value: "http://other.example.com:1"}}
 	install(t, one) // waits for exactly these
 	install(t, nil) // withdrawn
-	install(t, variables)
+	install(t, podcases.Variables())
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "http-proxy-env"}}
 	if err := shared.client.Delete(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -215,19 +132,19 @@ func TestPolicy_FollowsTheConfigMap(t *testing.T) {
 // Pod with 30 containers and a NO_PROXY of 100 KiB.
 func TestPolicy_LongestNoProxyFitsIntoALargePod(t *testing.T) {
 	long := strings.Repeat("a.example.com,", 8<<10/14+1)[:8<<10]
-	vars := append(variables[:4:4], envfile.Var{Name: "NO_PROXY", Value: long}, envfile.Var{Name: "no_proxy", Value: long})
+	vars := append(podcases.Variables()[:4:4], envfile.Var{Name: "NO_PROXY", Value: long}, envfile.Var{Name: "no_proxy", Value: long})
 	install(t, vars)
-	var names []string
-	for _, c := range "abcdefghijklmnopqrstuvwxyzABCD" {
-		names = append(names, strings.ToLower(string(c))+map[bool]string{true: "-2"}[c < 'a'])
+	var all []corev1.Container
+	for i := range 30 {
+		all = append(all, podcases.Container(fmt.Sprintf("c%d", i)))
 	}
-	pod := newPod("plain", corev1.PodSpec{Containers: containers(names...)})
+	pod := podcases.New("plain", corev1.PodSpec{Containers: all})
 	create(t, pod)
 	if len(pod.Spec.Containers) != 30 {
 		t.Fatalf("%d containers", len(pod.Spec.Containers))
 	}
 	for _, c := range pod.Spec.Containers {
-		if problem := different(c.Env, added(vars)); problem != "" {
+		if problem := podcases.Different(c.Env, podcases.Added(vars)); problem != "" {
 			t.Errorf("container %s %s", c.Name, problem)
 		}
 	}
@@ -236,17 +153,16 @@ func TestPolicy_LongestNoProxyFitsIntoALargePod(t *testing.T) {
 // TestPolicy_WithABrokenExpressionInjectsNothing breaks an expression on purpose, in the way that is easily done: the
 // field is absent on CREATE. The Pod is created all the same, and nothing but a test like those above tells.
 func TestPolicy_WithABrokenExpressionInjectsNothing(t *testing.T) {
-	install(t, variables)
-	text := manifest(t, variables)
+	install(t, podcases.Variables())
+	text := manifest(t, podcases.Variables())
 	broken := strings.Replace(text, "request.?subResource.orValue('')", "request.subResource", 1)
 	if broken == text {
 		t.Fatal("nothing is broken")
 	}
 	apply(t, broken)
 	untilAdded(t, nil)
-	plain := injections()[0]
-	if problem := plain.problem(t); problem == "" {
+	if problem := problem(t, podcases.All()[0]); problem == "" {
 		t.Error("the case of a plain Pod does not tell that nothing was injected")
 	}
-	install(t, variables) // and mended
+	install(t, podcases.Variables()) // and mended
 }
