@@ -21,6 +21,8 @@ type renderOptions struct {
 	defaultSecret                                  string
 	all, includeSecrets, incompleteSecrets, strict bool
 	output                                         string
+	publish, publishFor                            string
+	publishOnly                                    bool
 }
 
 func newRender(streams Streams) *cobra.Command {
@@ -51,6 +53,14 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 		"also print the generated Secrets, which hold the proxy's credentials")
 	f.BoolVar(&o.incompleteSecrets, "incomplete-secrets", false,
 		"with --include-secrets, print generated Secrets even if the network of their Cluster is not known yet")
+	f.StringVar(&o.publish, "publish", "",
+		"also print what the controller would publish: the outputs of annotation capi-proxy-patcher.io/publish, or those "+
+			"of the list")
+	f.Lookup("publish").NoOptDefVal = publishAnnotated
+	f.BoolVar(&o.publishOnly, "publish-only", false, "print published values and nothing else; implies --publish")
+	f.StringVar(&o.publishFor, "publish-for", "",
+		"workload prints only the objects for the workload clusters, for kubectl apply; implies --publish-only")
+	complete(cmd, "publish-for", publishWorkload)
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	complete(cmd, "output", "yaml", "diff")
@@ -65,6 +75,8 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return usageError{errors.New("render: --incomplete-secrets needs --include-secrets")}
 	case o.output != "yaml" && o.output != "diff":
 		return usageError{fmt.Errorf("render: unknown output %q; use yaml or diff", o.output)}
+	case o.publishFor != "" && o.publishFor != publishWorkload:
+		return usageError{fmt.Errorf("render: unknown --publish-for %q; use workload", o.publishFor)}
 	}
 	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
@@ -76,8 +88,8 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	}
 	result, err := render.Render(cmd.Context(), render.Options{
 		Inputs: inputs, Secrets: secrets, DefaultSecret: defaultSecret, All: o.all, IncludeSecrets: o.includeSecrets,
-		IncompleteSecrets: o.incompleteSecrets,
-		Now:               time.Now, //nolint:forbidigo // the clock enters here
+		IncompleteSecrets: o.incompleteSecrets, Publish: o.published(),
+		Now: time.Now, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
 		return err
@@ -99,6 +111,23 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	return nil
+}
+
+const (
+	// publishAnnotated is the value of --publish without a list.
+	publishAnnotated = "ANNOTATION"
+	// publishWorkload is the value of --publish-for.
+	publishWorkload = "workload"
+)
+
+// published are the options about published values.
+func (o renderOptions) published() render.Publish {
+	p := render.Publish{List: o.publish, Workload: o.publishFor != "", Only: o.publishOnly || o.publishFor != ""}
+	p.Wanted = p.Only || o.publish != ""
+	if o.publish == publishAnnotated {
+		p.List = ""
+	}
+	return p
 }
 
 // maxInput is how many bytes of manifests a command reads in total.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -26,6 +27,16 @@ type URL struct {
 
 // IsSet reports whether u is a URL at all.
 func (u URL) IsSet() bool { return u.host != "" }
+
+// HostPort returns the host, an IPv6 address without brackets, and the port, 80 or 443 if the Secret gave none.
+func (u URL) HostPort() (host string, port int) {
+	if port, _ = strconv.Atoi(u.port); port == 0 { // a port is valid if there is one
+		if port = 80; u.scheme == "https" {
+			port = 443
+		}
+	}
+	return strings.Trim(u.host, "[]"), port
+}
 
 // HasCredentials reports whether u carries a user or a password.
 func (u URL) HasCredentials() bool { return u.userinfo != "" }

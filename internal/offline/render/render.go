@@ -3,6 +3,7 @@
 package render
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,8 @@ type Options struct {
 	IncludeSecrets bool
 	// IncompleteSecrets prints generated Secrets even if the network of the Cluster is not fully known.
 	IncompleteSecrets bool
+	// Publish says what is printed of published values.
+	Publish Publish
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
 }
@@ -83,10 +86,12 @@ func Render(ctx context.Context, o Options) (Result, error) {
 	for _, cluster := range r.find("Cluster") {
 		r.cluster(ctx, cluster)
 	}
-	r.checkWorkers()
-	r.checkStrays()
-	r.checkClasses()
-	r.checkNames()
+	if !r.Publish.Only {
+		r.checkWorkers()
+		r.checkStrays()
+		r.checkClasses()
+		r.checkNames()
+	}
 	if len(r.problems) > 0 {
 		return Result{}, errors.Join(r.problems...)
 	}
@@ -122,6 +127,8 @@ type renderer struct {
 	// generated are the Secrets that bootstrap objects refer to, in order.
 	generated []generatedSecret
 	needed    map[secretKey]bool
+	// published are the documents with published values.
+	published [][]byte
 	// kept are the originals of adopted files by their Cluster, keepers these Clusters in order.
 	kept    map[*manifest.Object]*keptOriginals
 	keepers []*manifest.Object
@@ -191,6 +198,10 @@ func qualified(namespace, name string) string {
 // cluster patches the bootstrap objects of one Cluster, or removes what an earlier run has added.
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	read := r.clusterOf(object)
+	if r.Publish.Only {
+		r.publishOnly(ctx, object, read)
+		return
+	}
 	members := r.members(object, read.View)
 	if !r.All && read.View.Unclear != nil {
 		r.leave(object, members, read.View.Unclear)
@@ -215,6 +226,9 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.usual.add(codeVariables, object)
 	}
 	main := c.resolve(ctx, "", "")
+	if r.Publish.Wanted && main != nil {
+		c.publish(ctx)
+	}
 	if c.view.Topology {
 		c.topology(ctx, read.Settings.Pools, main)
 	}
@@ -225,10 +239,15 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 
 // result collects the output after success.
 func (r *renderer) result() (Result, error) {
+	if r.Publish.Only {
+		text := bytes.Join(r.published, nil)
+		return Result{Output: text, Notes: r.notes, Warnings: r.warnings, secrets: text}, nil
+	}
 	added, err := r.writeSecrets()
 	if err != nil {
 		return Result{}, err
 	}
+	added = append(added, bytes.Join(r.published, nil)...)
 	if err := r.commit(); err != nil {
 		return Result{}, err
 	}

@@ -1,0 +1,210 @@
+package render
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/outputs"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+)
+
+// Publish says what Render prints of published values.
+type Publish struct {
+	// Wanted prints what the controller would write.
+	Wanted bool
+	// List is the list of outputs of every Cluster. Empty is that of its annotation.
+	List string
+	// Only patches nothing and prints nothing else.
+	Only bool
+	// Workload prints only the objects for workload clusters, as they are delivered.
+	Workload bool
+}
+
+// publishOnly prints what a Cluster asks to be published if it has the label.
+func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object, read Cluster) {
+	switch {
+	case !r.All && read.View.Unclear != nil:
+		r.reject(object, "%s", read.View.Unclear)
+	case !r.All && !read.View.Enabled:
+	case read.Invalid != nil:
+		r.reject(object, "%s", read.Invalid)
+	default:
+		c := &clusterRun{
+			renderer: r, object: object, view: read.View, options: read.Settings.Options, unresolved: read.Unresolved,
+		}
+		c.publish(ctx)
+	}
+}
+
+// publish prints what a Cluster asks to be published.
+func (c *clusterRun) publish(ctx context.Context) {
+	annotations := map[string]string{}
+	for _, key := range []string{contract.AnnotationPublish, contract.AnnotationPublishCredentials} {
+		if value, given := c.view.Annotations[key]; given {
+			annotations[key] = value
+		}
+	}
+	var printed []string
+	if c.Publish.List != "" {
+		printed, annotations[contract.AnnotationPublish] = outputs.Split(c.Publish.List)
+	}
+	asks, err := publish.Read(annotations)
+	if err != nil {
+		c.reject(c.object, "%s", err)
+		return
+	}
+	if len(asks.Outputs)+len(printed) == 0 {
+		return
+	}
+	resolver := c.resolver()
+	resolver.Profile = noproxy.ProfileShell
+	options := c.options
+	options.Delivery = contract.DeliveryReference
+	resolution, err := resolver.Resolve(ctx, c.view, options, "")
+	if err != nil {
+		c.reject(c.object, "%s", err)
+		return
+	}
+	if missing := missingNetwork(c.unresolved, resolution); missing != "" {
+		c.warn(c.object, "nothing is published, because %s", missing)
+		return
+	}
+	values := outputs.Values{Cluster: c.view, Input: publish.Input{
+		Cluster: c.view.Name, Secret: resolution.Secret.String(), Settings: resolution.Settings,
+		NoProxy: resolution.NoProxy.Value, HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: c.version(),
+	}}
+	result, err := publish.Of(asks, values.Input)
+	if err != nil {
+		c.reject(c.object, "%s", err)
+		return
+	}
+	for _, found := range result.Findings {
+		if found.Reason == "" {
+			c.note(c.object, "%s", found)
+		} else {
+			c.warn(c.object, "%s", found)
+		}
+	}
+	c.print(values, result, printed)
+}
+
+// print adds published values to the output.
+func (c *clusterRun) print(values outputs.Values, result publish.Result, printed []string) {
+	if c.Publish.Workload {
+		for _, stream := range outputs.Workload(result) {
+			c.published = append(c.published, append([]byte("---\n"), stream...))
+		}
+	} else {
+		c.metadata(result)
+		for _, object := range values.Secrets(result) {
+			c.add(object)
+		}
+	}
+	for _, name := range printed {
+		switch {
+		case name == outputs.Istio:
+			for _, object := range values.ServiceEntries() {
+				c.add(object)
+			}
+		case !c.Publish.Workload: // the add-ons of TKG are Secrets of the management cluster
+			addons, err := values.Addons()
+			if err != nil {
+				c.reject(c.object, "%s", err)
+			}
+			for _, object := range addons {
+				c.add(object)
+			}
+		}
+	}
+}
+
+// add adds an object to the published ones. An object of the input that has its name is updated if an earlier run has
+// printed it.
+func (c *clusterRun) add(value any) {
+	object, _ := value.(map[string]any)
+	kind, _ := object["kind"].(string)
+	name, _ := dig(object, "metadata")["name"].(string)
+	existing := c.names[kindName{kind, manifest.SameName(name)}].nearest(c.view.Namespace, "")
+	if existing == nil || c.Publish.Only {
+		text, err := encodeDocument(object, c.isJSON() && !c.Publish.Workload)
+		if err != nil {
+			c.reject(c.object, "encoding %s %s: %s", kind, name, err)
+		}
+		c.published = append(c.published, text)
+		return
+	}
+	if manifest.SameName(existing.Labels()[contract.LabelGenerated]) != manifest.SameName(c.view.Name) {
+		c.reject(existing, "it has the name of an output and was not written for Cluster %s; rename it", c.view.Name)
+		return
+	}
+	data, _ := object["data"].(map[string][]byte) // a ClusterResourceSet has none, and its fields stay
+	var edits []manifest.Edit
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		encoded := base64.StdEncoding.EncodeToString(data[key])
+		if dig(existing.Value(), "data")[key] != encoded {
+			edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: []string{"data", key}, Value: encoded})
+		}
+	}
+	c.edits[existing] = edits
+}
+
+// version returns the Kubernetes version that the control plane runs, or is to run.
+func (c *clusterRun) version() string {
+	version := dig(c.object.Value(), "spec", "topology")["version"]
+	if o := c.lookup(c.object.Namespace(), groupControlPlane, c.view.ControlPlaneKind, c.view.ControlPlaneName); o != nil {
+		version = dig(o.Value(), "spec")["version"]
+		if running := dig(o.Value(), "status")["version"]; running != nil {
+			version = running
+		}
+	}
+	text, _ := version.(string)
+	return text
+}
+
+// metadata brings the annotations and the label of a Cluster to what is published.
+func (c *clusterRun) metadata(result publish.Result) {
+	var edits []manifest.Edit
+	set := func(list, key, current, value string) {
+		path := []string{"metadata", list, key}
+		switch {
+		case current == value:
+		case value == "":
+			edits = append(edits, manifest.Edit{Op: manifest.RemoveKey, Path: path, Keep: 1})
+		default:
+			edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: path, Value: value})
+		}
+	}
+	if !result.AnnotationsKept {
+		for _, key := range publish.AnnotationKeys() {
+			set("annotations", key, c.object.Annotations()[key], result.Annotations[key])
+		}
+	}
+	if outputs.IsDelivered(result) {
+		set("labels", contract.LabelDeliverTo, c.object.Labels()[contract.LabelDeliverTo], c.view.Name)
+	}
+	switch {
+	case len(edits) == 0:
+	case c.Publish.Only:
+		c.note(c.object, "has labels or annotations of outputs that are not printed; --publish prints the Cluster with them")
+	default:
+		c.edits[c.object] = append(c.edits[c.object], edits...)
+	}
+}
+
+// encodeDocument returns an object as a separate document.
+func encodeDocument(object map[string]any, asJSON bool) ([]byte, error) {
+	if asJSON {
+		text, err := json.Marshal(object)
+		return append(text, '\n'), err
+	}
+	text, err := yaml.Marshal(object)
+	return append([]byte("---\n"), text...), err
+}

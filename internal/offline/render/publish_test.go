@@ -1,0 +1,144 @@
+package render_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+)
+
+// publishing is a Cluster that asks for every output, with a proxy that has credentials.
+const publishing = `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata:
+  name: prod
+  namespace: team-a
+  labels: {capi-proxy-patcher.io/enabled: "true"}
+  annotations:
+    capi-proxy-patcher.io/publish: env, values=defaults.env, annotations, giantswarm, pods, trust=cert-manager, kapp-controller
+    capi-proxy-patcher.io/publish-credentials: "true"
+spec:
+  clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}, services: {cidrBlocks: [10.96.0.0/12]}, serviceDomain: cluster.local}
+  controlPlaneEndpoint: {host: 203.0.113.7, port: 6443}
+  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: prod}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: prod, namespace: team-a}
+spec: {version: v1.36.3}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: http-proxy, namespace: team-a}
+stringData: {httpProxy: "http://192.0.2.220:3128", httpsProxy: "http://proxy.example.com:3129", noProxy: "10.0.0.0/8,[2001:db8::]/32", username: u, password: 'p''"\%$'}
+`
+
+func rendered(t *testing.T, text string, p render.Publish) render.Result {
+	t.Helper()
+	result, err := render.Render(t.Context(), render.Options{
+		Inputs: []render.Input{{Name: "-", Data: []byte(text)}}, Publish: p,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestPublish_PrintsEveryOutput(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]render.Publish{
+		"all":      {Wanted: true},
+		"only":     {Wanted: true, Only: true},
+		"workload": {Wanted: true, Only: true, Workload: true},
+		"printed":  {Wanted: true, Only: true, List: "istio,tkg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := rendered(t, publishing, p)
+			got := strings.Join(result.Notes, "\n") + "\n" + string(result.Output)
+			golden := "testdata/publish/" + name + ".yaml"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestPublish_AgainChangesNothing(t *testing.T) {
+	t.Parallel()
+	once := rendered(t, publishing, render.Publish{Wanted: true}).Output
+	if twice := rendered(t, string(once), render.Publish{Wanted: true}).Output; string(twice) != string(once) {
+		t.Errorf("got\n%s\nwant\n%s", twice, once)
+	}
+	changed := strings.Replace(string(once), "192.0.2.220", "192.0.2.221", 1)
+	again := string(rendered(t, changed, render.Publish{Wanted: true}).Output)
+	fresh := string(rendered(t, strings.Replace(publishing, "192.0.2.220", "192.0.2.221", 1), render.Publish{Wanted: true}).Output)
+	if again != fresh {
+		t.Errorf("after a change\n%s\nwant\n%s", again, fresh)
+	}
+}
+
+func TestPublish_WithoutItPrintsNothing(t *testing.T) {
+	t.Parallel()
+	if output := string(rendered(t, publishing, render.Publish{}).Output); strings.Contains(output, "prod-proxy-outputs") {
+		t.Error(output)
+	}
+	unlabelled := strings.Replace(publishing, `enabled: "true"`, `enabled: "false"`, 1)
+	if output := rendered(t, unlabelled, render.Publish{Wanted: true, Only: true}).Output; len(output) > 0 {
+		t.Errorf("without the label: %s", output)
+	}
+}
+
+// TestPublish_WithholdsCredentials looks for the password, and for its encodings, in what would leave the management
+// cluster.
+func TestPublish_WithholdsCredentials(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(publishing, `publish-credentials: "true"`, `publish-credentials: "false"`, 1)
+	result := rendered(t, text, render.Publish{Wanted: true, Only: true, Workload: true, List: "pods,trust,kapp-controller,istio"})
+	if len(result.Notes) < 2 || result.Warnings != 2 {
+		t.Errorf("notes are %q", result.Notes)
+	}
+	for _, needle := range []string{"u:p", "dTpw", "password", "p%27"} {
+		if strings.Contains(string(result.Output), needle) {
+			t.Errorf("%s is in\n%s", needle, result.Output)
+		}
+	}
+}
+
+func TestPublish_SaysWhyNothingIsPublished(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ old, with, want string }{
+		"no endpoint":   {"{host: 203.0.113.7, port: 6443}", "{}", "nothing is published, because spec.controlPlaneEndpoint is not set"},
+		"a variable":    {"203.0.113.7", "${ENDPOINT}", "nothing is published, because spec.controlPlaneEndpoint.host has unresolved variables"},
+		"another's":     {"kind: Secret\nmetadata: {name: http-proxy", "kind: Secret\nmetadata: {name: prod-proxy-outputs, namespace: team-a}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy", "it has the name of an output and was not written for Cluster prod"},
+		"not an output": {"env, values", "istio, values", `entry 1: "istio" is not an output; the controller does not write it; print it with render --publish=istio`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(publishing, tc.old, tc.with, 1)
+			if text == publishing {
+				t.Fatal("nothing is replaced")
+			}
+			result, err := render.Render(t.Context(), render.Options{
+				Inputs: []render.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Wanted: true},
+			})
+			said := strings.Join(result.Notes, "\n")
+			if err != nil {
+				said = err.Error()
+			}
+			if !strings.Contains(said, tc.want) || strings.Contains(string(result.Output), "prod-proxy-outputs") {
+				t.Errorf("it says %s", said)
+			}
+		})
+	}
+}
