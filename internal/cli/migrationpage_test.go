@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/base64"
 	"os"
 	"regexp"
 	"strings"
@@ -29,8 +30,11 @@ func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 			secret = "---\n" + example
 		case kind == "adopt":
 			adopt = example
-		case kind == "before" && strings.Contains(example, "kubeadmConfigSpec"):
-			checkBefore(t, example, secret)
+		case kind == "before":
+			checkSecret(t, example)
+			if strings.Contains(example, "kubeadmConfigSpec") {
+				checkBefore(t, example, secret)
+			}
 		case kind == "after":
 			checkAfter(t, example, secret)
 		}
@@ -51,6 +55,24 @@ func rendered(t *testing.T, manifests string, args ...string) (status int, out, 
 	status = Main(t.Context(), append([]string{"render", "-f", "-"}, args...),
 		Streams{In: strings.NewReader(manifests), Out: &stdout, Err: &stderr})
 	return status, stdout.String(), stderr.String()
+}
+
+// checkSecret makes a proxy Secret of what was there before.
+func checkSecret(t *testing.T, example string) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	status := Main(t.Context(), []string{"secret", "--from", "-", "--namespace", "team-a"},
+		Streams{In: strings.NewReader(example), Out: &out, Err: &problems})
+	if strings.Contains(example, "contentFrom: ") { // the values are elsewhere, the page says so
+		if status != exitInput || out.Len() > 0 {
+			t.Errorf("status %d, %s", status, out.String())
+		}
+		return
+	}
+	url := base64.StdEncoding.EncodeToString([]byte("http://proxy.example.com:3128"))
+	if status != exitDone || !strings.Contains(out.String(), "httpProxy: "+url+"\n") {
+		t.Errorf("status %d: %s\n%s", status, problems.String(), out.String())
+	}
 }
 
 var writtenPath = regexp.MustCompile(`- path: (\S+)`)
