@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -202,7 +203,7 @@ func (r *Reader) Bytes() ([]byte, bool) {
 	return []byte(text), r.err == nil
 }
 
-// Value decodes a value as encoding/json does, but numbers as json.Number. What it takes is bounded by Count.
+// Value decodes a value as encoding/json does. What it takes is bounded by Count.
 func (r *Reader) Value() any {
 	switch r.Kind() {
 	case '{':
@@ -227,7 +228,11 @@ func (r *Reader) Value() any {
 		r.Skip()
 		return nil
 	default:
-		return json.Number(r.Raw())
+		number, err := strconv.ParseFloat(string(r.Raw()), 64)
+		if err != nil && r.err == nil {
+			r.err = errors.New("reading JSON: a number is out of range")
+		}
+		return number
 	}
 }
 

@@ -22,17 +22,13 @@ func agree(t *testing.T, text []byte) {
 	}
 	reader := jsonread.New(text)
 	got := reader.Value()
-	if err := reader.End(); (err == nil) != accepted {
-		t.Fatalf("%q: reading ends with %v, skipping with %v", text, err, skipping.End())
-	}
-	if !accepted {
-		return
-	}
-	decoder := json.NewDecoder(strings.NewReader(string(text)))
-	decoder.UseNumber()
 	var want any
-	if err := decoder.Decode(&want); err != nil {
-		t.Fatal(err)
+	decoded := json.Unmarshal(text, &want) == nil // not a number out of range
+	if err := reader.End(); (err == nil) != decoded {
+		t.Fatalf("%q: reading ends with %v, encoding/json accepts it: %v", text, err, decoded)
+	}
+	if !decoded {
+		return
 	}
 	if !reflect.DeepEqual(want, got) { // cmp takes minutes for deep nesting
 		t.Fatalf("%q: got %v, encoding/json says %v", text, got, want)
@@ -43,7 +39,7 @@ func texts() []string {
 	return []string{
 		`{}`, `[]`, `""`, `0`, `null`, `true`, `false`, ` { "a" : [ 1 , -2.5e+3 , "x" ] , "b" : { } } `,
 		`{"a":1,"a":2,"a":{"b":1}}`, `{"\u0061":"\ud83d\ude00","ä":"\ud800"}`, "\"\xff\"", "{\"\xff\":1}", `"\/\b\f\n\r\t\"\\"`,
-		`1e5`, `1E-5`, `-0`, `0.0`, `{"a":{"b":{"c":[[[{}]]]}}}`, "\t\r\n 1 \t\r\n", `"` + strings.Repeat("é", 3000) + `"`,
+		`1e5`, `1E-5`, `-0`, `0.0`, `1e999`, `[-1e400, 1]`, `{"a":{"b":{"c":[[[{}]]]}}}`, "\t\r\n 1 \t\r\n", `"` + strings.Repeat("é", 3000) + `"`,
 		// not JSON
 		``, ` `, `{`, `[`, `"`, `"\`, `"\u`, `"\u12`, `"\x"`, `"\u12G4"`, "\"\n\"", "\"\x00\"", `tru`, `nul`, `falsey`, `01`, `-`, `1.`, `1e`, `1e+`, `.5`, `+1`,
 		`{,}`, `[,]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `[1,]`, `[1 2]`, `{"a":1 "b":2}`, `{a:1}`, `{"a":1}}`, `[]]`, `1 2`, `{"a":1`, `[1`, `[}`, `{]`, "\ufeff{}", `'a'`, "{\"a\xc0\":1",

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -40,12 +41,13 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 		created: request.Operation == admissionv1.Create,
 		asked:   &unstructured.Unstructured{}, stored: &unstructured.Unstructured{},
 	}
-	if err := json.Unmarshal(request.Object.Raw, &w.asked.Object); err != nil {
+	var err error
+	if w.asked.Object, err = decodeObject(request.Object.Raw); err != nil {
 		return write{}, fmt.Errorf("decoding object of request: %w", err)
 	}
 	if w.created {
 		w.stored = w.asked
-	} else if err := json.Unmarshal(request.OldObject.Raw, &w.stored.Object); err != nil {
+	} else if w.stored.Object, err = decodeObject(request.OldObject.Raw); err != nil {
 		return write{}, fmt.Errorf("decoding old object of request: %w", err)
 	}
 	var spec map[string]any
@@ -55,6 +57,37 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	spec, _ = plan.Locate(kind, w.stored.Object)
 	w.before = patch.SpecOfMap(spec)
 	return w, nil
+}
+
+// decodeObject decodes an object without what no decision reads, which is most of it: managedFields, and the status but
+// for a few fields.
+func decodeObject(text []byte) (map[string]any, error) {
+	r := jsonread.New(text)
+	object := map[string]any{}
+	for name := range r.Members {
+		switch key := string(name); {
+		case key == "metadata" && r.Kind() == '{':
+			object[key] = members(r, func(name string) bool { return name != "managedFields" })
+		case key == "status" && r.Kind() == '{':
+			object[key] = members(r, func(name string) bool {
+				return name == "dataSecretName" || name == "conditions" || name == "replicas"
+			})
+		default:
+			object[key] = r.Value()
+		}
+	}
+	return object, r.End()
+}
+
+// members decodes the members of an object whose names are wanted.
+func members(r *jsonread.Reader, wanted func(name string) bool) map[string]any {
+	object := map[string]any{}
+	for name := range r.Members {
+		if key := string(name); wanted(key) {
+			object[key] = r.Value()
+		}
+	}
+	return object
 }
 
 // isOurs reports whether the write is the controller's own. Any client may use this field manager; it merely opts out
@@ -103,10 +136,6 @@ func (w write) replicas() int64 {
 	if w.created {
 		return 0
 	}
-	count, found, _ := unstructured.NestedInt64(w.stored.Object, "status", "replicas")
-	if !found {
-		number, _, _ := unstructured.NestedFloat64(w.stored.Object, "status", "replicas")
-		return int64(number)
-	}
-	return count
+	count, _, _ := unstructured.NestedFloat64(w.stored.Object, "status", "replicas")
+	return int64(count)
 }
