@@ -36,7 +36,7 @@ type Facts struct {
 // Kinds returns all kinds of the table, in its order.
 func Kinds() []string {
 	var kinds []string
-	for _, r := range table() {
+	for _, r := range rows {
 		kinds = append(kinds, r.kinds...)
 	}
 	return kinds
@@ -50,7 +50,7 @@ func IsRead(kind string) bool {
 
 // find returns the row of a kind, the zero row if it is not in the table.
 func find(kind string) row {
-	for _, r := range table() {
+	for _, r := range rows {
 		if slices.Contains(r.kinds, kind) {
 			return r
 		}

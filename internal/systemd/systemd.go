@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -46,7 +45,7 @@ func IsDropInOf(filePath, unitName string) bool {
 		return false
 	}
 	parent, folderName := path.Split(path.Clean(folder))
-	return isUnitFolder(path.Clean(parent)) && slices.Contains(dropInFolders(unitName), folderName)
+	return isUnitFolder(path.Clean(parent)) && isDropInFolder(unitName, folderName)
 }
 
 func isUnitFolder(folder string) bool {
@@ -70,16 +69,15 @@ func isUnitFolder(folder string) bool {
 	}
 }
 
-// dropInFolders returns the names of the folders that hold drop-ins of the
-// service, the most specific first.
-func dropInFolders(unitName string) []string {
-	names := []string{unitName + ".service.d"}
-	for i := len(unitName) - 2; i >= 0; i-- {
-		if unitName[i] == '-' {
-			names = append(names, unitName[:i+1]+".service.d")
-		}
+// isDropInFolder reports whether a folder of this name holds drop-ins of the service: service.d, those of the prefixes
+// of its name that end with a dash, and its own.
+func isDropInFolder(unitName, folderName string) bool {
+	stem, found := strings.CutSuffix(folderName, ".service.d")
+	if !found {
+		return folderName == "service.d"
 	}
-	return append(names, "service.d")
+	isPrefix := strings.HasSuffix(stem, "-") && strings.HasPrefix(unitName, stem)
+	return stem == unitName || isPrefix
 }
 
 // EnvironmentFileDropIn returns a drop-in that gives a service the variables

@@ -122,7 +122,7 @@ type registrar struct{ *http.ServeMux }
 
 func (r registrar) Register(path string, handler http.Handler) { r.Handle(path, handler) }
 
-func review(t *testing.T, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
+func review(t testing.TB, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
 	t.Helper()
 	request := &admissionv1.AdmissionRequest{
 		UID: "uid", Namespace: "ns", Name: "cp", Operation: admissionv1.Create,
