@@ -377,7 +377,7 @@ var word = regexp.MustCompile(`^[a-z][a-z-]+$`)
 func checkFlagsOf(help func(program string, words ...string) string, words []string) error {
 	program, rest := words[0], words[1:]
 	var flags, command []string
-	for len(rest) > 1 && rest[0] == "-n" {
+	for len(rest) > 1 && strings.HasPrefix(rest[0], "-") { // with a value
 		flags, rest = append(flags, rest[0]), rest[2:]
 	}
 	for ; len(rest) > 0 && len(command) < 3 &&

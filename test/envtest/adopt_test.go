@@ -2,6 +2,7 @@ package envtest
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -272,5 +273,35 @@ func TestAdoption_DoesNotGuessDamagedOriginals(t *testing.T) {
 	c.eventuallyReports(noCondition)
 	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
 		t.Errorf("after removal (-before +after):\n%s", diff)
+	}
+}
+
+// TestMigration_OfAHandWrittenFileIsOneChange does with a running control plane what docs/migration.md says: the label
+// first, which is a conflict and changes nothing, then a manifest without the file.
+func TestMigration_OfAHandWrittenFileIsOneChange(t *testing.T) {
+	ns := admitted(t, namespace(t), webhooksLive)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := classic{t: t, ns: ns, name: "one"}
+	c.runControlPlane()
+	for _, object := range c.objects() {
+		withDropIns(object)
+		create(t, object)
+	}
+	c.eventuallyReports(contract.ReasonConflictingFile)
+	if generation := c.controlPlane().Generation; generation != 1 || hasProxy(c.controlPlane()) {
+		t.Fatalf("the label has changed the control plane, generation %d", generation)
+	}
+	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) {
+		o.Spec.KubeadmConfigSpec.Files = slices.DeleteFunc(o.Spec.KubeadmConfigSpec.Files,
+			func(f bootstrapv1.File) bool { return strings.HasSuffix(f.Path, "/http-proxy.conf") })
+	})
+	if generation := c.controlPlane().Generation; generation != 2 || !hasProxy(c.controlPlane()) {
+		t.Errorf("generation %d, has the proxy: %v; want one change with both", generation, hasProxy(c.controlPlane()))
+	}
+	change(t, c.template(), func(o *bootstrapv1.KubeadmConfigTemplate) { o.Spec.Template.Spec.Files = nil })
+	change(t, c.config(), func(o *bootstrapv1.KubeadmConfig) { o.Spec.Files = nil })
+	c.eventuallyReports(contract.ReasonConfigured)
+	if generation := c.controlPlane().Generation; generation != 2 {
+		t.Errorf("generation %d: the control plane rolls twice", generation)
 	}
 }
