@@ -32,6 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -72,6 +73,8 @@ type Config struct {
 	Absences *lookup.Absences
 	// Now is the clock.
 	Now func() time.Time
+	// Scope is whose Clusters are reconciled.
+	Scope intent.Scope
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a

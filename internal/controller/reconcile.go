@@ -40,7 +40,11 @@ func (c *Controller) forget(cluster client.Object) {
 
 func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
-	if view.Deleted {
+	switch {
+	case !c.Scope.Has(view.Namespace, cluster.Labels):
+		c.forget(cluster)
+		return ctrl.Result{}, nil
+	case view.Deleted:
 		c.forget(cluster)
 		return ctrl.Result{}, c.releaseDeleted(ctx, view)
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -65,8 +66,8 @@ type Handlers struct {
 	State State
 	// MaxWait is how long after its creation a Cluster may wait for its proxy Secret; 0 is not at all. Used with State.
 	MaxWait time.Duration
-	// Namespace is the only namespace whose Clusters are answered for; empty means all.
-	Namespace string
+	// Scope is whose Clusters are answered for.
+	Scope intent.Scope
 	// Now is the clock. Used with MaxWait.
 	Now func() time.Time
 }
@@ -87,17 +88,29 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 	if !mayBeEnabled(a.cluster) {
 		return a, false, nil
 	}
-	if h.Namespace != "" && a.cluster.namespace != h.Namespace {
-		// Templates without patches would remove the proxy from a Cluster that another manager is responsible for.
-		return a, false, fmt.Errorf("this manager serves only --namespace %[3]s, not Cluster %[1]s/%[2]s; "+
-			"exclude its namespace in the namespaceSelector of the ExtensionConfig", a.cluster.namespace,
-			a.cluster.name, h.Namespace)
+	if err := h.checkScope(a.cluster); err != nil {
+		return a, false, err
 	}
 	s := sourceOf(a.cluster, q)
 	if a.settings, err = intent.ReadTopology(s); err != nil {
 		_, err = intent.ReadTopology(inOrder(s))
 	}
 	return a, true, err
+}
+
+// checkScope refuses a Cluster that another manager is responsible for: templates without patches would remove the proxy
+// from it.
+func (h *Handlers) checkScope(c cluster) error {
+	switch {
+	case !h.Scope.HasNamespace(c.namespace):
+		return fmt.Errorf("this manager serves only --namespace %[3]s, not Cluster %[1]s/%[2]s; "+
+			"exclude its namespace in the namespaceSelector of the ExtensionConfig", c.namespace, c.name, h.Scope.Namespace)
+	case !h.Scope.Has(c.namespace, c.labels):
+		return fmt.Errorf("this manager serves only --watch-filter %[3]s, not Cluster %[1]s/%[2]s with %[4]s %[5]q; "+
+			"in its ClusterClass name the hooks of the manager that serves it", c.namespace, c.name, h.Scope.WatchFilter,
+			clusterv1.WatchLabel, c.labels[clusterv1.WatchLabel])
+	}
+	return nil
 }
 
 // respondValidate answers ValidateTopology: all findings about variables and annotations at once and, with State, about
@@ -220,7 +233,7 @@ func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, 
 // holdBack writes the answer for a Cluster.
 func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtimehooksv1.BeforeClusterCreateResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	if h.State == nil || h.Namespace != "" && q.namespace != h.Namespace || h.MaxWait <= 0 ||
+	if h.State == nil || !h.Scope.HasNamespace(q.namespace) || h.MaxWait <= 0 ||
 		h.Now().Sub(q.created) >= h.MaxWait {
 		return
 	}
@@ -233,7 +246,7 @@ func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtime
 		response.SetMessage(fmt.Sprintf("Cluster %s/%s is not known to the manager yet", q.namespace, q.name))
 		response.SetRetryAfterSeconds(unknownAfterSeconds)
 		return
-	case !stored.Enabled:
+	case !stored.Enabled || !h.Scope.Has(q.namespace, stored.Labels):
 		return
 	default:
 		findings = h.secrets(ctx, stored, true)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -250,7 +251,7 @@ func decodeHolder(r *jsonread.Reader) holder {
 	return h
 }
 
-// decodeMetadata keeps only the labels and annotations of this product.
+// decodeMetadata keeps only the labels and annotations of this product, and the label of a scope.
 func decodeMetadata(r *jsonread.Reader) (labels, annotations map[string]string) {
 	for name := range r.Members {
 		switch string(name) {
@@ -264,16 +265,17 @@ func decodeMetadata(r *jsonread.Reader) (labels, annotations map[string]string) 
 }
 
 func decodeOwn(r *jsonread.Reader) map[string]string {
-	var own map[string]string
+	var read map[string]string
 	for name := range r.Members {
-		if len(name) <= len(contract.Domain) || string(name[:len(contract.Domain)]) != contract.Domain {
+		own := len(name) > len(contract.Domain) && string(name[:len(contract.Domain)]) == contract.Domain
+		if !own && string(name) != clusterv1.WatchLabel {
 			continue
 		}
-		if own == nil {
-			own = map[string]string{}
+		if read == nil {
+			read = map[string]string{}
 		}
 		key := string(name)
-		own[key], _ = r.Text()
+		read[key], _ = r.Text()
 	}
-	return own
+	return read
 }

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -255,7 +256,7 @@ func TestValidateTopology(t *testing.T) {
 func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	const want = "this manager serves only --namespace team-b, not Cluster team-a/cluster-0000; exclude its namespace in the namespaceSelector of the ExtensionConfig"
-	h := &Handlers{State: stateOf(proxies{}, nil), Namespace: "team-b"}
+	h := &Handlers{State: stateOf(proxies{}, nil), Scope: intent.Scope{Namespace: "team-b"}}
 	q := generated(t, hookrequests.Options{Pools: 1})
 	if response := respond(t, h, q); response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != want {
 		t.Errorf("GeneratePatches: %s %q", response.Status, response.Message)
@@ -274,11 +275,48 @@ func TestHandlers_RefuseLabelledClustersOfOtherNamespaces(t *testing.T) {
 	}
 	for name, answered := range map[string]*runtimehooksv1.GeneratePatchesResponse{
 		"an unlabelled Cluster": respond(t, h, generated(t, hookrequests.Options{Pools: 1, Unlabelled: true})),
-		"its own namespace":     respond(t, &Handlers{Namespace: "team-a"}, q),
+		"its own namespace":     respond(t, &Handlers{Scope: intent.Scope{Namespace: "team-a"}}, q),
 	} {
 		if answered.Status != runtimehooksv1.ResponseStatusSuccess {
 			t.Errorf("%s: %s %q", name, answered.Status, answered.Message)
 		}
+	}
+}
+
+func TestHandlers_RefuseLabelledClustersOfOtherFilters(t *testing.T) {
+	t.Parallel()
+	const want = `this manager serves only --watch-filter blue, not Cluster team-a/cluster-0000 with cluster.x-k8s.io/watch-filter "%s"; in its ClusterClass name the hooks of the manager that serves it`
+	blue := &Handlers{Scope: intent.Scope{WatchFilter: "blue"}}
+	for label, message := range map[string]string{"blue": "", "green": fmt.Sprintf(want, "green"), "": fmt.Sprintf(want, "")} {
+		q := generated(t, hookrequests.Options{Pools: 1})
+		labels := map[string]string{contract.LabelEnabled: "true"}
+		if label != "" {
+			labels[clusterv1.WatchLabel] = label
+			for i := range q.Variables {
+				q.Variables[i].Value.Raw = bytes.Replace(q.Variables[i].Value.Raw, []byte(`"capi-proxy-patcher.io/enabled":"true"`),
+					[]byte(`"capi-proxy-patcher.io/enabled":"true","cluster.x-k8s.io/watch-filter":"`+label+`"`), 1)
+			}
+		}
+		if got := respond(t, blue, q); got.Message != message || (len(got.Items) > 0) != (message == "") {
+			t.Errorf("%q: GeneratePatches answers %q with %d items", label, got.Message, len(got.Items))
+		}
+		if got := validate(t, blue, q); got.Message != message {
+			t.Errorf("%q: ValidateTopology answers %q", label, got.Message)
+		}
+		create := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "one", Labels: labels, CreationTimestamp: metav1.Now(),
+		}}}
+		holds := &Handlers{
+			Scope: blue.Scope, State: stateOf(proxies{}, &create.Cluster), MaxWait: time.Hour,
+			Now: func() time.Time { return create.Cluster.CreationTimestamp.Time },
+		}
+		if got := beforeCreate(t, holds, create); (got.RetryAfterSeconds > 0) != (label == "blue") {
+			t.Errorf("%q: BeforeClusterCreate answers %q", label, got.Message)
+		}
+	}
+	unlabelled := respond(t, blue, generated(t, hookrequests.Options{Pools: 1, Unlabelled: true}))
+	if unlabelled.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("an unlabelled Cluster: %q", unlabelled.Message)
 	}
 }
 

@@ -30,6 +30,7 @@ func (o Options) check() error {
 	return firstOf(
 		o.Logging.check(),
 		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
+		checkName("--watch-filter", o.WatchFilter, validation.IsValidLabelValue),
 		checkName("--leader-elect-namespace", o.Election.Namespace, validation.IsDNS1123Label),
 		o.Election.check(),
 		o.checkInstallation(),

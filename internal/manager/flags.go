@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
@@ -38,6 +39,8 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to the Pod's service account")
 	f.StringVar(&o.Namespace, "namespace", "",
 		"serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; defaults to all")
+	f.StringVar(&o.WatchFilter, "watch-filter", "", "serve only Clusters whose label "+clusterv1.WatchLabel+
+		" has this value, in the controller, the webhooks and the hooks; defaults to all")
 	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; "+
 		"its noProxy is merged into every Cluster's, and it serves Clusters without their own Secret in the namespaces of "+
 		"--default-proxy-namespaces")

@@ -195,6 +195,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Recorder:     mgr.GetEventRecorder(contract.Name),
 		Now:          time.Now, //nolint:forbidigo // the clock enters here
 		Installation: installation,
+		Scope:        o.scope(),
 		Concurrency:  o.Concurrency,
 	})
 	if err != nil {
@@ -206,6 +207,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
 		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
+		Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
@@ -236,7 +238,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 
 		Absences:     absences,
 		Installation: installation,
-		Namespace:    o.Namespace,
+		Scope:        o.scope(),
 		Now:          time.Now, //nolint:forbidigo // the clock enters here
 	}
 	if err := hooks.Register(serving); err != nil {
@@ -280,7 +282,7 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 			},
 		},
 		MaxWait:   o.HoldClusterCreate,
-		Namespace: o.Namespace,
+		Scope:     o.scope(),
 		Now:       time.Now, //nolint:forbidigo // the clock enters here
 	}
 	serving, err := hooks.NewServer(o.Hooks.server(mgr.tls))

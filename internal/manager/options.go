@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/diagnostics"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
 // Options are the options of the manager.
@@ -14,6 +15,9 @@ type Options struct {
 	Kubeconfig string
 	// Namespace limits the manager to one namespace; empty means all.
 	Namespace string
+	// WatchFilter limits the manager to Clusters whose label cluster.x-k8s.io/watch-filter has this value; empty means
+	// all.
+	WatchFilter string
 	// DefaultProxySecret is the installation-wide proxy Secret as namespace/name; empty means none.
 	DefaultProxySecret string
 	// DefaultProxyNamespaces is the label selector of the namespaces whose Clusters may use its URLs and credentials;
@@ -64,6 +68,11 @@ type Options struct {
 	Log logr.Logger
 	// Level is the level of Log, which diagnostics change; nil if it cannot change.
 	Level diagnostics.Level
+}
+
+// scope returns the Clusters that the manager serves.
+func (o Options) scope() intent.Scope {
+	return intent.Scope{Namespace: o.Namespace, WatchFilter: o.WatchFilter}
 }
 
 // webhooks reports whether the options enable the webhooks.

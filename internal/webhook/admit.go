@@ -20,14 +20,14 @@ import (
 
 // admit answers a request.
 func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.AdmissionRequest) (answer, error) {
-	if isOurs(request) || w.Namespace != "" && request.Namespace != w.Namespace {
+	if isOurs(request) || !w.Scope.HasNamespace(request.Namespace) {
 		return answer{}, nil
 	}
 	switch kind {
 	case KindCluster:
-		return admitCluster(ctx, request), nil
+		return w.admitCluster(ctx, request), nil
 	case KindNames:
-		return answer{warnings: unknownNames(request)}, nil
+		return w.admitNames(ctx, request)
 	}
 	object, err := decode(kind, request)
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 		return answer{}, nil // Cluster API is at work on it
 	}
 	found, err := w.owner(ctx, object)
-	if err != nil || found.cluster == nil {
+	if err != nil || found.cluster == nil || !w.Scope.Has(found.cluster.Namespace, found.cluster.Labels) {
 		return answer{}, err
 	}
 	a := &admission{Webhook: w, write: object, found: found, view: intent.ClusterOf(found.cluster)}

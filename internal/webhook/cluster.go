@@ -26,10 +26,12 @@ import (
 const KindCluster = "Cluster"
 
 // admitCluster answers a write to a Cluster. What it cannot read passes unchanged.
-func admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) answer {
+func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) answer {
 	var stored, asked clusterv1.Cluster
 	if request.Operation != admissionv1.Update ||
-		json.Unmarshal(request.OldObject.Raw, &stored) != nil || json.Unmarshal(request.Object.Raw, &asked) != nil {
+		json.Unmarshal(request.OldObject.Raw, &stored) != nil ||
+		json.Unmarshal(request.Object.Raw, &asked) != nil ||
+		!w.Scope.Has(request.Namespace, asked.Labels) {
 		return answer{}
 	}
 	after := decideCluster(&stored, &asked)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,6 +17,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -65,12 +68,17 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 // warned returns the warnings about an object of a kind that is written.
 func warned(t *testing.T, kind, object string) []string {
 	t.Helper()
+	return warnedBy(t, serve(t, &store{}, &store{}), kind, object)
+}
+
+func warnedBy(t *testing.T, handler http.Handler, kind, object string) []string {
+	t.Helper()
 	body := review(t, object, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = kind })
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(webhook.KindNames),
 		strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
-	serve(t, &store{}, &store{}).ServeHTTP(recorder, request)
+	handler.ServeHTTP(recorder, request)
 	answer := response(t, recorder)
 	if answer.Patch != nil {
 		t.Errorf("patch %s", answer.Patch)
@@ -121,6 +129,37 @@ func TestNames_AreWarnedOf(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
+	t.Parallel()
+	cluster := labelled()
+	cluster.Labels[clusterv1.WatchLabel] = "blue"
+	const unknown = `"annotations":{"capi-proxy-patcher.io/secrets":"x"}`
+	for name, test := range map[string]struct {
+		kind, object string
+		warned       bool
+	}{
+		"its Cluster":          {"Cluster", `{"metadata":{"labels":{"cluster.x-k8s.io/watch-filter":"blue"},` + unknown + `}}`, true},
+		"another Cluster":      {"Cluster", `{"metadata":{"labels":{"cluster.x-k8s.io/watch-filter":"green"},` + unknown + `}}`, false},
+		"its pool":             {"MachineDeployment", `{"metadata":{` + unknown + `},"spec":{"clusterName":"one"}}`, true},
+		"the pool of another":  {"MachineDeployment", `{"metadata":{` + unknown + `},"spec":{"clusterName":"two"}}`, false},
+		"what cannot be read":  {"MachineDeployment", `7`, false},
+		"a pool of no Cluster": {"MachinePool", `{"metadata":{` + unknown + `}}`, false},
+	} {
+		mux, cached := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{cluster}}
+		hooks := &webhook.Webhook{
+			Cached: cached, Live: &store{}, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{},
+			InfrastructureClusters: &lookup.InfrastructureClusters{}, Scope: intent.Scope{WatchFilter: "blue"},
+			Now: func() time.Time { return time.Time{} },
+		}
+		if err := hooks.Register(registrar{mux}); err != nil {
+			t.Fatal(err)
+		}
+		if got := warnedBy(t, mux, test.kind, test.object); (len(got) > 0) != test.warned {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -1,12 +1,14 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -29,7 +31,33 @@ const (
 	maxWarning = 512
 )
 
-// unknownNames warns of the unknown names in an object that is written. An object that cannot be decoded has none.
+// admitNames warns of the unknown names in an object that is written, if its Cluster is in the scope.
+func (w *Webhook) admitNames(ctx context.Context, request *admissionv1.AdmissionRequest) (answer, error) {
+	if w.Scope.WatchFilter != "" {
+		var object struct {
+			Metadata metav1.ObjectMeta
+			Spec     struct{ ClusterName string }
+		}
+		if json.Unmarshal(request.Object.Raw, &object) != nil {
+			return answer{}, nil
+		}
+		labels := object.Metadata.Labels
+		if request.Kind.Kind != KindCluster {
+			cluster := &clusterv1.Cluster{}
+			key := client.ObjectKey{Namespace: request.Namespace, Name: object.Spec.ClusterName}
+			if err := w.Cached.Get(ctx, key, cluster); err != nil {
+				return answer{}, client.IgnoreNotFound(err)
+			}
+			labels = cluster.Labels
+		}
+		if !w.Scope.Has(request.Namespace, labels) {
+			return answer{}, nil
+		}
+	}
+	return answer{warnings: unknownNames(request)}, nil
+}
+
+// unknownNames returns warnings of the unknown names in an object. One that cannot be decoded has none.
 func unknownNames(request *admissionv1.AdmissionRequest) []string {
 	var warnings []string
 	warn := func(text string) { warnings = append(warnings, finding.Cut(contract.Name+": "+text, maxWarning)) }

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -45,8 +46,8 @@ type Webhook struct {
 	Absences *lookup.Absences
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
-	// Namespace limits the webhooks to one namespace; writes elsewhere pass unchanged. Empty means all.
-	Namespace string
+	// Scope is whose writes are changed. Others pass unchanged.
+	Scope intent.Scope
 	// Now is the clock.
 	Now func() time.Time
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -325,20 +326,36 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 	}
 }
 
-func TestWebhook_LeavesOtherNamespacesAlone(t *testing.T) {
+func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 	t.Parallel()
-	for namespace, patched := range map[string]bool{"": true, "ns": true, "other": false} {
-		mux, cached, live := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{labelled()}}, &store{}
+	for _, test := range []struct {
+		scope          intent.Scope
+		label          string
+		patched, reads bool
+	}{
+		{intent.Scope{}, "", true, true},
+		{intent.Scope{}, "blue", true, true},
+		{intent.Scope{Namespace: "ns"}, "", true, true},
+		{intent.Scope{Namespace: "other"}, "", false, false},
+		{intent.Scope{WatchFilter: "blue"}, "blue", true, true},
+		{intent.Scope{WatchFilter: "blue"}, "green", false, true},
+		{intent.Scope{WatchFilter: "blue"}, "", false, true},
+	} {
+		cluster := labelled()
+		if test.label != "" {
+			cluster.Labels[clusterv1.WatchLabel] = test.label
+		}
+		mux, cached, live := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{cluster}}, &store{}
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{}, InfrastructureClusters: &lookup.InfrastructureClusters{}, Namespace: namespace,
+			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{}, InfrastructureClusters: &lookup.InfrastructureClusters{}, Scope: test.scope,
 			Now: func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {
 			t.Fatal(err)
 		}
 		got := response(t, post(t, mux, review(t, hostile)))
-		if reads := cached.reads + live.reads; (got.Patch != nil) != patched || !patched && reads > 0 {
-			t.Errorf("limited to %q: patch %s after %d reads", namespace, got.Patch, reads)
+		if reads := cached.reads+live.reads > 0; (got.Patch != nil) != test.patched || reads != test.reads {
+			t.Errorf("%+v for a Cluster with %q: patch %s, reads: %v", test.scope, test.label, got.Patch, reads)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // request is a request of a manager that the API server answered.
 type request struct {
-	verb, resource, namespace, name string
-	code                            int
+	user, verb, resource, namespace, name string
+	code                                  int
 }
 
 // isWrite reports whether the request changed something, or would have if it had not been refused.
@@ -57,6 +57,17 @@ func (l *auditLog) read(t *testing.T, namespace string) []request {
 	return found
 }
 
+// by returns the requests so far of a user.
+func (l *auditLog) by(t *testing.T, user string) []request {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.advance(); err != nil {
+		t.Fatalf("reading audit log: %v", err)
+	}
+	return slices.DeleteFunc(slices.Clone(l.requests), func(r request) bool { return r.user != user })
+}
+
 // writes returns how many requests there were that write, without those of leader election, which never end. Reads do
 // not count as movement, because they may continue without end too.
 func (l *auditLog) writes() (int, error) {
@@ -95,6 +106,7 @@ func (l *auditLog) advance() error {
 		l.offset += int64(len(line))
 		var event struct {
 			Verb           string
+			User           struct{ Username string }
 			ObjectRef      struct{ Resource, Namespace, Name string }
 			ResponseStatus struct{ Code int }
 		}
@@ -102,7 +114,7 @@ func (l *auditLog) advance() error {
 			return err
 		}
 		l.requests = append(l.requests, request{
-			verb: event.Verb, resource: event.ObjectRef.Resource, namespace: event.ObjectRef.Namespace,
+			user: event.User.Username, verb: event.Verb, resource: event.ObjectRef.Resource, namespace: event.ObjectRef.Namespace,
 			name: event.ObjectRef.Name,
 			code: event.ResponseStatus.Code,
 		})

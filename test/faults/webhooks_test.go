@@ -34,7 +34,7 @@ func (f *fleet) serveWebhooks(kustomization string) (*mgmt.Webhooks, []string) {
 		}
 	})
 	for _, configuration := range webhooks.Configurations {
-		configuration.Name = f.ns
+		configuration.Name = f.ns + "-" + strconv.Itoa(webhooks.Port)
 		for i := range configuration.Webhooks {
 			configuration.Webhooks[i].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.ns}}
 		}

@@ -32,6 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -60,6 +61,8 @@ type Config struct {
 	Absences *lookup.Absences
 	// Now is the clock.
 	Now func() time.Time
+	// Scope is whose Clusters are reconciled.
+	Scope intent.Scope
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
 	// Deliver reports whether ClusterResourceSets deliver. Without it nothing of them is read.
@@ -80,7 +83,7 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.SecretNames == nil ||
 		config.InfrastructureClusters == nil || config.Absences == nil || config.Now == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Installation and Deliver is required")
+		return nil, errors.New("publisher: every field of Config but Scope, Installation and Deliver is required")
 	}
 	return &Controller{
 		Config: config,

@@ -43,7 +43,7 @@ type pass struct {
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
-	if view.Deleted || view.Paused || view.Unclear != nil {
+	if !c.Scope.Has(view.Namespace, cluster.Labels) || view.Deleted || view.Paused || view.Unclear != nil {
 		return ctrl.Result{}, nil
 	}
 	p := &pass{Controller: c, cluster: cluster, view: view}

@@ -1,0 +1,112 @@
+package faults
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+)
+
+// separate starts a manager that is another user with the same rights, so that the audit log tells them apart. It
+// returns the name of that user.
+func separate(t *testing.T, ns, name string, flags ...string) (user string) {
+	t.Helper()
+	account(t, ns, name)
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + name + "-manager"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "capi-proxy-patcher-manager-role"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}},
+	})
+	config, err := mgmt.ServiceAccountConfig(t.Context(), shared.cluster.Config(), ns, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := mgmt.WriteKubeconfig(kubeconfig, config); err != nil {
+		t.Fatal(err)
+	}
+	manager(t, ns, append([]string{"--kubeconfig", kubeconfig}, flags...)...)
+	return "system:serviceaccount:" + ns + ":" + name
+}
+
+// wrote fails if a user wrote nothing, or an object of another Cluster than these.
+func wrote(t *testing.T, user, ns string, clusters ...string) {
+	t.Helper()
+	writes := slices.DeleteFunc(shared.audit.by(t, user), func(r request) bool { return !r.isWrite() })
+	for _, r := range writes {
+		own := func(cluster string) bool { return strings.HasPrefix(r.name, cluster) }
+		// The name of an event that is refused is not in the log.
+		if r.namespace != ns || r.name != "" && !slices.ContainsFunc(clusters, own) {
+			t.Errorf("%s, which serves %s in %s: %s %s %s/%s", user, clusters, ns, r.verb, r.resource, r.namespace, r.name)
+		}
+	}
+	if len(writes) == 0 {
+		t.Errorf("%s wrote nothing", user)
+	}
+}
+
+// TestManagers_WithFiltersServeTheirClustersOnly runs two managers of all namespaces, where other tests have Clusters,
+// too.
+func TestManagers_WithFiltersServeTheirClustersOnly(t *testing.T) {
+	f := newFleet(t, 4)
+	t.Parallel()
+	filter := func(object client.Object) {
+		if cluster, is := object.(*clusterv1.Cluster); is {
+			cluster.Labels[clusterv1.WatchLabel] = f.ns + map[bool]string{true: "-blue", false: "-green"}[cluster.Name < "c002"]
+		}
+	}
+	_, first := f.serveWebhooks("../../config/default")
+	_, second := f.serveWebhooks("../../config/default")
+	blue := separate(t, f.ns, "blue", append(first, noResync, "--namespace=", "--watch-filter="+f.ns+"-blue")...)
+	green := separate(t, f.ns, "green", append(second, noResync, "--namespace=", "--watch-filter="+f.ns+"-green")...)
+	f.create(enabled, filter)
+	f.eventuallyAsRendered()
+	f.useProxy(otherProxyURL)
+	f.eventuallyAsRendered()
+	wrote(t, blue, f.ns, "c000", "c001")
+	wrote(t, green, f.ns, "c002", "c003")
+
+	// The other manager takes over.
+	for _, name := range []string{"c000", "c001"} {
+		f.merge(&clusterv1.Cluster{ObjectMeta: f.meta(name)},
+			`{"metadata":{"labels":{"`+clusterv1.WatchLabel+`":"`+f.ns+`-green"}}}`)
+	}
+	f.useProxy(proxyURL)
+	f.eventuallyAsRendered()
+	before := len(shared.audit.by(t, blue))
+	f.label(false)
+	f.eventuallyAsBefore()
+	for _, r := range shared.audit.by(t, blue)[before:] {
+		if r.isWrite() {
+			t.Errorf("the manager that no longer serves them writes: %+v", r)
+		}
+	}
+}
+
+// TestManagers_OfNamespacesServeTheirClustersOnly runs a manager for each of two namespaces with Clusters of the same
+// names.
+func TestManagers_OfNamespacesServeTheirClustersOnly(t *testing.T) {
+	one, two := newFleet(t, 2), newFleet(t, 2)
+	t.Parallel()
+	_, first := one.serveWebhooks("../../config/default")
+	_, second := two.serveWebhooks("../../config/default")
+	users := []string{
+		separate(t, one.ns, "one", append(first, noResync)...), separate(t, two.ns, "two", append(second, noResync)...),
+	}
+	for i, f := range []*fleet{one, two} {
+		f.create(enabled)
+		f.eventuallyAsRendered()
+		f.useProxy(otherProxyURL)
+		f.eventuallyAsRendered()
+		f.label(false)
+		f.eventuallyAsBefore()
+		wrote(t, users[i], f.ns, "c000", "c001")
+	}
+}
