@@ -37,7 +37,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"status":           types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/foreign", "offline/manifest",
+		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
 		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/pods", "publish", "resolve", "shellquote", "spelling", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {

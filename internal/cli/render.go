@@ -23,6 +23,7 @@ type renderOptions struct {
 	output                                         string
 	publish, publishFor                            string
 	publishOnly                                    bool
+	management                                     managementOptions
 }
 
 func newRender(streams Streams) *cobra.Command {
@@ -61,6 +62,7 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 	f.StringVar(&o.publishFor, "publish-for", "",
 		"workload prints only the objects for the workload clusters, for kubectl apply; implies --publish-only")
 	complete(cmd, "publish-for", publishWorkload)
+	o.management.addFlags(cmd)
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
 	complete(cmd, "output", "yaml", "diff")
@@ -68,7 +70,12 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 }
 
 func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
+	if err := o.management.check(); err != nil {
+		return usageError{fmt.Errorf("render: %w", err)}
+	}
 	switch {
+	case o.management.render != "":
+		return runManagement(cmd, o, streams)
 	case len(o.files) == 0:
 		return usageError{errors.New("render: no input; use -f FILE, or -f - for standard input")}
 	case o.incompleteSecrets && !o.includeSecrets:

@@ -1,0 +1,70 @@
+// Package management makes the kustomize Component that gives the providers of a management cluster the proxy's
+// variables. It is pure.
+package management
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+)
+
+// ProviderLabel is on every object of a provider of Cluster API.
+const ProviderLabel = "cluster.x-k8s.io/provider"
+
+// Container is the container of a provider's Deployment that runs its controllers.
+const Container = "manager"
+
+// secretName is the Secret from which containers get variables that hold credentials.
+const secretName = "http-proxy-env"
+
+type object = map[string]any
+
+// Component returns the Component. Variables with credentials are in a Secret of each namespace, which replaces envFrom
+// of the container; without namespaces the values are in the Deployments.
+func Component(vars []envfile.Var, namespaces []string) ([]byte, error) {
+	container := object{"name": Container}
+	component := object{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
+	if len(namespaces) > 0 {
+		container["envFrom"] = []any{object{"secretRef": object{"name": secretName}}}
+		component["secretGenerator"] = generators(vars, namespaces)
+	} else {
+		var env []any
+		for _, v := range vars {
+			// The kubelet reads $(NAME) as a reference, and $$ as a dollar sign.
+			env = append(env, object{"name": v.Name, "value": strings.ReplaceAll(v.Value, "$", "$$")})
+		}
+		container["env"] = env
+	}
+	patch, err := yaml.Marshal(object{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "provider"},
+		"spec": object{"template": object{"spec": object{"containers": []any{container}}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the patch of providers: %w", err)
+	}
+	component["patches"] = []any{object{
+		"target": object{"kind": "Deployment", "labelSelector": ProviderLabel}, "patch": string(patch),
+	}}
+	text, err := yaml.Marshal(component)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the Component: %w", err)
+	}
+	return text, nil
+}
+
+// generators returns a generator of the Secret for each namespace. Its name has a hash of the values, so that a changed
+// value replaces the Pods of providers.
+func generators(vars []envfile.Var, namespaces []string) []any {
+	var literals []string
+	for _, v := range vars {
+		literals = append(literals, v.Name+"="+v.Value)
+	}
+	var all []any
+	for _, namespace := range namespaces {
+		all = append(all, object{"name": secretName, "namespace": namespace, "literals": literals})
+	}
+	return all
+}
