@@ -200,21 +200,20 @@ func (p *pass) createSet(ctx context.Context, resources []addonsv1.ResourceRef) 
 			Resources:       resources,
 		},
 	}
-	ctrl.LoggerFrom(ctx).Info("Creating ClusterResourceSet", "ClusterResourceSet", klog.KObj(set))
-	err := p.Client.Create(ctx, set)
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("creating ClusterResourceSet %s: %w", klog.KObj(set), err)
-		}
+	current := &addonsv1.ClusterResourceSet{}
+	switch err := p.Live.Get(ctx, p.setKey(), current); {
+	case err == nil && current.Labels[contract.LabelGenerated] == p.cluster.Name:
+		return bootstrap.Stale("ClusterResourceSet", current)
+	case err == nil:
+		p.taken("ClusterResourceSet", set.Name)
 		return nil
-	}
-	if err := p.Live.Get(ctx, p.setKey(), set); err != nil {
+	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading ClusterResourceSet %s: %w", p.setKey(), err)
 	}
-	if set.Labels[contract.LabelGenerated] == p.cluster.Name {
-		return bootstrap.Stale("ClusterResourceSet", set)
+	ctrl.LoggerFrom(ctx).Info("Creating ClusterResourceSet", "ClusterResourceSet", klog.KObj(set))
+	if err := p.Client.Create(ctx, set); err != nil {
+		return fmt.Errorf("creating ClusterResourceSet %s: %w", klog.KObj(set), err)
 	}
-	p.taken("ClusterResourceSet", set.Name)
 	return nil
 }
 
