@@ -128,7 +128,7 @@ verify-paths: ## Check that every path is one that the go command accepts in a m
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.
 	go mod tidy -diff
-	for module in $(MODULES); do go -C $$module mod tidy -diff; done
+	for module in $(MODULES) test/kyverno; do go -C $$module mod tidy -diff; done
 
 .PHONY: verify-gen
 verify-gen: ## Check that make generate changes nothing.
@@ -160,6 +160,10 @@ test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl || true; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY)
+
+.PHONY: test-kyverno
+test-kyverno: ## Run the policy for Pods in Kyverno's own engine. The first build takes minutes.
+	@assets=$$(hack/kube-assets.sh); $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/kyverno -count=1 ./...
 
 MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1
