@@ -425,3 +425,20 @@ func TestPages_ShowFlagsOfKubectlAndClusterctl(t *testing.T) {
 		})
 	}
 }
+
+// TestReadme_ShortestWayIsThatOfTheStartPage holds the first commands that people see to those that test/envtest runs.
+func TestReadme_ShortestWayIsThatOfTheStartPage(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	_, way, _ := strings.Cut(all["README.md"], "The shortest way, ")
+	blocks, _ := codeOf(way)
+	commands := strings.Split(strings.TrimSpace(blocks[0]), "\n")
+	for _, command := range commands {
+		if !strings.Contains(all["docs/start.md"], "\n    "+strings.TrimSpace(command)+"\n") {
+			t.Errorf("docs/start.md has no command %s", command)
+		}
+	}
+	if len(commands) != 4 {
+		t.Errorf("%d commands", len(commands))
+	}
+}
