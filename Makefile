@@ -114,7 +114,7 @@ vet: ## Run go vet.
 	for module in $(MODULES); do go vet -C $$module ./...; done
 
 .PHONY: verify
-verify: verify-help verify-paths verify-modules verify-gen verify-golden ## Check that what is generated or written down twice agrees.
+verify: verify-help verify-paths verify-modules verify-gen verify-golden verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
 
 .PHONY: verify-help
 verify-help: ## Check that make help lists every target.
@@ -140,6 +140,14 @@ verify-gen: ## Check that make generate changes nothing.
 .PHONY: verify-golden
 verify-golden: ## Check that changed golden files come with a line in CHANGELOG.md.
 	hack/verify-golden.sh
+
+.PHONY: verify-licenses
+verify-licenses: ## Check that the licences of all linked modules are allowed.
+	@go run ./hack/licenses ./cmd/...
+
+.PHONY: verify-vuln
+verify-vuln: ## Look for known vulnerabilities; says so where the database cannot be reached.
+	@hack/verify-vuln.sh
 
 ##@ Test
 
