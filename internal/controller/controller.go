@@ -32,6 +32,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -75,6 +76,8 @@ type Config struct {
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
 	Scope intent.Scope
+	// Counters count decisions and lookups; nil counts none.
+	Counters *counters.Counters
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a

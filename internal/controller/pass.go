@@ -109,12 +109,15 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	var out report.Outcome
 	resolution, err := resolver.Resolve(ctx, p.view, p.options, override)
 	if found := finding.Of(err); len(found) > 0 {
+		p.Counters.Resolved(found[0].Reason)
 		out.Find(found...)
 		return nil, out, nil
 	}
 	if err != nil {
+		p.Counters.Resolved(contract.ReasonInternalError)
 		return nil, out, err
 	}
+	p.Counters.Resolved(contract.ReasonConfigured)
 	switch {
 	case resolution.Complete:
 	case p.view.EndpointHost != "":
@@ -181,6 +184,7 @@ func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, m
 		decide = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, from) }
 	case p.view.Enabled:
 		settled, drift, out = p.topology.Inspect(o, want)
+		out.Count(drift.Outcome(settled))
 		return settled, drift, out, nil
 	default:
 		return settled, drift, p.topology.Leave(o), nil
@@ -320,6 +324,8 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 			return settled, out, errTaken
 		}
 	}
+	p.Counters.Rendered("controller", decision.Outcome())
+	out.Count(decision.Outcome())
 	out.Find(decision.Report()...)
 	settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
 	if decision.Proxied {
@@ -375,7 +381,7 @@ func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (
 		return false, report.Outcome{}, err
 	}
 	settled, out, err := p.settleAll(ctx, late, p.want(), main, nil)
-	out.Findings = nil
+	out.Findings, out.Objects = nil, nil
 	for i := range settled {
 		patched = patched || !patch.IsPatched(late[i].Spec) && patch.IsPatched(settled[i].Spec)
 	}

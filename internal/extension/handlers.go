@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
@@ -68,8 +69,10 @@ type Handlers struct {
 	MaxWait time.Duration
 	// Scope is whose Clusters are answered for.
 	Scope intent.Scope
-	// Now is the clock. Used with MaxWait.
+	// Now is the clock. Used with MaxWait and Counters.
 	Now func() time.Time
+	// Counters count decisions and answers; nil counts none.
+	Counters *counters.Counters
 }
 
 // asked is what a request asks for.

@@ -57,6 +57,7 @@ func (g *generator) decide(spec patch.Spec, it *item, pool intent.Pool) (plan.De
 			if _, conflict := errors.AsType[*patch.ConflictError](decision.Refused); !conflict {
 				err = decision.Refused
 			}
+			g.handlers.Counters.Rendered("hook", decision.Outcome())
 			return decision, err
 		}
 		if err != nil {

@@ -103,7 +103,7 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 	}
 	serving := server.New(server.Options{
 		Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, TLS: o.TLS,
-		Limits: limits(),
+		Limits: limits(), Counters: h.Counters, Name: "hooks", Now: h.Now,
 	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}
 	for _, handler := range handlers {
@@ -154,6 +154,7 @@ func (b bounded) Register(path string, handler http.Handler) {
 func (d directHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response := server.BufferOf(w)
 	if err := d(ctrl.LoggerInto(r.Context(), ctrl.Log), server.BodyOf(r), response); err != nil {
+		server.Fail(w)
 		encodeFailure(err, response)
 	}
 	w.Header().Set("Content-Type", "application/json")

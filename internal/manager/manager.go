@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,6 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -67,6 +69,8 @@ type drainedManager struct {
 	servers []interface{ Drain() }
 	checks  readiness
 	tls     server.TLS
+
+	counters *counters.Counters
 }
 
 // Start implements manager.Manager.
@@ -82,6 +86,8 @@ func (m *drainedManager) Start(ctx context.Context) error {
 func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
+	counts := counters.New()
+	config.Wrap(counts.Wrap)
 	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
@@ -107,12 +113,12 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 		GracefulShutdownTimeout:       new(shutdownTime),
 		Controller:                    ctrlconfig.Controller{UsePriorityQueue: new(o.enabled(featurePriorityQueue))},
 	}
-	drained := &drainedManager{checks: readiness{}}
+	drained := &drainedManager{checks: readiness{}, counters: counts}
 	if drained.tls, err = o.TLS.server(); err != nil {
 		return nil, err
 	}
 	if o.webhooks() {
-		serving := webhookServer(o, drained.tls)
+		serving := webhookServer(o, drained.tls, counts)
 		drained.servers = append(drained.servers, serving)
 		options.WebhookServer = serving
 	}
@@ -197,6 +203,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Installation: installation,
 		Scope:        o.scope(),
 		Concurrency:  o.Concurrency,
+		Counters:     mgr.counters,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
@@ -216,8 +223,10 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	if err := outputs.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
-	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+	for _, collector := range []prometheus.Collector{c.Metrics(o.MetricsPerCluster), mgr.counters} {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
 	}
 	if o.hooks() {
 		if err := addHooks(mgr, o, proxySecrets, installation, absences, clusters); err != nil {
@@ -240,6 +249,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Installation: installation,
 		Scope:        o.scope(),
 		Now:          time.Now, //nolint:forbidigo // the clock enters here
+		Counters:     mgr.counters,
 	}
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
@@ -284,6 +294,7 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 		MaxWait:   o.HoldClusterCreate,
 		Scope:     o.scope(),
 		Now:       time.Now, //nolint:forbidigo // the clock enters here
+		Counters:  mgr.counters,
 	}
 	serving, err := hooks.NewServer(o.Hooks.server(mgr.tls))
 	if err != nil {
@@ -300,7 +311,7 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
 // few hundred at once, each over its own connection, and wait 5 s. A review takes about twenty times its size in
 // memory.
-func webhookServer(o Options, security server.TLS) *server.Server {
+func webhookServer(o Options, security server.TLS, counts *counters.Counters) *server.Server {
 	return server.New(server.Options{
 		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
 		CertName: o.WebhookCertName, KeyName: o.WebhookKeyName, TLS: security,
@@ -308,6 +319,7 @@ func webhookServer(o Options, security server.TLS) *server.Server {
 			Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest,
 			Time: 5 * time.Second,
 		},
+		Counters: counts, Name: "webhooks", Now: time.Now, //nolint:forbidigo // the clock enters here
 	})
 }
 

@@ -203,6 +203,36 @@ func NotSupported(name, what string) finding.Finding {
 	return finding.Finding{Message: name + " is " + what + " and left alone"}
 }
 
+// Outcomes of decisions, for counting them.
+const (
+	// OutcomeChanged: the object is changed, or paused in order to be.
+	OutcomeChanged = "changed"
+	// OutcomeUnchanged: it is as it should be.
+	OutcomeUnchanged = "unchanged"
+	// OutcomeWaiting: it changes with the user's next rollout, or when all of NO_PROXY is known.
+	OutcomeWaiting = "waiting"
+	// OutcomeConflict: the recipe cannot be made or applied.
+	OutcomeConflict = "conflict"
+	// OutcomeLeftAlone: what it should have is not known, or it cannot be patched.
+	OutcomeLeftAlone = "left-alone"
+)
+
+// Outcome returns one of the outcomes.
+func (d Decision) Outcome() string {
+	switch {
+	case d.Refused != nil:
+		return OutcomeConflict
+	case d.Waits, d.Incomplete:
+		return OutcomeWaiting
+	case d.Recipe == nil:
+		return OutcomeLeftAlone
+	case len(d.Edits) > 0:
+		return OutcomeChanged
+	default:
+		return OutcomeUnchanged
+	}
+}
+
 // Report returns everything about a decision that an operator should know.
 func (d Decision) Report() []finding.Finding {
 	found := d.Findings

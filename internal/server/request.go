@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,12 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 )
 
 // firstBytes is the initial size of the buffer of a body.
@@ -62,6 +66,9 @@ type answer struct {
 	header http.Header
 	status int
 	text   *bytes.Buffer
+	// path is that of the handler, or "" if there is none or it was not called.
+	path   string
+	failed bool
 }
 
 // BufferOf returns the buffer of the answer, for handlers that would need their own.
@@ -70,6 +77,22 @@ func BufferOf(w http.ResponseWriter) *bytes.Buffer {
 		return a.text
 	}
 	return nil
+}
+
+// Fail records that an answer says that the request failed, although its status is that of success.
+func Fail(w http.ResponseWriter) {
+	if a, is := w.(*answer); is {
+		a.failed = true
+	}
+}
+
+// count counts an answer with a status, 0 for success, to a request that began at some time.
+func (s *Server) count(a *answer, status int, began time.Time) {
+	outcome := counters.OutcomeOf(status)
+	if a.failed {
+		outcome = counters.Failed
+	}
+	s.options.Counters.Answered(s.options.Name, a.path, outcome, s.options.Now().Sub(began))
 }
 
 // Header implements http.ResponseWriter.
@@ -92,7 +115,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	a := answer{header: w.Header(), text: s.buffers.get()}
 	defer func() { s.buffers.put(a.text) }()
-	if status, err := s.answer(ctx, c, r, &a); err != nil {
+	var began time.Time
+	if s.options.Counters != nil {
+		began = s.options.Now()
+	}
+	status, err := s.answer(ctx, c, r, &a)
+	if s.options.Counters != nil {
+		s.count(&a, cmp.Or(status, a.status), began)
+	}
+	if err != nil {
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, err.Error(), status)
@@ -127,6 +158,7 @@ func (s *Server) answer(ctx context.Context, c *client, r *http.Request, a *answ
 	r = r.WithContext(ctx)
 	r.Body = &body{Reader: *bytes.NewReader(text.Bytes()), text: text.Bytes()}
 	s.mux.ServeHTTP(a, r)
+	a.path = r.Pattern
 	if err := c.hold(a.text.Cap()); err != nil {
 		return http.StatusServiceUnavailable, err
 	}

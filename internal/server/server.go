@@ -25,6 +25,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 )
 
 // Options configure where a Server listens and its limits.
@@ -43,6 +45,10 @@ type Options struct {
 	ClientCAName string
 	// Limits are what clients can use up.
 	Limits Limits
+	// Counters count answers under Name, together with Now, the clock; nil counts none.
+	Counters *counters.Counters
+	Name     string
+	Now      func() time.Time
 }
 
 // TLS is what connections of all servers of the program have to keep to. Its zero value is TLS 1.2 or newer, with the
@@ -99,16 +105,35 @@ type Server struct {
 	working *semaphore.Weighted
 	buffers buffers
 	started atomic.Bool
+	// certificates is nil before the server starts.
+	certificates atomic.Pointer[certwatcher.CertWatcher]
 	// draining holds a server that has stopped listening and still answers.
 	draining sync.WaitGroup
 }
 
 // New returns a Server.
 func New(o Options) *Server {
-	return &Server{
+	s := &Server{
 		options: o, mux: http.NewServeMux(), clients: clients{limit: o.Limits.Connections},
 		working: semaphore.NewWeighted(int64(o.Limits.Worked)),
 	}
+	if o.Counters != nil {
+		o.Counters.Server(o.Name, s.Expires)
+	}
+	return s
+}
+
+// Expires returns when the certificate in use expires, the zero time before the server has started.
+func (s *Server) Expires() time.Time {
+	watcher := s.certificates.Load()
+	if watcher == nil {
+		return time.Time{}
+	}
+	certificate, err := watcher.GetCertificate(nil)
+	if err != nil || certificate.Leaf == nil {
+		return time.Time{}
+	}
+	return certificate.Leaf.NotAfter
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
@@ -176,6 +201,7 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate: %w", err)
 	}
+	s.certificates.Store(watcher)
 	go func() {
 		if err := watcher.Start(ctx); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Watching the certificate")

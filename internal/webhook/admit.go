@@ -102,6 +102,7 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	for {
 		decision := plan.Decide(object, want)
 		if decision.Ask == plan.NoFact {
+			a.Counters.Rendered("webhook", decision.Outcome())
 			return decision, nil
 		}
 		if err := a.answerTo(ctx, &object, decision, want.Options); err != nil {

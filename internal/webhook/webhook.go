@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -50,6 +51,8 @@ type Webhook struct {
 	Scope intent.Scope
 	// Now is the clock.
 	Now func() time.Time
+	// Counters count decisions; nil counts none.
+	Counters *counters.Counters
 }
 
 // Server registers handlers by path.

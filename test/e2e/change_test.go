@@ -35,9 +35,13 @@ func TestChangedSecret_ReachesNewMachinesOnly(t *testing.T) {
 
 	changed := strings.ReplaceAll(proxySecret, "proxy.corp.example:3128", "other.corp.example:3129")
 	changedURL := strings.ReplaceAll(proxyURL, "proxy.corp.example:3128", "other.corp.example:3129")
+	wantPlan(t, c.plan(t, changed), nil, machines)
 	c.kubectl(t, changed, "apply", "-f", "-")
 	c.waitBehind(t, 3)
 	c.staysCalm(t, machines)
+	if listed := c.listed(t); !slices.Equal(listed, sorted(machines)) {
+		t.Errorf("status lists %v as behind, want %v", listed, sorted(machines))
+	}
 	if diff := cmp.Diff(specs, vocabulary.Generations(c.controlPlane(t), c.template(t, 0), c.template(t, 1))); diff != "" {
 		t.Errorf("a spec changed with the Secret (-before +after):\n%s", diff)
 	}

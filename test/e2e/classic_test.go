@@ -117,6 +117,7 @@ func TestLabelOnARunningCluster(t *testing.T) {
 		c.checkBoots(t, 3, want{}, everyBoot)
 		before := c.controlPlane(t)
 
+		wantPlan(t, c.plan(t, c.labelled(t)), nil, machines)
 		c.label(t)
 		c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
 		c.staysCalm(t, machines)
@@ -141,6 +142,7 @@ func TestLabelOnARunningCluster(t *testing.T) {
 		c.apply(t)
 		machines := c.waitRunning(t, 5)
 
+		wantPlan(t, c.plan(t, c.labelled(t)), machines, nil)
 		c.label(t)
 		replaced := c.waitReplaced(t, machines, 5, anyMachine)
 		c.staysCalm(t, replaced)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -18,6 +19,8 @@ type state struct {
 	status, reason string
 	behind         status.Behind
 	expires        time.Time
+	changed        time.Time
+	objects        map[string]int
 }
 
 // states are those of all Clusters that have the condition, by UID.
@@ -37,6 +40,7 @@ func (s *states) note(cluster client.Object, condition finding.Condition, out Ou
 	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), condition.Status, condition.Reason
 	if out.Behind != nil {
 		now.behind, now.expires = status.Sum(*out.Behind), out.Expires
+		now.changed, now.objects = out.Changed, out.Objects
 	}
 	s.known[cluster.GetUID()] = now
 }
@@ -56,10 +60,15 @@ type Metrics struct {
 	PerCluster bool
 }
 
+// stateConfigured is the state of a bootstrap object that is as it should be. The others are outcomes of decisions.
+const stateConfigured = "configured"
+
 const prefix = "capi_proxy_patcher_"
 
 // descriptions are those of the metrics, which docs/reference.md lists.
-type descriptions struct{ clusters, behind, oldest, expiry, cluster, clusterBehind *prometheus.Desc }
+type descriptions struct {
+	clusters, objects, behind, oldest, changed, expiry, cluster, clusterBehind *prometheus.Desc
+}
 
 func describe() descriptions {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -67,7 +76,11 @@ func describe() descriptions {
 	}
 	return descriptions{
 		clusters: desc("clusters", "Clusters by status and reason of condition ProxyConfigured.", "status", "reason"),
-		behind:   desc("machines_behind", "Machines whose bootstrap data is not what a new Machine would get."),
+		objects: desc("bootstrap_objects",
+			"Bootstrap objects of Clusters with condition ProxyConfigured, by state.", "state"),
+		changed: desc("secret_changed_timestamp_seconds",
+			"When a value that nodes read last changed in a generated Secret, in seconds since 1970."),
+		behind: desc("machines_behind", "Machines whose bootstrap data is not what a new Machine would get."),
 		oldest: desc("machines_behind_oldest_timestamp_seconds",
 			"When the oldest Machine that is behind was created, in seconds since 1970."),
 		expiry: desc("trusted_ca_expiry_timestamp_seconds",
@@ -82,7 +95,7 @@ func describe() descriptions {
 // Describe implements prometheus.Collector.
 func (m Metrics) Describe(all chan<- *prometheus.Desc) {
 	d := describe()
-	for _, one := range []*prometheus.Desc{d.clusters, d.behind, d.oldest, d.expiry} {
+	for _, one := range []*prometheus.Desc{d.clusters, d.objects, d.behind, d.oldest, d.changed, d.expiry} {
 		all <- one
 	}
 	if m.PerCluster {
@@ -100,7 +113,8 @@ func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	clusters, behind := map[[2]string]int{}, 0
-	var oldest, expiry time.Time
+	states := map[string]int{stateConfigured: 0, plan.OutcomeWaiting: 0, plan.OutcomeConflict: 0, plan.OutcomeLeftAlone: 0}
+	var oldest, expiry, changed time.Time
 	first := func(known *time.Time, other time.Time) {
 		if !other.IsZero() && (known.IsZero() || other.Before(*known)) {
 			*known = other
@@ -111,6 +125,15 @@ func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
 		behind += one.behind.Machines
 		first(&oldest, one.behind.Oldest)
 		first(&expiry, one.expires)
+		if one.changed.After(changed) {
+			changed = one.changed
+		}
+		for outcome, count := range one.objects {
+			if outcome == plan.OutcomeChanged || outcome == plan.OutcomeUnchanged {
+				outcome = stateConfigured
+			}
+			states[outcome] += count
+		}
 		if m.PerCluster {
 			gauge(d.cluster, 1, one.cluster.Namespace, one.cluster.Name, one.status, one.reason)
 			gauge(d.clusterBehind, float64(one.behind.Machines), one.cluster.Namespace, one.cluster.Name)
@@ -119,7 +142,13 @@ func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
 	for labels, count := range clusters {
 		gauge(d.clusters, float64(count), labels[:]...)
 	}
+	for state, count := range states {
+		gauge(d.objects, float64(count), state)
+	}
 	gauge(d.behind, float64(behind))
+	if !changed.IsZero() {
+		gauge(d.changed, float64(changed.Unix()))
+	}
 	if !oldest.IsZero() {
 		gauge(d.oldest, float64(oldest.Unix()))
 	}

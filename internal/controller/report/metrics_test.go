@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -31,12 +32,21 @@ func TestMetrics_CountTheLastPassOverEachCluster(t *testing.T) {
 	}
 	r := &Reporter{}
 	r.states.note(cluster("one"), finding.Condition{Status: "False", Reason: "InvalidSettings"}, Outcome{})
-	r.states.note(cluster("one"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(2, 200), Expires: at(3000)})
-	r.states.note(cluster("two"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(1, 100)})
+	r.states.note(cluster("one"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(2, 200), Expires: at(3000), Changed: at(400), Objects: map[string]int{plan.OutcomeChanged: 1, plan.OutcomeUnchanged: 2}})
+	r.states.note(cluster("two"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(1, 100), Changed: at(500), Objects: map[string]int{plan.OutcomeWaiting: 1}})
 	r.states.note(cluster("two"), finding.Condition{Status: "False", Reason: "InternalError"}, Outcome{}) // ended early: who is behind is not known anew
 	r.states.note(cluster("three"), finding.Condition{Status: "True", Reason: "Configured"}, Outcome{Behind: machines(9, 1), Expires: at(1)})
 	r.Forget("three")
-	const all = `# HELP capi_proxy_patcher_clusters Clusters by status and reason of condition ProxyConfigured.
+	const all = `# HELP capi_proxy_patcher_bootstrap_objects Bootstrap objects of Clusters with condition ProxyConfigured, by state.
+# TYPE capi_proxy_patcher_bootstrap_objects gauge
+capi_proxy_patcher_bootstrap_objects{state="configured"} 3
+capi_proxy_patcher_bootstrap_objects{state="conflict"} 0
+capi_proxy_patcher_bootstrap_objects{state="left-alone"} 0
+capi_proxy_patcher_bootstrap_objects{state="waiting"} 1
+# HELP capi_proxy_patcher_secret_changed_timestamp_seconds When a value that nodes read last changed in a generated Secret, in seconds since 1970.
+# TYPE capi_proxy_patcher_secret_changed_timestamp_seconds gauge
+capi_proxy_patcher_secret_changed_timestamp_seconds 500
+# HELP capi_proxy_patcher_clusters Clusters by status and reason of condition ProxyConfigured.
 # TYPE capi_proxy_patcher_clusters gauge
 capi_proxy_patcher_clusters{reason="Configured",status="True"} 1
 capi_proxy_patcher_clusters{reason="InternalError",status="False"} 1

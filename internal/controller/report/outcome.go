@@ -26,6 +26,10 @@ type Outcome struct {
 	// RolledOut are the groups of Machines that the step has told Cluster API to replace. Drifting are the groups, without
 	// their Machines, that the topology controller will replace.
 	RolledOut, Drifting []status.Group
+	// Objects counts bootstrap objects by the outcome of their decisions; see plan.Decision.
+	Objects map[string]int
+	// Changed is when a value that nodes read last changed in a generated Secret, or the zero time.
+	Changed time.Time
 	// Expires is when the first trusted certificate in use expires, or the zero time.
 	Expires time.Time
 }
@@ -48,11 +52,27 @@ func (o *Outcome) LookAgain(after time.Duration) {
 	}
 }
 
+// Count counts a bootstrap object.
+func (o *Outcome) Count(outcome string) {
+	if o.Objects == nil {
+		o.Objects = map[string]int{}
+	}
+	o.Objects[outcome]++
+}
+
 // Join adds the outcome of a later step.
 func (o *Outcome) Join(later Outcome) {
 	o.Findings = append(o.Findings, later.Findings...)
 	o.Warnings = append(o.Warnings, later.Warnings...)
 	o.Added, o.Removed = append(o.Added, later.Added...), append(o.Removed, later.Removed...)
+	for outcome, count := range later.Objects {
+		for range count {
+			o.Count(outcome)
+		}
+	}
+	if later.Changed.After(o.Changed) {
+		o.Changed = later.Changed
+	}
 	o.RolledOut, o.Drifting = append(o.RolledOut, later.RolledOut...), append(o.Drifting, later.Drifting...)
 	if later.Again != 0 {
 		o.LookAgain(later.Again)

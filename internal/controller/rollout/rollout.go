@@ -65,10 +65,11 @@ type Pass struct {
 func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settled,
 	rollout string,
 ) (out report.Outcome, err error) {
-	groups, err := r.behind(ctx, p, objects)
+	groups, changed, err := r.behind(ctx, p, objects)
 	if err != nil {
 		return out, err
 	}
+	out.Changed = changed
 	out.Behind = &[]status.Group{}
 	for _, group := range groups {
 		*out.Behind = append(*out.Behind, group.Group)
@@ -88,11 +89,14 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 }
 
 // behind compares the bootstrap data of Machines with objects, in their order. It only uses what Cluster API has
-// recorded about the data, so that the answer is the same after a restart.
-func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settled) ([]behind, error) {
+// recorded about the data, so that the answer is the same after a restart. latest is when the content of a generated
+// Secret last changed, or the zero time.
+func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settled) (
+	groups []behind, latest time.Time, err error,
+) {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, latest, err
 	}
 	machines := map[string][]*bootstrapv1.KubeadmConfig{} // by MachineDeployment; those of the control plane by ""
 	for i := range configs {
@@ -108,14 +112,16 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 		}
 		machines[deployment] = append(machines[deployment], config)
 	}
-	var groups []behind
 	for _, o := range objects {
 		if o.Recipe == nil {
 			continue
 		}
 		changed, err := p.Secrets.ChangedAt(ctx, o.Secret)
 		if err != nil {
-			return nil, err
+			return nil, latest, err
+		}
+		if changed.After(latest) {
+			latest = changed
 		}
 		begin := len(groups)
 		if o.Kind == plan.KindControlPlane {
@@ -130,7 +136,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 			}
 		}
 	}
-	return slices.DeleteFunc(groups, func(b behind) bool { return len(b.Machines) == 0 }), nil
+	return slices.DeleteFunc(groups, func(b behind) bool { return len(b.Machines) == 0 }), latest, nil
 }
 
 // lagging picks the Machines that are behind o.

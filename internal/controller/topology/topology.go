@@ -73,6 +73,18 @@ const (
 	Stale
 )
 
+// Outcome is what an inspection with a drift counts as, see plan.Decision.
+func (d Drift) Outcome(settled bootstrap.Settled) string {
+	switch {
+	case d != None:
+		return plan.OutcomeWaiting
+	case settled.Recipe == nil:
+		return plan.OutcomeLeftAlone
+	default:
+		return plan.OutcomeUnchanged
+	}
+}
+
 // Resolve finds the settings of the pool that names a proxy Secret. It returns nil if the outcome has a finding about
 // them.
 type Resolve func(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error)

@@ -1,0 +1,174 @@
+// Package counters counts what this process does: answers of its servers, decisions about bootstrap objects, lookups of
+// proxy Secrets and writes. No label names an object of a user, so their number is bounded. Methods of a nil *Counters
+// count nothing.
+package counters
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const prefix = "capi_proxy_patcher_"
+
+// Counters implements prometheus.Collector.
+type Counters struct {
+	answers     *prometheus.HistogramVec
+	renders     *prometheus.CounterVec
+	resolutions *prometheus.CounterVec
+	writes      *prometheus.CounterVec
+	expiry      *prometheus.Desc
+	servers     map[string]func() time.Time
+}
+
+// New returns Counters at zero.
+func New() *Counters {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+	}
+	return &Counters{
+		answers: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "answer_duration_seconds",
+			Help: "Time from a request of a webhook or hook to its answer, by path and outcome.",
+			// The API server waits 5 s for a webhook, Cluster API 10 s for a hook.
+			Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10},
+		}, []string{"server", "path", "outcome"}),
+		renders: counter("renders_total", "Decisions about bootstrap objects, by who decided and by outcome.", "by",
+			"outcome"),
+		resolutions: counter("secret_resolutions_total", "Lookups of the proxy Secret of a Cluster or pool, by outcome.",
+			"outcome"),
+		writes: counter("writes_total", "Writes to the API server, by resource, verb and outcome.", "resource", "verb",
+			"outcome"),
+		expiry: prometheus.NewDesc(prefix+"certificate_expiry_timestamp_seconds",
+			"When the certificate that a server uses expires, in seconds since 1970.", []string{"server"}, nil),
+		servers: map[string]func() time.Time{},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Counters) Describe(all chan<- *prometheus.Desc) {
+	for _, one := range []prometheus.Collector{c.answers, c.renders, c.resolutions, c.writes} {
+		one.Describe(all)
+	}
+	all <- c.expiry
+}
+
+// Collect implements prometheus.Collector.
+func (c *Counters) Collect(metrics chan<- prometheus.Metric) {
+	for _, one := range []prometheus.Collector{c.answers, c.renders, c.resolutions, c.writes} {
+		one.Collect(metrics)
+	}
+	for name, expires := range c.servers {
+		if at := expires(); !at.IsZero() {
+			metrics <- prometheus.MustNewConstMetric(c.expiry, prometheus.GaugeValue, float64(at.Unix()), name)
+		}
+	}
+}
+
+// Server adds a server, before metrics are collected. expires is when its certificate expires, or the zero time.
+func (c *Counters) Server(name string, expires func() time.Time) { c.servers[name] = expires }
+
+// Outcomes of answers and writes.
+const (
+	Done    = "done"
+	Refused = "refused"
+	Failed  = "failed"
+)
+
+// OutcomeOf is the outcome that a status of HTTP stands for: refused is the fault of the client.
+func OutcomeOf(status int) string {
+	switch {
+	case status >= http.StatusInternalServerError:
+		return Failed
+	case status >= http.StatusBadRequest:
+		return Refused
+	default:
+		return Done
+	}
+}
+
+// Answered counts an answer of a server. path is one that has a handler, or "".
+func (c *Counters) Answered(server, path, outcome string, took time.Duration) {
+	if c != nil {
+		c.answers.WithLabelValues(server, path, outcome).Observe(took.Seconds())
+	}
+}
+
+// Rendered counts a decision about a bootstrap object. by is controller, webhook or hook.
+func (c *Counters) Rendered(by, outcome string) {
+	if c != nil {
+		c.renders.WithLabelValues(by, outcome).Inc()
+	}
+}
+
+// Resolved counts a lookup of a proxy Secret. outcome is a reason of the condition.
+func (c *Counters) Resolved(outcome string) {
+	if c != nil {
+		c.resolutions.WithLabelValues(outcome).Inc()
+	}
+}
+
+// resources are those that the program writes. Others, of which there are none, count as other.
+func resources() []string {
+	return []string{
+		"clusters", "machinedeployments", "kubeadmcontrolplanes", "kubeadmconfigtemplates", "kubeadmconfigs", "secrets",
+		"events", "leases", "configmaps", "tokenreviews", "subjectaccessreviews", "clusterresourcesets",
+	}
+}
+
+// Wrap counts the writes that go through next.
+func (c *Counters) Wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			outcome := Failed
+			if err == nil {
+				outcome = OutcomeOf(response.StatusCode)
+			}
+			c.writes.WithLabelValues(resourceOf(r.URL.Path), verbOf(r.Method), outcome).Inc()
+		}
+		return response, err //nolint:wrapcheck // it is that of the transport
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// resourceOf is the resource in a path of the API server, with /status for its status.
+func resourceOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	skip := 2 // api, v1
+	if parts[0] == "apis" {
+		skip = 3 // and the group
+	}
+	if len(parts) > skip+1 && parts[skip] == "namespaces" {
+		skip += 2
+	}
+	if len(parts) <= skip || !slices.Contains(resources(), parts[skip]) {
+		return "other"
+	}
+	if len(parts) == skip+3 && parts[skip+2] == "status" {
+		return parts[skip] + "/status"
+	}
+	return parts[skip]
+}
+
+func verbOf(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	default:
+		return "other"
+	}
+}
