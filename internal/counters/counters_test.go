@@ -5,13 +5,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 )
 
@@ -99,20 +103,29 @@ capi_proxy_patcher_writes_total{outcome="refused",resource="secrets",verb="updat
 	}
 }
 
-func TestCounters_AreInTheReference(t *testing.T) {
+// TestReference_ListsTheMetricsThatExist compares both ways, so that queries can be checked against the reference.
+func TestReference_ListsTheMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	reference, err := os.ReadFile("../../docs/reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var listed, described []string
+	for _, line := range regexp.MustCompile("(?m)^\\| `(capi_proxy_patcher_\\w+)` \\|").FindAllStringSubmatch(string(reference), -1) {
+		listed = append(listed, line[1])
+	}
 	descriptions := make(chan *prometheus.Desc, 100)
 	counters.New().Describe(descriptions)
+	report.Metrics{PerCluster: true}.Describe(descriptions)
 	close(descriptions)
 	for d := range descriptions {
 		_, name, _ := strings.Cut(d.String(), `fqName: "`)
 		name, _, _ = strings.Cut(name, `"`)
-		if !strings.Contains(string(reference), "| `"+name+"` |") {
-			t.Errorf("docs/reference.md does not list %s", name)
-		}
+		described = append(described, name)
+	}
+	slices.Sort(listed)
+	slices.Sort(described)
+	if diff := cmp.Diff(described, listed); diff != "" {
+		t.Errorf("docs/reference.md (-exist +listed):\n%s", diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
@@ -154,5 +156,55 @@ func TestLog_IsQuietWhileNothingHappens(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), "not ready") || strings.Contains(p.log.String(), "healthz") {
 		t.Errorf("readiness that is not there yet is logged:\n%s", p.log)
+	}
+}
+
+// TestMetrics_AreTheStateOfTheWorld compares what is scraped with the objects of the namespace.
+func TestMetrics_AreTheStateOfTheWorld(t *testing.T) {
+	f := newFleet(t, 3)
+	t.Parallel()
+	p := manager(t, f.ns, shortResync, "--insecure-diagnostics", "--leader-elect", "--leader-elect-namespace", f.ns)
+	f.create(enabled)
+	f.eventuallyReports(contract.ReasonConfigured)
+	objects := 0
+	for apiVersion, kinds := range map[string][]string{
+		"controlplane.cluster.x-k8s.io/v1beta2": {"KubeadmControlPlane"},
+		"bootstrap.cluster.x-k8s.io/v1beta2":    {"KubeadmConfigTemplate", "KubeadmConfig"},
+	} {
+		for _, kind := range kinds {
+			list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind + "List"}}
+			if err := shared.client.List(t.Context(), list, client.InNamespace(f.ns)); err != nil {
+				t.Fatal(err)
+			}
+			objects += len(list.Items)
+		}
+	}
+	for _, want := range []string{
+		`capi_proxy_patcher_clusters{reason="Configured",status="True"} 3`,
+		`capi_proxy_patcher_bootstrap_objects{state="configured"} ` + strconv.Itoa(objects),
+		`capi_proxy_patcher_bootstrap_objects{state="conflict"} 0`,
+		`capi_proxy_patcher_machines_behind 0`,
+		`capi_proxy_patcher_writes_total{outcome="done",resource="secrets",verb="create"} 3`,
+		`capi_proxy_patcher_writes_total{outcome="done",resource="kubeadmcontrolplanes",verb="patch"} 3`,
+		`capi_proxy_patcher_renders_total{by="controller",outcome="changed"} ` + strconv.Itoa(objects),
+	} {
+		eventually(t, want, func() string {
+			_, body := p.diagnose("http", "GET", "/metrics", "", "")
+			if strings.Contains(body, "\n"+want+"\n") {
+				return ""
+			}
+			return strings.Join(regexp.MustCompile(`(?m)^capi_proxy_patcher_.*$`).FindAllString(body, -1), "\n")
+		})
+	}
+	// Alert rules and the dashboard query these as well. Those of the API server are not served here.
+	names, err := os.ReadFile("../alerts/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body := p.diagnose("http", "GET", "/metrics", "", "")
+	for name := range strings.FieldsSeq(string(names)) {
+		if !strings.HasPrefix(name, "apiserver_") && !strings.Contains(body, "\n"+name+"{") {
+			t.Errorf("metric %s of test/alerts/metrics.txt is not served", name)
+		}
 	}
 }
