@@ -215,7 +215,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
 		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
 		Scope: o.scope(),
-		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
+		Now:   time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
@@ -291,10 +291,10 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 				Infrastructure: clusters,
 			},
 		},
-		MaxWait:   o.HoldClusterCreate,
-		Scope:     o.scope(),
-		Now:       time.Now, //nolint:forbidigo // the clock enters here
-		Counters:  mgr.counters,
+		MaxWait:  o.HoldClusterCreate,
+		Scope:    o.scope(),
+		Now:      time.Now, //nolint:forbidigo // the clock enters here
+		Counters: mgr.counters,
 	}
 	serving, err := hooks.NewServer(o.Hooks.server(mgr.tls))
 	if err != nil {
