@@ -25,17 +25,17 @@ func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 			t.Errorf("block %q", block[0])
 			continue
 		}
-		switch {
-		case kind == "Secret":
+		switch kind {
+		case "Secret":
 			secret = "---\n" + example
-		case kind == "adopt":
+		case "adopt":
 			adopt = example
-		case kind == "before":
+		case "before":
 			checkSecret(t, example)
 			if strings.Contains(example, "kubeadmConfigSpec") {
 				checkBefore(t, example, secret)
 			}
-		case kind == "after":
+		case "after":
 			checkAfter(t, example, secret)
 		}
 	}
@@ -92,7 +92,8 @@ func checkBefore(t *testing.T, example, secret string) {
 	}
 	adopting := strings.Replace(labelled, metadata, metadata+`, annotations: {capi-proxy-patcher.io/adopt: "true"}`, 1)
 	status, out, problems := rendered(t, adopting+secret, "--include-secrets")
-	if status != exitDone || !strings.Contains(out, "adopted-files.json: ") || !strings.Contains(out, "name: prod-proxy-files") {
+	if status != exitDone || !strings.Contains(out, "adopted-files.json: ") ||
+		!strings.Contains(out, "name: prod-proxy-files") {
 		t.Errorf("adopting: status %d\n%s\n%s", status, problems, out)
 	}
 }

@@ -42,7 +42,8 @@ func TestNodesPage_ShowsWhatRenderMakes(t *testing.T) {
 		}
 		section, after, found := strings.Cut(rest, "### `"+f.Path+"`\n\nMode "+f.Permissions)
 		if !found {
-			t.Errorf("file %s of mode %s has no section, or not in this order, after %d bytes", f.Path, f.Permissions, len(section))
+			t.Errorf("file %s of mode %s has no section, or not in this order, after %d bytes", f.Path, f.Permissions,
+				len(section))
 			continue
 		}
 		if rest = after; !strings.HasSuffix(f.Path, ".sh") {

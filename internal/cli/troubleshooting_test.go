@@ -175,8 +175,8 @@ func checkSection(t *testing.T, name, text, said string) {
 // TestTexts_ArePlainEnglish keeps phrases out that people did not understand, from help, conditions and fixes.
 func TestTexts_ArePlainEnglish(t *testing.T) {
 	t.Parallel()
-	unclear := regexp.MustCompile(`\b(looked at although|took the place|come back with|everybody may|none of both|(files|commands) of the user|` +
-		`such a one|blanks?|is no (name|version|network|host)|has to be looked|should be here|broken off)\b`)
+	unclear := regexp.MustCompile(`\b(looked at although|took the place|come back with|everybody may|none of both|` +
+		`(files|commands) of the user|such a one|blanks?|is no (name|version|network|host)|has to be looked|should be here|broken off)\b`)
 	for _, file := range sources(t) {
 		for _, text := range textsOf(file) {
 			if found := unclear.FindString(text); found != "" {

@@ -47,7 +47,7 @@ func TestStartPage_CommandsWork(t *testing.T) {
 		}
 	}
 	for _, command := range commands {
-		cmd := exec.CommandContext(t.Context(), bash, "-euo", "pipefail", "-c", command) //nolint:gosec // from our page
+		cmd := exec.CommandContext(t.Context(), bash, "-euo", "pipefail", "-c", command)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.kubeconfig,
 			"PATH="+strings.Join([]string{tools, os.Getenv(mgmt.AssetsVariable), os.Getenv("PATH")}, ":"))
 		out, err := cmd.CombinedOutput()
@@ -57,7 +57,8 @@ func TestStartPage_CommandsWork(t *testing.T) {
 		said[command] = string(out)
 	}
 	for part, want := range map[string]string{
-		"proxy-files": ".corp.example.com\tuser", "events": "ProxyConfigured", "status": "Configured", "explain": "registry.example.com",
+		"proxy-files": ".corp.example.com\tuser", "events": "ProxyConfigured", "status": "Configured",
+		"explain": "registry.example.com",
 	} {
 		found := false
 		for command, out := range said {

@@ -24,7 +24,7 @@ const (
 
 func read(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/" + page) //nolint:gosec // a page of this repository
+	text, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,8 @@ func conditionOf(kind, status, reason string) object {
 func cases(t *testing.T) []clusterCase {
 	t.Helper()
 	labelled, unlabelled := object{label: "true"}, object{"a": "b"}
-	available, unavailable := conditionOf("Available", "True", "Available"), conditionOf("Available", "False", "NotAvailable")
+	available := conditionOf("Available", "True", "Available")
+	unavailable := conditionOf("Available", "False", "NotAvailable")
 	list := []clusterCase{
 		{"no label", clusterOf(unlabelled, "Provisioned", true, available), "Healthy", "Current"},
 		{"label false", clusterOf(object{label: "false"}, "Provisioned", true, available), "Healthy", "Current"},
