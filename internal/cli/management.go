@@ -41,8 +41,9 @@ func (o *managementOptions) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "with --for, Pod networks of the management cluster")
 	f.StringSliceVar(&o.serviceCIDR, "service-cidr", nil, "with --for, Service networks of the management cluster")
 	f.StringVar(&o.serviceDomain, "service-domain", "", "with --for, Service domain of the management cluster")
-	f.StringSliceVar(&o.namespaces, "provider-namespace", nil, "with --for, namespaces of providers that are not among the "+
-		"manifests; a proxy with credentials needs a Secret in each")
+	f.StringSliceVar(&o.namespaces, "provider-namespace", nil,
+		"with --for, namespaces of providers that are not among the manifests; a proxy with credentials needs a Secret in "+
+			"each")
 	complete(cmd, "for", forManagement)
 }
 
@@ -53,8 +54,8 @@ func (o *managementOptions) check() error {
 	case o.render == "" && !network && o.cluster == "" && len(o.namespaces) == 0:
 		return nil
 	case o.render == "":
-		return errors.New("--management-cluster, --pod-cidr, --service-cidr, --service-domain and --provider-namespace need " +
-			"--for " + forManagement)
+		return errors.New("--management-cluster, --pod-cidr, --service-cidr, --service-domain and --provider-namespace " +
+			"need --for " + forManagement)
 	case o.render != forManagement:
 		return fmt.Errorf("unknown --for %q; use %s", o.render, forManagement)
 	case network == (o.cluster != ""):
@@ -138,20 +139,20 @@ func (o *managementOptions) view(clusters []render.Cluster) (intent.Cluster, err
 			return cluster.View, cluster.Invalid
 		}
 	}
-	return intent.Cluster{}, fmt.Errorf("Cluster %s is not in the manifests", o.cluster)
+	return intent.Cluster{}, fmt.Errorf("the manifests have no Cluster %s", o.cluster)
 }
 
 // laterClusters is what people should know of every Component.
-const laterClusters = "NO_PROXY has the endpoints of the Clusters that are given; put a domain or a network with those of " +
-	"later Clusters into noProxy of the proxy Secret, or render again"
+const laterClusters = "NO_PROXY has the endpoints of the Clusters that are given; put a domain or a network with " +
+	"those of later Clusters into noProxy of the proxy Secret, or render again"
 
 // endpointsOf returns the hosts of the API servers of Clusters, to which controllers talk directly, and warnings.
 func endpointsOf(clusters []render.Cluster) (hosts, warnings []string) {
 	for _, cluster := range clusters {
 		switch host := cluster.View.EndpointHost; {
 		case host == "":
-			warnings = append(warnings, fmt.Sprintf("warning: %s has no control-plane endpoint yet; unless noProxy covers it, "+
-				"controllers talk to the Cluster through the proxy", cluster.Object))
+			warnings = append(warnings, fmt.Sprintf("warning: %s has no control-plane endpoint yet; unless noProxy "+
+				"covers it, controllers talk to the Cluster through the proxy", cluster.Object))
 		case !slices.Contains(hosts, host):
 			hosts = append(hosts, host)
 		}

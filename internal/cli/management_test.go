@@ -187,7 +187,7 @@ spec: {template: {spec: {containers: [{name: manager, envFrom: [{secretRef: {nam
 		"no network":                  {status: 2, want: "give one of the two", args: []string{"--for=management"}},
 		"two networks":                {status: 2, want: "give one of the two", args: []string{"--for=management", network, "--management-cluster=mgmt"}},
 		"half a network":              {status: 2, want: "give both", args: []string{"--for=management", network}},
-		"a Cluster that is not there": {input: managed, status: 1, want: "Cluster x is not in the manifests", args: []string{"--for=management", "--management-cluster=x"}},
+		"a Cluster that is not there": {input: managed, status: 1, want: "the manifests have no Cluster x", args: []string{"--for=management", "--management-cluster=x"}},
 		"no Secret":                   {input: strings.Replace(managed, "kind: Secret", "kind: ConfigMap", 1), status: 1, want: "--secret", args: []string{"--for=management", "--management-cluster=mgmt"}},
 		"no namespace":                {input: withPassword, status: 1, want: "--provider-namespace", args: []string{"--for=management", "--management-cluster=mgmt"}},
 		"an envFrom of the provider":  {input: deployment, status: 1, want: "has envFrom", args: []string{"--for=management", "--management-cluster=mgmt"}},

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ func documentsOf(t *testing.T, text string) []map[string]any {
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		var document map[string]any
-		if err := decoder.Decode(&document); err == io.EOF {
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 			return documents
 		} else if err != nil {
 			t.Fatal(err)

@@ -30,18 +30,18 @@ func newSecret(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret --from FILE",
 		Short: "Print a proxy Secret with the settings of another system",
-		Long: `Reads the proxy settings of another system and writes a proxy Secret with them to standard output. It recognizes
-the form: httpProxyConfig of AKS, bare or in an ARM template; TKG_HTTP_PROXY and its like, in a file or in the Secret
-CLUSTER-config-values; Helm values (proxy, cluster.proxy, global.connectivity.proxy, lists of variables), also in key
-values of a Secret; the variables proxy and clusterConfig of a Cluster's topology; proxyConfiguration of EKS Anywhere; a
-http-proxy.conf drop-in, or the files of a bootstrap spec; the variables of the shell.
+		Long: `Reads the proxy settings of another system and writes a proxy Secret with them to standard output. It
+recognizes the form: httpProxyConfig of AKS, bare or in an ARM template; TKG_HTTP_PROXY and its like, in a file or in
+the Secret CLUSTER-config-values; Helm values (proxy, cluster.proxy, global.connectivity.proxy, lists of variables),
+also in key values of a Secret; the variables proxy and clusterConfig of a Cluster's topology; proxyConfiguration of
+EKS Anywhere; a http-proxy.conf drop-in, or the files of a bootstrap spec; the variables of the shell.
 
 User and password in a URL become the keys username and password. Standard error lists the entries of noProxy that are
-left out because they are composed for every Cluster, and the keys that a proxy Secret has no place for. The output
-holds the credentials of the proxy.
+left out because they are composed anyway, and the keys that a proxy Secret has no place for. The output holds the
+credentials of the proxy.
 
 Exit status: 0 success, 1 something cannot be read or used (nothing is written), 2 wrong usage.`,
-		Example: `  capi-proxy-patcher secret --from aks-proxy-config.json --name http-proxy --namespace team-a | kubectl apply -f -
+		Example: `  capi-proxy-patcher secret --from aks-proxy-config.json --namespace team-a | kubectl apply -f -
   kubectl get secret prod-config-values -o yaml | capi-proxy-patcher secret --from -
   capi-proxy-patcher secret --from env`,
 		Args: noArgs,
@@ -83,8 +83,9 @@ func runSecret(o secretOptions, streams Streams) error {
 
 func readForeign(from string, streams Streams) (foreign.Result, error) {
 	if from == fromEnvironment {
-		var vars []envfile.Var
-		for _, entry := range os.Environ() {
+		environment := os.Environ()
+		vars := make([]envfile.Var, 0, len(environment))
+		for _, entry := range environment {
 			name, value, _ := strings.Cut(entry, "=")
 			vars = append(vars, envfile.Var{Name: name, Value: value})
 		}

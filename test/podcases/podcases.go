@@ -4,6 +4,7 @@ package podcases
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func Added(vars []envfile.Var) []corev1.EnvVar {
 // Own returns the environment of a container that has some variables of its own and gets the others of Variables.
 // Those that it has in either spelling are left alone in both.
 func Own(env ...corev1.EnvVar) []corev1.EnvVar {
-	out := env[:len(env):len(env)]
+	out := slices.Clip(env)
 	for _, v := range Added(Variables()) {
 		found := false
 		for _, own := range env {

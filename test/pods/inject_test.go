@@ -132,7 +132,8 @@ func TestPolicy_FollowsTheConfigMap(t *testing.T) {
 // Pod with 30 containers and a NO_PROXY of 100 KiB.
 func TestPolicy_LongestNoProxyFitsIntoALargePod(t *testing.T) {
 	long := strings.Repeat("a.example.com,", 8<<10/14+1)[:8<<10]
-	vars := append(podcases.Variables()[:4:4], envfile.Var{Name: "NO_PROXY", Value: long}, envfile.Var{Name: "no_proxy", Value: long})
+	vars := podcases.Variables()
+	vars[4].Value, vars[5].Value = long, long
 	install(t, vars)
 	var all []corev1.Container
 	for i := range 30 {

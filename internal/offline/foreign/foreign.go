@@ -25,8 +25,8 @@ type Result struct {
 }
 
 // errUnknown is the error for a text without proxy settings.
-var errUnknown = errors.New("no proxy settings of a known form; known are httpProxyConfig of AKS, bare or in an ARM template, " +
-	"TKG_HTTP_PROXY and its like, Helm values (proxy, cluster.proxy, global.connectivity.proxy or env lists), " +
+var errUnknown = errors.New("no proxy settings of a known form; known are httpProxyConfig of AKS, bare or in an ARM " +
+	"template, TKG_HTTP_PROXY and its like, Helm values (proxy, cluster.proxy, global.connectivity.proxy or env lists), " +
 	"the variables proxy and clusterConfig of a Cluster's topology, proxyConfiguration of EKS Anywhere, " +
 	"a http-proxy.conf drop-in or the files of a bootstrap spec, and the variables of a shell (--from env)")
 

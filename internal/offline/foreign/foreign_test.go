@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -22,9 +23,7 @@ func TestRead_TakesEveryForm(t *testing.T) {
 	type data = map[string]string
 	plain := data{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8"}
 	withCA := data{"trustedCA": ca}
-	for key, value := range plain {
-		withCA[key] = value
-	}
+	maps.Copy(withCA, plain)
 	const dropIn = "[Service]\nEnvironment=\"HTTP_PROXY=http://p.example.com:1\" 'https_proxy=https://p.example.com:2'\n" +
 		"Environment=NO_PROXY=a.example.com,10.0.0.0/8\n"
 	caText, err := json.Marshal(encoded(ca))

@@ -20,23 +20,34 @@ const (
 	roleEnabled
 )
 
-// Keys of the forms.
-var (
-	aksKeys = map[string]role{
+// keys are those of a form.
+type keys map[string]role
+
+func aksKeys() keys {
+	return keys{
 		"httpProxy": roleHTTP, "httpsProxy": roleHTTPS, "noProxy": roleNoProxy, "trustedCa": roleCA, "trustedCA": roleCA,
 		"enabled": roleEnabled,
 	}
-	tkgKeys = map[string]role{
+}
+
+func tkgKeys() keys {
+	return keys{
 		"TKG_HTTP_PROXY": roleHTTP, "TKG_HTTPS_PROXY": roleHTTPS, "TKG_NO_PROXY": roleNoProxy, "TKG_PROXY_CA_CERT": roleCA,
 		"TKG_HTTP_PROXY_ENABLED": roleEnabled,
 	}
-	// proxyKeys are those of Helm values and of topology variables, which have many authors.
-	proxyKeys = map[string]role{
+}
+
+// proxyKeys are those of Helm values and of topology variables, which have many authors.
+func proxyKeys() keys {
+	return keys{
 		"http": roleHTTP, "httpProxy": roleHTTP, "https": roleHTTPS, "httpsProxy": roleHTTPS, "noProxy": roleNoProxy,
 		"additionalNo": roleNoProxy, "enabled": roleEnabled,
 	}
-	eksKeys = map[string]role{"httpProxy": roleHTTP, "httpsProxy": roleHTTPS, "noProxy": roleNoProxy}
-)
+}
+
+func eksKeys() keys {
+	return keys{"httpProxy": roleHTTP, "httpsProxy": roleHTTPS, "noProxy": roleNoProxy}
+}
 
 // document reads one document in every form.
 func (r *reader) document(n *node) error {
@@ -50,16 +61,16 @@ func (r *reader) document(n *node) error {
 	case kind == "Cluster" && group == "anywhere.eks.amazonaws.com":
 		r.names(n)
 		s := settings{bare: true}
-		return r.mapping(s, formEKSA, "spec.proxyConfiguration", n.get("spec", "proxyConfiguration"), eksKeys)
+		return r.mapping(s, formEKSA, "spec.proxyConfiguration", n.get("spec", "proxyConfiguration"), eksKeys())
 	case apiVersion != "" && kind != "":
 		return r.anywhere("", n)
 	}
 	if err := r.values("", n); err != nil {
 		return err
 	}
-	for key, role := range aksKeys {
+	for key, role := range aksKeys() {
 		if role != roleEnabled && n.get(key) != nil {
-			return r.mapping(settings{}, formAKS, "the configuration", n, aksKeys)
+			return r.mapping(settings{}, formAKS, "the configuration", n, aksKeys())
 		}
 	}
 	return nil
@@ -72,7 +83,7 @@ func (r *reader) values(prefix string, n *node) error {
 	}
 	for _, keys := range [][]string{{"proxy"}, {"cluster", "proxy"}, {"global", "connectivity", "proxy"}} {
 		if at := n.get(keys...); at.isMapping() {
-			if err := r.mapping(settings{}, formHelm, prefix+strings.Join(keys, "."), at, proxyKeys); err != nil {
+			if err := r.mapping(settings{}, formHelm, prefix+strings.Join(keys, "."), at, proxyKeys()); err != nil {
 				return err
 			}
 		}
@@ -85,7 +96,7 @@ func (r *reader) tkg(prefix string, n *node) error {
 	found := &node{kind: n.kind}
 	told := false
 	for _, f := range n.fields {
-		role := tkgKeys[f.key]
+		role := tkgKeys()[f.key]
 		told = told || role != 0 && role != roleEnabled
 		// Other variables of the configuration do not concern the proxy.
 		if role != 0 || strings.HasPrefix(f.key, "TKG_") && strings.Contains(f.key, "PROXY") {
@@ -102,7 +113,7 @@ func (r *reader) tkg(prefix string, n *node) error {
 	}
 	r.network.pods = split(n.get("CLUSTER_CIDR").scalar())
 	r.network.services = split(n.get("SERVICE_CIDR").scalar())
-	return r.mapping(settings{}, formTKG, prefix+"the configuration", found, tkgKeys)
+	return r.mapping(settings{}, formTKG, prefix+"the configuration", found, tkgKeys())
 }
 
 // packed reads the values in a Secret or ConfigMap.
@@ -173,7 +184,7 @@ func (r *reader) topology(n *node) error {
 		default:
 			continue
 		}
-		if err := r.mapping(settings{}, formTopology, place, value, proxyKeys); err != nil {
+		if err := r.mapping(settings{}, formTopology, place, value, proxyKeys()); err != nil {
 			return err
 		}
 	}
@@ -190,7 +201,7 @@ func (r *reader) anywhere(prefix string, n *node) error {
 	for _, f := range n.fields {
 		place := prefix + f.key
 		if f.key == "httpProxyConfig" && f.value.isMapping() {
-			if err := r.mapping(settings{}, formAKS, place, f.value, aksKeys); err != nil {
+			if err := r.mapping(settings{}, formAKS, place, f.value, aksKeys()); err != nil {
 				return err
 			}
 		}
@@ -253,7 +264,7 @@ func (r *reader) file(place string, file *node) error {
 }
 
 // mapping reads the settings of a mapping whose keys have roles.
-func (r *reader) mapping(s settings, form, place string, n *node, keys map[string]role) error {
+func (r *reader) mapping(s settings, form, place string, n *node, known keys) error {
 	if !n.isMapping() {
 		return nil
 	}
@@ -261,7 +272,7 @@ func (r *reader) mapping(s settings, form, place string, n *node, keys map[strin
 	for _, f := range n.fields {
 		var err error
 		key := f.key
-		role := keys[key]
+		role := known[key]
 		if role != roleNoProxy && role != 0 && (len(f.value.items) > 0 || len(f.value.fields) > 0) {
 			return fmt.Errorf("%s.%s is not a text", place, key)
 		}
@@ -295,7 +306,7 @@ func (r *reader) mapping(s settings, form, place string, n *node, keys map[strin
 
 // texts returns the entries of a list, each of which may be a list in one text.
 func texts(n *node) []string {
-	var out []string
+	var out []string //nolint:prealloc // an item may be a list
 	for _, item := range n.orEmpty().items {
 		out = append(out, split(item.scalar())...)
 	}

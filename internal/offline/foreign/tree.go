@@ -115,7 +115,7 @@ func (b *builder) build(n *yaml.Node) (*node, error) {
 		return nil, fmt.Errorf("more than %d values", maxNodes)
 	}
 	out := &node{kind: n.Kind}
-	switch n.Kind {
+	switch n.Kind { //nolint:exhaustive // all there are, and zero for no node
 	case yaml.AliasNode:
 		return b.build(n.Alias)
 	case yaml.DocumentNode:

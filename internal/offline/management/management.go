@@ -18,7 +18,7 @@ const ProviderLabel = "cluster.x-k8s.io/provider"
 const Container = "manager"
 
 // secretName is the Secret from which containers get variables that hold credentials.
-const secretName = "http-proxy-env"
+const secretName = "http-proxy-env" //nolint:gosec // a name, no credential
 
 type object = map[string]any
 
@@ -31,7 +31,7 @@ func Component(vars []envfile.Var, namespaces []string) ([]byte, error) {
 		container["envFrom"] = []any{object{"secretRef": object{"name": secretName}}}
 		component["secretGenerator"] = generators(vars, namespaces)
 	} else {
-		var env []any
+		env := make([]any, 0, len(vars))
 		for _, v := range vars {
 			// The kubelet reads $(NAME) as a reference, and $$ as a dollar sign.
 			env = append(env, object{"name": v.Name, "value": strings.ReplaceAll(v.Value, "$", "$$")})
@@ -58,11 +58,11 @@ func Component(vars []envfile.Var, namespaces []string) ([]byte, error) {
 // generators returns a generator of the Secret for each namespace. Its name has a hash of the values, so that a changed
 // value replaces the Pods of providers.
 func generators(vars []envfile.Var, namespaces []string) []any {
-	var literals []string
+	literals := make([]string, 0, len(vars))
 	for _, v := range vars {
 		literals = append(literals, v.Name+"="+v.Value)
 	}
-	var all []any
+	all := make([]any, 0, len(namespaces))
 	for _, namespace := range namespaces {
 		all = append(all, object{"name": secretName, "namespace": namespace, "literals": literals})
 	}

@@ -2,6 +2,7 @@ package outputs
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -24,11 +25,11 @@ func (v Values) ServiceEntries() []any {
 		url  proxyconfig.URL
 	}{{"http-proxy", v.Input.Settings.HTTPProxy}, {"https-proxy", v.Input.Settings.HTTPSProxy}} {
 		host, port := proxy.url.HostPort()
-		if key := host + ":" + strconv.Itoa(port); host == "" || seen[key] {
+		key := host + ":" + strconv.Itoa(port)
+		if host == "" || seen[key] {
 			continue
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		spec := object{
 			"hosts": []string{host}, "resolution": "DNS", "location": "MESH_EXTERNAL",
 			"ports": []object{{"number": port, "name": "tcp", "protocol": "TCP"}},
@@ -88,9 +89,7 @@ func (v Values) Addons() ([]any, error) {
 			prefix + "addon-name": addon.name, prefix + "cluster-name": v.Cluster.Name,
 		})
 		annotations := object{prefix + "addon-type": addon.kind}
-		for key, value := range addon.annotations {
-			annotations[key] = value
-		}
+		maps.Copy(annotations, addon.annotations)
 		metadata["annotations"] = annotations
 		secrets = append(secrets, object{
 			"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": prefix + "addon",
