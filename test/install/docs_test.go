@@ -17,6 +17,10 @@ func TestDocs_ExamplesOfAnInstallationWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	start, err := os.ReadFile(filepath.Join(root, "docs", "start.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	checked := map[string]bool{}
 	for i, part := range strings.Split(string(text), "```") {
 		code, isYAML := strings.CutPrefix(part, "yaml\n")
@@ -40,6 +44,9 @@ func TestDocs_ExamplesOfAnInstallationWork(t *testing.T) {
 		case "RuntimeExtensionProvider":
 			checkProvider(t, object)
 		case "": // clusterctl.yaml
+			if !strings.Contains(string(start), "```yaml\n"+code+"```\n") {
+				t.Error("docs/start.md has another clusterctl.yaml")
+			}
 			providers, _, _ := unstructured.NestedSlice(object.Object, "providers")
 			if len(providers) != 1 {
 				t.Fatalf("providers %v", providers)
