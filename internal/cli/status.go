@@ -68,7 +68,7 @@ Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of
 	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with --machines, the installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.BoolVar(&o.watch, "watch", false, "go on, and print each Cluster again when its status changes")
+	f.BoolVar(&o.watch, "watch", false, "keep running, and print each Cluster again when its status changes")
 	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3: behind, not-true")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
 	complete(cmd, "output", "table", "wide", "json", "yaml")

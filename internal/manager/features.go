@@ -18,8 +18,8 @@ func features() map[string]bool { return map[string]bool{featurePriorityQueue: t
 func (o *Options) addFeatureFlags(f *pflag.FlagSet) {
 	o.FeatureGates = map[string]bool{}
 	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
-		"comma-separated NAME=true or NAME=false: "+featurePriorityQueue+" (BETA, default true) has the controller look at "+
-			"changed Clusters before those that only --sync-period brings")
+		"comma-separated NAME=true or NAME=false: "+featurePriorityQueue+" (BETA, default true) reconciles Clusters that "+
+			"changed before those that are only due by --sync-period")
 }
 
 // enabled reports whether a feature is.

@@ -25,11 +25,11 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	f.StringVar(&o.DiagnosticsAddress, "diagnostics-address", ":8443", "address of /metrics, /debug/pprof/ and "+
 		"/debug/flags/v over HTTPS, for bearer tokens whose user RBAC allows the path; 0 disables it")
 	f.BoolVar(&o.InsecureDiagnostics, "insecure-diagnostics", false,
-		"serve /metrics, and nothing else, at --diagnostics-address over HTTP to everybody")
+		"serve /metrics, and nothing else, at --diagnostics-address over HTTP without authentication")
 	f.BoolVar(&o.MetricsPerCluster, "metrics-per-cluster", false,
 		"add metrics with the names of Clusters, one or more for each Cluster")
 	f.StringVar(&o.ProfilerAddress, "profiler-address", "0",
-		"address of /debug/pprof/ over HTTP to everybody, for example localhost:6060; 0 disables it")
+		"address of /debug/pprof/ over HTTP without authentication, for example localhost:6060; 0 disables it")
 	o.Logging.addFlags(groups.FlagSet("logging"))
 	o.addFeatureFlags(groups.FlagSet("feature"))
 	return groups
@@ -52,6 +52,9 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 		"interval at which every Cluster is reconciled even if nothing changed")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
+	f.BoolVar(&o.Deliver, "deliver", false,
+		"deliver outputs of Clusters to their workload clusters with ClusterResourceSets; without it their Secrets are only "+
+			"written")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
@@ -59,7 +62,7 @@ func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks; 0 disables them")
 	f.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address on which the webhooks listen; defaults to all")
 	f.StringVar(&o.WebhookCertDir, "webhook-cert-dir", "",
-		"folder with the certificate and the key of the webhooks; without it there are none")
+		"folder with the certificate and the key of the webhooks; empty: no webhooks")
 	f.StringVar(&o.WebhookCertName, "webhook-cert-name", "tls.crt", "file of the certificate in that folder")
 	f.StringVar(&o.WebhookKeyName, "webhook-key-name", "tls.key", "file of the key in that folder")
 	f = groups.FlagSet("runtime hook")
@@ -67,15 +70,12 @@ func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
 	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "",
 		"address on which the runtime hooks listen; defaults to all")
 	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "",
-		"folder with tls.crt and tls.key of the runtime hooks; without it there are none")
+		"folder with tls.crt and tls.key of the runtime hooks; empty: no hooks")
 	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "",
 		"file in that folder with the CA certificates that client certificates of the runtime hooks "+
 			"must be signed by; default: no client check")
 	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour,
 		"how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
-	f.BoolVar(&o.Deliver, "deliver", false,
-		"deliver outputs of Clusters to their workload clusters with ClusterResourceSets; without it their Secrets are only "+
-			"written")
 	o.TLS.addFlags(groups.FlagSet("TLS"))
 }
 
@@ -95,7 +95,7 @@ func (o *Election) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"how long other replicas wait for a leader that no longer renews its lease")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		"how long the leader tries to renew its lease before it gives up and ends")
+		"how long the leader tries to renew its lease before it exits")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "interval of tries to get or renew the lease")
 }
 
