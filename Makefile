@@ -22,7 +22,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s
 
 # Modules of their own, so that the product does not depend on what they need.
-MODULES := hack/image test/alerts test/gitops test/istio
+MODULES := hack/image test/alerts test/gitops test/istio test/delivery test/charts
 
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
@@ -167,7 +167,8 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl || true; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY)
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY); \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/delivery -json -count=1 ./... | $(SUMMARY)
 
 .PHONY: test-kyverno
 test-kyverno: ## Run the policy for Pods in Kyverno's own engine. The first build takes minutes.

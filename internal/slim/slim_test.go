@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -158,12 +159,13 @@ func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 	all := []metav1.Condition{
 		{Type: "Available"},
 		{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Message: "%"},
+		{Type: contract.ConditionProxyPublished},
 		{Type: contract.ConditionProxyConfigured},
 		{Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition},
 		{Type: clusterv1.ClusterTopologyReconciledCondition},
 	}
 	cluster := &clusterv1.Cluster{Status: clusterv1.ClusterStatus{Conditions: slices.Clone(all), Phase: "x"}}
-	controlPlane := &controlplanev1.KubeadmControlPlane{Status: controlplanev1.KubeadmControlPlaneStatus{Conditions: slices.Clone(all), Replicas: new(int32(1))}}
+	controlPlane := &controlplanev1.KubeadmControlPlane{Status: controlplanev1.KubeadmControlPlaneStatus{Conditions: slices.Clone(all), Replicas: new(int32(1)), Version: "v1.36.0"}}
 	config := &bootstrapv1.KubeadmConfig{Status: bootstrapv1.KubeadmConfigStatus{
 		Conditions:     slices.Clone(all),
 		DataSecretName: "data",
@@ -172,7 +174,7 @@ func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 	ControlPlane(controlPlane)
 	Config(config)
 	for want, got := range map[string][]metav1.Condition{
-		contract.ConditionProxyConfigured + " " + clusterv1.ClusterTopologyReconciledCondition: cluster.Status.Conditions,
+		contract.ConditionProxyConfigured + " " + contract.ConditionProxyPublished + " " + clusterv1.ClusterTopologyReconciledCondition: cluster.Status.Conditions,
 		clusterv1.PausedCondition:                             controlPlane.Status.Conditions,
 		bootstrapv1.KubeadmConfigDataSecretAvailableCondition: config.Status.Conditions,
 	} {
@@ -185,6 +187,7 @@ func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 		}
 	}
 	if controlPlane.Status.Replicas == nil || *controlPlane.Status.Replicas != 1 ||
+		controlPlane.Status.Version != "v1.36.0" ||
 		config.Status.DataSecretName != "data" {
 		t.Errorf("got %+v and %+v", controlPlane.Status, config.Status)
 	}
@@ -229,5 +232,30 @@ func TestTemplate_KeepsTheMetadataOfMachines(t *testing.T) {
 	}
 	if !plan.IsPausedByUs(template.Spec.Template.ObjectMeta.Annotations) || len(text) > 800 {
 		t.Errorf("got %s", text)
+	}
+}
+
+// TestBinding_KeepsWhatIsOfOurs drops what Cluster API has applied of the ClusterResourceSets of others.
+func TestBinding_KeepsWhatIsOfOurs(t *testing.T) {
+	t.Parallel()
+	binding := &addonsv1.ClusterResourceSetBinding{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{"a": "b"}}}
+	for _, name := range []string{"cni", "prod-proxy", "proxy", "prod-proxy-2"} {
+		binding.Spec.Bindings = append(binding.Spec.Bindings, addonsv1.ResourceSetBinding{
+			ClusterResourceSetName: name, Resources: []addonsv1.ResourceBinding{{Hash: "sha256:" + name, Applied: new(true)}},
+		})
+	}
+	Binding(binding)
+	if got := binding.Spec.Bindings; len(got) != 1 || got[0].Resources[0].Hash != "sha256:prod-proxy" || binding.Labels != nil {
+		t.Errorf("got %+v", binding)
+	}
+	set := &addonsv1.ClusterResourceSet{
+		Spec: addonsv1.ClusterResourceSetSpec{Resources: []addonsv1.ResourceRef{{Kind: "Secret", Name: "a"}}},
+		Status: addonsv1.ClusterResourceSetStatus{Conditions: []metav1.Condition{
+			{Type: "x"}, {Type: addonsv1.ClusterResourceSetResourcesAppliedCondition, Message: "%"},
+		}},
+	}
+	ClusterResourceSet(set)
+	if len(set.Spec.Resources) != 1 || len(set.Status.Conditions) != 1 || set.Status.Conditions[0].Message != "%" {
+		t.Errorf("got %+v", set)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -161,8 +162,11 @@ func (l *linter) run(ctx context.Context) error {
 // cluster checks the annotations and the network of a Cluster, and the NO_PROXY that is composed with its Secrets.
 func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 	options := c.Settings.Options
-	if err := l.addError(c.Object, c.Invalid); err != nil {
-		return err
+	_, unpublished := publish.Read(c.View.Annotations)
+	for _, err := range []error{c.Invalid, unpublished} {
+		if err := l.addError(c.Object, err); err != nil {
+			return err
+		}
 	}
 	// The network first, because a broken Secret ends the composition before it.
 	composed, err := noproxy.Compose(resolve.NoProxyInput(c.View, options))

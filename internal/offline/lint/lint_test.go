@@ -227,3 +227,23 @@ func TestFindings_AboutTheNetworkAreTheClustersAndOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestFindings_NameTheEntryOfPublish(t *testing.T) {
+	t.Parallel()
+	text := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: c\n  labels: {capi-proxy-patcher.io/enabled: \"true\"}\n" +
+		"  annotations:\n    capi-proxy-patcher.io/publish: env,nope,trust=A\n    capi-proxy-patcher.io/publish-credentials: \"yes\"\n" +
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: \"\"}}\nstringData: {httpProxy: 'http://p:1'}\n"
+	var got []string
+	for _, place := range places(t, options(text)) {
+		if strings.Contains(place, "publish") {
+			got = append(got, place)
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 2 bad-annotation",
+		"1.yaml:7 Cluster c annotation capi-proxy-patcher.io/publish entry 3 bad-annotation",
+		"1.yaml:8 Cluster c annotation capi-proxy-patcher.io/publish-credentials bad-annotation",
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
