@@ -91,7 +91,7 @@ func (r release) write(version *version.Version) error {
 		return err
 	}
 	for _, step := range []func() error{
-		r.components, r.extensionConfig, r.templates,
+		r.components, r.extensionConfig, r.guard, r.templates,
 		func() error { return r.metadata(version) }, r.operator,
 		func() error { return os.CopyFS(filepath.Join(r.folder, "image"), os.DirFS(r.layout)) },
 		r.materials, r.checksums,
@@ -167,6 +167,16 @@ func (r release) extensionConfig() error {
 		return err
 	}
 	return r.file(name, bytes.ReplaceAll(text, []byte(mgmt.SystemNamespace), []byte(namespaceVariable)))
+}
+
+// guard writes the policy that is effective while the components are not. It is not among them: clusterctl deletes those
+// before it installs a new version.
+func (r release) guard() error {
+	objects, err := mgmt.Kustomize(filepath.Join(r.root, "config", "guard"))
+	if err != nil {
+		return err
+	}
+	return r.objects("guard.yaml", objects)
 }
 
 // templates copies what users copy.

@@ -82,7 +82,7 @@ func TestRelease_IsTheSameTwice(t *testing.T) {
 	checkMaterials(t, first["capi-proxy-patcher.spdx.json"])
 	checkOperator(t, first)
 	for _, pattern := range []string{
-		"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml",
+		"cluster-template*.yaml", "clusterclass-*.yaml", "extensionconfig.yaml", "guard.yaml",
 		"proxy-secret.yaml", "image/oci-layout",
 	} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(first)),
