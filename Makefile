@@ -229,6 +229,12 @@ SCALE = @assets=$$(hack/kube-assets.sh); go build -o bin/scale ./hack/scale; $(W
 bench-scale: build ## Measure the manager with CLUSTERS (1000) Clusters on an API server of its own, and write out/scale.json.
 	$(SCALE) -clusters $(CLUSTERS)
 
+SIZES ?= 100 300 1000 3000
+.PHONY: bench-growth
+bench-growth: build ## Measure the manager with each of SIZES Clusters, and plot how it grows into out/growth.svg.
+	@for size in $(SIZES); do $(MAKE) --no-print-directory bench-scale CLUSTERS=$$size && \
+	cp out/scale.json out/scale-$$size.json || exit; done; bin/scale -plot out/growth.svg $(SIZES:%=out/scale-%.json)
+
 .PHONY: bench-check
 bench-check: build ## Fail if the manager needs more requests, reconciles, allocations or memory than hack/scale/baseline.json says.
 	$(SCALE) -clusters 60 -calls 100 -json out/scale-check.json -baseline hack/scale/baseline.json

@@ -5,6 +5,7 @@
 // nothing, run in the same way.
 //
 //	go run ./hack/scale [-clusters 1000] [-json out/scale.json] [-baseline FILE [-update]]
+//	go run ./hack/scale -plot out/growth.svg out/scale-100.json out/scale-1000.json
 //
 // With a baseline only counts are compared: requests, reconciles, allocations, bytes. Wall-clock times of a shared
 // machine mean little. The exit status is 1 if a count has grown beyond its tolerance.
@@ -58,12 +59,16 @@ func run() error {
 	output := flag.String("json", "out/scale.json", "file for all figures")
 	baseline := flag.String("baseline", "", "file with the counts to compare with")
 	update := flag.Bool("update", false, "write the baseline instead")
+	svg := flag.String("plot", "", "write a plot of the runs whose JSON files are the arguments, and measure nothing")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if null.on {
 		return null.serve(ctx)
+	}
+	if *svg != "" {
+		return writePlot(*svg, flag.Args())
 	}
 	if _, err := exec.LookPath(o.program); err != nil {
 		return fmt.Errorf("finding the program: %w; build it with make build", err)

@@ -2,6 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,5 +72,44 @@ func TestAudit_CountsByVerbAndResource(t *testing.T) {
 	}
 	if got, err := a.read(); err != nil || got["get secrets"] != 1 || got.reads() != 1 {
 		t.Errorf("the rest of a line is lost: got %v, %v", got, err)
+	}
+}
+
+func TestPlot_IsAnSVGWithEachRun(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for _, clusters := range []int{1000, 10} {
+		r := measured()
+		r.Clusters = clusters
+		for _, f := range r.Phases {
+			f.LiveMiB, f.ResidentMiB, f.CPUSeconds = float64(clusters), 50, 1
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "run.json")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	out := filepath.Join(t.TempDir(), "growth.svg")
+	if err := writePlot(out, files); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := xml.NewDecoder(bytes.NewReader(text))
+	for err == nil {
+		_, err = decoder.Token()
+	}
+	if !errors.Is(err, io.EOF) || strings.Count(string(text), "<circle") != 2*len(curves()) || bytes.Contains(text, []byte("NaN")) {
+		t.Errorf("error %v in\n%s", err, text)
+	}
+	if err := writePlot(out, files[:1]); err == nil {
+		t.Error("one run is plotted")
 	}
 }
