@@ -70,6 +70,11 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c, namespace: ns}\nspec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, topology: {variables: [{name: other, value: 1}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8, 10.244.0.0/16]}}]}}",
 			want: plain, cluster: "c", namespace: "ns",
 		},
+		"a list that kubectl prints": {
+			text: "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret, metadata: {name: c-config-values, namespace: ns}, data: {value: " +
+				encoded("TKG_HTTP_PROXY: http://p.example.com:1\nTKG_HTTPS_PROXY: https://p.example.com:2\nTKG_NO_PROXY: a.example.com,10.0.0.0/8") + "}}]",
+			want: plain, cluster: "c", namespace: "ns",
+		},
 		"topology variable clusterConfig": {
 			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: clusterConfig, value: {proxy: {http: http://p.example.com:1, https: https://p.example.com:2, additionalNo: [a.example.com, 10.0.0.0/8]}}}]}}",
 			want: plain, cluster: "c",

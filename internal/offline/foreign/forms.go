@@ -54,6 +54,13 @@ func (r *reader) document(n *node) error {
 	apiVersion, kind := n.get("apiVersion").scalar(), n.get("kind").scalar()
 	group, _, _ := strings.Cut(apiVersion, "/")
 	switch {
+	case kind == "List":
+		for _, item := range n.get("items").orEmpty().items {
+			if err := r.document(item); err != nil {
+				return err
+			}
+		}
+		return nil
 	case apiVersion == "v1" && (kind == "Secret" || kind == "ConfigMap"):
 		return r.packed(n)
 	case kind == "Cluster" && group == "cluster.x-k8s.io":
