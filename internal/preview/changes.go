@@ -107,9 +107,15 @@ func changeOf(scheme *runtime.Scheme, change *unstructured.Unstructured) (client
 
 // mergePatch returns the JSON merge patch that makes stored what change says.
 func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte, error) {
+	labels, _, err := unstructured.NestedStringMap(change.Object, "metadata", "labels")
+	annotations, _, annotationsErr := unstructured.NestedStringMap(change.Object, "metadata", "annotations")
+	if err = errors.Join(err, annotationsErr); err != nil {
+		return nil, fmt.Errorf("reading metadata of %s %s: %w; quote values that YAML takes for other types", change.GetKind(),
+			change.GetName(), err)
+	}
 	metadata := map[string]any{
-		"labels":      replaced(stored.GetLabels(), change.GetLabels(), contract.UserLabels()),
-		"annotations": replaced(stored.GetAnnotations(), change.GetAnnotations(), contract.UserAnnotations()),
+		"labels":      replaced(stored.GetLabels(), labels, contract.UserLabels()),
+		"annotations": replaced(stored.GetAnnotations(), annotations, contract.UserAnnotations()),
 	}
 	patch := map[string]any{"metadata": metadata}
 	switch object := stored.(type) {

@@ -122,7 +122,7 @@ func TestPlan_SaysWhatALabelWouldDo(t *testing.T) {
 		writes, replaced, stays []string
 		reason                  string
 	}{
-		"nothing": {metadata: "labels: {x: y}"},
+		"nothing": {metadata: "labels: {x: z}"},
 		"the label": {
 			metadata: label, reason: contract.ReasonWaitingForRollout, stays: []string{"one-cp-a", "one-md-a"},
 			writes: []string{"create Secret one-proxy-files", "patch KubeadmConfig one-mp", "patch KubeadmConfigTemplate one-md"},
@@ -160,7 +160,7 @@ func TestPlan_SaysWhatALabelWouldDo(t *testing.T) {
 	if again := c.plan(t); len(again.Writes) > 0 || again.Before.Message != again.After.Message {
 		t.Errorf("there is still something to do: %+v", again)
 	}
-	if removed := c.plan(t, c.changedCluster("labels: {x: y}")); !slices.Equal(written(removed),
+	if removed := c.plan(t, c.changedCluster("labels: {x: z}")); !slices.Equal(written(removed),
 		[]string{"delete Secret one-proxy-files", "patch KubeadmConfig one-mp", "patch KubeadmConfigTemplate one-md"}) {
 		t.Errorf("without the label: %q", written(removed))
 	}

@@ -1,0 +1,186 @@
+package preview
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
+	t.Parallel()
+	group := func(kind, name string, lag plan.Lag, machines ...string) status.Group {
+		g := status.Group{Kind: kind, Name: name}
+		for _, machine := range machines {
+			g.Machines = append(g.Machines, status.Machine{Name: machine, Lag: lag, Created: time.Unix(0, 0)})
+		}
+		return g
+	}
+	behind := []status.Group{
+		group(plan.KindControlPlane, "cp", plan.OldEntries, "cp-a"), group("MachineDeployment", "md", plan.OldContent, "md-a", "md-b"),
+	}
+	result := Result{
+		Preview: controller.Preview{
+			Outcome:   report.Outcome{Behind: &behind},
+			Condition: finding.Condition{Status: "True", Reason: "Configured", Message: "fine"},
+		},
+		Before: status.Row{Namespace: "team", Name: "prod"},
+		Writes: []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}},
+		Rolls:  []Roll{{plan.KindControlPlane, "cp", []string{"cp-a", "cp-b"}, "it changes"}},
+	}
+	var out bytes.Buffer
+	if err := result.Data().Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `Cluster team/prod
+
+The controller writes:
+  update Secret prod-proxy-files
+  patch KubeadmConfig x (metadata only)
+
+Machines that are replaced at once:
+  2 of KubeadmControlPlane cp, because it changes: cp-a, cp-b
+
+Machines that keep what they have until they are replaced for another reason:
+  2 of MachineDeployment md: md-a (older values), md-b (older values)
+
+Condition now:   none
+Condition after: True Configured: fine
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !result.Differs() || (Result{Writes: result.Writes[1:]}).Differs() {
+		t.Error("an update of a Secret is a difference, a nudge is none")
+	}
+}
+
+func TestReadChanges_ReadsDocuments(t *testing.T) {
+	t.Parallel()
+	objects, err := ReadChanges(strings.NewReader("# nothing\n---\nkind: Cluster\n---\n---\n{\"kind\": \"Secret\"}\n"))
+	if err != nil || len(objects) != 2 || objects[1].GetKind() != "Secret" {
+		t.Errorf("%v, %v", objects, err)
+	}
+	for _, bad := range []string{"a: [", "kind: X\n---\n- a", strings.Repeat("---\nkind: X\n", maxObjects+1)} {
+		if objects, err := ReadChanges(strings.NewReader(bad)); err == nil {
+			t.Errorf("%.20q is read as %d objects", bad, len(objects))
+		}
+	}
+}
+
+func TestMergePatch_RemovesWhatTheFileLeavesOut(t *testing.T) {
+	t.Parallel()
+	read := func(text string) *unstructured.Unstructured {
+		t.Helper()
+		objects, err := ReadChanges(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &objects[0]
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{contract.LabelEnabled: "true", "team": "a"},
+		Annotations: map[string]string{
+			contract.AnnotationRollout: "Immediate", contract.AnnotationMachinesBehind: "[]", contract.AnnotationTopologyHold: "enabled@v1",
+		},
+	}}
+	secret := &corev1.Secret{Data: map[string][]byte{contract.KeyPassword: []byte("s3cr"), contract.KeyHTTPProxy: []byte("http://p")}}
+	for name, test := range map[string]struct {
+		stored       client.Object
+		change, want string
+	}{
+		"a Cluster": {
+			cluster, "kind: Cluster\nmetadata: {name: a, labels: {x: z}, annotations: {" + contract.AnnotationSecret + ": s}}\nspec: {paused: false}",
+			`{"metadata":{"annotations":{"` + contract.AnnotationRollout + `":null,"` + contract.AnnotationSecret + `":"s"},"labels":{"` +
+				contract.LabelEnabled + `":null,"x":"z"}},"spec":{"paused":false}}`,
+		},
+		"a Secret": {
+			secret, "kind: Secret\nmetadata: {name: a}\ndata: {noProxy: YQ==}\nstringData: {httpProxy: 'http://q'}",
+			`{"data":{"httpProxy":"aHR0cDovL3E=","noProxy":"YQ==","password":null},"metadata":{"annotations":{},"labels":{}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := mergePatch(test.stored, read(test.change))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMergePatch_RejectsLabelsThatAreNoText(t *testing.T) {
+	t.Parallel()
+	for _, metadata := range []string{"labels: {a: true}", "annotations: {a: y}", "labels: [a]", "annotations: {a: 1}"} {
+		objects, err := ReadChanges(strings.NewReader("kind: Cluster\nmetadata: {name: a, " + metadata + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := mergePatch(&clusterv1.Cluster{}, &objects[0]); err == nil {
+			t.Errorf("%s makes %s", metadata, got)
+		}
+	}
+}
+
+func TestChangeOf_KnowsWhatCanBeTriedOut(t *testing.T) {
+	t.Parallel()
+	scheme, err := caches.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster}": "",
+		"{apiVersion: v1, kind: Secret}":                        "",
+		"{apiVersion: cluster.x-k8s.io/v1beta1, kind: Cluster}": "use cluster.x-k8s.io/v1beta2",
+		"{apiVersion: example.com/v1, kind: Cluster}":           "cannot be tried out",
+		"{apiVersion: v1, kind: ConfigMap}":                     "cannot be tried out",
+		"{kind: KubeadmControlPlane}":                           "cannot be tried out",
+	} {
+		objects, err := ReadChanges(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = changeOf(scheme, &objects[0])
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestChangesSpec_ReadsPatches(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`[{"op":"replace","path":"/metadata/resourceVersion","value":"1"}]`:                                     false,
+		`[{"op":"test","path":"/metadata/x"},{"op":"add","path":"/spec/kubeadmConfigSpec/files/0","value":{}}]`: true,
+		`{"metadata":{"annotations":{"spec":"x"}}}`:                                                             false,
+		`{"metadata":{},"spec":{"rollout":{"after":"2026-01-01T00:00:00Z"}}}`:                                   true,
+	} {
+		kind := types.MergePatchType
+		if json.Unmarshal([]byte(text), &[]any{}) == nil {
+			kind = types.JSONPatchType
+		}
+		if got := changesSpec(kind, []byte(text)); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+}
