@@ -64,8 +64,8 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 	return t, err
 }
 
-// loadKubeconfig reads a kubeconfig file, by default the one of $KUBECONFIG, and returns one of its contexts, by default
-// the current one, and the namespace of that.
+// loadKubeconfig reads a kubeconfig file, by default the one of $KUBECONFIG, and returns one of its contexts, by
+// default the current one, and the namespace of that.
 func loadKubeconfig(file, chosen string) (config *rest.Config, namespace string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file

@@ -98,8 +98,8 @@ func runPlan(ctx context.Context, o planOptions, streams Streams) error {
 // noteDifference warns of a result that may not be what the controller comes to.
 func noteDifference(result preview.Result, streams Streams) {
 	if result.Differs() {
-		_, _ = fmt.Fprintln(streams.Err, "note: a generated Secret has other content than it would get now; if that stays so, give "+
-			"--default-proxy-secret as the manager has it, and use the program in the manager's version")
+		_, _ = fmt.Fprintln(streams.Err, "note: a generated Secret has other content than it would get now; if that stays "+
+			"so, give --default-proxy-secret as the manager has it, and use the program in the manager's version")
 	}
 }
 

@@ -47,10 +47,10 @@ func newStatus(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the labelled Clusters of a management cluster have the proxy",
-		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how old the
-oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A Machine is
-behind if its bootstrap data differs from that of a new one. It reads what the controller has reported, in two requests,
-and writes nothing.
+		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how old
+the oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A Machine
+is behind if its bootstrap data differs from that of a new one. It reads what the controller has reported, in two
+requests, and writes nothing.
 
 Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on.`,
 		Example: `  capi-proxy-patcher status -A
@@ -207,8 +207,8 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	err = s.api.List(ctx, generated, options...)
 	switch {
 	case apierrors.IsForbidden(err):
-		_, _ = fmt.Fprintln(s.streams.Err, "you may not list Secrets: proxy Secrets that Clusters do not name, and warnings, "+
-			"are left out")
+		_, _ = fmt.Fprintln(s.streams.Err, "you may not list Secrets: proxy Secrets that Clusters do not name, and "+
+			"warnings, are left out")
 	case err != nil:
 		return nil, "", fmt.Errorf("listing generated Secrets: %w", err)
 	}
@@ -247,7 +247,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 	type key struct{ namespace, name string }
 	printed := map[key]string{}
 	fresh := func(row status.Row) bool {
-		text, _ := json.Marshal(row) //nolint:errchkjson // strings and numbers
+		text, _ := json.Marshal(row) //nolint:errchkjson,gosec // strings and numbers; a name of a Secret
 		known := printed[key{row.Namespace, row.Name}]
 		printed[key{row.Namespace, row.Name}] = string(text)
 		return known != string(text)

@@ -90,12 +90,12 @@ func changeOf(scheme *runtime.Scheme, change *unstructured.Unstructured) (client
 		clusterv1.GroupVersion.WithKind("MachineDeployment").GroupKind(),
 		clusterv1.GroupVersion.WithKind("MachinePool").GroupKind():
 	default:
-		return nil, fmt.Errorf("%s %s cannot be tried out; only a Cluster, a Secret, and annotations of a MachineDeployment or "+
-			"MachinePool can", change.GetKind(), change.GetName())
+		return nil, fmt.Errorf("%s %s cannot be tried out; only a Cluster, a Secret, and annotations of a "+
+			"MachineDeployment or MachinePool can", change.GetKind(), change.GetName())
 	}
 	if !scheme.Recognizes(kind) {
-		return nil, fmt.Errorf("%s %s has apiVersion %s; use %s", change.GetKind(), change.GetName(), change.GetAPIVersion(),
-			clusterv1.GroupVersion)
+		return nil, fmt.Errorf("%s %s has apiVersion %s; use %s", change.GetKind(), change.GetName(),
+			change.GetAPIVersion(), clusterv1.GroupVersion)
 	}
 	object, err := scheme.New(kind)
 	typed, ok := object.(client.Object)
@@ -110,8 +110,8 @@ func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte
 	labels, _, err := unstructured.NestedStringMap(change.Object, "metadata", "labels")
 	annotations, _, annotationsErr := unstructured.NestedStringMap(change.Object, "metadata", "annotations")
 	if err = errors.Join(err, annotationsErr); err != nil {
-		return nil, fmt.Errorf("reading metadata of %s %s: %w; quote values that YAML takes for other types", change.GetKind(),
-			change.GetName(), err)
+		return nil, fmt.Errorf("reading metadata of %s %s: %w; quote values that YAML takes for other types",
+			change.GetKind(), change.GetName(), err)
 	}
 	metadata := map[string]any{
 		"labels":      replaced(stored.GetLabels(), labels, contract.UserLabels()),

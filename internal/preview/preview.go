@@ -197,7 +197,7 @@ func (d *dryRun) Patch(ctx context.Context, object client.Object, patch client.P
 }
 
 func (d *dryRun) record(verb string, object client.Object, spec bool) {
-	kind, _ := d.GroupVersionKindFor(object) //nolint:errcheck // an unknown kind fails in the write itself
+	kind, _ := d.GroupVersionKindFor(object) // an unknown kind fails in the write itself
 	d.writes = append(d.writes, Write{Verb: verb, Kind: kind.Kind, Name: object.GetName(), Spec: spec})
 }
 
@@ -206,7 +206,8 @@ func changesSpec(kind types.PatchType, data []byte) bool {
 	if kind == types.JSONPatchType {
 		var operations []struct{ Path string }
 		_ = json.Unmarshal(data, &operations)
-		return slices.ContainsFunc(operations, func(o struct{ Path string }) bool { return strings.HasPrefix(o.Path, "/spec") })
+		return slices.ContainsFunc(operations,
+			func(o struct{ Path string }) bool { return strings.HasPrefix(o.Path, "/spec") })
 	}
 	var object map[string]json.RawMessage
 	_ = json.Unmarshal(data, &object)
@@ -245,7 +246,8 @@ func rolls(ctx context.Context, w *world, cluster string, result Result) ([]Roll
 		}
 	}
 	for _, group := range result.RolledOut {
-		add(group.Kind, group.Name, "spec.rollout.after is set, because Machines are behind and annotation rollout asks for it")
+		add(group.Kind, group.Name,
+			"spec.rollout.after is set, because Machines are behind and annotation rollout asks for it")
 	}
 	for _, group := range result.Drifting {
 		add(group.Kind, group.Name, "the topology controller gives it another bootstrap configuration")

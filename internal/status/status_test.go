@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func group(kind, name string, created ...time.Time) status.Group {
 	g := status.Group{Kind: kind, Name: name}
@@ -94,8 +95,8 @@ func cluster(namespace, name, conditionStatus, reason, record string, annotation
 		Namespace: namespace, Name: name,
 		Labels: map[string]string{contract.LabelEnabled: "true"}, Annotations: map[string]string{},
 	}}
-	for i := 0; i < len(annotations); i += 2 {
-		c.Annotations[annotations[i]] = annotations[i+1]
+	for pair := range slices.Chunk(annotations, 2) {
+		c.Annotations[pair[0]] = pair[1]
 	}
 	if record != "" {
 		c.Annotations[contract.AnnotationMachinesBehind] = record
@@ -179,7 +180,7 @@ b           hosted    -                      Reference   not patched     unknown
 func TestRows_SayTheSameInJSON(t *testing.T) {
 	t.Parallel()
 	rows := status.Rows(clusters())
-	text, err := json.Marshal(rows[4])
+	text, err := json.Marshal(rows[4]) //nolint:gosec // a name of a Secret
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ type Table struct {
 func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 	lines := make([][]string, 0, len(rows)+1)
 	if header {
-		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "DELIVERY", "CONTROL-PLANE", "POOLS", "OLDEST", "REASON",
-			"WARNING", "BEHIND", "MESSAGE"))
+		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "DELIVERY", "CONTROL-PLANE", "POOLS", "OLDEST",
+			"REASON", "WARNING", "BEHIND", "MESSAGE"))
 	}
 	for _, r := range rows {
 		oldest := ""

@@ -136,19 +136,17 @@ func TestPlan_SaysWhatALabelWouldDo(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			data := c.plan(t, c.changedCluster(test.metadata))
-			if diff := cmp.Diff(test.writes, written(data)); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
-			replaced, behind := machinesOf(data)
-			if !slices.Equal(replaced, test.replaced) || !slices.Equal(behind, test.stays) {
-				t.Errorf("replaced are %q, behind %q; want %q, %q", replaced, behind, test.replaced, test.stays)
-			}
-			if (data.After == nil) != (test.reason == "") || data.After != nil && data.After.Reason != test.reason {
-				t.Errorf("the condition is %s, want reason %s", data.After, test.reason)
-			}
-		})
+		data := c.plan(t, c.changedCluster(test.metadata))
+		if diff := cmp.Diff(test.writes, written(data)); diff != "" {
+			t.Errorf("%s: writes (-want +got):\n%s", name, diff)
+		}
+		replaced, behind := machinesOf(data)
+		if !slices.Equal(replaced, test.replaced) || !slices.Equal(behind, test.stays) {
+			t.Errorf("%s: replaced are %q, behind %q; want %q, %q", name, replaced, behind, test.replaced, test.stays)
+		}
+		if (data.After == nil) != (test.reason == "") || data.After != nil && data.After.Reason != test.reason {
+			t.Errorf("%s: the condition is %s, want reason %s", name, data.After, test.reason)
+		}
 	}
 
 	// What was said comes true.

@@ -54,6 +54,8 @@ type pod struct {
 	image string
 	// port is that of the webhooks or hooks.
 	port int
+	// diagnostics is the address of the metrics of a manager.
+	diagnostics string
 }
 
 // RunPods stands in for Pods until ctx ends or Close is called. program returns the program of an image.
@@ -115,6 +117,16 @@ func (p *Pods) Port(namespace, name string) (int, error) {
 		return 0, fmt.Errorf("no process of Deployment %s/%s", namespace, name)
 	}
 	return pod.port, nil
+}
+
+// Diagnostics returns the address of the metrics of a manager that runs, or "".
+func (p *Pods) Diagnostics(namespace, name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pod := p.running[types.NamespacedName{Namespace: namespace, Name: name}]; pod != nil {
+		return pod.diagnostics
+	}
+	return ""
 }
 
 func (p *Pods) set(key types.NamespacedName, pod *pod) {
@@ -210,7 +222,7 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{}, container.Args...)
+	diagnostics, args := "", append([]string{}, container.Args...)
 	if args[0] == "hooks" {
 		args = append(args, "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(),
 			"--health-addr", health)
@@ -224,13 +236,17 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 			return nil, err
 		}
 		args = append(args, c.managerFlags(kubeconfig, deployment.Namespace, health, port)...)
+		if diagnostics, err = c.loopback(ctx); err != nil {
+			return nil, err
+		}
+		args = append(args, "--diagnostics-address", diagnostics, "--insecure-diagnostics")
 	}
 	process := c.newProcess(deployment.Namespace+"-"+deployment.Name, program, health, args...)
 	if err := process.Start(ctx); err != nil {
 		process.Stop()
 		return nil, err
 	}
-	return &pod{Process: process, uid: deployment.UID, image: container.Image, port: port}, nil
+	return &pod{Process: process, uid: deployment.UID, image: container.Image, port: port, diagnostics: diagnostics}, nil
 }
 
 // callWebhooks has the API server ask the webhooks of a process.

@@ -1,0 +1,235 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
+
+const (
+	transcriptFile = root + "/docs/transcript.md"
+	// writeTranscript is the environment variable that has the test write the file instead of comparing it.
+	writeTranscript = "WRITE_TRANSCRIPT"
+)
+
+// transcript records what a user types and sees.
+type transcript struct {
+	r    *repository
+	dir  string
+	env  []string
+	text strings.Builder
+}
+
+// newTranscript makes a folder to work in, with the programs in $PATH.
+func newTranscript(t *testing.T, r *repository, version string) *transcript {
+	t.Helper()
+	s := &transcript{r: r, dir: t.TempDir()}
+	bin, home := filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "config")
+	for _, dir := range []string{bin, filepath.Join(home, "cluster-api")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{
+		filepath.Join(bin, "kubectl"): management.Program("kubectl"), filepath.Join(bin, "clusterctl"): management.Program("clusterctl"),
+		filepath.Join(bin, "capi-proxy-patcher"):              filepath.Join(r.dir, "programs", version),
+		filepath.Join(home, "cluster-api", "clusterctl.yaml"): r.config,
+	} {
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+r.world.cluster.Kubeconfig,
+		"XDG_CONFIG_HOME="+home, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	return s
+}
+
+// say adds a paragraph.
+func (s *transcript) say(text string) { s.text.WriteString(text + "\n\n") }
+
+// do runs a command line, and adds it with what it prints. It must exit with a status.
+func (s *transcript) do(t *testing.T, command string, status int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
+	cmd.Env, cmd.Dir = s.env, s.dir
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
+		t.Fatalf("%s: %v, want exit status %d\n%s", command, err, status, out)
+	}
+	for i, line := range strings.Split(command, "\n") {
+		prompt := "    $ "
+		if i > 0 {
+			prompt = "    > "
+		}
+		s.text.WriteString(prompt + line + "\n")
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(s.steady(string(out)), "\n"), "\n") {
+		if line != "" {
+			s.text.WriteString(strings.TrimRight("    "+line, " ") + "\n")
+		}
+	}
+	if status != 0 {
+		fmt.Fprintf(&s.text, "    (exit status %d)\n", status)
+	}
+	s.text.WriteString("\n")
+}
+
+// steady replaces what is different each time, leaves out warnings of the API server about what clusterctl asks for, as
+// their number depends on how long it waits, and aligns columns anew.
+func (s *transcript) steady(text string) string {
+	for _, volatile := range []struct{ pattern, with string }{
+		{regexp.QuoteMeta(s.r.dir), "releases"},
+		{`(prod-(control-plane|md-\d)-)[a-z0-9]{5}(-[a-z0-9]{5})?\b`, "${1}xxxxx"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, "2026-01-01T12:00:00Z"},
+		{`\b(\d+m(\d+s)?|\d+s)\b`, "1m"},
+		{`(?m)^v1 Endpoints is deprecated.*\n`, ""},
+		{` {3,}`, "\t"},
+	} {
+		text = regexp.MustCompile(volatile.pattern).ReplaceAllString(text, volatile.with)
+	}
+	var aligned strings.Builder
+	table := tabwriter.NewWriter(&aligned, 0, 0, 3, ' ', 0)
+	_, _ = table.Write([]byte(text))
+	_ = table.Flush()
+	return aligned.String()
+}
+
+// TestTranscript is a user who has a release folder and docs/install.md. What they type and see is docs/transcript.md.
+func TestTranscript(t *testing.T) {
+	t.Parallel()
+	const first, second = "v0.1.0", "v0.1.1"
+	w := newManagement(t, start(t))
+	r := newRepository(t, w, t.TempDir())
+	r.release(t, first)
+	s := newTranscript(t, r, first)
+	c := &cluster{world: w, namespace: namespaceOf(t), name: "prod"}
+	c.kubectl(t, "", "create", "namespace", c.namespace)
+	c.manifest = unlabelled(c.generate(t, c.name, options{controlPlanes: 1, workers: 1}))
+
+	s.say("# A transcript")
+	s.say("What somebody types and sees who has a release folder: install, label a Cluster, read its state, change the\n" +
+		"password, find the Machines that still have the old one, upgrade, uninstall. `make test-e2e` runs it on a management\n" +
+		"cluster of Cluster API and compares it with this page; random parts of names, times and addresses are replaced.")
+	s.installs(t, first)
+	c.apply(t)
+	c.waitRunning(t, 3)
+	s.labels(t, c)
+	s.rotates(t, c)
+	machines := c.waitRunning(t, 3)
+
+	s.say("## Upgrade")
+	r.release(t, second)
+	s.do(t, "clusterctl upgrade apply --runtime-extension capi-proxy-patcher:"+second+" --wait-providers", 0)
+	r.runs(t, second, mgmt.SystemNamespace)
+	s.say("No Machine is replaced:")
+	c.staysCalm(t, machines)
+	s.do(t, "capi-proxy-patcher status --namespace transcript", 0)
+
+	s.say("## Uninstall")
+	s.say("Remove the label first: the entries leave the specs with it, and from the control plane with its next rollout.")
+	s.do(t, "kubectl --namespace transcript annotate cluster prod capi-proxy-patcher.io/rollout=Immediate --overwrite\n"+
+		"kubectl --namespace transcript label cluster prod capi-proxy-patcher.io/enabled-", 0)
+	c.waitReplaced(t, machines, 3, anyMachine)
+	eventually(t, func() error {
+		if condition, err := c.condition(t); err != nil || condition.Reason != vocabulary.NoCondition {
+			return fmt.Errorf("the condition is %+v, %w", condition, err)
+		}
+		return nil
+	})
+	s.do(t, "clusterctl delete --runtime-extension capi-proxy-patcher --include-namespace", 0)
+	s.do(t, "kubectl delete clusterrole,clusterrolebinding -l cluster.x-k8s.io/provider="+management.ProviderLabel, 0)
+	r.waitLeft(t, nil)
+	s.finish(t)
+}
+
+func (s *transcript) installs(t *testing.T, version string) {
+	t.Helper()
+	s.say("## Install")
+	s.say("`~/.config/cluster-api/clusterctl.yaml` names the folder:")
+	s.do(t, "grep -A2 capi-proxy-patcher $XDG_CONFIG_HOME/cluster-api/clusterctl.yaml", 0)
+	s.do(t, "clusterctl init --runtime-extension capi-proxy-patcher:"+version+" --wait-providers", 0)
+	s.r.runs(t, version, mgmt.SystemNamespace)
+}
+
+func (s *transcript) labels(t *testing.T, c *cluster) {
+	t.Helper()
+	s.say("## Label a Cluster")
+	s.say("Cluster `prod` runs, with one control-plane Machine and two workers. First the proxy Secret:")
+	s.do(t, "kubectl --namespace transcript create secret generic http-proxy --from-literal=httpProxy=http://proxy.corp.example:3128 "+
+		"--from-literal=username=node --from-literal=password=first\n"+
+		"kubectl --namespace transcript label secret http-proxy capi-proxy-patcher.io/proxy=", 0)
+	s.say("What would the label do?")
+	s.do(t, "kubectl --namespace transcript label cluster prod capi-proxy-patcher.io/enabled=true --dry-run=client -o yaml |\n"+
+		"  capi-proxy-patcher plan --namespace transcript --cluster prod -f -", 0)
+	s.do(t, "kubectl --namespace transcript label cluster prod capi-proxy-patcher.io/enabled=true", 0)
+	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
+	s.do(t, "capi-proxy-patcher status --namespace transcript", 0)
+	s.say("The new configuration reaches the nodes when their Machines are replaced:")
+	machines := c.waitRunning(t, 3)
+	s.do(t, "clusterctl alpha rollout restart --namespace transcript kubeadmcontrolplane/prod-control-plane\n"+
+		"clusterctl alpha rollout restart --namespace transcript machinedeployment/prod-md-0\n"+
+		"clusterctl alpha rollout restart --namespace transcript machinedeployment/prod-md-1", 0)
+	c.waitReplaced(t, machines, 3, anyMachine)
+	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	c.waitBehind(t, 0)
+	s.do(t, `kubectl --namespace transcript get cluster prod -o jsonpath='{.status.conditions[?(@.type=="capi-proxy-patcher.io/ProxyConfigured")].message}'`, 0)
+	s.do(t, "capi-proxy-patcher status --namespace transcript", 0)
+}
+
+func (s *transcript) rotates(t *testing.T, c *cluster) {
+	t.Helper()
+	s.say("## Change the password")
+	s.do(t, `kubectl --namespace transcript patch secret http-proxy -p '{"stringData":{"password":"second"}}'`, 0)
+	c.waitBehind(t, 3)
+	s.say("No Machine is replaced. Those that have the old password:")
+	s.do(t, "capi-proxy-patcher status --namespace transcript --cluster prod --machines", 0)
+	s.do(t, "capi-proxy-patcher status --namespace transcript --fail-on behind", exitFound)
+	s.say("The same in the metrics, at the address of `--diagnostics-address`:")
+	s.env = append(s.env, "METRICS="+s.r.pods.Diagnostics(mgmt.SystemNamespace, "capi-proxy-patcher-controller-manager"))
+	s.do(t, `curl -s http://$METRICS/metrics | grep -E '^capi_proxy_patcher_(clusters|machines_behind|bootstrap_objects)[ {]'`, 0)
+	s.say("Annotation `rollout: Immediate` has the controller replace them:")
+	machines := c.waitRunning(t, 3)
+	s.do(t, "kubectl --namespace transcript annotate cluster prod capi-proxy-patcher.io/rollout=Immediate --overwrite", 0)
+	c.waitReplaced(t, machines, 3, anyMachine)
+	c.waitBehind(t, 0)
+	s.say("When no Machine is left, the old password can be withdrawn:")
+	s.do(t, "capi-proxy-patcher status --namespace transcript --cluster prod --machines", 0)
+	s.do(t, "kubectl --namespace transcript annotate cluster prod capi-proxy-patcher.io/rollout-", 0)
+}
+
+// exitFound is the exit status of command status for a state of --fail-on.
+const exitFound = 3
+
+// finish compares the transcript with the page, or writes it.
+func (s *transcript) finish(t *testing.T) {
+	t.Helper()
+	text := strings.TrimRight(s.text.String(), "\n") + "\n"
+	if os.Getenv(writeTranscript) != "" {
+		if err := os.WriteFile(transcriptFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	page, err := os.ReadFile(transcriptFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(page), text); diff != "" {
+		t.Errorf("docs/transcript.md (-page +run); write it with %s=1:\n%s", writeTranscript, diff)
+	}
+}
