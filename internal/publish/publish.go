@@ -127,9 +127,9 @@ func (o Output) key() string { return string(o.Name) + ".yaml" }
 // ClustersOf returns the names of the Clusters for which a Secret of a name may be wanted.
 func ClustersOf(secret string) []string {
 	var clusters []string
-	ends := []string{endOutputs, endClusterValues, endSystemdProxy}
-	for _, name := range []Name{Trust, Pods, KappController} {
-		ends = append(ends, deliveredSecret("", Output{Name: name}).Output)
+	delivered := func(name Name) string { return deliveredSecret("", Output{Name: name}).Output }
+	ends := []string{
+		endOutputs, endClusterValues, endSystemdProxy, delivered(Trust), delivered(Pods), delivered(KappController),
 	}
 	for _, end := range ends {
 		if cluster, found := strings.CutSuffix(secret, "-"+end); found && cluster != "" {

@@ -1,6 +1,6 @@
 // Package publisher is the controller that carries out what Clusters ask to be published (package publish): it writes
-// Secrets beside the Cluster and annotations on it, has ClusterResourceSets deliver some of the Secrets, and takes all of
-// it back. It has a queue and a condition of its own, and never changes a bootstrap object.
+// Secrets beside the Cluster and annotations on it, has ClusterResourceSets deliver some of the Secrets, and takes all
+// of it back. It has a queue and a condition of its own, and never changes a bootstrap object.
 package publisher
 
 import (
@@ -144,16 +144,19 @@ func ofConcerned() predicate.Funcs {
 
 // ofVersions passes the events of control planes by which the version that they run changes.
 func ofVersions() predicate.Funcs {
-	versionOf := func(object client.Object) string {
-		if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
-			return controlPlane.Status.Version
-		}
-		return ""
-	}
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool { return versionOf(e.ObjectOld) != versionOf(e.ObjectNew) },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
+}
+
+// versionOf returns the Kubernetes version that a whole control plane runs, or "" if it is not known. Cluster API's
+// contract for control planes has it in this field, whatever replaces it in this kind.
+func versionOf(object client.Object) string {
+	if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
+		return controlPlane.Status.Version //nolint:staticcheck // see above
+	}
+	return ""
 }
 
 // ofBinding finds the Cluster that Cluster API's record of what it has applied is about.
@@ -163,8 +166,9 @@ func ofBinding(_ context.Context, binding client.Object) []reconcile.Request {
 
 // ofOutputName finds the Clusters that may want a Secret of this name.
 func ofOutputName(secret *metav1.PartialObjectMetadata) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, cluster := range publish.ClustersOf(secret.Name) {
+	clusters := publish.ClustersOf(secret.Name)
+	requests := make([]reconcile.Request, 0, len(clusters))
+	for _, cluster := range clusters {
 		requests = append(requests, reconcile.Request{
 			NamespacedName: types.NamespacedName{Namespace: secret.Namespace, Name: cluster},
 		})

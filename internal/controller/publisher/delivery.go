@@ -89,8 +89,8 @@ func (p *pass) withdraw(ctx context.Context, set *addonsv1.ClusterResourceSet, s
 			return false, err
 		}
 	case !p.Deliver:
-		p.out.Add(contract.ReasonDeliveryNotInstalled, "output %s: Secret %s has content without effect, and the manager runs "+
-			"without --deliver; delete the Secret when that is applied to the workload cluster", o, klog.KObj(secret))
+		p.out.Add(contract.ReasonDeliveryNotInstalled, "output %s: Secret %s has content without effect, and the manager "+
+			"runs without --deliver; delete the Secret when that is applied to the workload cluster", o, klog.KObj(secret))
 		return false, nil
 	case set == nil:
 		return true, nil
@@ -104,8 +104,8 @@ func (p *pass) withdraw(ctx context.Context, set *addonsv1.ClusterResourceSet, s
 	case state == failed:
 		p.out.Add(contract.ReasonDeliveryFailed, "output %s cannot be withdrawn: %s", o, message)
 	default:
-		p.out.Add(contract.ReasonWithdrawing, "output %s: Cluster API has not applied the content without effect of Secret %s "+
-			"yet", o, klog.KObj(secret))
+		p.out.Add(contract.ReasonWithdrawing, "output %s: Cluster API has not applied the content without effect of "+
+			"Secret %s yet", o, klog.KObj(secret))
 	}
 	return false, nil
 }
@@ -246,11 +246,13 @@ const (
 	failed
 )
 
-// state returns how far Cluster API has brought the content of a Secret, and what it says if it failed: its message, and
-// not the errors in its log, which may quote what is applied.
-func (p *pass) state(ctx context.Context, set *addonsv1.ClusterResourceSet, secret *corev1.Secret) (state, string, error) {
+// state returns how far Cluster API has brought the content of a Secret, and what it says if it failed: its message,
+// and not the errors in its log, which may quote what is applied.
+func (p *pass) state(ctx context.Context, set *addonsv1.ClusterResourceSet, secret *corev1.Secret) (
+	reached state, why string, err error,
+) {
 	binding := &addonsv1.ClusterResourceSetBinding{}
-	err := p.Client.Get(ctx, client.ObjectKeyFromObject(p.cluster), binding)
+	err = p.Client.Get(ctx, client.ObjectKeyFromObject(p.cluster), binding)
 	if apierrors.IsNotFound(err) || set == nil {
 		return pending, "", nil
 	}

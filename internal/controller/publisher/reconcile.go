@@ -43,13 +43,14 @@ type pass struct {
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
 func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
-	if !c.Scope.Has(view.Namespace, cluster.Labels) || view.Deleted || view.Paused || view.Unclear != nil {
+	if !c.Scope.Has(view.Namespace, cluster.Labels) || view.Deleted || view.Paused ||
+		intent.StateOf(cluster.Labels) == intent.Unclear {
 		return ctrl.Result{}, nil
 	}
 	p := &pass{Controller: c, cluster: cluster, view: view}
 	idle, err := p.run(ctx)
 	if err == nil && idle {
-		return ctrl.Result{}, c.condition.Remove(ctx, cluster)
+		return ctrl.Result{}, client.IgnoreNotFound(c.condition.Remove(ctx, cluster))
 	}
 	return p.conclude(ctx, err)
 }
@@ -171,7 +172,7 @@ func (p *pass) version(ctx context.Context) (string, error) {
 	if err := client.IgnoreNotFound(err); err != nil {
 		return "", fmt.Errorf("reading KubeadmControlPlane %s/%s: %w", p.view.Namespace, p.view.ControlPlaneName, err)
 	}
-	return controlPlane.Status.Version, nil
+	return versionOf(controlPlane), nil
 }
 
 // annotate writes the annotations of the Cluster.
@@ -193,7 +194,8 @@ func (p *pass) annotate(ctx context.Context, result publish.Result) error {
 // change writes an edit of the Cluster's metadata, if it changes something. what names it for the log.
 func (p *pass) change(ctx context.Context, what string, edit func(*clusterv1.Cluster)) error {
 	changed := p.cluster.DeepCopy()
-	if edit(changed); maps.Equal(changed.Annotations, p.cluster.Annotations) && maps.Equal(changed.Labels, p.cluster.Labels) {
+	edit(changed)
+	if maps.Equal(changed.Annotations, p.cluster.Annotations) && maps.Equal(changed.Labels, p.cluster.Labels) {
 		return nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Writing metadata of Cluster", "Cluster", klog.KObj(changed), "what", what)

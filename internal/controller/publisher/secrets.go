@@ -80,7 +80,9 @@ func (p *pass) taken(kind, name string) {
 func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 	desired := p.desired(wanted)
 	key := client.ObjectKeyFromObject(desired)
-	for _, known := range []error{p.SecretNames.Get(ctx, key, lookup.SecretMetadata()), p.Client.Get(ctx, key, &corev1.Secret{})} {
+	for _, known := range []error{
+		p.SecretNames.Get(ctx, key, lookup.SecretMetadata()), p.Client.Get(ctx, key, &corev1.Secret{}),
+	} {
 		if known == nil {
 			p.taken("Secret", wanted.Name)
 			return nil
@@ -129,7 +131,8 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
 		maps.Equal(current.Annotations, next.Annotations) && len(current.OwnerReferences) == len(next.OwnerReferences) &&
 		current.Type == desired.Type {
-		out, _ := p.contests.Check("Secret "+client.ObjectKeyFromObject(next).String(), contestOf(next), contest.Digest{}, p.Now())
+		out, _ := p.contests.Check("Secret "+client.ObjectKeyFromObject(next).String(), contestOf(next), contest.Digest{},
+			p.Now())
 		p.out.Join(out)
 		return nil
 	}
