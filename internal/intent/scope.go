@@ -15,7 +15,9 @@ type Scope struct {
 }
 
 // HasNamespace reports whether any Cluster of a namespace can be in the scope.
-func (s Scope) HasNamespace(namespace string) bool { return s.Namespace == "" || s.Namespace == namespace }
+func (s Scope) HasNamespace(namespace string) bool {
+	return s.Namespace == "" || s.Namespace == namespace
+}
 
 // Has reports whether a Cluster with these labels is in the scope.
 func (s Scope) Has(namespace string, labels map[string]string) bool {
