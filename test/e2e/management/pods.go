@@ -44,6 +44,8 @@ type Pods struct {
 	// ports are those of Deployments, which a new one of the same name keeps, as behind a Service.
 	ports   map[types.NamespacedName]int
 	problem error // the last one, or nil
+	// doomed are Deployments whose processes are to be killed.
+	doomed []types.NamespacedName
 }
 
 // pod is the process of a Deployment.
@@ -129,6 +131,27 @@ func (p *Pods) Diagnostics(namespace, name string) string {
 	return ""
 }
 
+// Kill ends the process of a Deployment in the middle of whatever it does. It is started again, as by a kubelet.
+func (p *Pods) Kill(namespace, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doomed = append(p.doomed, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// execute kills what Kill has asked for.
+func (p *Pods) execute() {
+	p.mu.Lock()
+	doomed := p.doomed
+	p.doomed = nil
+	p.mu.Unlock()
+	for _, key := range doomed {
+		if pod := p.running[key]; pod != nil {
+			pod.Kill()
+			p.set(key, nil)
+		}
+	}
+}
+
 func (p *Pods) set(key types.NamespacedName, pod *pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,6 +164,7 @@ func (p *Pods) set(key types.NamespacedName, pod *pod) {
 
 // look brings the processes and what depends on them in line with the objects that there are.
 func (p *Pods) look(ctx context.Context) error {
+	p.execute()
 	if err := p.issue(ctx); err != nil {
 		return err
 	}
