@@ -24,7 +24,7 @@ func TestServiceEntries_AreStrictlyThoseOfIstio(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries := 0
-	for _, document := range strings.Split(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var object struct {
 			APIVersion, Kind string
 			Spec             json.RawMessage
