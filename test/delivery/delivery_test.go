@@ -134,6 +134,10 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}})
 	c.runs("v1.36.3")
 	c.eventually(contract.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
+	set := vocabulary.Fetch(t, shared.client, ns, "prod-proxy", &addonsv1.ClusterResourceSet{})
+	if uid := c.cluster().UID; len(set.OwnerReferences) != 1 || set.OwnerReferences[0].UID != uid {
+		t.Errorf("the ClusterResourceSet is owned by %v, not by the Cluster %s", set.OwnerReferences, uid)
+	}
 	ca := vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", &corev1.ConfigMap{})
 	kapp := vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})
 	if !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") || string(kapp.Data["httpsProxy"]) != proxyURL {

@@ -297,6 +297,9 @@ func TestOutputs_AreWrittenWithoutDelivery(t *testing.T) {
 	if trust.Type != addonsv1.ClusterResourceSetSecretType || !strings.Contains(string(trust.Data["trust.yaml"]), "BEGIN CERTIFICATE") {
 		t.Errorf("Secret of type %s: %q", trust.Type, trust.Data)
 	}
+	if uid := c.cluster().UID; len(trust.OwnerReferences) != 1 || trust.OwnerReferences[0].UID != uid {
+		t.Errorf("clusterctl move takes what the Cluster %s owns, and its Secret is owned by %v", uid, trust.OwnerReferences)
+	}
 	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "prod-proxy"}, &addonsv1.ClusterResourceSet{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a ClusterResourceSet without --deliver: %v", err)
 	}
