@@ -227,3 +227,21 @@ func TestStatus_ListsTheMachinesThatAreBehind(t *testing.T) {
 		t.Error(overview)
 	}
 }
+
+func TestPlan_SaysWhatTheTopologyControllerReplaces(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster)
+	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
+	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
+	replaced, behind := machinesOf(c.plan(t))
+	if !slices.Equal(replaced, []string{"one-md-a"}) || len(behind) > 0 {
+		t.Errorf("before the templates have the proxy, replaced are %q, behind %q", replaced, behind)
+	}
+	c.carried()
+	c.eventuallyReports(contract.ReasonConfigured)
+	replaced, behind = machinesOf(c.plan(t))
+	if len(replaced) > 0 || !slices.Equal(behind, []string{"one-md-a"}) {
+		t.Errorf("with the proxy in the templates, replaced are %q, behind %q", replaced, behind)
+	}
+}
