@@ -42,7 +42,8 @@ func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
 	w.runs++
 	p := &process{health: free[0], metrics: free[1], pprof: free[2]}
 	args := append([]string{
-		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", p.health, "--diagnostics-address", p.metrics, "--insecure-diagnostics",
+		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", p.health,
+		"--diagnostics-address", p.metrics, "--insecure-diagnostics",
 		"--profiler-address", p.pprof,
 		"--default-proxy-secret", proxyNamespace + "/" + proxySecret, "--default-proxy-namespaces",
 		"kubernetes.io/metadata.name=" + namespace,

@@ -21,7 +21,10 @@ type curve struct {
 // curves are what the plot shows, each beside the straight line of a cost that is the same for each Cluster.
 func curves() []curve {
 	return []curve{
-		{"live heap after a restart", "MiB", func(r *results) float64 { return r.Phases["restart"].LiveMiB - r.EmptyLiveMiB }},
+		{
+			"live heap after a restart", "MiB",
+			func(r *results) float64 { return r.Phases["restart"].LiveMiB - r.EmptyLiveMiB },
+		},
 		{"resident memory after a restart", "MiB", func(r *results) float64 { return r.Phases["restart"].ResidentMiB }},
 		{"requests to converge", "", func(r *results) float64 { return float64(r.Phases["converge"].Requests.total()) }},
 		{"seconds of CPU to converge", "s", func(r *results) float64 { return r.Phases["converge"].CPUSeconds }},
@@ -43,7 +46,7 @@ func readRuns(files []string) ([]*results, error) {
 	}
 	runs := make([]*results, 0, len(files))
 	for _, file := range files {
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(file) //nolint:gosec // a file that the user names
 		if err != nil {
 			return nil, fmt.Errorf("reading a run: %w", err)
 		}
@@ -63,7 +66,7 @@ func writePlot(file string, runs []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := os.Create(file)
+	out, err := os.Create(file) //nolint:gosec // the file that the user names
 	if err != nil {
 		return fmt.Errorf("writing the plot: %w", err)
 	}
@@ -76,8 +79,8 @@ func plot(out io.Writer, runs []*results) error {
 	var b strings.Builder
 	all := curves()
 	rows := (len(all) + columns - 1) / columns
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`+"\n",
-		columns*cellWidth, rows*cellHeight)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" `+
+		`font-size="11">`+"\n", columns*cellWidth, rows*cellHeight)
 	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
 	for i, c := range all {
 		panel(&b, c, runs, i%columns*cellWidth+marginLeft, i/columns*cellHeight+marginTop)
@@ -106,7 +109,8 @@ func panel(b *strings.Builder, c curve, runs []*results, left, top int) {
 		return float64(top) + panelHeight*(1-scale(max(value, lowest), lowest, highest))
 	}
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="13">%s</text>`+"\n", left, top-12, c.title)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#888"/>`+"\n", left, top, panelWidth, panelHeight)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#888"/>`+"\n",
+		left, top, panelWidth, panelHeight)
 	fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#888" stroke-dasharray="4"/>`+"\n",
 		x(first.Clusters), y(c.of(first)), x(last.Clusters),
 		y(c.of(first)*float64(last.Clusters)/float64(first.Clusters)))
@@ -114,7 +118,8 @@ func panel(b *strings.Builder, c curve, runs []*results, left, top int) {
 	for i, r := range runs {
 		points[i] = fmt.Sprintf("%.1f,%.1f", x(r.Clusters), y(c.of(r)))
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="#06c"/>`+"\n", x(r.Clusters), y(c.of(r)))
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n", x(r.Clusters), top+panelHeight+16, r.Clusters)
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n",
+			x(r.Clusters), top+panelHeight+16, r.Clusters)
 		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n", x(r.Clusters)-5, y(c.of(r))-5,
 			strings.TrimSpace(fmt.Sprintf("%.4g %s", c.of(r), c.unit)))
 	}

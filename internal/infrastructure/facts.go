@@ -167,7 +167,8 @@ func (r *reader) each(path string, visit func(text string, place finding.Place))
 			r.Unresolved = append(r.Unresolved, place)
 		case r.given >= maxEntries:
 			if r.given++; r.given == maxEntries+1 {
-				r.ignore(place, fmt.Sprintf("at most %d values of one object are read; this one and those after it are not", maxEntries))
+				r.ignore(place, fmt.Sprintf(
+					"at most %d values of one object are read; this one and those after it are not", maxEntries))
 			}
 		default:
 			r.given++

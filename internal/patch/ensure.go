@@ -127,7 +127,7 @@ func conflicts(spec Spec, recipe Recipe) finding.Errors {
 		needed = append(needed, targetsOf(recipe.Files[at].Path)...)
 	}
 	inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
-	var left []string
+	left := make([]string, 0, len(recipe.Targets))
 	for _, t := range slices.DeleteFunc(slices.Clone(recipe.Targets), inTheWay) {
 		left = append(left, string(t))
 	}

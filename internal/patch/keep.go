@@ -10,8 +10,8 @@ import (
 //
 // If a list has as many entries of the user as before, the managed ones return to their positions, so that a write that
 // changes nothing else changes nothing at all. A managed file in a write that changes files of the user stays where it
-// is: it may be in place of an adopted one, which the user has moved. With more or fewer entries the managed ones are put
-// where Ensure puts them. A file of the user at the path of a managed one replaces it.
+// is: it may be in place of an adopted one, which the user has moved. With more or fewer entries the managed ones are
+// put where Ensure puts them. A file of the user at the path of a managed one replaces it.
 func Keep(stored, asked Spec) []Edit {
 	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
 		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
@@ -54,13 +54,13 @@ func keep[T entry](name List, stored, asked []T, stay bool, otherwise func() []E
 		return stay && slices.Contains(stored, asked[i]) && slices.Index(asked, asked[i]) == i
 	}
 	var edits []Edit
-	for i := len(asked) - 1; i >= 0; i-- {
-		if isManaged(asked[i]) && !stays(i) {
+	for i, a := range slices.Backward(asked) {
+		if isManaged(a) && !stays(i) {
 			edits = append(edits, Edit{List: name, Op: OpRemove, Index: i})
 		}
 	}
 	for i, e := range stored {
-		if isManaged(e) && !(stay && slices.Contains(asked, e)) {
+		if isManaged(e) && (!stay || !slices.Contains(asked, e)) {
 			edits = append(edits, editOf(name, OpAdd, i, e))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -49,11 +49,12 @@ func BenchmarkAdmission(b *testing.B) {
 	classic := vocabulary.NewClassic("ns", "one", "linux")
 	classic.Cluster.Labels = labelled().Labels
 	cache := clusterCache{newWorld(b), classic.Cluster}
+	now := func() time.Time { return time.Unix(0, 0) }
 	hooks := &webhook.Webhook{
 		Cached: cache, Live: cache, Secrets: lookup.Secrets{},
 		Infrastructure:         &lookup.Infrastructure{Live: cache, Mapper: unknownKinds{}},
 		InfrastructureClusters: &lookup.InfrastructureClusters{Live: cache, Mapper: unknownKinds{}},
-		Absences:               &lookup.Absences{Now: time.Now}, Now: time.Now,
+		Absences:               &lookup.Absences{Now: now}, Now: now,
 	}
 	mux := http.NewServeMux()
 	if err := hooks.Register(registrar{mux}); err != nil {
@@ -71,7 +72,7 @@ func BenchmarkAdmission(b *testing.B) {
 	}
 	managed := func(o *controlplanev1.KubeadmControlPlane) {
 		fields := `{"f:spec":{` + strings.TrimSuffix(strings.Repeat(`"f:field":{".":{},"f:other":{}},`, 100), ",") + `}}`
-		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}}
+		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(fields)}}
 	}
 	for name, change := range map[string]func(*admissionv1.AdmissionRequest){
 		"create": func(r *admissionv1.AdmissionRequest) {

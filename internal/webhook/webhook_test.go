@@ -123,8 +123,8 @@ type registrar struct{ *http.ServeMux }
 
 func (r registrar) Register(path string, handler http.Handler) { r.Handle(path, handler) }
 
-func review(t testing.TB, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
-	t.Helper()
+func review(tb testing.TB, object string, edit ...func(*admissionv1.AdmissionRequest)) string {
+	tb.Helper()
 	request := &admissionv1.AdmissionRequest{
 		UID: "uid", Namespace: "ns", Name: "cp", Operation: admissionv1.Create,
 		Object: runtime.RawExtension{Raw: []byte(object)},
@@ -136,7 +136,7 @@ func review(t testing.TB, object string, edit ...func(*admissionv1.AdmissionRequ
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(text)
 }

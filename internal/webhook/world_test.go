@@ -37,14 +37,14 @@ type world struct {
 	gets []string
 }
 
-func newWorld(t testing.TB, objects ...client.Object) *world {
-	t.Helper()
+func newWorld(tb testing.TB, objects ...client.Object) *world {
+	tb.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return &world{objects: objects, scheme: scheme}

@@ -31,7 +31,9 @@ type pending struct {
 
 // wait returns how long condition must still stay the same before it replaces previous, 0 if it may now. A different
 // status or reason never waits.
-func (s *steady) wait(uid types.UID, previous *metav1.Condition, condition metav1.Condition, now time.Time) time.Duration {
+func (s *steady) wait(uid types.UID, previous *metav1.Condition, condition metav1.Condition,
+	now time.Time,
+) time.Duration {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if previous == nil || previous.Status != condition.Status || previous.Reason != condition.Reason ||
