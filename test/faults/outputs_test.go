@@ -226,6 +226,18 @@ func TestOutputs_WaitForTheEndpoint(t *testing.T) {
 	if got := string(c.secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "api.example.com") {
 		t.Errorf("NO_PROXY is %s", got)
 	}
+	for _, immutable := range []*bool{nil, new(true)} {
+		secret := vocabulary.Fetch(t, shared.client, ns, "prod-proxy-outputs", &corev1.Secret{})
+		vocabulary.Change(t, shared.client, secret, func(s *corev1.Secret) {
+			s.Data["NO_PROXY"], s.Immutable = []byte("edited"), immutable
+		})
+		eventually(t, "Secret that somebody has edited", func() string {
+			if got := string(c.secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "api.example.com") {
+				return "NO_PROXY is " + got
+			}
+			return ""
+		})
+	}
 }
 
 func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
