@@ -258,6 +258,9 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 	for {
 		events, err := s.api.Watch(ctx, &clusterv1.ClusterList{}, append(s.selected(),
 			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the user has ended it
+		}
 		if err != nil {
 			return fmt.Errorf("watching Clusters: %w", err)
 		}
@@ -267,11 +270,12 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 			}
 		}
 		events.Stop()
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the user has ended it
-		}
 		// Secrets change with the condition: both lists once more, for many Clusters that change at once.
-		if rows, version, err = s.list(ctx); err != nil {
+		rows, version, err = s.list(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // as above
+		}
+		if err != nil {
 			return err
 		}
 		if changed := slices.DeleteFunc(rows, func(row status.Row) bool { return !fresh(row) }); len(changed) > 0 {

@@ -2,6 +2,7 @@ package envtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
 )
 
 // command runs the command line against the API server, as its administrator.
@@ -244,4 +246,32 @@ func TestPlan_SaysWhatTheTopologyControllerReplaces(t *testing.T) {
 	if len(replaced) > 0 || !slices.Equal(behind, []string{"one-md-a"}) {
 		t.Errorf("with the proxy in the templates, replaced are %q, behind %q", replaced, behind)
 	}
+}
+
+func TestStatus_WatchesForChanges(t *testing.T) {
+	ns := namespace(t)
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonSettingsNotFound)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, ended := &logbuffer.Buffer{}, make(chan struct{})
+	go func() {
+		defer close(ended)
+		cli.Main(ctx, []string{"status", "--watch", "--namespace", ns, "--kubeconfig", shared.kubeconfig},
+			cli.Streams{In: strings.NewReader(""), Out: out, Err: out})
+	}()
+	prints := func(reason string) {
+		t.Helper()
+		eventually(t, "row with "+reason, func() string {
+			if text := out.String(); !strings.Contains(text, reason) {
+				return text
+			}
+			return ""
+		})
+	}
+	prints(contract.ReasonSettingsNotFound)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	prints(contract.ReasonConfigured)
+	stop()
+	<-ended
 }
