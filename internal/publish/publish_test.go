@@ -97,8 +97,12 @@ func TestOf_MakesEachOutput(t *testing.T) {
 			"  name: kapp-controller-config\n  namespace: kapp-controller\ntype: Opaque\n",
 	}
 	manifest, err := pods.Manifest(pods.EngineKubernetes, []envfile.Var{
-		{Name: "HTTP_PROXY", Value: http}, {Name: "http_proxy", Value: http}, {Name: "HTTPS_PROXY", Value: https},
-		{Name: "https_proxy", Value: https}, {Name: "NO_PROXY", Value: no}, {Name: "no_proxy", Value: no},
+		{Name: "HTTP_PROXY", Value: http},
+		{Name: "http_proxy", Value: http},
+		{Name: "HTTPS_PROXY", Value: https},
+		{Name: "https_proxy", Value: https},
+		{Name: "NO_PROXY", Value: no},
+		{Name: "no_proxy", Value: no},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -242,10 +246,14 @@ func TestOf_GivesPodsOnlyWhereItWorks(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{"httpProxy": "http://p:3128"})
 	for _, test := range []struct{ list, version, want string }{
-		{"pods", "v1.36.0", "[] kept false"}, {"pods", "v1.37.0-alpha.1+x", "[] kept false"},
-		{"pods", "v1.36.0-rc.1", "[] kept false"}, {"pods", "v1.35.9", "[KubernetesTooOld] kept true"},
-		{"pods", "", "[KubernetesTooOld] kept true"}, {"pods", "%s\n{{", "[KubernetesTooOld] kept true"},
-		{"pods=kyverno", "v1.33.1", "[] kept false"}, {"pods=kyverno", "", "[] kept false"},
+		{"pods", "v1.36.0", "[] kept false"},
+		{"pods", "v1.37.0-alpha.1+x", "[] kept false"},
+		{"pods", "v1.36.0-rc.1", "[] kept false"},
+		{"pods", "v1.35.9", "[KubernetesTooOld] kept true"},
+		{"pods", "", "[KubernetesTooOld] kept true"},
+		{"pods", "%s\n{{", "[KubernetesTooOld] kept true"},
+		{"pods=kyverno", "v1.33.1", "[] kept false"},
+		{"pods=kyverno", "", "[] kept false"},
 	} {
 		in.Version = test.version
 		result := of(t, test.list, in)
