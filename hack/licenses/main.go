@@ -58,9 +58,9 @@ func run(out io.Writer, packages []string) error {
 
 // modules returns the folders of the modules that packages are linked with, by path and version.
 func modules(packages []string) (map[string]string, error) {
-	list := exec.Command("go", append([]string{
+	list := exec.Command("go", append([]string{ //nolint:gosec,noctx // the arguments of this command
 		"list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}\t{{.Dir}}{{end}}{{end}}",
-	}, packages...)...) //nolint:gosec,noctx // the arguments of this command
+	}, packages...)...)
 	list.Stderr = os.Stderr
 	text, err := list.Output()
 	if err != nil {
@@ -133,7 +133,8 @@ func classify(text string) []string {
 		}
 	}
 	// Older texts of ISC say "and" or "or".
-	if !slices.Contains(found, "ISC") && strings.Contains(text, "permission to use, copy, modify, and distribute this software for any purpose") {
+	if !slices.Contains(found, "ISC") &&
+		strings.Contains(text, "permission to use, copy, modify, and distribute this software for any purpose") {
 		found = append(found, "ISC")
 	}
 	slices.Sort(found)

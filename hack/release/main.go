@@ -169,8 +169,8 @@ func (r release) extensionConfig() error {
 	return r.file(name, bytes.ReplaceAll(text, []byte(mgmt.SystemNamespace), []byte(namespaceVariable)))
 }
 
-// guard writes the policy that is effective while the components are not. It is not among them: clusterctl deletes those
-// before it installs a new version.
+// guard writes the policy that is effective while the components are not. It is not among them: clusterctl deletes
+// those before it installs a new version.
 func (r release) guard() error {
 	objects, err := mgmt.Kustomize(filepath.Join(r.root, "config", "guard"))
 	if err != nil {

@@ -47,10 +47,10 @@ func newStatus(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the labelled Clusters of a management cluster have the proxy",
-		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how old
-the oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A Machine
-is behind if its bootstrap data differs from that of a new one. It reads what the controller has reported, in two
-requests, and writes nothing.
+		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how
+old the oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A
+Machine is behind if its bootstrap data differs from that of a new one. It reads what the controller has reported, in
+two requests, and writes nothing.
 
 Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on.`,
 		Example: `  capi-proxy-patcher status -A

@@ -113,9 +113,9 @@ const (
 	// as long as the values are those that the Secret was created with. Machines whose bootstrap data is not younger
 	// are behind.
 	AnnotationChangedAt = Domain + "/changed-at"
-	// AnnotationMachinesBehind on a Cluster counts its Machines that are behind, by control plane and pool, as a JSON array
-	// of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for command
-	// status and other programs, read by nothing that decides, and removed with the condition.
+	// AnnotationMachinesBehind on a Cluster counts its Machines that are behind, by control plane and pool, as a JSON
+	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
+	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
@@ -296,8 +296,8 @@ const (
 	ReasonInternalError = "InternalError"
 )
 
-// ConditionProxyPublished is the condition on a Cluster that says whether every output of AnnotationPublish is out. It is
-// there while something is asked for or being withdrawn.
+// ConditionProxyPublished is the condition on a Cluster that says whether every output of AnnotationPublish is out. It
+// is there while something is asked for or being withdrawn.
 const ConditionProxyPublished = Domain + "/ProxyPublished"
 
 // Reasons of ConditionProxyPublished, beside ReasonNameTaken, ReasonInvalidSettings, ReasonSettingsNotFound,

@@ -35,8 +35,8 @@ const (
 // Access asks the API server who a bearer token belongs to (TokenReview) and whether that user may use the path
 // (SubjectAccessReview with nonResourceURLs).
 //
-// controller-runtime's filter does the same with the server library of Kubernetes, which makes the program 10 MB larger:
-// 56.7 instead of 46.1 MB.
+// controller-runtime's filter does the same with the server library of Kubernetes, which makes the program 10 MB
+// larger: 56.7 instead of 46.1 MB.
 type Access struct {
 	reviews client.Client
 	allowed *utilcache.LRUExpireCache

@@ -1,5 +1,5 @@
-// Package diagnostics serves what operators of the program want to know of it: metrics, Go's profiles and the log level,
-// to clients that the API server allows that.
+// Package diagnostics serves what operators of the program want to know of it: metrics, Go's profiles and the log
+// level, to clients that the API server allows that.
 package diagnostics
 
 import (

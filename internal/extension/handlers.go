@@ -101,8 +101,8 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 	return a, true, err
 }
 
-// checkScope refuses a Cluster that another manager is responsible for: templates without patches would remove the proxy
-// from it.
+// checkScope refuses a Cluster that another manager is responsible for: templates without patches would remove the
+// proxy from it.
 func (h *Handlers) checkScope(c cluster) error {
 	switch {
 	case !h.Scope.HasNamespace(c.namespace):

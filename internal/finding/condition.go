@@ -11,7 +11,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Condition is the content of contract.ConditionProxyConfigured or contract.ConditionProxyPublished. Its fields are those of the condition in Kubernetes.
+// Condition is the content of contract.ConditionProxyConfigured or contract.ConditionProxyPublished. Its fields are
+// those of the condition in Kubernetes.
 type Condition struct{ Status, Reason, Message string }
 
 // Values of Condition.Status, as Kubernetes has them.

@@ -96,7 +96,8 @@ func (o *Election) addFlags(f *pflag.FlagSet) {
 		"how long other replicas wait for a leader that no longer renews its lease")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
 		"how long the leader tries to renew its lease before it exits")
-	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "interval of tries to get or renew the lease")
+	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"interval of tries to get or renew the lease")
 }
 
 func (o Election) check() error {

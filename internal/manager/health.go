@@ -26,8 +26,8 @@ const maxProbes = 100
 // readiness are the checks of /readyz by name.
 type readiness map[string]healthz.Checker
 
-// ServeHTTP answers 200 if all checks pass, and otherwise 500 with the names of those that do not. A check that does not
-// pass yet is no log line: the kubelet asks again, and reports it.
+// ServeHTTP answers 200 if all checks pass, and otherwise 500 with the names of those that do not. A check that does
+// not pass yet is no log line: the kubelet asks again, and reports it.
 func (r readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	var missing []string
 	for name, check := range r {
@@ -72,8 +72,8 @@ func addHealth(ctx context.Context, mgr *drainedManager, o Options) error {
 // maxDiagnostics is how many connections the server of diagnostics has.
 const maxDiagnostics = 50
 
-// addDiagnostics adds the server of metrics, profiles and the log level to mgr. Its certificate is signed by nobody: who
-// asks is known by a token, and who answers by the address.
+// addDiagnostics adds the server of metrics, profiles and the log level to mgr. Its certificate is signed by nobody:
+// who asks is known by a token, and who answers by the address.
 func addDiagnostics(ctx context.Context, mgr *drainedManager, o Options) error {
 	if o.DiagnosticsAddress == off || o.DiagnosticsAddress == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package manager runs what serves a management cluster: the controller, the webhooks and the runtime hooks. Its options
-// are flags of the commands manager and hooks.
+// Package manager runs what serves a management cluster: the controller, the webhooks and the runtime hooks. Its
+// options are flags of the commands manager and hooks.
 package manager
 
 import (

@@ -315,18 +315,18 @@ func TestServer_KeepsToTLSOptions(t *testing.T) {
 		client  *tls.Config
 		speaks  bool
 	}{
-		"the default with TLS 1.2": {TLS{}, &tls.Config{MaxVersion: tls.VersionTLS12}, true},
-		"the default with TLS 1.1": {TLS{}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false},
-		"1.3 with 1.2":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{MaxVersion: tls.VersionTLS12}, false},
+		"the default with TLS 1.2": {TLS{}, &tls.Config{MaxVersion: tls.VersionTLS12}, true},                                //nolint:gosec // a client on purpose
+		"the default with TLS 1.1": {TLS{}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false}, //nolint:gosec // a client on purpose
+		"1.3 with 1.2":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{MaxVersion: tls.VersionTLS12}, false},   //nolint:gosec // a client on purpose
 		"1.3 with 1.3":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{}, true},
 		"a suite with it": {
 			TLS{CipherSuites: []uint16{suite}},
-			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}}, //nolint:gosec // a client on purpose
 			true,
 		},
 		"a suite with another": {
 			TLS{CipherSuites: []uint16{suite}},
-			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}, //nolint:gosec // a client on purpose
 			false,
 		},
 	} {

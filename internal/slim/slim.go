@@ -75,7 +75,7 @@ func ControlPlane(controlPlane *controlplanev1.KubeadmControlPlane) {
 	}
 	controlPlane.Status = controlplanev1.KubeadmControlPlaneStatus{
 		Replicas:   controlPlane.Status.Replicas,
-		Version:    once(controlPlane.Status.Version),
+		Version:    once(controlPlane.Status.Version), //nolint:staticcheck // the field of the contract
 		Conditions: conditions(controlPlane.Status.Conditions, clusterv1.PausedCondition),
 	}
 }

@@ -165,7 +165,7 @@ func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 		{Type: clusterv1.ClusterTopologyReconciledCondition},
 	}
 	cluster := &clusterv1.Cluster{Status: clusterv1.ClusterStatus{Conditions: slices.Clone(all), Phase: "x"}}
-	controlPlane := &controlplanev1.KubeadmControlPlane{Status: controlplanev1.KubeadmControlPlaneStatus{Conditions: slices.Clone(all), Replicas: new(int32(1)), Version: "v1.36.0"}}
+	controlPlane := &controlplanev1.KubeadmControlPlane{Status: controlplanev1.KubeadmControlPlaneStatus{Conditions: slices.Clone(all), Replicas: new(int32(1)), Version: "v1.36.0"}} //nolint:staticcheck // the field of the contract
 	config := &bootstrapv1.KubeadmConfig{Status: bootstrapv1.KubeadmConfigStatus{
 		Conditions:     slices.Clone(all),
 		DataSecretName: "data",
@@ -187,7 +187,7 @@ func TestConditions_KeepsThoseThatAreRead(t *testing.T) {
 		}
 	}
 	if controlPlane.Status.Replicas == nil || *controlPlane.Status.Replicas != 1 ||
-		controlPlane.Status.Version != "v1.36.0" ||
+		controlPlane.Status.Version != "v1.36.0" || //nolint:staticcheck // as above
 		config.Status.DataSecretName != "data" {
 		t.Errorf("got %+v and %+v", controlPlane.Status, config.Status)
 	}

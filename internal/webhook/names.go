@@ -38,8 +38,8 @@ func (w *Webhook) admitNames(ctx context.Context, request *admissionv1.Admission
 			Metadata metav1.ObjectMeta
 			Spec     struct{ ClusterName string }
 		}
-		if json.Unmarshal(request.Object.Raw, &object) != nil {
-			return answer{}, nil
+		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
+			return answer{}, nil //nolint:nilerr // the API server refuses it
 		}
 		labels := object.Metadata.Labels
 		if request.Kind.Kind != KindCluster {

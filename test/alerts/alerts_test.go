@@ -147,7 +147,8 @@ capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"} 1e12x100
 		},
 		"webhooks fail": {
 			healthy + `capi_proxy_patcher_answer_duration_seconds_count{server="webhooks",path="/m",outcome="failed"} 0+1x10000`,
-			minute, 12 * minute, []string{"WebhooksFailing"},
+			minute, 12 * minute,
+			[]string{"WebhooksFailing"},
 		},
 		"webhooks failed once": {
 			healthy + `capi_proxy_patcher_answer_duration_seconds_count{server="webhooks",path="/m",outcome="failed"} 0 0 1x10000`,
@@ -155,11 +156,13 @@ capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"} 1e12x100
 		},
 		"webhooks are passed by": {
 			healthy + `apiserver_admission_webhook_fail_open_count{name="bootstrap.capi-proxy-patcher.io"} 0+1x10000`,
-			minute, 12 * minute, []string{"WebhooksUnreachable"},
+			minute, 12 * minute,
+			[]string{"WebhooksUnreachable"},
 		},
 		"webhooks that must answer do not": {
 			healthy + `apiserver_admission_webhook_rejection_count{name="bootstrap.capi-proxy-patcher.io",error_type="calling_webhook_error"} 0+1x10000`,
-			minute, 12 * minute, []string{"WebhooksUnreachable"},
+			minute, 12 * minute,
+			[]string{"WebhooksUnreachable"},
 		},
 		"nobody leads": {
 			`leader_election_master_status{name="capi-proxy-patcher.io",pod="a"} 0x10000`, minute, 6 * minute, []string{"NoLeader"},
@@ -180,7 +183,8 @@ capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"} 1e12x100
 		"Machines are behind for seven days": {healthy + `capi_proxy_patcher_machines_behind 4x10000`, hour, 7*24*hour + 2*hour, []string{"MachinesBehind"}},
 		"Machines are behind, and the leader changed": {
 			healthy + `capi_proxy_patcher_machines_behind{pod="a"} 4x90 0x10000` + "\n" + `capi_proxy_patcher_machines_behind{pod="b"} 0x91 4x10000`,
-			hour, 7*24*hour + 2*hour, []string{"MachinesBehind"},
+			hour, 7*24*hour + 2*hour,
+			[]string{"MachinesBehind"},
 		},
 		"Machines were behind, and are replaced": {
 			healthy + `capi_proxy_patcher_machines_behind 4x100 0x10000`, hour, 8 * 24 * hour, nil,

@@ -30,7 +30,6 @@ type gitops struct {
 // loop applies until ctx ends.
 func (g *gitops) loop(ctx context.Context) {
 	for ctx.Err() == nil {
-		//nolint:gosec // programs of the test
 		command := exec.CommandContext(ctx, management.Program("kubectl"), append([]string{
 			"--kubeconfig", g.world.cluster.Kubeconfig, "--namespace", g.namespace, "apply", "-f", "-",
 		}, g.flags...)...)

@@ -67,7 +67,7 @@ func (p publisher) useProxy(data map[string]string) {
 func (p publisher) runs(version string) {
 	p.t.Helper()
 	controlPlane := vocabulary.Fetch(p.t, shared.client, p.ns, p.name, &controlplanev1.KubeadmControlPlane{})
-	controlPlane.Status.Version = version
+	controlPlane.Status.Version = version //nolint:staticcheck // the field of the contract
 	if err := shared.client.Status().Update(p.t.Context(), controlPlane); err != nil {
 		p.t.Fatal(err)
 	}

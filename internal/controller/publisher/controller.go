@@ -178,8 +178,7 @@ func ofOutputName(secret *metav1.PartialObjectMetadata) []reconcile.Request {
 
 // enqueue is the handler that enqueues the Clusters of an object, as far as they are concerned.
 func (c *Controller) enqueue(clusters handler.MapFunc) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(handler.MapFunc(concerned(c, handler.TypedMapFunc[client.Object,
-		reconcile.Request](clusters))))
+	return handler.EnqueueRequestsFromMapFunc(concerned(c, clusters))
 }
 
 // concerned returns the Clusters of an object that are concerned.

@@ -52,12 +52,11 @@ func (p *pass) setKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: p.cluster.Namespace, Name: p.cluster.Name + contract.DeliverySuffix}
 }
 
-// isWithdrawn reports whether a Secret is not wanted any more, or holds an output with another argument, and which
-// output of the workload cluster it holds, if any.
-func (p *pass) isWithdrawn(secret *corev1.Secret, wanted []publish.Secret) (o publish.Output, withdrawn bool) {
+// isWithdrawn reports whether a Secret is not wanted any more, or holds an output with another argument.
+func isWithdrawn(secret *corev1.Secret, wanted []publish.Secret) bool {
 	o, known := publish.Delivered(secret.Annotations)
 	i := slices.IndexFunc(wanted, func(w publish.Secret) bool { return w.Name == secret.Name })
-	return o, i < 0 || known && (wanted[i].Delivered == nil || o != *wanted[i].Delivered)
+	return i < 0 || known && (wanted[i].Delivered == nil || o != *wanted[i].Delivered)
 }
 
 // withdraw takes back an output, and reports whether its Secret can go: one for the workload cluster first gets content
@@ -133,7 +132,7 @@ func (p *pass) deliver(ctx context.Context, set *addonsv1.ClusterResourceSet, wa
 		if secret == nil || w.Delivered == nil {
 			continue
 		}
-		if _, withdrawn := p.isWithdrawn(secret, wanted); withdrawn {
+		if isWithdrawn(secret, wanted) {
 			continue
 		}
 		if err := p.report(ctx, set, secret, *w.Delivered); err != nil {

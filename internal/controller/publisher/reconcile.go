@@ -225,7 +225,7 @@ func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, 
 	var done []*corev1.Secret
 	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
 		secret := p.existing[name]
-		if _, withdrawing := p.isWithdrawn(secret, wanted); !withdrawing {
+		if !isWithdrawn(secret, wanted) {
 			continue
 		}
 		gone, err := p.withdraw(ctx, set, secret)

@@ -197,8 +197,8 @@ func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 	return made
 }
 
-// rollOut makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set it:
-// Machines that are older than rollout.after are being replaced already, and a time in the future is the user's
+// rollOut makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set
+// it: Machines that are older than rollout.after are being replaced already, and a time in the future is the user's
 // schedule.
 func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, group behind) (bool, error) {
 	var (

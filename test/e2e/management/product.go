@@ -92,7 +92,8 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	}
 	// The last of two flags counts.
 	args := append(append([]string{}, m.args...),
-		"--kubeconfig", kubeconfig, "--leader-elect-namespace", m.account.Namespace, "--health-addr", health, "--diagnostics-address", "0",
+		"--kubeconfig", kubeconfig, "--leader-elect-namespace", m.account.Namespace, "--health-addr", health,
+		"--diagnostics-address", "0",
 		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
 		c.certificates(), "--v=4")
 	hooks, err := c.freePort(ctx)
@@ -120,7 +121,8 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 // counts.
 func (c *Cluster) managerFlags(kubeconfig, namespace, health string, port int) []string {
 	return []string{
-		"--kubeconfig", kubeconfig, "--leader-elect-namespace", namespace, "--health-addr", health, "--diagnostics-address", "0",
+		"--kubeconfig", kubeconfig, "--leader-elect-namespace", namespace, "--health-addr", health,
+		"--diagnostics-address", "0",
 		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
 		c.certificates(), "--v=4",
 		// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it
