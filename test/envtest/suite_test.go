@@ -60,7 +60,9 @@ func run(ctx context.Context, m *testing.M, cluster *mgmt.Cluster, dir string) (
 		return 1, err
 	}
 	if err = installWebhooks(ctx, cluster); err == nil {
-		status = m.Run()
+		if status = m.Run(); status == 0 {
+			err = checkGrants()
+		}
 	}
 	stop()
 	<-stopped
@@ -79,7 +81,7 @@ func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	w := &world{client: user, config: config, requests: &requestLog{}, logs: &logbuffer.Buffer{}}
+	w := &world{client: user, config: config, requests: &requestLog{used: map[grant]bool{}}, logs: &logbuffer.Buffer{}}
 	config.Wrap(w.requests.wrap)
 	installation := vocabulary.ProxySecret(defaultSecretNamespace, defaultSecretName, map[string]string{
 		"httpProxy": "http://installation.example.com:3128", "noProxy": "installation.example.com",
@@ -121,10 +123,16 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 type requestLog struct {
 	mu       sync.Mutex
 	requests []string
+	used     map[grant]bool
 }
 
 func (l *requestLog) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if needed, is := grantOf(r); is {
+			l.mu.Lock()
+			l.used[needed] = true
+			l.mu.Unlock()
+		}
 		if r.URL.Query().Get("watch") == "" {
 			l.mu.Lock()
 			l.requests = append(l.requests, r.Method+" "+r.URL.Path)
