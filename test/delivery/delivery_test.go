@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 // deliverer runs Cluster API's own controller of ClusterResourceSets for a namespace.
@@ -155,55 +154,55 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 }
 
 // changesAndGoes changes the proxy, also while the workload cluster is away, and withdraws everything.
-func (c publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) {
-	t := c.t
+func (p publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) {
+	t := p.t
 	t.Helper()
 	data := map[string]string{"httpProxy": otherProxyURL, "noProxy": "192.168.0.0/16"}
 	values := func() map[string]string {
 		return vocabulary.Fetch(t, remote, "kube-system", "http-proxy-env", &corev1.ConfigMap{}).Data
 	}
-	c.useProxy(data)
+	p.useProxy(data)
 	eventually(t, "the changed proxy in the workload cluster", func() string {
 		if got := values()["HTTP_PROXY"]; got != otherProxyURL {
 			return got
 		}
 		return ""
 	})
-	c.eventually(contract.ReasonPublished, "output trust=proxy-system: Secret "+c.ns+"/prod-http-proxy has no key trustedCA")
+	p.eventually(contract.ReasonPublished, "output trust=proxy-system: Secret "+p.ns+"/prod-http-proxy has no key trustedCA")
 	if err := workload.KillServer(); err != nil {
 		t.Fatal(err)
 	}
 	data["noProxy"] = "192.168.0.0/16\naway.example.com"
-	c.useProxy(data)
-	c.eventually(contract.ReasonDeliveryFailed, "output pods: Cluster API could not apply")
+	p.useProxy(data)
+	p.eventually(contract.ReasonDeliveryFailed, "output pods: Cluster API could not apply")
 	if err := workload.StartServer(); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually(contract.ReasonPublished, "Published: pods")
+	p.eventually(contract.ReasonPublished, "Published: pods")
 	if got := values()["NO_PROXY"]; !strings.Contains(got, "away.example.com") {
 		t.Errorf("NO_PROXY is %s", got)
 	}
-	c.publish("kapp-controller=proxy-system")
-	c.eventually(contract.ReasonPublished, "Published: kapp-controller=proxy-system")
-	if got := values(); len(got) > 0 || c.secret("-proxy-pods") != nil || c.secret("-proxy-trust") != nil {
+	p.publish("kapp-controller=proxy-system")
+	p.eventually(contract.ReasonPublished, "Published: kapp-controller=proxy-system")
+	if got := values(); len(got) > 0 || p.secret("-proxy-pods") != nil || p.secret("-proxy-trust") != nil {
 		t.Errorf("withdrawn values are %q", got)
 	}
 	if env := podEnv(t, remote, "after"); env != "[]" {
 		t.Errorf("a Pod has %s", env)
 	}
-	c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	c.eventually("")
+	p.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	p.eventually("")
 	var left corev1.SecretList
-	if err := shared.client.List(t.Context(), &left, client.InNamespace(c.ns), client.HasLabels{contract.LabelOutput}); err != nil ||
-		len(left.Items) > 0 || c.cluster().Labels[contract.LabelDeliverTo] != "" {
-		t.Errorf("left are %v, %v, and labels %v", left.Items, err, c.cluster().Labels)
+	if err := shared.client.List(t.Context(), &left, client.InNamespace(p.ns), client.HasLabels{contract.LabelOutput}); err != nil ||
+		len(left.Items) > 0 || p.cluster().Labels[contract.LabelDeliverTo] != "" {
+		t.Errorf("left are %v, %v, and labels %v", left.Items, err, p.cluster().Labels)
 	}
 	kapp := vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})
 	if len(kapp.Data["httpsProxy"])+len(kapp.Data["noProxy"]) > 0 {
 		t.Errorf("withdrawn settings are %q", kapp.Data)
 	}
 	var binding addonsv1.ClusterResourceSetBinding
-	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: c.ns, Name: c.name}, &binding); err != nil ||
+	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: p.ns, Name: p.name}, &binding); err != nil ||
 		len(binding.Spec.Bindings) != 1 || binding.Spec.Bindings[0].ClusterResourceSetName != "mine" {
 		t.Errorf("binding %v, %v", binding.Spec, err)
 	}

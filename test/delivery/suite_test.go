@@ -9,18 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/logbuffer"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
 const (
