@@ -19,7 +19,7 @@ func TestVerifyVuln_TellsWhatItKnows(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
 	const entry = `{"schema_version":"1.3.1","id":"GO-2000-0001","modified":"2000-01-01T00:00:00Z","published":"2000-01-01T00:00:00Z",
-"summary":"a made-up vulnerability","affected":[{"package":{"name":"github.com/coreos/go-systemd/v22","ecosystem":"Go"},
+"summary":"a made-up vulnerability","database_specific":{"url":"https://pkg.go.dev/vuln/GO-2000-0001"},"affected":[{"package":{"name":"github.com/coreos/go-systemd/v22","ecosystem":"Go"},
 "ranges":[{"type":"SEMVER","events":[{"introduced":"0"}]}],
 "ecosystem_specific":{"imports":[{"path":"github.com/coreos/go-systemd/v22/unit"}]}}]}`
 	database := func(modules string) string {

@@ -73,11 +73,21 @@ func granted() ([]grant, error) {
 	return grants, nil
 }
 
-// unused returns the rights that were granted and that no request needed.
+// onCacheMiss are rights for reads of what a cache does not have yet, for which an object has to be milliseconds old.
+func onCacheMiss() []grant {
+	return []grant{
+		{"get", "cluster.x-k8s.io", "clusters"},           // webhook.Webhook, extension.ManagementCluster
+		{"get", "cluster.x-k8s.io", "machinedeployments"}, // webhook.Webhook
+	}
+}
+
+// unused returns the rights that were granted and that no request needed. Whoever watches needs to list as well: API
+// servers that do not stream lists are asked for them.
 func unused(grants []grant, used map[grant]bool) []grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g grant) bool {
+		watches := g.verb == "list" && used[grant{"watch", g.group, g.resource}]
 		if g.resource != "*" {
-			return used[g]
+			return used[g] || watches || slices.Contains(onCacheMiss(), g)
 		}
 		for needed := range used {
 			if needed.verb == g.verb && needed.group == g.group {
@@ -127,8 +137,10 @@ func TestGrants_AreReadFromRequests(t *testing.T) {
 			t.Errorf("%s needs %+v, want %+v", request, got, want)
 		}
 	}
-	grants := []grant{{"get", "", "secrets"}, {"list", "", "secrets"}, {"get", "g", "*"}, {"list", "g", "*"}}
-	used := map[grant]bool{{"get", "", "secrets"}: true, {"get", "g", "any"}: true}
+	grants := []grant{
+		{"get", "", "secrets"}, {"list", "", "secrets"}, {"get", "g", "*"}, {"list", "g", "*"}, {"list", "", "pods"},
+	}
+	used := map[grant]bool{{"get", "", "secrets"}: true, {"get", "g", "any"}: true, {"watch", "", "pods"}: true}
 	if left := unused(grants, used); !slices.Equal(left, []grant{{"list", "", "secrets"}, {"list", "g", "*"}}) {
 		t.Errorf("unused are %+v", left)
 	}

@@ -50,6 +50,7 @@ func (o objects) add(t *testing.T, object client.Object) {
 	}
 	annotations := u.GetAnnotations()
 	delete(annotations, stormAnnotation)
+	delete(annotations, contract.AnnotationMachinesBehind) // as old as the Machine
 	u.SetAnnotations(annotations)
 	if len(annotations) == 0 {
 		unstructured.RemoveNestedField(content, "metadata", "annotations")
