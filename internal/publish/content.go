@@ -37,12 +37,13 @@ func (in Input) value(name string) string {
 	return ""
 }
 
-// list returns the variables as the env of a container.
+// list returns the variables as the env of a container. The kubelet reads $(NAME) in a value as a reference, and $$ as a
+// dollar sign.
 func (in Input) list() []any {
 	list := []any{}
 	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"} {
 		if value := in.value(name); value != "" {
-			list = append(list, object{"name": name, "value": value})
+			list = append(list, object{"name": name, "value": strings.ReplaceAll(value, "$", "$$")})
 		}
 	}
 	return list

@@ -147,7 +147,7 @@ func TestOf_EncodesRudeValues(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(strings.SplitN(got["prod-proxy-outputs/values.yaml"], "\nc:", 2)[1]), &values.C); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: url}, {Name: "NO_PROXY", Value: in.NoProxy}}, values.C); diff != "" {
+	if diff := cmp.Diff([]corev1.EnvVar{{Name: "HTTPS_PROXY", Value: strings.ReplaceAll(url, "$", "$$")}, {Name: "NO_PROXY", Value: strings.ReplaceAll(in.NoProxy, "$", "$$")}}, values.C); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	var ca corev1.ConfigMap
