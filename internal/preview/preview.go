@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,8 +75,16 @@ type Result struct {
 	Rolls  []Roll
 }
 
-// Run runs a pass.
-func Run(ctx context.Context, o Options) (Result, error) {
+// Run runs a pass, again if an object has changed since it was read.
+func Run(ctx context.Context, o Options) (result Result, err error) {
+	err = retry.RetryOnConflict(wait.Backoff{Steps: 6, Duration: 100 * time.Millisecond, Factor: 2}, func() error {
+		result, err = run(ctx, o)
+		return err
+	})
+	return result, err
+}
+
+func run(ctx context.Context, o Options) (Result, error) {
 	scheme, err := caches.NewScheme()
 	if err != nil {
 		return Result{}, err
