@@ -89,6 +89,7 @@ func (w *world) startAtTheEnd(t *testing.T) {
 func TestMove(t *testing.T) {
 	t.Parallel()
 	w := start(t)
+	takeTurn(t)
 	c := newCluster(t, w, options{controlPlanes: 1, workers: 1})
 	c.apply(t)
 	c.waitRunning(t, 3)
@@ -136,7 +137,18 @@ func newTarget(t *testing.T, w *world) *world {
 	return target
 }
 
-// newManagement starts another management cluster, with Cluster API and nothing else.
+// turns has room for the tests that have a management cluster of their own at the same time. Each takes as much of the
+// machine as the shared one, so that all of them at once would take minutes for what takes seconds.
+var turns = make(chan struct{}, 2)
+
+// takeTurn waits for a turn of a test with a management cluster of its own, which lasts until the test ends.
+func takeTurn(t *testing.T) {
+	t.Helper()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
+}
+
+// newManagement starts another management cluster, with Cluster API and nothing else. The test has taken a turn.
 func newManagement(t *testing.T, w *world) *world {
 	t.Helper()
 	logs, err := os.MkdirTemp(w.cluster.Logs, namespaceOf(t)+"-") //nolint:usetesting // kept with the other logs

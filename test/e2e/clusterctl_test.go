@@ -194,7 +194,9 @@ func (r *repository) waitLeft(t *testing.T, want []string) {
 func TestClusterctl(t *testing.T) {
 	t.Parallel()
 	const first, second, elsewhere = "v0.1.0", "v0.1.1", "proxy-of-ours"
-	w := newManagement(t, start(t))
+	other := start(t)
+	takeTurn(t)
+	w := newManagement(t, other)
 	r := newRepository(t, w, t.TempDir())
 	r.release(t, first)
 	r.install(t, first)

@@ -69,7 +69,9 @@ func waitMore(t *testing.T, tools []*gitops, of func(*gitops) *atomic.Int64) {
 func TestGuard_KeepsMachinesWhileNoWebhookAnswers(t *testing.T) {
 	t.Parallel()
 	const first, second, deployment = "v0.1.0", "v0.1.1", "deployment/capi-proxy-patcher-controller-manager"
-	w := newManagement(t, start(t))
+	other := start(t)
+	takeTurn(t)
+	w := newManagement(t, other)
 	r := newRepository(t, w, t.TempDir())
 	r.release(t, first)
 	r.install(t, first)

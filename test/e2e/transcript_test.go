@@ -113,7 +113,9 @@ func (s *transcript) steady(text string) string {
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	const first, second = "v0.1.0", "v0.1.1"
-	w := newManagement(t, start(t))
+	other := start(t)
+	takeTurn(t)
+	w := newManagement(t, other)
 	r := newRepository(t, w, t.TempDir())
 	r.release(t, first)
 	s := newTranscript(t, r, first)

@@ -51,7 +51,9 @@ func nextProduct(recipe string) (string, error) {
 // a management cluster of its own.
 func TestProductUpgrade(t *testing.T) {
 	t.Parallel()
-	w := newTarget(t, start(t))
+	other := start(t)
+	takeTurn(t)
+	w := newTarget(t, other)
 	if err := w.installHooks(t.Context()); err != nil {
 		t.Fatal(err)
 	}
