@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,8 +68,9 @@ func (p publisher) useProxy(data map[string]string) {
 func (p publisher) runs(version string) {
 	p.t.Helper()
 	controlPlane := vocabulary.Fetch(p.t, shared.client, p.ns, p.name, &controlplanev1.KubeadmControlPlane{})
+	before := client.MergeFrom(controlPlane.DeepCopy())
 	controlPlane.Status.Version = version //nolint:staticcheck // the field of the contract
-	if err := shared.client.Status().Update(p.t.Context(), controlPlane); err != nil {
+	if err := shared.client.Status().Patch(p.t.Context(), controlPlane, before); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -265,7 +267,7 @@ func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 	c := newPublisher(t, ns, "prod", "env,giantswarm,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
 	c.eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists",
 		"ClusterResourceSet "+ns+"/prod-proxy exists")
-	for i, object := range foreign {
+	for i, object := range slices.Backward(foreign) {
 		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetResourceVersion() != versions[i] {
 			t.Errorf("%T %s was touched: %v", object, object.GetName(), err)
 		}
@@ -273,7 +275,7 @@ func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The events of the two Secrets bring the next pass; nothing watches another's ClusterResourceSet.
+	// The event of each Secret brings a pass; nothing watches another's ClusterResourceSet, which went before them.
 	c.eventually(contract.ReasonDelivering, "output trust=kube-system")
 	if c.secret("-proxy-outputs") == nil || c.secret("-cluster-values") == nil {
 		t.Error("a Secret whose name is free again was not written")

@@ -102,6 +102,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named(Name).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
+		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence())).
 		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane), builder.WithPredicates(ofVersions())).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
 			passes.EnqueueContent(concerned(c, find.OfProxySecret)))).
@@ -109,7 +110,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 			passes.EnqueueExistence(concerned(c, func(ctx context.Context,
 				secret *metav1.PartialObjectMetadata,
 			) []reconcile.Request {
-				return append(find.OfSecretName(ctx, secret), ofOutputName(secret)...)
+				return append(find.OfSecretName(ctx, secret), ofOutputName(ctx, secret)...)
 			})))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
@@ -165,15 +166,20 @@ func ofBinding(_ context.Context, binding client.Object) []reconcile.Request {
 }
 
 // ofOutputName finds the Clusters that may want a Secret of this name.
-func ofOutputName(secret *metav1.PartialObjectMetadata) []reconcile.Request {
-	clusters := publish.ClustersOf(secret.Name)
+func ofOutputName(_ context.Context, secret client.Object) []reconcile.Request {
+	clusters := publish.ClustersOf(secret.GetName())
 	requests := make([]reconcile.Request, 0, len(clusters))
 	for _, cluster := range clusters {
 		requests = append(requests, reconcile.Request{
-			NamespacedName: types.NamespacedName{Namespace: secret.Namespace, Name: cluster},
+			NamespacedName: types.NamespacedName{Namespace: secret.GetNamespace(), Name: cluster},
 		})
 	}
 	return requests
+}
+
+// ofExistence passes the events by which the name of a Secret, whoever it was generated for, is taken or free again.
+func ofExistence() predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 // enqueue is the handler that enqueues the Clusters of an object, as far as they are concerned.
