@@ -37,8 +37,8 @@ func (in Input) value(name string) string {
 	return ""
 }
 
-// list returns the variables as the env of a container. The kubelet reads $(NAME) in a value as a reference, and $$ as a
-// dollar sign.
+// list returns the variables as the env of a container. The kubelet reads $(NAME) in a value as a reference, and $$ as
+// a dollar sign.
 func (in Input) list() []any {
 	list := []any{}
 	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"} {
