@@ -82,8 +82,9 @@ func (p publisher) connect(workload *mgmt.Cluster) client.Client {
 		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
 	})
 	cluster := p.cluster()
+	before := client.MergeFrom(cluster.DeepCopy())
 	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
-	if err := shared.client.Status().Update(p.t.Context(), cluster); err != nil {
+	if err := shared.client.Status().Patch(p.t.Context(), cluster, before); err != nil {
 		p.t.Fatal(err)
 	}
 	remote, err := vocabulary.NewClient(workload.Config())

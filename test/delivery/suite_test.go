@@ -147,8 +147,9 @@ func (p publisher) useProxy(data map[string]string) {
 func (p publisher) runs(version string) {
 	p.t.Helper()
 	controlPlane := vocabulary.Fetch(p.t, shared.client, p.ns, p.name, &controlplanev1.KubeadmControlPlane{})
+	before := client.MergeFrom(controlPlane.DeepCopy())
 	controlPlane.Status.Version = version //nolint:staticcheck // the field of the contract
-	if err := shared.client.Status().Update(p.t.Context(), controlPlane); err != nil {
+	if err := shared.client.Status().Patch(p.t.Context(), controlPlane, before); err != nil {
 		p.t.Fatal(err)
 	}
 }
