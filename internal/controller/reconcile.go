@@ -121,7 +121,10 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 		out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
 	again, failed := c.reporter.Report(ctx, cluster, out, "")
-	return ctrl.Result{RequeueAfter: again}, errors.Join(err, client.IgnoreNotFound(failed))
+	if err := errors.Join(err, client.IgnoreNotFound(failed)); err != nil {
+		return ctrl.Result{}, err // which brings another pass anyway
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // steps runs one step after the other, and joins their outcomes.
