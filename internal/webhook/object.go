@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -63,6 +64,9 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 // for a few fields.
 func decodeObject(text []byte) (map[string]any, error) {
 	r := jsonread.New(text)
+	if r.Kind() != '{' {
+		return nil, errors.New("it is no JSON object")
+	}
 	object := map[string]any{}
 	for name := range r.Members {
 		switch key := string(name); {

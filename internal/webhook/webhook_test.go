@@ -404,6 +404,20 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 	}
 }
 
+func TestAdmission_FailsForAnObjectThatIsNone(t *testing.T) {
+	t.Parallel()
+	for _, object := range []string{`[]`, `"x"`, `1`} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
+			strings.NewReader(review(t, object)))
+		request.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		serve(t, &store{}, &store{}).ServeHTTP(recorder, request)
+		if recorder.Code != http.StatusInternalServerError {
+			t.Errorf("%s: status %d: %s", object, recorder.Code, recorder.Body)
+		}
+	}
+}
+
 func TestRegister_RequiresAllOfItsParts(t *testing.T) {
 	t.Parallel()
 	if err := (&webhook.Webhook{}).Register(registrar{http.NewServeMux()}); err == nil {
