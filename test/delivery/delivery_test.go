@@ -70,26 +70,26 @@ func deliverer(t *testing.T, ns string) {
 
 // connect gives Cluster API the workload cluster of c.
 func (p publisher) connect(workload *mgmt.Cluster) client.Client {
-	p.t.Helper()
+	p.T.Helper()
 	kubeconfig, err := mgmt.Kubeconfig(workload.Config())
 	if err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
-	vocabulary.Create(p.t, shared.client, &corev1.Secret{
+	vocabulary.Create(p.T, shared.client, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.ns, Name: p.name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: p.name},
+			Namespace: p.Namespace, Name: p.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: p.Name},
 		},
 		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": kubeconfig},
 	})
-	cluster := p.cluster()
+	cluster := p.Cluster()
 	before := client.MergeFrom(cluster.DeepCopy())
 	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
-	if err := shared.client.Status().Patch(p.t.Context(), cluster, before); err != nil {
-		p.t.Fatal(err)
+	if err := shared.client.Status().Patch(p.T.Context(), cluster, before); err != nil {
+		p.T.Fatal(err)
 	}
 	remote, err := vocabulary.NewClient(workload.Config())
 	if err != nil {
-		p.t.Fatal(err)
+		p.T.Fatal(err)
 	}
 	return remote
 }
@@ -117,7 +117,7 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 	deliverer(t, ns)
 	c := newPublisher(t, ns, "prod", "pods,trust=proxy-system,kapp-controller=proxy-system",
 		map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t), "noProxy": "192.168.0.0/16"})
-	c.runs("v1.35.4")
+	c.Runs("v1.35.4")
 	remote := c.connect(workload)
 	// Another ClusterResourceSet on the same Cluster.
 	vocabulary.Create(t, shared.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string]string{
@@ -129,13 +129,13 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 			Resources:       []addonsv1.ResourceRef{{Kind: "ConfigMap", Name: "mine"}}, Strategy: "ApplyOnce",
 		},
 	})
-	c.eventually(contract.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4",
+	c.Eventually(contract.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4",
 		"output trust=proxy-system: Cluster API could not apply Secret "+ns+"/prod-proxy-trust: Failed to apply ClusterResourceSet resources")
 	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}})
-	c.runs("v1.36.3")
-	c.eventually(contract.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
+	c.Runs("v1.36.3")
+	c.Eventually(contract.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
 	set := vocabulary.Fetch(t, shared.client, ns, "prod-proxy", &addonsv1.ClusterResourceSet{})
-	if uid := c.cluster().UID; len(set.OwnerReferences) != 1 || set.OwnerReferences[0].UID != uid {
+	if uid := c.Cluster().UID; len(set.OwnerReferences) != 1 || set.OwnerReferences[0].UID != uid {
 		t.Errorf("the ClusterResourceSet is owned by %v, not by the Cluster %s", set.OwnerReferences, uid)
 	}
 	ca := vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", &corev1.ConfigMap{})
@@ -156,54 +156,54 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 
 // changesAndGoes changes the proxy, also while the workload cluster is away, and withdraws everything.
 func (p publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) {
-	t := p.t
+	t := p.T
 	t.Helper()
 	data := map[string]string{"httpProxy": otherProxyURL, "noProxy": "192.168.0.0/16"}
 	values := func() map[string]string {
 		return vocabulary.Fetch(t, remote, "kube-system", "http-proxy-env", &corev1.ConfigMap{}).Data
 	}
-	p.useProxy(data)
+	p.UseProxy(data)
 	eventually(t, "the changed proxy in the workload cluster", func() string {
 		if got := values()["HTTP_PROXY"]; got != otherProxyURL {
 			return got
 		}
 		return ""
 	})
-	p.eventually(contract.ReasonPublished, "output trust=proxy-system: Secret "+p.ns+"/prod-http-proxy has no key trustedCA")
+	p.Eventually(contract.ReasonPublished, "output trust=proxy-system: Secret "+p.Namespace+"/prod-http-proxy has no key trustedCA")
 	if err := workload.KillServer(); err != nil {
 		t.Fatal(err)
 	}
 	data["noProxy"] = "192.168.0.0/16\naway.example.com"
-	p.useProxy(data)
-	p.eventually(contract.ReasonDeliveryFailed, "output pods: Cluster API could not apply")
+	p.UseProxy(data)
+	p.Eventually(contract.ReasonDeliveryFailed, "output pods: Cluster API could not apply")
 	if err := workload.StartServer(); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually(contract.ReasonPublished, "Published: pods")
+	p.Eventually(contract.ReasonPublished, "Published: pods")
 	if got := values()["NO_PROXY"]; !strings.Contains(got, "away.example.com") {
 		t.Errorf("NO_PROXY is %s", got)
 	}
-	p.publish("kapp-controller=proxy-system")
-	p.eventually(contract.ReasonPublished, "Published: kapp-controller=proxy-system")
-	if got := values(); len(got) > 0 || p.secret("-proxy-pods") != nil || p.secret("-proxy-trust") != nil {
+	p.Publish("kapp-controller=proxy-system")
+	p.Eventually(contract.ReasonPublished, "Published: kapp-controller=proxy-system")
+	if got := values(); len(got) > 0 || p.Secret("-proxy-pods") != nil || p.Secret("-proxy-trust") != nil {
 		t.Errorf("withdrawn values are %q", got)
 	}
 	if env := podEnv(t, remote, "after"); env != "[]" {
 		t.Errorf("a Pod has %s", env)
 	}
-	p.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	p.eventually("")
+	p.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	p.Eventually("")
 	var left corev1.SecretList
-	if err := shared.client.List(t.Context(), &left, client.InNamespace(p.ns), client.HasLabels{contract.LabelOutput}); err != nil ||
-		len(left.Items) > 0 || p.cluster().Labels[contract.LabelDeliverTo] != "" {
-		t.Errorf("left are %v, %v, and labels %v", left.Items, err, p.cluster().Labels)
+	if err := shared.client.List(t.Context(), &left, client.InNamespace(p.Namespace), client.HasLabels{contract.LabelOutput}); err != nil ||
+		len(left.Items) > 0 || p.Cluster().Labels[contract.LabelDeliverTo] != "" {
+		t.Errorf("left are %v, %v, and labels %v", left.Items, err, p.Cluster().Labels)
 	}
 	kapp := vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})
 	if len(kapp.Data["httpsProxy"])+len(kapp.Data["noProxy"]) > 0 {
 		t.Errorf("withdrawn settings are %q", kapp.Data)
 	}
 	var binding addonsv1.ClusterResourceSetBinding
-	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: p.ns, Name: p.name}, &binding); err != nil ||
+	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, &binding); err != nil ||
 		len(binding.Spec.Bindings) != 1 || binding.Spec.Bindings[0].ClusterResourceSetName != "mine" {
 		t.Errorf("binding %v, %v", binding.Spec, err)
 	}

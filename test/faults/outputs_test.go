@@ -8,10 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,86 +19,26 @@ import (
 )
 
 // publisher is a labelled Cluster that asks for outputs.
-type publisher struct {
-	t        *testing.T
-	ns, name string
-}
+type publisher struct{ vocabulary.Publisher }
 
-// newPublisher creates a Cluster, its control plane of a version, and its proxy Secret.
+// newPublisher creates a Cluster that asks for a list of outputs, its control plane, and its proxy Secret.
 func newPublisher(t *testing.T, ns, name, list string, data map[string]string) publisher {
 	t.Helper()
-	p := publisher{t, ns, name}
-	o := vocabulary.NewClassic(ns, name, name)
-	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	o.Cluster.Annotations = map[string]string{contract.AnnotationPublish: list}
-	create(t, vocabulary.ProxySecret(ns, name+contract.ClusterSecretSuffix, data), o.ControlPlane, o.Cluster)
+	p := publisherOf(t, ns, name)
+	p.Create(list, data)
 	return p
 }
 
-func (p publisher) cluster() *clusterv1.Cluster {
-	p.t.Helper()
-	return vocabulary.Fetch(p.t, shared.client, p.ns, p.name, &clusterv1.Cluster{})
-}
-
-func (p publisher) edit(edit func(*clusterv1.Cluster)) {
-	p.t.Helper()
-	vocabulary.Change(p.t, shared.client, p.cluster(), edit)
-}
-
-// publish asks for another list; "" removes the annotation.
-func (p publisher) publish(list string) {
-	p.t.Helper()
-	p.edit(func(c *clusterv1.Cluster) {
-		if c.Annotations[contract.AnnotationPublish] = list; list == "" {
-			delete(c.Annotations, contract.AnnotationPublish)
-		}
-	})
-}
-
-// useProxy replaces the proxy Secret's content.
-func (p publisher) useProxy(data map[string]string) {
-	p.t.Helper()
-	secret := vocabulary.Fetch(p.t, shared.client, p.ns, p.name+contract.ClusterSecretSuffix, &corev1.Secret{})
-	vocabulary.Change(p.t, shared.client, secret, func(s *corev1.Secret) { s.Data, s.StringData = nil, data })
-}
-
-// runs reports the version that the control plane runs.
-func (p publisher) runs(version string) {
-	p.t.Helper()
-	controlPlane := vocabulary.Fetch(p.t, shared.client, p.ns, p.name, &controlplanev1.KubeadmControlPlane{})
-	before := client.MergeFrom(controlPlane.DeepCopy())
-	controlPlane.Status.Version = version //nolint:staticcheck // the field of the contract
-	if err := shared.client.Status().Patch(p.t.Context(), controlPlane, before); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// eventually waits until the condition has a reason, "" for none, and its message some parts.
-func (p publisher) eventually(reason string, parts ...string) {
-	p.t.Helper()
-	eventually(p.t, "condition of Cluster "+p.name, func() string {
-		cluster := p.cluster()
-		condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyPublished)
-		if condition == nil {
-			condition = &metav1.Condition{ObservedGeneration: cluster.Generation}
-		}
-		for _, part := range parts {
-			if !strings.Contains(condition.Message, part) {
-				return fmt.Sprintf("message %q lacks %q", condition.Message, part)
-			}
-		}
-		if condition.Reason != reason || condition.ObservedGeneration != cluster.Generation {
-			return fmt.Sprintf("reason %s, want %s; message: %s", condition.Reason, reason, condition.Message)
-		}
-		return ""
-	})
+func publisherOf(t *testing.T, ns, name string) publisher {
+	t.Helper()
+	return publisher{vocabulary.Publisher{T: t, Client: shared.client, Namespace: ns, Name: name, Wait: eventually}}
 }
 
 // eventuallyConfigured waits for the condition about nodes, whose message may come a second later than all else.
 func (p publisher) eventuallyConfigured() {
-	p.t.Helper()
-	eventually(p.t, "condition about nodes of Cluster "+p.name, func() string {
-		cluster := p.cluster()
+	p.T.Helper()
+	eventually(p.T, "condition about nodes of Cluster "+p.Name, func() string {
+		cluster := p.Cluster()
 		condition := vocabulary.Condition(cluster)
 		if condition.Reason != contract.ReasonConfigured || condition.ObservedGeneration != cluster.Generation {
 			return fmt.Sprintf("reason %s of generation %d", condition.Reason, condition.ObservedGeneration)
@@ -109,45 +47,34 @@ func (p publisher) eventuallyConfigured() {
 	})
 }
 
-// secret returns the data of a Secret, nil if it does not exist.
-func (p publisher) secret(end string) map[string][]byte {
-	p.t.Helper()
-	var secret corev1.Secret
-	err := shared.client.Get(p.t.Context(), client.ObjectKey{Namespace: p.ns, Name: p.name + end}, &secret)
-	if client.IgnoreNotFound(err) != nil {
-		p.t.Fatal(err)
-	}
-	return secret.Data
-}
-
 // wantGone fails if anything of the outputs is left in the management cluster.
 func (p publisher) wantGone() {
-	p.t.Helper()
+	p.T.Helper()
 	var secrets corev1.SecretList
 	var sets addonsv1.ClusterResourceSetList
 	for _, found := range []client.ObjectList{&secrets, &sets} {
-		if err := shared.client.List(p.t.Context(), found, client.InNamespace(p.ns), client.HasLabels{contract.LabelGenerated}); err != nil {
-			p.t.Fatal(err)
+		if err := shared.client.List(p.T.Context(), found, client.InNamespace(p.Namespace), client.HasLabels{contract.LabelGenerated}); err != nil {
+			p.T.Fatal(err)
 		}
 	}
 	for _, secret := range secrets.Items {
 		if _, output := secret.Labels[contract.LabelOutput]; output {
-			p.t.Errorf("Secret %s is left", secret.Name)
+			p.T.Errorf("Secret %s is left", secret.Name)
 		}
 	}
 	for _, set := range sets.Items {
 		if set.DeletionTimestamp.IsZero() {
-			p.t.Errorf("ClusterResourceSet %s is left", set.Name)
+			p.T.Errorf("ClusterResourceSet %s is left", set.Name)
 		}
 	}
-	cluster := p.cluster()
+	cluster := p.Cluster()
 	for _, key := range []string{contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy} {
 		if _, found := cluster.Annotations[key]; found {
-			p.t.Errorf("annotation %s is left", key)
+			p.T.Errorf("annotation %s is left", key)
 		}
 	}
 	if _, found := cluster.Labels[contract.LabelDeliverTo]; found {
-		p.t.Error("the label is left")
+		p.T.Error("the label is left")
 	}
 }
 
@@ -156,49 +83,47 @@ func TestOutputs_FollowTheCluster(t *testing.T) {
 	t.Parallel()
 	p := manager(t, ns, noResync)
 	c := newPublisher(t, ns, "prod", "env,values=defaults.env,annotations,giantswarm", map[string]string{"httpProxy": proxyURL})
-	c.eventually(contract.ReasonPublished, "env, values=defaults.env, annotations, giantswarm")
-	env := c.secret("-proxy-outputs")
+	c.Eventually(contract.ReasonPublished, "env, values=defaults.env, annotations, giantswarm")
+	env := c.Secret("-proxy-outputs")
 	if string(env["HTTPS_PROXY"]) != proxyURL || !strings.Contains(string(env["no_proxy"]), "prod.example.com") ||
 		!strings.HasPrefix(string(env["values.yaml"]), "defaults:\n  env:\n  - name: HTTPS_PROXY\n") {
 		t.Errorf("got %q", env)
 	}
-	if got := c.cluster().Annotations[contract.AnnotationNoProxy]; got != string(env["NO_PROXY"]) {
+	if got := c.Cluster().Annotations[contract.AnnotationNoProxy]; got != string(env["NO_PROXY"]) {
 		t.Errorf("annotation %q", got)
 	}
-	if vocabulary.Condition(c.cluster()).Reason == vocabulary.NoCondition {
-		t.Error("the condition about nodes is gone")
-	}
-	c.publish("env, nope")
-	c.eventually(contract.ReasonInvalidOutput, `entry 2: "nope" is not an output`)
-	c.publish("env,annotations")
-	c.useProxy(map[string]string{"httpProxy": "%s"})
-	c.eventually(contract.ReasonInvalidSettings, "httpProxy")
-	if got := string(c.secret("-proxy-outputs")["HTTPS_PROXY"]); got != proxyURL || c.secret("-cluster-values") != nil {
+	c.eventuallyConfigured() // the two conditions do not displace each other
+	c.Publish("env, nope")
+	c.Eventually(contract.ReasonInvalidOutput, `entry 2: "nope" is not an output`)
+	c.Publish("env,annotations")
+	c.UseProxy(map[string]string{"httpProxy": "%s"})
+	c.Eventually(contract.ReasonInvalidSettings, "httpProxy")
+	if got := string(c.Secret("-proxy-outputs")["HTTPS_PROXY"]); got != proxyURL || c.Secret("-cluster-values") != nil {
 		t.Errorf("with invalid settings HTTPS_PROXY is %q", got)
 	}
-	c.useProxy(map[string]string{"httpProxy": otherProxyURL, "username": "needle", "password": "needle"})
-	c.eventually(contract.ReasonPublished, "only capi-proxy-patcher.io/no-proxy is written")
-	if text := fmt.Sprint(c.cluster()); strings.Contains(text, "needle") ||
-		!strings.Contains(string(c.secret("-proxy-outputs")["HTTPS_PROXY"]), "needle:needle@") {
+	c.UseProxy(map[string]string{"httpProxy": otherProxyURL, "username": "needle", "password": "needle"})
+	c.Eventually(contract.ReasonPublished, "only capi-proxy-patcher.io/no-proxy is written")
+	if text := fmt.Sprint(c.Cluster()); strings.Contains(text, "needle") ||
+		!strings.Contains(string(c.Secret("-proxy-outputs")["HTTPS_PROXY"]), "needle:needle@") {
 		t.Errorf("credentials are in the Cluster, or not in the Secret: %s", text)
 	}
 	c.eventuallyConfigured()
 	p.stop()
 	staysQuiet(t, ns)
 	p = manager(t, ns, noResync)
-	c.edit(func(cluster *clusterv1.Cluster) {
+	c.Edit(func(cluster *clusterv1.Cluster) {
 		cluster.Spec.Paused = new(true)
 		delete(cluster.Annotations, contract.AnnotationPublish)
 	})
 	d := newPublisher(t, ns, "other", "env", map[string]string{"httpProxy": proxyURL})
-	d.eventually(contract.ReasonPublished)
-	if c.secret("-proxy-outputs") == nil {
+	d.Eventually(contract.ReasonPublished)
+	if c.Secret("-proxy-outputs") == nil {
 		t.Error("a paused Cluster was changed")
 	}
-	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
-	c.eventually("")
-	d.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	d.eventually("")
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
+	c.Eventually("")
+	d.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	d.Eventually("")
 	c.wantGone()
 	c.eventuallyConfigured()
 	p.stop()
@@ -209,23 +134,23 @@ func TestOutputs_WaitForTheEndpoint(t *testing.T) {
 	ns := namespace(t)
 	t.Parallel()
 	manager(t, ns, noResync)
-	c := publisher{t, ns, "prod"}
-	o := vocabulary.NewClassic(ns, c.name, c.name)
+	c := publisherOf(t, ns, "prod")
+	o := vocabulary.NewClassic(ns, c.Name, c.Name)
 	o.Cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 	o.Cluster.Annotations = map[string]string{contract.AnnotationPublish: "env"}
 	create(t, o.ControlPlane, o.Cluster)
-	c.eventually(contract.ReasonSettingsNotFound, "prod-http-proxy")
+	c.Eventually(contract.ReasonSettingsNotFound, "prod-http-proxy")
 	create(t, vocabulary.ProxySecret(ns, "http-proxy", map[string]string{"httpProxy": proxyURL}))
-	c.eventually(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+"/prod")
-	if c.secret("-proxy-outputs") != nil {
+	c.Eventually(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster "+ns+"/prod")
+	if c.Secret("-proxy-outputs") != nil {
 		t.Error("an incomplete NO_PROXY was published")
 	}
-	c.edit(func(cluster *clusterv1.Cluster) {
+	c.Edit(func(cluster *clusterv1.Cluster) {
 		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}
 	})
-	c.eventually(contract.ReasonPublished)
-	if got := string(c.secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "api.example.com") {
+	c.Eventually(contract.ReasonPublished)
+	if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "api.example.com") {
 		t.Errorf("NO_PROXY is %s", got)
 	}
 	for _, immutable := range []*bool{nil, new(true)} {
@@ -234,7 +159,7 @@ func TestOutputs_WaitForTheEndpoint(t *testing.T) {
 			s.Data["NO_PROXY"], s.Immutable = []byte("edited"), immutable
 		})
 		eventually(t, "Secret that somebody has edited", func() string {
-			if got := string(c.secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "api.example.com") {
+			if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "api.example.com") {
 				return "NO_PROXY is " + got
 			}
 			return ""
@@ -265,7 +190,7 @@ func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 		versions[i] = foreign[i].GetResourceVersion()
 	}
 	c := newPublisher(t, ns, "prod", "env,giantswarm,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
-	c.eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists",
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists",
 		"ClusterResourceSet "+ns+"/prod-proxy exists")
 	for i, object := range slices.Backward(foreign) {
 		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetResourceVersion() != versions[i] {
@@ -276,20 +201,20 @@ func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 		}
 	}
 	// The event of each Secret brings a pass; nothing watches another's ClusterResourceSet, which went before them.
-	c.eventually(contract.ReasonDelivering, "output trust=kube-system")
-	if c.secret("-proxy-outputs") == nil || c.secret("-cluster-values") == nil {
+	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	if c.Secret("-proxy-outputs") == nil || c.Secret("-cluster-values") == nil {
 		t.Error("a Secret whose name is free again was not written")
 	}
-	c.publish("")
-	c.eventually(contract.ReasonWithdrawing, "output trust=kube-system")
-	if got := string(c.secret("-proxy-trust")["trust.yaml"]); strings.Contains(got, "BEGIN") || !strings.Contains(got, `ca.crt: ""`) {
+	c.Publish("")
+	c.Eventually(contract.ReasonWithdrawing, "output trust=kube-system")
+	if got := string(c.Secret("-proxy-trust")["trust.yaml"]); strings.Contains(got, "BEGIN") || !strings.Contains(got, `ca.crt: ""`) {
 		t.Errorf("a withdrawn output is %s", got)
 	}
 	set := &addonsv1.ClusterResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod-proxy"}}
 	if err := shared.client.Delete(t.Context(), set); err != nil { // whatever it would have delivered
 		t.Fatal(err)
 	}
-	c.eventually("")
+	c.Eventually("")
 	c.wantGone()
 }
 
@@ -299,19 +224,19 @@ func TestOutputs_AreWrittenWithoutDelivery(t *testing.T) {
 	p := manager(t, ns, noResync)
 	data := map[string]string{"httpProxy": proxyURL, "username": "needle", "password": "needle", "trustedCA": cabundle.Small(t)}
 	c := newPublisher(t, ns, "prod", "trust=cert-manager,kapp-controller", data)
-	c.eventually(contract.ReasonCredentialsWithheld, "output kapp-controller=kapp-controller", "output trust=cert-manager", "--deliver")
-	if c.secret("-proxy-kapp-controller") != nil {
+	c.Eventually(contract.ReasonCredentialsWithheld, "output kapp-controller=kapp-controller", "output trust=cert-manager", "--deliver")
+	if c.Secret("-proxy-kapp-controller") != nil {
 		t.Error("credentials leave the management cluster")
 	}
-	c.edit(func(cluster *clusterv1.Cluster) {
+	c.Edit(func(cluster *clusterv1.Cluster) {
 		cluster.Annotations[contract.AnnotationPublishCredentials] = contract.PublishCredentialsValue
 	})
-	c.eventually(contract.ReasonDeliveryNotInstalled, "output kapp-controller=kapp-controller: Secret "+ns+"/prod-proxy-kapp-controller is written")
+	c.Eventually(contract.ReasonDeliveryNotInstalled, "output kapp-controller=kapp-controller: Secret "+ns+"/prod-proxy-kapp-controller is written")
 	trust := vocabulary.Fetch(t, shared.client, ns, "prod-proxy-trust", &corev1.Secret{})
 	if trust.Type != addonsv1.ClusterResourceSetSecretType || !strings.Contains(string(trust.Data["trust.yaml"]), "BEGIN CERTIFICATE") {
 		t.Errorf("Secret of type %s: %q", trust.Type, trust.Data)
 	}
-	if uid := c.cluster().UID; len(trust.OwnerReferences) != 1 || trust.OwnerReferences[0].UID != uid {
+	if uid := c.Cluster().UID; len(trust.OwnerReferences) != 1 || trust.OwnerReferences[0].UID != uid {
 		t.Errorf("clusterctl move takes what the Cluster %s owns, and its Secret is owned by %v", uid, trust.OwnerReferences)
 	}
 	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "prod-proxy"}, &addonsv1.ClusterResourceSet{}); !apierrors.IsNotFound(err) {
@@ -320,9 +245,9 @@ func TestOutputs_AreWrittenWithoutDelivery(t *testing.T) {
 	p.stop()
 	staysQuiet(t, ns)
 	manager(t, ns, noResync)
-	c.publish("")
-	c.eventually(contract.ReasonDeliveryNotInstalled, "content without effect", "delete the Secret")
-	if got := string(c.secret("-proxy-kapp-controller")["kapp-controller.yaml"]); !strings.Contains(got, `httpProxy: ""`) {
+	c.Publish("")
+	c.Eventually(contract.ReasonDeliveryNotInstalled, "content without effect", "delete the Secret")
+	if got := string(c.Secret("-proxy-kapp-controller")["kapp-controller.yaml"]); !strings.Contains(got, `httpProxy: ""`) {
 		t.Errorf("a withdrawn output is %s", got)
 	}
 	for _, name := range []string{"prod-proxy-trust", "prod-proxy-kapp-controller"} {
@@ -331,6 +256,6 @@ func TestOutputs_AreWrittenWithoutDelivery(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.eventually("")
+	c.Eventually("")
 	c.wantGone()
 }

@@ -44,9 +44,9 @@ func TestOutputs_AreWhatRenderPrints(t *testing.T) {
 	manager(t, ns, noResync, "--deliver")
 	const list = "env, values=a.b, values=c, annotations, giantswarm, pods, trust=cert-manager, kapp-controller"
 	c := newPublisher(t, ns, "prod", list, map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
-	c.runs("v1.36.3")
-	c.eventually(contract.ReasonDelivering, "output pods", "output trust=cert-manager", "output kapp-controller")
-	written := c.cluster()
+	c.Runs("v1.36.3")
+	c.Eventually(contract.ReasonDelivering, "output pods", "output trust=cert-manager", "output kapp-controller")
+	written := c.Cluster()
 	before := written.DeepCopy()
 	maps.DeleteFunc(before.Annotations, func(key, _ string) bool { return key != contract.AnnotationPublish })
 	delete(before.Labels, contract.LabelDeliverTo)
