@@ -256,7 +256,9 @@ const (
 
 // SecretKeys returns every key that a proxy Secret may have.
 func SecretKeys() []string {
-	return []string{KeyHTTPProxy, KeyHTTPSProxy, KeyNoProxy, KeyTrustedCA, KeyUsername, KeyPassword}
+	return []string{
+		KeyHTTPProxy, KeyHTTPSProxy, KeyNoProxy, KeyTrustedCA, KeyUsername, KeyPassword, KeyReadinessEndpoints,
+	}
 }
 
 // Keys of a generated Secret.

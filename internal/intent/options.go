@@ -37,7 +37,7 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		}
 		if !slices.Contains(values, value) {
 			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+
-				strings.Join(values, " or "))...)
+				strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])...)
 		}
 		return value
 	}

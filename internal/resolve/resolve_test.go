@@ -330,7 +330,7 @@ func TestParseOptions(t *testing.T) {
 		},
 		contract.AnnotationRollout: {
 			"now",
-			`annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate or InPlace`,
+			`annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`,
 		},
 		contract.AnnotationTargets: {
 			"kubelet,",

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -24,6 +23,9 @@ const Port = 19279
 
 // KeyBytes is the length of the key of a Digest.
 const KeyBytes = 32
+
+// maxLabel is how long the value of a label may be in Kubernetes.
+const maxLabel = 63
 
 // appLabel is the label by which every object is found.
 const appLabel = "app.kubernetes.io/name"
@@ -48,12 +50,12 @@ type Input struct {
 // name of the Secret or, if that is no value of a label, a shorter one with a hash. No two generated Secrets have the
 // same: names of generated Secrets do not end like a hash.
 func Label(secretName string) string {
-	if len(secretName) <= validation.LabelValueMaxLength {
+	if len(secretName) <= maxLabel {
 		return secretName
 	}
 	sum := sha256.Sum256([]byte(secretName))
 	end := hex.EncodeToString(sum[:])[:20]
-	return strings.TrimRight(secretName[:validation.LabelValueMaxLength-1-len(end)], ".-") + "-" + end
+	return strings.TrimRight(secretName[:maxLabel-1-len(end)], ".-") + "-" + end
 }
 
 // keys lists the keys of a generated Secret that a node gets.
