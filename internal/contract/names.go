@@ -9,7 +9,7 @@ func UserLabels() []string { return []string{LabelEnabled, LabelDeliverTo} }
 func UserAnnotations() []string {
 	return []string{
 		AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt, AnnotationNoProxyGroups,
-		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
+		AnnotationPublish, AnnotationPublishCredentials,
 	}
 }
 
@@ -21,8 +21,7 @@ func ClusterLabels() []string { return names(UserLabels()...) }
 func ClusterAnnotations() []string {
 	return append(names(UserAnnotations()...),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
-			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
-			AnnotationInPlace)...)
+			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

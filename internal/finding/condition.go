@@ -144,13 +144,11 @@ func ranking() []string {
 		contract.ReasonInternalError, contract.ReasonInvalidOutput, contract.ReasonInvalidSettings,
 		contract.ReasonSettingsNotFound, contract.ReasonNameTaken, contract.ReasonCredentialsWithheld,
 		contract.ReasonKubernetesTooOld, contract.ReasonTooLarge, contract.ReasonDeliveryFailed,
-		contract.ReasonDeliveryNotInstalled, contract.ReasonInPlaceNotInstalled,
+		contract.ReasonDeliveryNotInstalled,
 		contract.ReasonConflictingFile,
 		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported,
-		contract.ReasonInPlaceFailed,
 		contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused,
 		contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
-		contract.ReasonInPlaceUnknown, contract.ReasonInPlaceProgressing,
 		contract.ReasonConfiguring, contract.ReasonDelivering, contract.ReasonWithdrawing,
 	}
 }
@@ -159,8 +157,7 @@ func ranking() []string {
 func statusOf(reason string) string {
 	switch reason {
 	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonDelivering, contract.ReasonWithdrawing,
-		contract.ReasonInPlaceProgressing, contract.ReasonInPlaceUnknown:
+		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonDelivering, contract.ReasonWithdrawing:
 		return statusUnknown
 	}
 	return statusFalse

@@ -1,10 +1,14 @@
-// Package charts has the programs that read outputs in the management cluster read them: Helm's engine, and the
-// template of a HelmChartProxy.
+// Package charts has the programs that read outputs in the management cluster read them: Helm's engine, Flux's reader of
+// valuesFrom, and the template of a HelmChartProxy.
 package charts
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"maps"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"text/template"
@@ -13,9 +17,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
+	"github.com/fluxcd/pkg/apis/meta"
+	fluxutil "github.com/fluxcd/pkg/chartutil"
+	"github.com/go-logr/logr"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -103,6 +112,70 @@ func TestCharts_ReadTheValues(t *testing.T) {
 		if got := render(t, keys[test.key], test.text); !maps.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
+	}
+}
+
+// secrets are the Secrets that Flux reads.
+type secrets struct {
+	client.Client
+
+	data map[string]map[string][]byte
+}
+
+func (s secrets) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || key.Namespace != "team-a" {
+		return fmt.Errorf("no such object: %T %s", object, key)
+	}
+	secret.Data = s.data[key.Name]
+	return nil
+}
+
+// TestFlux_ReadsTheSecret reads the Secret of outputs as Flux does for a HelmRelease, with the valuesFrom of
+// docs/publish.md.
+func TestFlux_ReadsTheSecret(t *testing.T) {
+	t.Parallel()
+	result, url := published(t, "env,values=defaults.env", map[string][]byte{
+		"httpProxy": []byte("http://proxy.example.com:3128"), "username": []byte("user"), "password": []byte(password),
+	})
+	stored := secrets{data: map[string]map[string][]byte{}}
+	for _, secret := range result.Secrets {
+		stored.data[secret.Name] = secret.Data
+	}
+	page, err := os.ReadFile("../../docs/publish.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refs []meta.ValuesReference
+	for line := range strings.Lines(string(page)) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "- {kind: Secret, name: prod-proxy-outputs, valuesKey:") {
+			var one []meta.ValuesReference
+			if err := yaml.UnmarshalStrict([]byte(text), &one); err != nil {
+				t.Fatal(err)
+			}
+			refs = append(refs, one...)
+		}
+	}
+	list := []any{
+		map[string]any{"name": "HTTPS_PROXY", "value": strings.ReplaceAll(url, "$", "$$")},
+		map[string]any{"name": "HTTP_PROXY", "value": strings.ReplaceAll(url, "$", "$$")},
+		map[string]any{"name": "NO_PROXY", "value": noProxy},
+	}
+	want := map[string]any{
+		"defaults": map[string]any{"env": list}, "proxy": map[string]any{"https": url, "noProxy": noProxy}, "mine": "own",
+	}
+	read := func() (map[string]any, error) {
+		return fluxutil.ChartValuesFromReferences(t.Context(), logr.Discard(), stored, "team-a", map[string]any{"mine": "own"}, refs...)
+	}
+	got, err := read()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	for i := range refs { // what the page says of it
+		refs[i].Literal = false
+	}
+	if got, err := read(); err == nil && reflect.DeepEqual(got, want) {
+		t.Error("without literal the values are the same")
 	}
 }
 

@@ -200,7 +200,6 @@ func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The event of each Secret brings a pass; nothing watches another's ClusterResourceSet, which went before them.
 	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
 	if c.Secret("-proxy-outputs") == nil || c.Secret("-cluster-values") == nil {
 		t.Error("a Secret whose name is free again was not written")

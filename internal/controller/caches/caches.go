@@ -67,9 +67,7 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 		},
 	}
 	if deliver {
-		options.ByObject[&addonsv1.ClusterResourceSet{}] = cache.ByObject{
-			Label: generated, Transform: kept(slim.ClusterResourceSet),
-		}
+		options.ByObject[&addonsv1.ClusterResourceSet{}] = cache.ByObject{Transform: kept(slim.ClusterResourceSet)}
 		options.ByObject[&addonsv1.ClusterResourceSetBinding{}] = cache.ByObject{Transform: kept(slim.Binding)}
 	}
 	if namespace != "" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,6 +120,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	if c.Deliver {
 		b = b.Watches(&addonsv1.ClusterResourceSet{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
+			Watches(&addonsv1.ClusterResourceSet{}, c.enqueue(ofSetName), builder.WithPredicates(ofExistence())).
 			Watches(&addonsv1.ClusterResourceSetBinding{}, c.enqueue(ofBinding), changed)
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
@@ -177,7 +179,16 @@ func ofOutputName(_ context.Context, secret client.Object) []reconcile.Request {
 	return requests
 }
 
-// ofExistence passes the events by which the name of a Secret, whoever it was generated for, is taken or free again.
+// ofSetName finds the Cluster that may want a ClusterResourceSet of this name.
+func ofSetName(_ context.Context, set client.Object) []reconcile.Request {
+	cluster, found := strings.CutSuffix(set.GetName(), contract.DeliverySuffix)
+	if !found {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: cluster}}}
+}
+
+// ofExistence passes the events by which a name, whoever the object was generated for, is taken or free again.
 func ofExistence() predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }

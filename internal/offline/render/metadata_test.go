@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
@@ -36,7 +35,7 @@ func TestRenderAndLint_RefuseLabelsThatAreNotStrings(t *testing.T) {
 			if !strings.Contains(text, test.old) {
 				t.Fatalf("nothing to replace in\n%s", text)
 			}
-			inputs := []clusters.Input{{Name: "in.yaml", Data: []byte(strings.Replace(text, test.old, test.replacement, 1))}}
+			inputs := []render.Input{{Name: "in.yaml", Data: []byte(strings.Replace(text, test.old, test.replacement, 1))}}
 			_, err := render.Render(t.Context(), render.Options{Inputs: inputs})
 			switch {
 			case test.want == "" && err != nil:

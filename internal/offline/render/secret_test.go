@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -47,7 +46,7 @@ func TestRender_PrintsOnlySecretsThatAreComplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true,
+				Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true,
 				IncompleteSecrets: test.insist,
 			})
 			if err != nil {

@@ -1,12 +1,8 @@
-// Package clusters reads what manifests say about Clusters: their pools, settings, proxy Secrets and infrastructure. It
-// decides nothing about bootstrap objects and changes nothing.
-package clusters
+package render
 
 import (
-	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,42 +13,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Input is one file.
-type Input struct {
-	// Name is the file's name for messages; "-" stands for standard input.
-	Name string
-	Data []byte
-}
-
-// Manifests are the objects of inputs.
-type Manifests struct {
-	Index
-
-	// Streams are the inputs in order.
-	Streams []*manifest.Stream
-	// Notes are lines about input that is not an object.
-	Notes []string
-
-	secrets      secretReader
-	installation types.NamespacedName
-}
-
-// Read parses inputs, and further files with proxy Secrets; installation is the installation-wide Secret, or the zero
-// value. Its error joins all findings, each with its file.
-func Read(inputs, secrets []Input, installation types.NamespacedName) (*Manifests, error) {
-	m := &Manifests{installation: installation}
-	var problems, more []error
-	var given []*manifest.Stream
-	m.Streams, problems = m.read(inputs)
-	m.Index = newIndex(objectsOf(m.Streams))
-	given, more = m.read(secrets)
-	problems = append(problems, more...)
-	var err error
-	if m.secrets, err = newSecretReader(m.Index, newIndex(objectsOf(given)), secrets, installation); err != nil {
-		problems = append(problems, err)
-	}
-	return m, errors.Join(problems...)
-}
+// Manifests are inputs that are only read, by the rules of Render: which Secret serves which Cluster, and where its
+// control-plane endpoint is.
+type Manifests struct{ renderer *renderer }
 
 // Cluster is a Cluster of Manifests.
 type Cluster struct {
@@ -79,21 +42,34 @@ type Pool struct {
 	Secret string
 }
 
+// ReadManifests parses inputs, and secrets like Options.Secrets; installation is Options.DefaultSecret. Its error joins
+// all findings, each with its file.
+func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (*Manifests, error) {
+	r, err := newRenderer(Options{Inputs: inputs, Secrets: secrets, DefaultSecret: installation})
+	if err != nil {
+		return nil, err
+	}
+	return &Manifests{renderer: r}, nil
+}
+
+// Notes are lines about input that is not an object.
+func (m *Manifests) Notes() []string { return m.renderer.notes }
+
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
 func (m *Manifests) Objects() []*manifest.Object {
-	return slices.Concat(m.Index.Objects, m.secrets.given.secrets())
+	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.secrets())
 }
 
 // Clusters returns the Clusters of the inputs in order, with the label and without it.
 func (m *Manifests) Clusters() []Cluster {
-	objects := m.Find("Cluster")
+	objects := m.renderer.find("Cluster")
 	clusters := make([]Cluster, len(objects))
 	for i, o := range objects {
-		c := m.Cluster(o)
+		c := m.renderer.clusterOf(o)
 		c.Invalid = append(finding.Of(c.Invalid), CheckMetadata(o)...).Err()
-		for _, worker := range m.Workers(o) {
-			if IsPool(worker) {
-				c.Pools = append(c.Pools, Pool{Object: worker, Secret: Override(worker)})
+		for _, worker := range m.renderer.workers[o] {
+			if isPool(worker) {
+				c.Pools = append(c.Pools, Pool{Object: worker, Secret: override(worker)})
 			}
 		}
 		clusters[i] = c
@@ -101,8 +77,8 @@ func (m *Manifests) Clusters() []Cluster {
 	return clusters
 }
 
-// Cluster reads a Cluster, without its pools and without CheckMetadata.
-func (m *Manifests) Cluster(o *manifest.Object) Cluster {
+// clusterOf reads a Cluster, without its pools.
+func (r *renderer) clusterOf(o *manifest.Object) Cluster {
 	c := Cluster{Object: o}
 	c.View, c.Unresolved = clusterView(o)
 	if c.View.Topology {
@@ -116,20 +92,17 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
 	}
-	m.infrastructureOf(o, &c.View, &c.Unresolved)
+	r.infrastructureOf(o, &c.View, &c.Unresolved)
 	return c
 }
 
-// Resolver finds the settings of Clusters in the proxy Secrets of the inputs. The Where of a Secret is the Place of its
-// object. now is the clock by which trusted certificates expire, or nil.
-func (m *Manifests) Resolver(now func() time.Time) resolve.Resolver {
-	installation := resolve.Installation{Secret: m.installation, Namespaces: resolve.EveryNamespace{}}
-	return resolve.Resolver{Secrets: m.secrets, Default: installation, Now: now}
-}
+// Resolver finds the settings of Clusters as Render does. The Where of a Secret is the Place of its object.
+func (m *Manifests) Resolver() resolve.Resolver { return m.renderer.resolver() }
 
-// ProxySecret returns the Secret to which a name refers, in the inputs or else in the files with Secrets, or nil.
-func (m *Manifests) ProxySecret(name types.NamespacedName) *manifest.Object {
-	return m.secrets.lookup(name)
+// resolver reads the proxy Secrets of the inputs.
+func (r *renderer) resolver() resolve.Resolver {
+	installation := resolve.Installation{Secret: r.DefaultSecret, Namespaces: resolve.EveryNamespace{}}
+	return resolve.Resolver{Secrets: r.secrets, Default: installation, Now: r.Now}
 }
 
 // Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
@@ -149,7 +122,7 @@ func IsProxySecret(o *manifest.Object) bool {
 		return true
 	}
 	for _, field := range []string{"data", "stringData"} {
-		for key := range Dig(o.Value(), field) {
+		for key := range dig(o.Value(), field) {
 			switch strings.ToLower(key) {
 			case "httpproxy", "httpsproxy", "noproxy":
 				return true
@@ -158,3 +131,6 @@ func IsProxySecret(o *manifest.Object) bool {
 	}
 	return false
 }
+
+// Place names an object in messages, with its file and document.
+func Place(o *manifest.Object) string { return place(o) }

@@ -1,0 +1,243 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
+
+// foreignValue is in an object that another has made under the name of one of ours.
+const foreignValue = "100% $HOME `{{ . }}"
+
+// foreignSecret is a Secret of another with the name of an output of the Cluster.
+func (p publisher) foreignSecret(end string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + end},
+		Data:       map[string][]byte{"NO_PROXY": []byte(foreignValue)},
+	}
+}
+
+// foreignSet is a ClusterResourceSet of another with the name of that of the Cluster.
+func (p publisher) foreignSet() *addonsv1.ClusterResourceSet {
+	return &addonsv1.ClusterResourceSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + contract.DeliverySuffix},
+		Spec: addonsv1.ClusterResourceSetSpec{
+			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Resources:       []addonsv1.ResourceRef{{Kind: "ConfigMap", Name: "mine"}},
+		},
+	}
+}
+
+func (p publisher) remove(object client.Object) {
+	p.T.Helper()
+	if err := shared.client.Delete(p.T.Context(), object); err != nil {
+		p.T.Fatal(err)
+	}
+}
+
+// TestOutputs_TakeTheirNamesBack has another take the names of an output while the manager is away, and give them back
+// one after the other. The manager needs the event of each: it does not look again by itself.
+func TestOutputs_TakeTheirNamesBack(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	p := manager(t, ns, noResync, "--deliver")
+	c := newPublisher(t, ns, "prod", "env,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
+	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	p.stop()
+	env, set := c.foreignSecret("-proxy-outputs"), c.foreignSet()
+	c.remove(vocabulary.Fetch(t, shared.client, ns, env.Name, &corev1.Secret{}))
+	c.remove(vocabulary.Fetch(t, shared.client, ns, set.Name, &addonsv1.ClusterResourceSet{}))
+	create(t, env, set)
+
+	p = manager(t, ns, noResync, "--deliver")
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "ClusterResourceSet "+ns+"/prod-proxy exists")
+	c.remove(set)
+	eventually(t, "ClusterResourceSet whose name is free again", func() string {
+		var ours addonsv1.ClusterResourceSet
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(set), &ours); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists")
+	c.remove(env)
+	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	if got := string(c.Secret("-proxy-outputs")["HTTPS_PROXY"]); got != proxyURL {
+		t.Errorf("HTTPS_PROXY is %s", got)
+	}
+	again := vocabulary.Fetch(t, shared.client, ns, set.Name, &addonsv1.ClusterResourceSet{})
+	if again.UID == set.UID || len(again.OwnerReferences) != 1 || again.OwnerReferences[0].UID != c.Cluster().UID {
+		t.Errorf("the ClusterResourceSet is %v", again.ObjectMeta)
+	}
+
+	// One of ours that somebody has made theirs by taking off its label.
+	mine := vocabulary.Fetch(t, shared.client, ns, env.Name, &corev1.Secret{})
+	vocabulary.Change(t, shared.client, mine, func(s *corev1.Secret) {
+		delete(s.Labels, contract.LabelGenerated)
+		s.Data["NO_PROXY"] = []byte(foreignValue)
+	})
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists")
+	if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); got != foreignValue {
+		t.Errorf("the Secret of another holds %q", got)
+	}
+	c.remove(mine)
+	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "prod.example.com") {
+		t.Errorf("NO_PROXY is %q", got)
+	}
+	p.stop()
+	staysQuiet(t, ns, "--deliver")
+}
+
+// TestOutputs_LeaveADeletedClusterAlone deletes a Cluster whose names are taken, as one that waits for its Machines to
+// go. It waits for no output, and nothing of another is touched.
+func TestOutputs_LeaveADeletedClusterAlone(t *testing.T) {
+	const waits = "example.com/waits"
+	ns := namespace(t)
+	t.Parallel()
+	manager(t, ns, noResync, "--deliver")
+	c := publisherOf(t, ns, "prod")
+	env, set := c.foreignSecret("-proxy-outputs"), c.foreignSet()
+	values := c.foreignSecret("-cluster-values")
+	create(t, env, set, values)
+	c.Create("env,giantswarm,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "ClusterResourceSet "+ns+"/prod-proxy exists")
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = append(cluster.Finalizers, waits) })
+	c.remove(c.Cluster())
+	c.remove(env) // what is free now is not taken for a Cluster that goes
+	other := newPublisher(t, ns, "other", "env", map[string]string{"httpProxy": proxyURL})
+	other.Eventually(contract.ReasonPublished)
+	if c.Secret("-proxy-outputs") != nil {
+		t.Error("an output was written for a Cluster that is being deleted")
+	}
+	for _, object := range []client.Object{set, values} {
+		version := object.GetResourceVersion()
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetResourceVersion() != version {
+			t.Errorf("%T %s was touched: %v", object, object.GetName(), err)
+		}
+	}
+	c.Edit(func(cluster *clusterv1.Cluster) {
+		cluster.Finalizers = nil // ours is none of them
+	})
+	eventually(t, "the end of the Cluster", func() string {
+		err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: c.Name}, &clusterv1.Cluster{})
+		if !apierrors.IsNotFound(err) {
+			return "it is there"
+		}
+		return ""
+	})
+}
+
+// TestOutputs_OfATopologyFollowItsVariable has a Cluster name its proxy Secret, delivery and entries of NO_PROXY in the
+// variable of its topology.
+func TestOutputs_OfATopologyFollowItsVariable(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	p := manager(t, ns, noResync)
+	c := publisherOf(t, ns, "prod")
+	variable := func(value string) func(*clusterv1.Cluster) {
+		return func(cluster *clusterv1.Cluster) {
+			cluster.Spec.Topology.Variables = []clusterv1.ClusterVariable{{Name: contract.VariableName}}
+			cluster.Spec.Topology.Variables[0].Value.Raw = []byte(value)
+		}
+	}
+	o := vocabulary.NewClassic(ns, c.Name, c.Name)
+	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	o.Cluster.Annotations = map[string]string{contract.AnnotationPublish: "env,annotations"}
+	o.Cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Version: "v1.36.3"}
+	variable(`{"noProxy":["extra.example.com"]}`)(o.Cluster)
+	create(t, vocabulary.ProxySecret(ns, contract.DefaultSecretName, map[string]string{"httpProxy": proxyURL}),
+		vocabulary.ProxySecret(ns, "mine", map[string]string{"httpProxy": otherProxyURL}), o.ControlPlane, o.Cluster)
+	c.Eventually(contract.ReasonPublished)
+	wantEnv := func(proxy, entry string) {
+		t.Helper()
+		eventually(t, "outputs of the topology", func() string {
+			env := c.Secret("-proxy-outputs")
+			switch no := string(env["NO_PROXY"]); {
+			case string(env["HTTPS_PROXY"]) != proxy:
+				return "HTTPS_PROXY is " + string(env["HTTPS_PROXY"])
+			case !strings.Contains(no, "prod.example.com") || strings.Contains(no, "extra.example.com") != (entry == "extra.example.com") ||
+				!strings.Contains(no, entry) || c.Cluster().Annotations[contract.AnnotationNoProxy] != no:
+				return "NO_PROXY is " + no
+			}
+			return ""
+		})
+	}
+	wantEnv(proxyURL, "extra.example.com")
+	c.Edit(variable(`{"secretName":"mine","delivery":"Inline","noProxy":["other.example.com"]}`))
+	c.Eventually(contract.ReasonPublished)
+	wantEnv(otherProxyURL, "other.example.com")
+	c.Edit(variable(`{"secretName":"gone"}`))
+	c.Eventually(contract.ReasonSettingsNotFound, "gone")
+	wantEnv(otherProxyURL, "other.example.com") // what is out stays
+	c.Edit(variable(`{"delivery":"%s"}`))
+	c.Eventually(contract.ReasonInvalidSettings, "delivery")
+	wantEnv(otherProxyURL, "other.example.com")
+	p.stop()
+	staysQuiet(t, ns)
+}
+
+// TestOutputs_OfInlineDeliveryAreThoseOfReference publishes for a Cluster whose nodes wait: for networks of the
+// infrastructure, and because Inline refuses credentials. A Secret can follow, and may hold them.
+func TestOutputs_OfInlineDeliveryAreThoseOfReference(t *testing.T) {
+	ns := namespace(t)
+	t.Parallel()
+	p := manager(t, ns, noResync)
+	c := publisherOf(t, ns, "prod")
+	infrastructure := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"region": "eu-west-1"}}}
+	infrastructure.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "AWSCluster"})
+	infrastructure.SetNamespace(ns)
+	infrastructure.SetName(c.Name)
+	o := vocabulary.NewClassic(ns, c.Name, c.Name)
+	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	o.Cluster.Annotations = map[string]string{
+		contract.AnnotationPublish: "env,trust", contract.AnnotationDelivery: contract.DeliveryInline,
+	}
+	o.Cluster.Spec.InfrastructureRef.Kind = "AWSCluster"
+	create(t, infrastructure, vocabulary.ProxySecret(ns, "prod-http-proxy", map[string]string{
+		"httpProxy": proxyURL, "username": "needle", "password": `%"'\$` + "`{{", "trustedCA": cabundle.Small(t),
+	}), o.ControlPlane, o.Cluster)
+	c.Eventually(contract.ReasonDeliveryNotInstalled, "output trust=kube-system")
+	if env := c.Secret("-proxy-outputs"); !strings.Contains(string(env["HTTPS_PROXY"]), "needle:%25%22%27%5C%24%60%7B%7B@") ||
+		!strings.Contains(string(env["NO_PROXY"]), "prod.example.com") {
+		t.Errorf("got %q", env)
+	}
+	c.UseProxy(map[string]string{"httpProxy": otherProxyURL, "trustedCA": cabundle.Small(t)})
+	wantEnv := func(key, part string) {
+		t.Helper()
+		eventually(t, "variables", func() string {
+			if got := string(c.Secret("-proxy-outputs")[key]); !strings.Contains(got, part) {
+				return key + " is " + got
+			}
+			return ""
+		})
+	}
+	wantEnv("HTTPS_PROXY", otherProxyURL)
+	if reason := vocabulary.Condition(c.Cluster()).Reason; reason == contract.ReasonConfigured {
+		t.Errorf("nodes have reason %s: the test does not test what it says", reason)
+	}
+	vocabulary.Change(t, shared.client, infrastructure, func(o *unstructured.Unstructured) {
+		o.Object["spec"] = map[string]any{"region": "eu-west-1", "network": map[string]any{"vpc": map[string]any{"cidrBlock": "10.50.0.0/16"}}}
+	})
+	cluster := c.Cluster()
+	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
+	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	wantEnv("NO_PROXY", "10.50.0.0/16")
+	c.eventuallyConfigured()
+	p.stop()
+	staysQuiet(t, ns)
+}
