@@ -38,7 +38,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	}
 	for _, name := range []string{
 		"contract", "envfile", "expiring", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
-		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/pods", "publish", "resolve", "shellquote", "spelling", "status", "systemd",
+		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish/pods", "publish", "resolve", "shellquote", "spelling", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,9 +14,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/management"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
 // managementOptions are the flags of render that describe the management cluster.
@@ -77,7 +77,7 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	manifests, err := render.ReadManifests(inputs, secrets, defaultSecret)
+	manifests, err := clusters.Read(inputs, secrets, defaultSecret)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return err
 	}
 	endpoints, warnings := endpointsOf(clusters)
-	resolver := manifests.Resolver()
+	resolver := manifests.Resolver(nil)
 	resolver.Now = time.Now //nolint:forbidigo // the clock enters here
 	resolution, err := resolver.Resolve(cmd.Context(), view, intent.Options{NoProxy: strings.Join(endpoints, "\n")}, "")
 	if err != nil {
@@ -115,7 +115,7 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range slices.Concat(manifests.Notes(), warnings, []string{laterClusters}) {
+	for _, line := range slices.Concat(manifests.Notes, warnings, []string{laterClusters}) {
 		_, _ = fmt.Fprintln(streams.Err, line)
 	}
 	if o.strict && len(warnings) > 0 {
@@ -128,7 +128,7 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 }
 
 // view is what resolving needs to know about the management cluster.
-func (o *managementOptions) view(clusters []render.Cluster) (intent.Cluster, error) {
+func (o *managementOptions) view(clusters []clusters.Cluster) (intent.Cluster, error) {
 	if o.cluster == "" {
 		return intent.Cluster{
 			Name: "management", PodCIDRs: o.podCIDRs, ServiceCIDRs: o.serviceCIDR, ServiceDomain: o.serviceDomain,
@@ -147,7 +147,7 @@ const laterClusters = "NO_PROXY has the endpoints of the Clusters that are given
 	"those of later Clusters into noProxy of the proxy Secret, or render again"
 
 // endpointsOf returns the hosts of the API servers of Clusters, to which controllers talk directly, and warnings.
-func endpointsOf(clusters []render.Cluster) (hosts, warnings []string) {
+func endpointsOf(clusters []clusters.Cluster) (hosts, warnings []string) {
 	for _, cluster := range clusters {
 		switch host := cluster.View.EndpointHost; {
 		case host == "":

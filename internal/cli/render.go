@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -141,7 +142,7 @@ func (o renderOptions) published() render.Publish {
 const maxInput = 64 << 20
 
 // readManifests reads the manifests and the files with Secrets of a command.
-func readManifests(files, secrets []string, stdin io.Reader) (manifests, beside []render.Input, err error) {
+func readManifests(files, secrets []string, stdin io.Reader) (manifests, beside []clusters.Input, err error) {
 	if os.Getenv("GOGC") == "" {
 		// What is read is needed until the end: collecting garbage less often saves a fifth of the time.
 		debug.SetGCPercent(300)
@@ -161,8 +162,8 @@ type inputReader struct {
 }
 
 // read reads files, the manifests of folders in the order of their names, and standard input.
-func (r *inputReader) read(names []string) ([]render.Input, error) {
-	var inputs []render.Input
+func (r *inputReader) read(names []string) ([]clusters.Input, error) {
+	var inputs []clusters.Input
 	for _, name := range names {
 		files := []string{name}
 		if name != "-" {
@@ -176,7 +177,7 @@ func (r *inputReader) read(names []string) ([]render.Input, error) {
 			if err != nil {
 				return nil, err
 			}
-			inputs = append(inputs, render.Input{Name: file, Data: data})
+			inputs = append(inputs, clusters.Input{Name: file, Data: data})
 		}
 	}
 	return inputs, nil

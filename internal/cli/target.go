@@ -13,8 +13,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -56,7 +56,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	}
 	in.Cluster, in.Pool = qualifiedName(t.cluster.Namespace, t.cluster.Name), o.pool
 	if len(t.unresolved) > 0 {
-		note("%s has unresolved variables and is left out", render.Unresolved(t.unresolved))
+		note("%s has unresolved variables and is left out", clusters.Unresolved(t.unresolved))
 	}
 	if o.hasNoProxy {
 		return network, nil
@@ -123,11 +123,11 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	if err != nil {
 		return target{}, usageError{err}
 	}
-	manifests, err := render.ReadManifests(inputs, secrets, installation)
+	manifests, err := clusters.Read(inputs, secrets, installation)
 	if err != nil {
 		return target{}, err
 	}
-	for _, line := range manifests.Notes() {
+	for _, line := range manifests.Notes {
 		_, _ = fmt.Fprintln(streams.Err, line)
 	}
 	clusters := manifests.Clusters()
@@ -141,7 +141,7 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	}
 	t := target{
 		cluster: clusters[i].View, settings: clusters[i].Settings, invalid: clusters[i].Invalid,
-		secrets: manifests.Resolver().Secrets, unresolved: clusters[i].Unresolved,
+		secrets: manifests.Resolver(nil).Secrets, unresolved: clusters[i].Unresolved,
 	}
 	if o.pool == "" {
 		return t, nil

@@ -34,6 +34,13 @@ const (
 	// LabelDeliverTo on a Cluster selects it for the ClusterResourceSet that delivers its outputs. Its value is the name
 	// of the Cluster. Written by the product, and removed by it when nothing is delivered any more.
 	LabelDeliverTo = Domain + "/deliver-to"
+	// LabelNodeFiles on a Node of a workload cluster selects it for the DaemonSet of RolloutInPlace. Its value is the
+	// label value of the generated Secret that the Node's files come from. Written by the product, and removed by it when
+	// the Cluster no longer asks for RolloutInPlace. The prefix is one that a kubelet cannot set on its own Node, so that
+	// no node can ask for the files of another pool. The DaemonSet and its Pods have the same label.
+	LabelNodeFiles = Name + ".node-restriction.kubernetes.io/files"
+	// LabelFilesDigest on the Secrets and the Pods of RolloutInPlace is the digest of the files.
+	LabelFilesDigest = Domain + "/files-digest"
 )
 
 // Annotations on a Cluster, unless the comment says otherwise. Written by the user.
@@ -43,8 +50,8 @@ const (
 	AnnotationSecret = Domain + "/secret"
 	// AnnotationDelivery chooses how values reach a node: DeliveryReference (default) or DeliveryInline.
 	AnnotationDelivery = Domain + "/delivery"
-	// AnnotationRollout chooses when a change reaches running control planes: RolloutOnNextRollout (default) or
-	// RolloutImmediate.
+	// AnnotationRollout chooses when and how a change reaches running Machines: RolloutOnNextRollout (default),
+	// RolloutImmediate or RolloutInPlace.
 	AnnotationRollout = Domain + "/rollout"
 	// AnnotationTargets lists the parts of a node that are configured, separated by commas: any subset of Targets.
 	AnnotationTargets = Domain + "/targets"
@@ -59,6 +66,9 @@ const (
 	// AnnotationPublishCredentials, with the value PublishCredentialsValue, lets outputs that leave the management cluster
 	// hold the user and the password of the proxy.
 	AnnotationPublishCredentials = Domain + "/publish-credentials"
+	// AnnotationInPlaceMaxUnavailable is how many Nodes of a pool RolloutInPlace changes at a time: a positive number or
+	// percentage. The default is InPlaceMaxUnavailableDefault.
+	AnnotationInPlaceMaxUnavailable = Domain + "/in-place-max-unavailable"
 )
 
 // The variable of a ClusterClass that declares the product's patch. Its value is an object; every field is optional.
@@ -117,6 +127,16 @@ const (
 	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
 	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
+	// AnnotationInPlace on a Cluster, with the value InPlaceValue, is there while anything of RolloutInPlace may be in the
+	// workload cluster. Written by the product before the first delivery, and removed by it after the last object is gone
+	// there.
+	AnnotationInPlace = Domain + "/in-place"
+	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
+	// that its Node has by RolloutInPlace. Written by the product; a Machine is not behind values of this time or before.
+	AnnotationUpdatedAt = Domain + "/updated-at"
+	// AnnotationDigestKey on a Secret that delivers files to nodes is the key of LabelFilesDigest, 32 random bytes in
+	// base64. A digest without a key would let everybody who can read a DaemonSet guess the password offline.
+	AnnotationDigestKey = Domain + "/digest-key"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
 	// AnnotationOutput on a Secret that is delivered to the workload cluster is its output, as NAME or NAME=ARGUMENT.
@@ -137,6 +157,13 @@ const (
 	RolloutOnNextRollout = "OnNextRollout"
 	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
 	RolloutImmediate = "Immediate"
+	// RolloutInPlace treats specs as RolloutOnNextRollout does, and changes the files of running nodes without replacing
+	// their Machines.
+	RolloutInPlace = "InPlace"
+	// InPlaceMaxUnavailableDefault changes one Node of a pool at a time.
+	InPlaceMaxUnavailableDefault = "1"
+	// InPlaceValue is the value of AnnotationInPlace.
+	InPlaceValue = "true"
 	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
 	PublishCredentialsValue = "true"
 	// AdoptValue is the only value of AnnotationAdopt that adopts.
@@ -163,6 +190,15 @@ const (
 	// DeliverySuffix after the name of a Cluster is the name of the ClusterResourceSet that delivers its outputs. With a
 	// hyphen and the output it is the name of a delivered Secret.
 	DeliverySuffix = "-proxy"
+)
+
+// Names in the workload cluster of a Cluster with RolloutInPlace.
+const (
+	// NodesNamespace is the namespace of everything that RolloutInPlace has in a workload cluster. It is not the one of
+	// the manager, because a management cluster may be its own workload cluster.
+	NodesNamespace = Name + "-nodes"
+	// NodesApp is the value of label app.kubernetes.io/name of every object there.
+	NodesApp = Name + "-node"
 )
 
 // PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig
@@ -214,11 +250,15 @@ const (
 	KeyUsername = "username"
 	// KeyPassword is the proxy password, not percent-encoded.
 	KeyPassword = "password"
+	// KeyReadinessEndpoints lists URLs that a node asks for through the proxy before and after RolloutInPlace changes it.
+	KeyReadinessEndpoints = "readinessEndpoints"
 )
 
 // SecretKeys returns every key that a proxy Secret may have.
 func SecretKeys() []string {
-	return []string{KeyHTTPProxy, KeyHTTPSProxy, KeyNoProxy, KeyTrustedCA, KeyUsername, KeyPassword}
+	return []string{
+		KeyHTTPProxy, KeyHTTPSProxy, KeyNoProxy, KeyTrustedCA, KeyUsername, KeyPassword, KeyReadinessEndpoints,
+	}
 }
 
 // Keys of a generated Secret.
@@ -229,6 +269,9 @@ const (
 	KeyTrustedCABundle = "trusted-ca.pem"
 	// KeySetup is the content of PathSetup, the same in every generated Secret that one version of the product writes.
 	KeySetup = "setup.sh"
+	// KeyReadiness is the list of KeyReadinessEndpoints, one URL per line, for RolloutInPlace. No bootstrap data refers to
+	// it, so its change leaves no Machine behind.
+	KeyReadiness = "readiness-endpoints"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"
 	// KeyContentHash is the SHA-256 of KeyProxyEnv and KeyTrustedCABundle as they were last rendered, in hex; no node
@@ -292,6 +335,12 @@ const (
 	// ReasonRemovalWaiting surfaces when the label is removed and a running control plane loses our entries with its
 	// next rollout.
 	ReasonRemovalWaiting = "RemovalWaitingForRollout"
+	// ReasonInPlaceProgressing surfaces while RolloutInPlace changes nodes.
+	ReasonInPlaceProgressing = "InPlaceProgressing"
+	// ReasonInPlaceFailed surfaces when RolloutInPlace has failed on a node, which stops it for the pool.
+	ReasonInPlaceFailed = "InPlaceFailed"
+	// ReasonInPlaceUnknown surfaces while RolloutInPlace cannot be followed because the workload cluster cannot be reached.
+	ReasonInPlaceUnknown = "InPlaceUnknown"
 	// ReasonInternalError surfaces when an API call failed and a retry is expected to succeed.
 	ReasonInternalError = "InternalError"
 )
@@ -317,6 +366,9 @@ const (
 	ReasonTooLarge = "TooLarge"
 	// ReasonDeliveryNotInstalled surfaces when an output has to be delivered and the manager runs without --deliver.
 	ReasonDeliveryNotInstalled = "DeliveryNotInstalled"
+	// ReasonInPlaceNotInstalled surfaces when a Cluster asks for RolloutInPlace, or something of it is to be withdrawn, and
+	// the manager runs without --node-image.
+	ReasonInPlaceNotInstalled = "InPlaceNotInstalled"
 	// ReasonDeliveryFailed surfaces when Cluster API could not apply an output to the workload cluster.
 	ReasonDeliveryFailed = "DeliveryFailed"
 	// ReasonDelivering surfaces until Cluster API has applied an output to the workload cluster.

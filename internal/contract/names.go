@@ -9,7 +9,7 @@ func UserLabels() []string { return []string{LabelEnabled, LabelDeliverTo} }
 func UserAnnotations() []string {
 	return []string{
 		AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt, AnnotationNoProxyGroups,
-		AnnotationPublish, AnnotationPublishCredentials,
+		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
 	}
 }
 
@@ -21,7 +21,8 @@ func ClusterLabels() []string { return names(UserLabels()...) }
 func ClusterAnnotations() []string {
 	return append(names(UserAnnotations()...),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
-			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind)...)
+			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
+			AnnotationInPlace)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

@@ -144,11 +144,13 @@ func ranking() []string {
 		contract.ReasonInternalError, contract.ReasonInvalidOutput, contract.ReasonInvalidSettings,
 		contract.ReasonSettingsNotFound, contract.ReasonNameTaken, contract.ReasonCredentialsWithheld,
 		contract.ReasonKubernetesTooOld, contract.ReasonTooLarge, contract.ReasonDeliveryFailed,
-		contract.ReasonDeliveryNotInstalled,
+		contract.ReasonDeliveryNotInstalled, contract.ReasonInPlaceNotInstalled,
 		contract.ReasonConflictingFile,
 		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported,
+		contract.ReasonInPlaceFailed,
 		contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused,
 		contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
+		contract.ReasonInPlaceUnknown, contract.ReasonInPlaceProgressing,
 		contract.ReasonConfiguring, contract.ReasonDelivering, contract.ReasonWithdrawing,
 	}
 }
@@ -157,7 +159,8 @@ func ranking() []string {
 func statusOf(reason string) string {
 	switch reason {
 	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonDelivering, contract.ReasonWithdrawing:
+		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonDelivering, contract.ReasonWithdrawing,
+		contract.ReasonInPlaceProgressing, contract.ReasonInPlaceUnknown:
 		return statusUnknown
 	}
 	return statusFalse

@@ -2,6 +2,7 @@ package intent
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,6 +23,8 @@ type Options struct {
 	NoProxy string
 	// Adopt reports whether the user's files at managed paths are taken over.
 	Adopt bool
+	// MaxUnavailable is how many nodes of a pool contract.RolloutInPlace changes at a time, as a number or percentage.
+	MaxUnavailable string
 }
 
 // ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
@@ -34,15 +37,25 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		}
 		if !slices.Contains(values, value) {
 			found = append(found, badAnnotation(finding.Annotation(annotation), fmt.Sprintf("unknown value %q", value), "use "+
-				strings.Join(values, " or "))...)
+				strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])...)
 		}
 		return value
 	}
 	options := Options{
 		Delivery: choose(contract.AnnotationDelivery, contract.DeliveryReference, contract.DeliveryInline),
-		Rollout:  choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate),
-		Targets:  contract.Targets(),
-		Adopt:    choose(contract.AnnotationAdopt, "false", contract.AdoptValue) == contract.AdoptValue,
+		Rollout: choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate,
+			contract.RolloutInPlace),
+		Targets:        contract.Targets(),
+		Adopt:          choose(contract.AnnotationAdopt, "false", contract.AdoptValue) == contract.AdoptValue,
+		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
+	}
+	found = append(found, options.checkInPlace()...)
+	if value, given := annotations[contract.AnnotationInPlaceMaxUnavailable]; given {
+		if options.MaxUnavailable = value; !maxUnavailable.MatchString(value) {
+			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationInPlaceMaxUnavailable),
+				fmt.Sprintf("%q is neither a positive number nor a percentage from 1%% to 100%%", finding.Cut(value, 253)),
+				"write for example 1 or 10%")...)
+		}
 	}
 	if value, given := annotations[contract.AnnotationTargets]; given {
 		targets, bad := parseTargets(value)
@@ -57,6 +70,19 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		options.OmitGroups = groups
 	}
 	return options, found.Err()
+}
+
+// maxUnavailable is a number from 1 to 999,999 or a percentage from 1% to 100%.
+var maxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,5}|([1-9][0-9]?|100)%)$`)
+
+// checkInPlace rejects contract.RolloutInPlace where no file on a node has values.
+func (o Options) checkInPlace() finding.Errors {
+	if o.Rollout != contract.RolloutInPlace || o.Delivery != contract.DeliveryInline {
+		return nil
+	}
+	return badAnnotation(finding.Annotation(contract.AnnotationRollout),
+		contract.RolloutInPlace+" changes files on nodes, and with delivery "+contract.DeliveryInline+
+			" the values are in bootstrap specs", "use delivery "+contract.DeliveryReference+" or another rollout")
 }
 
 // parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.

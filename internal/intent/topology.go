@@ -171,6 +171,9 @@ func (r *reader) cluster(s TopologySource) Topology {
 			r.contradict(at.Child(contract.VariableDelivery), metadata, contract.AnnotationDelivery)
 		}
 		settings.Options.Delivery = v.Delivery
+		if options.Delivery != contract.DeliveryInline {
+			r.found = append(r.found, settings.Options.checkInPlace()...)
+		}
 	}
 	if v.Targets != nil {
 		if _, found := s.Annotations[contract.AnnotationTargets]; found && !slices.Equal(v.Targets, options.Targets) {

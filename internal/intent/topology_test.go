@@ -29,7 +29,7 @@ func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
 
 func defaults() intent.Options {
 	return intent.Options{
-		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout,
+		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, MaxUnavailable: "1",
 		Targets: contract.Targets(),
 	}
 }
@@ -162,6 +162,16 @@ func TestOfCluster_Refuses(t *testing.T) {
 		"too many entries":              {variable(`{noProxy: [` + strings.Repeat("a, ", 1001) + `]}`), []string{own + ".noProxy: has 1001 entries, but at most 1000 are allowed"}},
 		"hostile characters":            {variable(`{noProxy: ["$(x)", "a;b", "a'b", "{{x}}"]}`), []string{own + ".noProxy[0]: ", own + ".noProxy[1]: ", own + ".noProxy[2]: ", own + ".noProxy[3]: "}},
 		"an annotation as in a classic": {`{metadata: {annotations: {capi-proxy-patcher.io/delivery: x}}}`, []string{`annotation capi-proxy-patcher.io/delivery: unknown value "x"`}},
+		"InPlace with Inline": {
+			`{metadata: {annotations: {capi-proxy-patcher.io/rollout: InPlace, capi-proxy-patcher.io/delivery: Inline}},
+			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {delivery: Inline}}]}}}`,
+			[]string{"annotation capi-proxy-patcher.io/rollout: InPlace changes files on nodes, and with delivery Inline"},
+		},
+		"InPlace with Inline in the variable": {
+			`{metadata: {annotations: {capi-proxy-patcher.io/rollout: InPlace}},
+			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {delivery: Inline}}]}}}`,
+			[]string{"annotation capi-proxy-patcher.io/rollout: InPlace changes files on nodes, and with delivery Inline"},
+		},
 		"variable against annotation": {
 			`{metadata: {annotations: {capi-proxy-patcher.io/secret: a, capi-proxy-patcher.io/delivery: Reference, capi-proxy-patcher.io/targets: kubelet}},
 			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: b, delivery: Inline, targets: [trust]}}]}}}`,

@@ -245,7 +245,7 @@ func (c *composer) layer(g Group, l Layer) {
 	}
 	rejected := 0
 	n := 0
-	for text := range items(l.Text) {
+	for text := range Items(l.Text) {
 		n++
 		place := l.Place.At(n)
 		p, bad := parseEntry(text)
@@ -295,9 +295,9 @@ func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	}
 }
 
-// items yields the non-empty items of a list. A single hyphen at the start of a line marks a YAML list item and is
+// Items yields the non-empty items of a list. A single hyphen at the start of a line marks a YAML list item and is
 // skipped.
-func items(text string) func(yield func(string) bool) {
+func Items(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 			if rest, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), "- "); ok {

@@ -143,6 +143,7 @@ var (
 	unusable is = func(s *scene) {
 		s.want.Unusable = &finding.Finding{Reason: contract.ReasonInvalidSettings, Message: "label"}
 	}
+	inPlace   is = func(s *scene) { s.want.Options.Rollout = contract.RolloutInPlace }
 	immediate is = func(s *scene) { s.want.Options.Rollout = contract.RolloutImmediate }
 	inline    is = func(s *scene) { s.want.Options.Delivery = contract.DeliveryInline }
 	adopting  is = func(s *scene) { s.want.Options.Adopt = true }
@@ -269,6 +270,7 @@ func TestDecide_AtRest(t *testing.T) {
 		{"a patched control plane with Machines", controlPlane, []is{patched, running}, "leaves / values" + secret},
 		{"a control plane with Machines", controlPlane, []is{running}, "leaves, waits, WaitingForRollout / values" + secret},
 		{"one whose first Machine is in nobody's cache", controlPlane, []is{begun}, "leaves, waits, WaitingForRollout / values" + secret + " begun"},
+		{"one with Machines, rollout InPlace", controlPlane, []is{running, inPlace}, "leaves, waits, WaitingForRollout / values" + secret},
 		{"one with Machines, rollout Immediate", controlPlane, []is{running, immediate}, "brings / values" + secret},
 		{"the same with a proxy Secret that cannot be used", controlPlane, []is{running, immediate, rejected}, "leaves, waits, WaitingForRollout / values" + secret},
 		{"one with Machines that the user replaces", controlPlane, []is{running, rolling}, "brings / values" + secret},

@@ -42,6 +42,8 @@ type Settings struct {
 	NoProxy string
 	// TrustedCA are the certificates of the key trustedCA, in order and without duplicates.
 	TrustedCA []Certificate
+	// ReadinessEndpoints are the URLs of the key readinessEndpoints, in order. They hold no userinfo, but may hold tokens.
+	ReadinessEndpoints []string
 	// Warnings are findings that do not keep the Settings from being used.
 	Warnings []finding.Finding
 }
@@ -103,7 +105,7 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 // Parse validates the decoded data of a proxy Secret. Spaces and line ends around a value are dropped.
 //
 // Its error is finding.Errors, each of which names the key and what to do, in a fixed order: unknown keys, URLs,
-// credentials, trustedCA. No finding quotes a value, since any value may hold a password. A Secret that is not a proxy
+// credentials, trustedCA, readinessEndpoints. No finding quotes a value, since any value may hold a password. A Secret that is not a proxy
 // Secret is one finding that names none of its keys: otherwise everybody who may write a Cluster could read the keys of
 // any Secret in its namespace. noproxy.Compose validates the entries of noProxy.
 func Parse(data map[string][]byte) (Settings, error) {
@@ -161,6 +163,9 @@ func Parse(data map[string][]byte) (Settings, error) {
 		reject(bad)
 		settings.TrustedCA = certificates
 	}
+	endpoints, bad := parseEndpoints(string(data[contract.KeyReadinessEndpoints]))
+	found = append(found, bad...)
+	settings.ReadinessEndpoints = endpoints
 	if err := found.Err(); err != nil {
 		return Settings{}, err
 	}

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,13 +19,17 @@ const (
 	maxFiles = corev1.MaxSecretSize - 1<<10
 )
 
-// SecretData returns the data of a generated Secret: the files of a node, and for people the origin of every NO_PROXY
+// SecretData returns the data of a generated Secret: the files of a node, the URLs that it asks when the files are
+// changed in place, and for people the origin of every NO_PROXY
 // entry, as far as there is room. beside is the size of the other keys in bytes. It returns finding.Errors if the total
 // is more than a Secret holds.
 func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
 	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
 	if err != nil {
 		return nil, err
+	}
+	if endpoints := resolution.Settings.ReadinessEndpoints; len(endpoints) > 0 {
+		data[contract.KeyReadiness] = []byte(strings.Join(endpoints, "\n") + "\n")
 	}
 	size := 0
 	for _, value := range data {

@@ -59,3 +59,22 @@ func TestSecretData_FitsIntoASecretOrSaysSo(t *testing.T) {
 		t.Errorf("Inline delivery has no generated Secret, error %v", err)
 	}
 }
+
+func TestSecretData_HasReadinessEndpointsIfThereAreAny(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "", "https://b.example/ https://A.example": "https://b.example/\nhttps://a.example\n"} {
+		reader := &secrets{data: map[string]map[string]string{
+			"team/http-proxy": {"httpProxy": "http://p:1", "readinessEndpoints": text},
+		}}
+		resolution, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+			intent.Options{Delivery: contract.DeliveryReference}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := resolve.SecretData(resolution, 0)
+		got, given := data[contract.KeyReadiness]
+		if err != nil || string(got) != want || given != (want != "") {
+			t.Errorf("%q gives %q, %t, %v", text, got, given, err)
+		}
+	}
+}

@@ -292,24 +292,36 @@ func TestParseOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := intent.Options{Delivery: "Reference", Rollout: "OnNextRollout", Targets: contract.Targets()}
+	want := intent.Options{Delivery: "Reference", Rollout: "OnNextRollout", Targets: contract.Targets(), MaxUnavailable: "1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 	got, err = intent.ParseOptions(map[string]string{
 		contract.AnnotationDelivery: "Inline", contract.AnnotationRollout: "Immediate",
 		contract.AnnotationTargets: " trust , containerd,trust", contract.AnnotationNoProxyGroups: "-metadata",
+		contract.AnnotationInPlaceMaxUnavailable: "25%",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want = intent.Options{
-		Delivery: "Inline", Rollout: "Immediate",
+		Delivery: "Inline", Rollout: "Immediate", MaxUnavailable: "25%",
 		Targets:    []contract.Target{contract.TargetContainerd, contract.TargetTrust},
 		OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for value, valid := range map[string]bool{
+		"1": true, "999999": true, "1%": true, "100%": true, "": false, "0": false, "0%": false, "101%": false, "-1": false,
+		"01": false, "1000000": false, "1.5": false, " 1": false, "%": false, "1\n": false, "one": false,
+	} {
+		got, err := intent.ParseOptions(map[string]string{
+			contract.AnnotationInPlaceMaxUnavailable: value, contract.AnnotationRollout: "InPlace",
+		})
+		if (err == nil) != valid || valid && (got.MaxUnavailable != value || got.Rollout != contract.RolloutInPlace) {
+			t.Errorf("%q: %q, %v", value, got.MaxUnavailable, err)
+		}
 	}
 	for annotation, test := range map[string]struct{ value, want string }{
 		contract.AnnotationDelivery: {
@@ -318,7 +330,7 @@ func TestParseOptions(t *testing.T) {
 		},
 		contract.AnnotationRollout: {
 			"now",
-			`annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout or Immediate`,
+			`annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`,
 		},
 		contract.AnnotationTargets: {
 			"kubelet,",

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
@@ -56,7 +57,7 @@ func TestOutputs_AreWhatRenderPrints(t *testing.T) {
 		vocabulary.Fetch(t, shared.client, ns, "prod"+contract.ClusterSecretSuffix, &corev1.Secret{}): corev1.SchemeGroupVersion.WithKind("Secret"),
 	})
 	result, err := render.Render(t.Context(), render.Options{
-		Inputs: []render.Input{{Name: "-", Data: input}}, Publish: render.Publish{Wanted: true},
+		Inputs: []clusters.Input{{Name: "-", Data: input}}, Publish: render.Publish{Wanted: true},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
@@ -245,17 +246,17 @@ func walk(value any, visit func(map[string]any)) {
 // TestTemplates_CanBeRenderedFirst proves that render may patch a template before it is filled in, and afterwards.
 func TestTemplates_CanBeRenderedFirst(t *testing.T) {
 	t.Parallel()
-	secret := render.Input{Name: secretFile, Data: read(t, secretFile)}
+	secret := clusters.Input{Name: secretFile, Data: read(t, secretFile)}
 	for _, names := range templateSets(t) {
 		t.Run(strings.Join(names, " and "), func(t *testing.T) {
 			t.Parallel()
 			for _, v := range []values{usual(nil), odd()} {
 				var template, filled render.Options
 				for _, name := range names {
-					template.Inputs = append(template.Inputs, render.Input{Name: name, Data: read(t, name)})
-					filled.Inputs = append(filled.Inputs, render.Input{Name: name, Data: fill(t, read(t, name), v)})
+					template.Inputs = append(template.Inputs, clusters.Input{Name: name, Data: read(t, name)})
+					filled.Inputs = append(filled.Inputs, clusters.Input{Name: name, Data: fill(t, read(t, name), v)})
 				}
-				template.Secrets, filled.Secrets = []render.Input{secret}, []render.Input{secret}
+				template.Secrets, filled.Secrets = []clusters.Input{secret}, []clusters.Input{secret}
 				after, afterErr := render.Render(t.Context(), filled)
 				before, err := render.Render(t.Context(), template)
 				if strings.Contains(names[0], "inline") {
@@ -291,7 +292,7 @@ func TestTemplates_SecretHasNoFinding(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	text := read(t, secretFile)
-	report, err := lint.Run(t.Context(), lint.Options{Inputs: []render.Input{{Name: secretFile, Data: text}}, Now: now})
+	report, err := lint.Run(t.Context(), lint.Options{Inputs: []clusters.Input{{Name: secretFile, Data: text}}, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -26,19 +26,19 @@ import (
 // Options are the input of Run.
 type Options struct {
 	// Inputs are the manifests.
-	Inputs []render.Input
+	Inputs []clusters.Input
 	// Secrets are additional files with proxy Secrets.
-	Secrets []render.Input
+	Secrets []clusters.Input
 	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
 	DefaultSecret types.NamespacedName
 	// Now is the time at which the expiry of certificates is checked.
 	Now time.Time
 }
 
-// Run checks the proxy Secrets that labelled Clusters use, Secrets that look like one (render.IsProxySecret), and the
+// Run checks the proxy Secrets that labelled Clusters use, Secrets that look like one (clusters.IsProxySecret), and the
 // annotations, network and NO_PROXY of each labelled Cluster. It returns an error only for inputs that cannot be read.
 func Run(ctx context.Context, o Options) (Report, error) {
-	manifests, err := render.ReadManifests(o.Inputs, o.Secrets, o.DefaultSecret)
+	manifests, err := clusters.Read(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
 		return Report{}, err
 	}
@@ -47,13 +47,13 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	report := l.report()
-	report.Unread = manifests.Notes()
+	report.Unread = manifests.Notes
 	return report, nil
 }
 
 // linter collects findings.
 type linter struct {
-	manifests *render.Manifests
+	manifests *clusters.Manifests
 	objects   []*manifest.Object
 	now       time.Time
 	findings  []Row
@@ -65,7 +65,7 @@ type linter struct {
 	entries   map[block][]int // lines of the entries of a list, counted from its own
 }
 
-func newLinter(manifests *render.Manifests, now time.Time) *linter {
+func newLinter(manifests *clusters.Manifests, now time.Time) *linter {
 	l := &linter{
 		manifests: manifests, objects: manifests.Objects(), now: now,
 		known: map[Row]bool{}, order: map[*manifest.Object]int{}, byPlace: map[string]*manifest.Object{},
@@ -73,7 +73,7 @@ func newLinter(manifests *render.Manifests, now time.Time) *linter {
 	}
 	for i, o := range l.objects {
 		l.order[o] = i
-		l.byPlace[render.Place(o)] = o
+		l.byPlace[clusters.Place(o)] = o
 	}
 	return l
 }
@@ -87,7 +87,7 @@ func (l *linter) add(o *manifest.Object, level Level, found ...finding.Finding) 
 			o, at = named, at.Of("")
 		}
 		if o.Kind() == "Secret" {
-			l.looked(render.Place(o))
+			l.looked(clusters.Place(o))
 		}
 		row := l.row(o, level, f, at)
 		if l.known[row] {
@@ -135,7 +135,7 @@ func (l *linter) addWarnings(o *manifest.Object, warnings []finding.Finding) {
 func (l *linter) run(ctx context.Context) error {
 	for _, c := range l.manifests.Clusters() {
 		level := Rejection
-		if render.IsVariableLabel(c.Object) {
+		if clusters.IsVariableLabel(c.Object) {
 			level = Note
 		}
 		l.add(c.Object, level, finding.Of(c.View.Unclear)...)
@@ -147,9 +147,9 @@ func (l *linter) run(ctx context.Context) error {
 		}
 	}
 	for _, o := range l.objects {
-		l.add(o, Rejection, render.CheckMetadata(o)...)
-		l.addWarnings(o, render.CheckNames(o))
-		if render.IsProxySecret(o) {
+		l.add(o, Rejection, clusters.CheckMetadata(o)...)
+		l.addWarnings(o, clusters.CheckNames(o))
+		if clusters.IsProxySecret(o) {
 			if err := l.secret(o); err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func (l *linter) run(ctx context.Context) error {
 }
 
 // cluster checks the annotations and the network of a Cluster, and the NO_PROXY that is composed with its Secrets.
-func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
+func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	options := c.Settings.Options
 	_, unpublished := publish.Read(c.View.Annotations)
 	for _, err := range []error{c.Invalid, unpublished} {
@@ -174,8 +174,7 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		return err
 	}
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
-	resolver := l.manifests.Resolver()
-	resolver.Now = func() time.Time { return l.now }
+	resolver := l.manifests.Resolver(func() time.Time { return l.now })
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
 		if found := finding.Of(err); len(found) > 0 {
@@ -188,10 +187,10 @@ func (l *linter) cluster(ctx context.Context, c render.Cluster) error {
 		l.addWarnings(o, ofCluster(c.Object, resolved(resolution.Warnings, c.Unresolved)))
 		return nil
 	}
-	pools := slices.Concat([]render.Pool{{Object: c.Object}}, c.Pools)
+	pools := slices.Concat([]clusters.Pool{{Object: c.Object}}, c.Pools)
 	for _, pool := range c.Settings.Pools {
 		if pool.Override != "" {
-			pools = append(pools, render.Pool{Object: c.Object, Secret: pool.Override})
+			pools = append(pools, clusters.Pool{Object: c.Object, Secret: pool.Override})
 		}
 	}
 	for i, pool := range pools {
@@ -210,7 +209,7 @@ func ofCluster(cluster *manifest.Object, found []finding.Finding) []finding.Find
 	placed := slices.Clone(found)
 	for i, f := range placed {
 		if f.Place.Object == "" && len(f.Place.Path) > 0 && f.Place.Path[0].Name == "spec" {
-			placed[i].Place = f.Place.Of(render.Place(cluster))
+			placed[i].Place = f.Place.Of(clusters.Place(cluster))
 		}
 	}
 	return placed
@@ -219,12 +218,12 @@ func ofCluster(cluster *manifest.Object, found []finding.Finding) []finding.Find
 // resolved omits warnings about fields with an unresolved variable of clusterctl.
 func resolved(warnings []finding.Finding, unresolved []finding.Place) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(warnings),
-		func(w finding.Finding) bool { return render.IsUnresolved(w.Place, unresolved) })
+		func(w finding.Finding) bool { return clusters.IsUnresolved(w.Place, unresolved) })
 }
 
 // secret checks a proxy Secret without a Cluster.
 func (l *linter) secret(o *manifest.Object) error {
-	l.looked(render.Place(o))
+	l.looked(clusters.Place(o))
 	secret, err := l.manifests.Secret(o)
 	if err != nil {
 		return l.addError(o, err)
@@ -236,14 +235,14 @@ func (l *linter) secret(o *manifest.Object) error {
 	l.addWarnings(o, settings.Warnings)
 	l.addWarnings(o, settings.TrustedCAWarnings(l.now))
 	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{
-		Place: finding.Key(contract.KeyNoProxy).Of(render.Place(o)), Text: string(secret.Data[contract.KeyNoProxy]),
+		Place: finding.Key(contract.KeyNoProxy).Of(clusters.Place(o)), Text: string(secret.Data[contract.KeyNoProxy]),
 	}})
 	if err := l.addError(o, err); err != nil {
 		return err
 	}
 	// The rest is about the network of a Cluster, and there is none.
 	l.addWarnings(o,
-		slices.DeleteFunc(composed.Warnings, func(w finding.Finding) bool { return w.Place.Object != render.Place(o) }))
+		slices.DeleteFunc(composed.Warnings, func(w finding.Finding) bool { return w.Place.Object != clusters.Place(o) }))
 	return nil
 }
 

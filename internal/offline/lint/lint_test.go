@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
 func options(texts ...string) lint.Options {
 	o := lint.Options{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for i, text := range texts {
-		o.Inputs = append(o.Inputs, render.Input{Name: fmt.Sprintf("%d.yaml", i+1), Data: []byte(text)})
+		o.Inputs = append(o.Inputs, clusters.Input{Name: fmt.Sprintf("%d.yaml", i+1), Data: []byte(text)})
 	}
 	return o
 }

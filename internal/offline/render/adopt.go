@@ -11,6 +11,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -29,11 +30,11 @@ type keptOriginals struct {
 // Secret that keeps them.
 func (r *renderer) originals(view intent.Cluster) patch.Originals {
 	key := types.NamespacedName{Namespace: view.Namespace, Name: intent.GeneratedSecretName(view.Name)}
-	generated := r.secrets.lookup(key)
+	generated := r.ProxySecret(key)
 	if generated == nil || generated.Labels()[contract.LabelGenerated] != view.Name {
 		return nil
 	}
-	secret, err := decodeSecret(generated, key)
+	secret, err := r.Secret(generated)
 	if err != nil {
 		r.problems = append(r.problems, err)
 		return nil
@@ -65,7 +66,7 @@ func (c *clusterRun) keep(o *manifest.Object, at location, adopted []patch.Edit)
 		}
 		all[edit.File.Path] = entry
 		c.note(o, "%s.files[%d] is adopted; Secret %s keeps its original", strings.Join(at.path, "."), edit.Index,
-			qualified(c.view.Namespace, intent.GeneratedSecretName(c.view.Name)))
+			clusters.Qualified(c.view.Namespace, intent.GeneratedSecretName(c.view.Name)))
 	}
 	kept.files[key] = all
 }
@@ -100,7 +101,7 @@ func (r *renderer) originalsText(cluster *manifest.Object) ([]byte, error) {
 				contract.AnnotationAdopt)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", place(cluster), err)
+		return nil, fmt.Errorf("%s: %w", clusters.Place(cluster), err)
 	}
 	return text, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -77,7 +78,7 @@ func TestRender_RestoresAnOriginalInTheInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run := func(input string) string {
-				result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(input)}}})
+				result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(input)}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -94,7 +95,7 @@ func TestRender_RestoresAnOriginalInTheInput(t *testing.T) {
 	}
 	for _, damaged := range []string{"[]", `{"KubeadmControlPlane/cp":{"/x":{}}}`} {
 		_, err := render.Render(t.Context(),
-			render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(exported(damaged, "", "false"))}}})
+			render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(exported(damaged, "", "false"))}}})
 		if err == nil || !strings.Contains(err.Error(), "data.adopted-files.json: not a JSON object") {
 			t.Errorf("%s: error %v", damaged, err)
 		}
@@ -144,7 +145,7 @@ func TestRender_AdoptsAsTheControllerDoes(t *testing.T) {
 	render1 := func(t *testing.T, input string) string {
 		t.Helper()
 		result, err := render.Render(t.Context(), render.Options{
-			Inputs: []render.Input{{Name: "-", Data: []byte(input)}}, IncludeSecrets: true,
+			Inputs: []clusters.Input{{Name: "-", Data: []byte(input)}}, IncludeSecrets: true,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +209,7 @@ func TestRender_NamesAdoptInAConflict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := render.Render(t.Context(),
-				render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(ownFile(test.annotations, "192.0.2.1"))}}})
+				render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(ownFile(test.annotations, "192.0.2.1"))}}})
 			if err == nil || !strings.HasSuffix(err.Error(), test.want) {
 				t.Errorf("error %v\nwant %s", err, test.want)
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
@@ -139,11 +140,11 @@ spec:
 `
 
 // benchmark runs f on fleets; the time of one Cluster is to be the same in all.
-func benchmark(b *testing.B, f func(render.Input) error) {
+func benchmark(b *testing.B, f func(clusters.Input) error) {
 	b.Helper()
 	for _, n := range []int{100, 400, 1000} {
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
-			input := render.Input{Name: "fleet.yaml", Data: fleet(n)}
+			input := clusters.Input{Name: "fleet.yaml", Data: fleet(n)}
 			b.SetBytes(int64(len(input.Data)))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -156,23 +157,23 @@ func benchmark(b *testing.B, f func(render.Input) error) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	benchmark(b, func(input render.Input) error {
-		_, err := render.Render(b.Context(), render.Options{Inputs: []render.Input{input}})
+	benchmark(b, func(input clusters.Input) error {
+		_, err := render.Render(b.Context(), render.Options{Inputs: []clusters.Input{input}})
 		return err
 	})
 }
 
 func BenchmarkDiff(b *testing.B) {
-	benchmark(b, func(input render.Input) error {
-		result, err := render.Render(b.Context(), render.Options{Inputs: []render.Input{input}})
+	benchmark(b, func(input clusters.Input) error {
+		result, err := render.Render(b.Context(), render.Options{Inputs: []clusters.Input{input}})
 		result.Diff()
 		return err
 	})
 }
 
 func BenchmarkLint(b *testing.B) {
-	benchmark(b, func(input render.Input) error {
-		_, err := lint.Run(b.Context(), lint.Options{Inputs: []render.Input{input}})
+	benchmark(b, func(input clusters.Input) error {
+		_, err := lint.Run(b.Context(), lint.Options{Inputs: []clusters.Input{input}})
 		return err
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 
@@ -14,94 +13,17 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// clusterView reads a Cluster, v1beta1 or v1beta2. Fields with an unresolved variable of clusterctl are omitted and
-// named.
-func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.Place) {
-	spec := dig(o.Value(), "spec")
-	network := dig(spec, "clusterNetwork")
-	text := func(field finding.Place, value any) string {
-		s, _ := value.(string)
-		if strings.Contains(s, "${") {
-			unresolved = append(unresolved, field)
-			return ""
-		}
-		return s
-	}
-	blocks := func(field string) []string {
-		value := dig(network, field)["cidrBlocks"]
-		path := finding.Field("spec", "clusterNetwork", field, "cidrBlocks")
-		list, isList := value.([]any)
-		if !isList {
-			text(path, value)
-			return nil
-		}
-		var cidrs []string
-		for i, item := range list {
-			if cidr := text(path.Index(i), item); cidr != "" {
-				cidrs = append(cidrs, cidr)
-			}
-		}
-		return cidrs
-	}
-	_, topology := spec["topology"].(map[string]any)
-	view = intent.Cluster{
-		Namespace:     manifest.PartOfName(o.Namespace()),
-		Name:          manifest.PartOfName(o.Name()),
-		Annotations:   o.Annotations(),
-		PodCIDRs:      blocks("pods"),
-		ServiceCIDRs:  blocks("services"),
-		ServiceDomain: text(finding.Field("spec", "clusterNetwork", "serviceDomain"), network["serviceDomain"]),
-		EndpointHost:  text(endpointHost(), dig(spec, "controlPlaneEndpoint")["host"]),
-		Topology:      topology,
-		Enabled:       intent.IsEnabled(o.Labels()),
-		Unclear:       intent.CheckLabel(o.Labels()),
-	}
-	view.EndpointPort = port(dig(spec, "controlPlaneEndpoint"))
-	view.Infrastructure.Kind, _ = dig(spec, "infrastructureRef")["kind"].(string)
-	view.Infrastructure.Name, _ = dig(spec, "infrastructureRef")["name"].(string)
-	view.Provisioned = true // nothing will change in a manifest
-	view.ControlPlaneKind, _ = dig(spec, "controlPlaneRef")["kind"].(string)
-	view.ControlPlaneName, _ = dig(spec, "controlPlaneRef")["name"].(string)
-	return view, unresolved
-}
-
-// endpointHost is the place of the host of the control-plane endpoint.
-func endpointHost() finding.Place { return finding.Field("spec", "controlPlaneEndpoint", "host") }
-
-// port returns the port of an endpoint, 0 if there is none or it is an unresolved variable.
-func port(endpoint map[string]any) int32 {
-	if n, ok := endpoint["port"].(int64); ok && 0 < n && n <= math.MaxUint16 {
-		return int32(n)
-	}
-	return 0
-}
-
-// dig returns the mapping at a path, nil if there is none.
-func dig(value map[string]any, path ...string) map[string]any {
-	for _, key := range path {
-		value, _ = value[key].(map[string]any)
-	}
-	return value
-}
-
 // member is a bootstrap object of a Cluster.
 type member struct {
 	object  *manifest.Object
 	workers []*manifest.Object // none for a control plane
-}
-
-// override is the proxy Secret that a pool names.
-func override(worker *manifest.Object) string {
-	if !isPool(worker) {
-		return ""
-	}
-	return worker.Annotations()[contract.AnnotationSecret]
 }
 
 // members returns the bootstrap objects of a Cluster, the control plane first, without those that its topology owns. An
@@ -112,7 +34,8 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 	switch {
 	case view.Topology:
 	case view.ControlPlaneKind == "KubeadmControlPlane":
-		if o := r.lookup(cluster.Namespace(), groupControlPlane, "KubeadmControlPlane", view.ControlPlaneName); o != nil {
+		o := r.Lookup(cluster.Namespace(), clusters.GroupControlPlane, view.ControlPlaneKind, view.ControlPlaneName)
+		if o != nil {
 			members = append(members, member{object: o})
 		} else if enabled {
 			r.warn(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
@@ -120,7 +43,7 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 	case view.ControlPlaneKind != "" && enabled:
 		r.warn(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
 	}
-	for _, worker := range r.workers[cluster] {
+	for _, worker := range r.Workers(cluster) {
 		o := r.bootstrapOf(worker, enabled)
 		if o == nil {
 			continue
@@ -137,18 +60,18 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 // bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched. It reports why if its
 // Cluster is enabled.
 func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.Object {
-	path := append(machinePath(worker), "bootstrap", "configRef")
-	reference := dig(worker.Value(), path...)
+	path := append(clusters.MachinePath(worker), "bootstrap", "configRef")
+	reference := clusters.Dig(worker.Value(), path...)
 	kind, _ := reference["kind"].(string)
 	refName, _ := reference["name"].(string)
-	want := bootstrapKind(worker)
-	o := r.lookup(worker.Namespace(), groupBootstrap, want, refName)
+	want := clusters.BootstrapKind(worker)
+	o := r.Lookup(worker.Namespace(), clusters.GroupBootstrap, want, refName)
 	_, controlPlane := worker.Labels()[clusterv1.MachineControlPlaneLabel]
 	switch {
 	case plan.IsTopologyOwned(worker.Labels()):
 	case kind == want && !controlPlane && o != nil:
 		return o
-	case !enabled, override(worker) == contract.SecretNone:
+	case !enabled, clusters.Override(worker) == contract.SecretNone:
 	case refName == "":
 		r.note(worker, "has its own bootstrap data and is not patched")
 	case kind != want:
@@ -175,7 +98,7 @@ type clusterRun struct {
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
 // problem has been recorded.
 func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolve.Resolution {
-	resolver := c.resolver()
+	resolver := c.Resolver(c.Now)
 	resolver.Object = pool
 	resolution, err := resolver.Resolve(ctx, c.view, c.options, override)
 	if err != nil {
@@ -191,7 +114,7 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolv
 	}
 	for _, warning := range resolution.Warnings {
 		switch {
-		case IsUnresolved(warning.Place, c.unresolved): // an unresolved variable has no value to warn about
+		case clusters.IsUnresolved(warning.Place, c.unresolved): // an unresolved variable has no value to warn about
 		case noproxy.IsUsual(warning.Code):
 			c.usual.add(warning.Code, c.object)
 		default:
@@ -253,14 +176,16 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	}
 	for _, worker := range m.workers {
 		object.Pools = append(object.Pools, plan.Pool{
-			Pool:   intent.Pool{Kind: worker.Kind(), Name: manifest.PartOfName(worker.Name()), Override: override(worker)},
+			Pool: intent.Pool{
+				Kind: worker.Kind(), Name: manifest.PartOfName(worker.Name()), Override: clusters.Override(worker),
+			},
 			Object: manifest.PartOfName(worker.Name()), Cluster: c.view.Name,
 		})
-		reference := dig(worker.Value(), append(machinePath(worker), "infrastructureRef")...)
+		reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "infrastructureRef")...)
 		kind, _ := reference["kind"].(string)
 		refName, _ := reference["name"].(string)
-		if o := c.lookup(worker.Namespace(), "", kind, refName); o != nil {
-			if field := patch.WindowsField(dig(o.Value(), "spec")); field != "" {
+		if o := c.Lookup(worker.Namespace(), "", kind, refName); o != nil {
+			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
 				object.Facts.Infrastructure.Windows = field + " of " + o.String()
 			}
 		}
@@ -315,27 +240,9 @@ func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) s
 	case resolution.Settings.IsTrustOnly(): // there is no NO_PROXY
 		return ""
 	case len(unresolved) > 0:
-		return Unresolved(unresolved) + " has unresolved variables"
+		return clusters.Unresolved(unresolved) + " has unresolved variables"
 	case !resolution.Complete:
 		return "spec.controlPlaneEndpoint is not set"
 	}
 	return ""
-}
-
-// Unresolved names fields with an unresolved variable of clusterctl.
-func Unresolved(fields []finding.Place) string {
-	names := make([]string, len(fields))
-	for i, field := range fields {
-		names[i] = field.String()
-	}
-	return strings.Join(names, ", ")
-}
-
-// IsUnresolved reports whether the value at a place is, or contains, an unresolved variable of clusterctl. The variable
-// may be in another object from which the value comes.
-func IsUnresolved(place finding.Place, fields []finding.Place) bool {
-	return place.Object == "" && slices.ContainsFunc(fields, func(field finding.Place) bool {
-		return len(place.Path) > 0 && len(field.Path) >= len(place.Path) &&
-			slices.Equal(field.Path[:len(place.Path)], place.Path)
-	})
 }

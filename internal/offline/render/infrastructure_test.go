@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 )
 
 const metalStack = `apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
@@ -69,12 +69,12 @@ spec: {server: SERVER, controlPlaneEndpoint: {host: 192.0.2.7, port: 6443}}
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			manifests, err := render.ReadManifests([]render.Input{{Name: "-", Data: []byte(test.manifests)}}, nil, types.NamespacedName{})
+			manifests, err := clusters.Read([]clusters.Input{{Name: "-", Data: []byte(test.manifests)}}, nil, types.NamespacedName{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			read := manifests.Clusters()[0]
-			resolution, err := manifests.Resolver().Resolve(t.Context(), read.View, read.Settings.Options, "")
+			resolution, err := manifests.Resolver(nil).Resolve(t.Context(), read.View, read.Settings.Options, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ spec: {server: SERVER, controlPlaneEndpoint: {host: 192.0.2.7, port: 6443}}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if text := render.Unresolved(read.Unresolved); text != test.unresolved {
+			if text := clusters.Unresolved(read.Unresolved); text != test.unresolved {
 				t.Errorf("unresolved %q, want %q", text, test.unresolved)
 			}
 			if text := strings.Join(warnings, "\n"); text != test.warning {

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -29,7 +30,7 @@ func TestRender_AnswersJSONWithJSON(t *testing.T) {
 	}
 	list = append(append([]byte(`{"apiVersion":"v1","kind":"List","items":[`), list...), "]}\n"...)
 	half := bytes.IndexByte(lines[len(lines)/2:], '\n') + len(lines)/2 + 1
-	for name, inputs := range map[string][]render.Input{
+	for name, inputs := range map[string][]clusters.Input{
 		"lines": {{Name: "a.json", Data: lines}},
 		"list":  {{Name: "a.json", Data: list}},
 		"files": {{Name: "a.json", Data: lines[:half]}, {Name: "b.json", Data: lines[half:]}},
@@ -54,7 +55,7 @@ func TestRender_AnswersJSONWithJSON(t *testing.T) {
 		if secrets != 2 || bytes.Count(result.Output, []byte("/etc/capi-proxy-patcher/proxy.env")) < 6 {
 			t.Errorf("%s: %d generated Secrets in %s", name, secrets, text.String())
 		}
-		options.Inputs = []render.Input{{Name: "a.json", Data: result.Output}}
+		options.Inputs = []clusters.Input{{Name: "a.json", Data: result.Output}}
 		again, err := render.Render(t.Context(), options)
 		if err != nil || !bytes.Equal(again.Output, result.Output) {
 			t.Errorf("%s: a second run changes: %v\n%s", name, err, again.Diff())

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -94,7 +95,7 @@ func TestRender_FindsObjectsWhoseNamespaceIsLeftOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(),
-				render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
+				render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
 			if test.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), test.problem) {
 					t.Errorf("got error %v, want %q in it", err, test.problem)
@@ -152,7 +153,7 @@ func TestRender_PrefersTheSecretOfTheSameNamespace(t *testing.T) {
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://team.example.com:1\"}\n"
 	foreign := strings.NewReplacer("v1", "example.com/v1", "team.example", "foreign.example").Replace(secret)
 	m := manifests(t, scene("team/c")+foreign+secret)
-	found, err := m.Resolver().Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
+	found, err := m.Resolver(nil).Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
 	if err != nil || found == nil || string(found.Data["httpProxy"]) != "http://team.example.com:1" {
 		t.Errorf("found %+v, error %v", found, err)
 	}
@@ -162,7 +163,7 @@ func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 	t.Parallel()
 	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: c-proxy-files, labels: {capi-proxy-patcher.io/generated-for: c}}\n"
 	result, err := render.Render(t.Context(), render.Options{
-		Inputs: []render.Input{{
+		Inputs: []clusters.Input{{
 			Name: "in.yaml",
 			Data: []byte(scene("team/c", "DemoCluster infra", "KubeadmControlPlane cp") + secret),
 		}},
@@ -181,4 +182,13 @@ func TestRender_UpdatesAGeneratedSecretWithoutANamespace(t *testing.T) {
 func withPods(scene string) string {
 	return strings.Replace(scene, "spec: {controlPlaneRef",
 		"spec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, controlPlaneRef", 1)
+}
+
+func manifests(t *testing.T, text string) *clusters.Manifests {
+	t.Helper()
+	m, err := clusters.Read([]clusters.Input{{Name: "in.yaml", Data: []byte(text)}}, nil, types.NamespacedName{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -56,7 +57,7 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := render.Options{Inputs: []render.Input{{
+			options := render.Options{Inputs: []clusters.Input{{
 				Name: "in.yaml",
 				Data: []byte(withPods(scene("c", "KubeadmControlPlane cp")) + test.manifests),
 			}}}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
@@ -35,7 +36,7 @@ func TestRenderAndLint_RefuseLabelsThatAreNotStrings(t *testing.T) {
 			if !strings.Contains(text, test.old) {
 				t.Fatalf("nothing to replace in\n%s", text)
 			}
-			inputs := []render.Input{{Name: "in.yaml", Data: []byte(strings.Replace(text, test.old, test.replacement, 1))}}
+			inputs := []clusters.Input{{Name: "in.yaml", Data: []byte(strings.Replace(text, test.old, test.replacement, 1))}}
 			_, err := render.Render(t.Context(), render.Options{Inputs: inputs})
 			switch {
 			case test.want == "" && err != nil:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/outputs"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -29,7 +30,7 @@ type Publish struct {
 }
 
 // publishOnly prints what a Cluster asks to be published if it has the label.
-func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object, read Cluster) {
+func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object, read clusters.Cluster) {
 	switch {
 	case !r.All && read.View.Unclear != nil:
 		r.reject(object, "%s", read.View.Unclear)
@@ -64,7 +65,7 @@ func (c *clusterRun) publish(ctx context.Context) {
 	if len(asks.Outputs)+len(printed) == 0 {
 		return
 	}
-	resolver := c.resolver()
+	resolver := c.Resolver(c.Now)
 	resolver.Profile = noproxy.ProfileShell
 	options := c.options
 	options.Delivery = contract.DeliveryReference
@@ -131,8 +132,8 @@ func (c *clusterRun) print(values outputs.Values, result publish.Result, printed
 func (c *clusterRun) add(value any) {
 	object, _ := value.(map[string]any)
 	kind, _ := object["kind"].(string)
-	name, _ := dig(object, "metadata")["name"].(string)
-	existing := c.names[kindName{kind, manifest.SameName(name)}].nearest(c.view.Namespace, "")
+	name, _ := clusters.Dig(object, "metadata")["name"].(string)
+	existing := c.Lookup(c.view.Namespace, "", kind, name)
 	if existing == nil || c.Publish.Only {
 		text, err := encodeDocument(object, c.isJSON() && !c.Publish.Workload)
 		if err != nil {
@@ -149,7 +150,7 @@ func (c *clusterRun) add(value any) {
 	var edits []manifest.Edit
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		encoded := base64.StdEncoding.EncodeToString(data[key])
-		if dig(existing.Value(), "data")[key] != encoded {
+		if clusters.Dig(existing.Value(), "data")[key] != encoded {
 			edits = append(edits, manifest.Edit{Op: manifest.SetScalar, Path: []string{"data", key}, Value: encoded})
 		}
 	}
@@ -158,10 +159,11 @@ func (c *clusterRun) add(value any) {
 
 // version returns the Kubernetes version that the control plane runs, or is to run.
 func (c *clusterRun) version() string {
-	version := dig(c.object.Value(), "spec", "topology")["version"]
-	if o := c.lookup(c.object.Namespace(), groupControlPlane, c.view.ControlPlaneKind, c.view.ControlPlaneName); o != nil {
-		version = dig(o.Value(), "spec")["version"]
-		if running := dig(o.Value(), "status")["version"]; running != nil {
+	version := clusters.Dig(c.object.Value(), "spec", "topology")["version"]
+	controlPlane := c.view.ControlPlaneKind
+	if o := c.Lookup(c.object.Namespace(), clusters.GroupControlPlane, controlPlane, c.view.ControlPlaneName); o != nil {
+		version = clusters.Dig(o.Value(), "spec")["version"]
+		if running := clusters.Dig(o.Value(), "status")["version"]; running != nil {
 			version = running
 		}
 	}

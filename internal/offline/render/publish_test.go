@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -37,7 +38,7 @@ stringData: {httpProxy: "http://192.0.2.220:3128", httpsProxy: "http://proxy.exa
 func rendered(t *testing.T, text string, p render.Publish) render.Result {
 	t.Helper()
 	result, err := render.Render(t.Context(), render.Options{
-		Inputs: []render.Input{{Name: "-", Data: []byte(text)}}, Publish: p,
+		Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: p,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestPublish_SaysWhyNothingIsPublished(t *testing.T) {
 				t.Fatal("nothing is replaced")
 			}
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []render.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Wanted: true},
+				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: render.Publish{Wanted: true},
 			})
 			said := strings.Join(result.Notes, "\n")
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,25 +18,19 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// Input is one file.
-type Input struct {
-	// Name is the file's name for messages; "-" stands for standard input.
-	Name string
-	Data []byte
-}
-
 // Options configure Render.
 type Options struct {
 	// Inputs are the manifests to patch.
-	Inputs []Input
+	Inputs []clusters.Input
 	// Secrets are additional files with proxy Secrets, which are not part of the output.
-	Secrets []Input
+	Secrets []clusters.Input
 	// DefaultSecret is the installation-wide Secret; its zero value means that there is none.
 	DefaultSecret types.NamespacedName
 	// All patches every Cluster, with or without the label.
@@ -83,7 +78,7 @@ func Render(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	r.checkMetadata()
-	for _, cluster := range r.find("Cluster") {
+	for _, cluster := range r.Find("Cluster") {
 		r.cluster(ctx, cluster)
 	}
 	if !r.Publish.Only {
@@ -98,21 +93,12 @@ func Render(ctx context.Context, o Options) (Result, error) {
 	return r.result()
 }
 
-// API groups of the kinds that render knows.
-const (
-	groupCluster      = "cluster.x-k8s.io"
-	groupControlPlane = "controlplane.cluster.x-k8s.io"
-	groupBootstrap    = "bootstrap.cluster.x-k8s.io"
-)
-
 // renderer is the state of one run.
 type renderer struct {
 	Options
 
-	streams  []*manifest.Stream // one an input
-	objects  []*manifest.Object
-	index    // of objects
-	secrets  secretReader
+	*clusters.Manifests
+
 	notes    []string
 	warnings int // among notes
 	usual    usual
@@ -141,28 +127,19 @@ type secretKey struct {
 }
 
 func newRenderer(o Options) (*renderer, error) {
-	r := &renderer{
-		Options: o, users: map[*manifest.Object]*manifest.Object{}, declared: map[*manifest.Object]bool{},
-		noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{}, needed: map[secretKey]bool{},
-		kept: map[*manifest.Object]*keptOriginals{},
-	}
-	var problems, more []error
-	var given []*manifest.Stream
-	r.streams, problems = r.read(o.Inputs)
-	r.objects = objectsOf(r.streams)
-	r.index = newIndex(r.objects)
-	given, more = r.read(o.Secrets)
-	problems = append(problems, more...)
-	secrets, err := newSecretReader(r.index, newIndex(objectsOf(given)), o.Secrets, o.DefaultSecret)
+	read, err := clusters.Read(o.Inputs, o.Secrets, o.DefaultSecret)
 	if err != nil {
-		problems = append(problems, err)
+		return nil, err
 	}
-	r.secrets = secrets
-	return r, errors.Join(problems...)
+	return &renderer{
+		Options: o, Manifests: read, notes: read.Notes, users: map[*manifest.Object]*manifest.Object{},
+		declared: map[*manifest.Object]bool{}, noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{},
+		needed: map[secretKey]bool{}, kept: map[*manifest.Object]*keptOriginals{},
+	}, nil
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
-	text := place(o) + ": " + fmt.Sprintf(format, args...)
+	text := clusters.Place(o) + ": " + fmt.Sprintf(format, args...)
 	if r.noted[text] {
 		return false
 	}
@@ -179,25 +156,12 @@ func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
 }
 
 func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
-	r.problems = append(r.problems, errors.New(place(o)+": "+fmt.Sprintf(format, args...)))
-}
-
-// place names an object with its file and document.
-func place(o *manifest.Object) string {
-	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), o)
-}
-
-// qualified is a name with its namespace, which a manifest may not have.
-func qualified(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
+	r.problems = append(r.problems, errors.New(clusters.Place(o)+": "+fmt.Sprintf(format, args...)))
 }
 
 // cluster patches the bootstrap objects of one Cluster, or removes what an earlier run has added.
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
-	read := r.clusterOf(object)
+	read := r.Cluster(object)
 	if r.Publish.Only {
 		r.publishOnly(ctx, object, read)
 		return
@@ -255,20 +219,20 @@ func (r *renderer) result() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	output, err := manifest.Join(append(slices.Clone(r.streams), secrets)...)
+	output, err := manifest.Join(append(slices.Clone(r.Streams), secrets)...)
 	if err != nil {
 		return Result{}, fmt.Errorf("joining output: %w", err)
 	}
 	return Result{
 		Output: output, Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(),
-		streams: r.streams, secrets: added,
+		streams: r.Streams, secrets: added,
 	}, nil
 }
 
 // commit makes all edits.
 func (r *renderer) commit() error {
-	problems := make([]error, 0, len(r.streams))
-	for _, stream := range r.streams {
+	problems := make([]error, 0, len(r.Streams))
+	for _, stream := range r.Streams {
 		var changes []manifest.Change
 		for _, o := range stream.Objects() {
 			if edits := r.edits[o]; edits != nil {
@@ -282,30 +246,28 @@ func (r *renderer) commit() error {
 
 // checkWorkers reports which workers are not patched, or cannot be, because of their namespace.
 func (r *renderer) checkWorkers() {
-	for _, worker := range r.allWorkers() {
-		named := r.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
-		own := named.nearest(worker.Namespace(), groupCluster)
+	for _, worker := range r.AllWorkers() {
+		own, named := r.NamedBy(worker)
 		certain := own != nil && (worker.Namespace() != "" || own.Namespace() == "")
-		if named == nil || certain || plan.IsTopologyOwned(worker.Labels()) {
+		if len(named) == 0 || certain || plan.IsTopologyOwned(worker.Labels()) {
 			continue
 		}
-		clusters := inGroup(named.objects, groupCluster)
 		switch {
-		case !slices.ContainsFunc(clusters, func(o *manifest.Object) bool { return r.All || intent.IsEnabled(o.Labels()) }):
+		case !slices.ContainsFunc(named, func(o *manifest.Object) bool { return r.All || intent.IsEnabled(o.Labels()) }):
 		case own == nil:
 			r.warn(worker,
 				"names %s, which is in another namespace, and is not patched; a %s is in the namespace of its Cluster",
-				clusters[0].String(), worker.Kind())
-		case len(clusters) > 1:
+				named[0].String(), worker.Kind())
+		case len(named) > 1:
 			r.reject(worker, "has no namespace and may belong to %s or to %s; write its namespace",
-				clusters[0].String(), clusters[1].String())
+				named[0].String(), named[1].String())
 		}
 	}
 }
 
 // checkStrays notes patched objects that belong to no Cluster in the input.
 func (r *renderer) checkStrays() {
-	for _, o := range r.objects {
+	for _, o := range r.Index.Objects {
 		location, known := locate(o)
 		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) &&
 			patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
@@ -325,11 +287,11 @@ func locate(o *manifest.Object) (location, bool) {
 	group, version, _ := strings.Cut(o.APIVersion(), "/")
 	var at location
 	switch {
-	case o.Kind() == "KubeadmControlPlane" && group == groupControlPlane:
+	case o.Kind() == "KubeadmControlPlane" && group == clusters.GroupControlPlane:
 		at.path = []string{"spec", "kubeadmConfigSpec"}
-	case o.Kind() == "KubeadmConfigTemplate" && group == groupBootstrap:
+	case o.Kind() == "KubeadmConfigTemplate" && group == clusters.GroupBootstrap:
 		at.path = []string{"spec", "template", "spec"}
-	case o.Kind() == "KubeadmConfig" && group == groupBootstrap:
+	case o.Kind() == "KubeadmConfig" && group == clusters.GroupBootstrap:
 		at.path = []string{"spec"}
 	default:
 		return at, false
@@ -397,7 +359,7 @@ func valueOf(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		fields := make(manifest.Map, 0, len(v))
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			fields = append(fields, manifest.Field{Name: key, Value: valueOf(v[key])})
 		}
 		return fields

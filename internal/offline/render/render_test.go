@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -19,9 +20,9 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // input reads in.yaml of a case and, if there is one, its secret.yaml.
 func input(t *testing.T, dir string) render.Options {
 	t.Helper()
-	options := render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: read(t, filepath.Join(dir, "in.yaml"))}}}
+	options := render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: read(t, filepath.Join(dir, "in.yaml"))}}}
 	if data, err := os.ReadFile(filepath.Join(dir, "secret.yaml")); err == nil {
-		options.Secrets = []render.Input{{Name: "secret.yaml", Data: data}}
+		options.Secrets = []clusters.Input{{Name: "secret.yaml", Data: data}}
 	}
 	return options
 }
@@ -181,7 +182,7 @@ func TestRender_ReadsSeveralInputsAsOneStream(t *testing.T) {
 	whole := input(t, "testdata/classic")
 	documents := strings.SplitAfter(string(whole.Inputs[0].Data), "\n---\n")
 	split := whole
-	split.Inputs = []render.Input{
+	split.Inputs = []clusters.Input{
 		{Name: "cluster.yaml", Data: []byte(strings.TrimSuffix(strings.Join(documents[:2], ""), "---\n"))},
 		{Name: "nodes.yaml", Data: []byte(strings.Join(documents[2:], ""))},
 	}
@@ -230,7 +231,7 @@ func TestRender_AcceptsTemplatesBeforeAndAfterSubstitution(t *testing.T) {
 
 // minimal is a Cluster with a control plane; %s are its annotations and its proxy Secret.
 func minimal(secretData, annotations, more string) render.Options {
-	return render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte(`apiVersion: v1
+	return render.Options{Inputs: []clusters.Input{{Name: "m.yaml", Data: []byte(`apiVersion: v1
 kind: Secret
 metadata: {name: http-proxy}
 stringData: {` + secretData + `}
@@ -284,12 +285,12 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 					"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md}\nspec: {template: {spec: {}}}\n"),
 			[]string{"Secret edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachineDeployment md; it must be in the input"},
 		},
-		"not base64":            {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy data.httpProxy: the value is not base64"}},
+		"not base64":            {render.Options{Inputs: []clusters.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy data.httpProxy: the value is not base64"}},
 		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
 		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/delivery: inline", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`}},
 		"credentials inline":    {minimal("httpProxy: 'http://u:s3cr@proxy:1'", "capi-proxy-patcher.io/delivery: Inline", ""), []string{"m.yaml: document 3: KubeadmControlPlane c: delivery Inline would write the proxy's credentials into the spec"}},
-		"not YAML":              {render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
-		"no Secret in the file": {render.Options{Secrets: []render.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
+		"not YAML":              {render.Options{Inputs: []clusters.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
+		"no Secret in the file": {render.Options{Secrets: []clusters.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -335,8 +336,8 @@ spec: {clusterName: NAME, template: {spec: {clusterName: NAME, bootstrap: {confi
 		t.Helper()
 		text := strings.NewReplacer("NAME", cluster, "LABEL", labels).Replace(objects) + template
 		result, err := render.Render(t.Context(), render.Options{
-			Inputs:  []render.Input{{Name: "in.yaml", Data: []byte(text)}},
-			Secrets: []render.Input{{Name: "secret.yaml", Data: []byte(secret)}},
+			Inputs:  []clusters.Input{{Name: "in.yaml", Data: []byte(text)}},
+			Secrets: []clusters.Input{{Name: "secret.yaml", Data: []byte(secret)}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
@@ -141,8 +142,8 @@ func TestRender_CommutesWithClusterctlGenerate(t *testing.T) {
 				template := sample(t, text, keep)
 				values := sampleValues(t, template)
 				options := render.Options{
-					Inputs:  []render.Input{{Name: "t.yaml", Data: template}},
-					Secrets: []render.Input{{Name: "s.yaml", Data: secret}},
+					Inputs:  []clusters.Input{{Name: "t.yaml", Data: template}},
+					Secrets: []clusters.Input{{Name: "s.yaml", Data: secret}},
 				}
 				first, firstErr := render.Render(t.Context(), options)
 				options.Inputs[0].Data = generate(t, template, values)

@@ -1,8 +1,6 @@
 package render
 
 import (
-	"cmp"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,74 +13,10 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
-
-// secretReader finds proxy Secrets in the input, then in the files given for them.
-type secretReader struct {
-	input, given index
-	// only is the Secret of the given files if they hold exactly one: it serves every Cluster that names no other. The
-	// installation-wide Secret does not need that.
-	only *manifest.Object
-}
-
-func newSecretReader(input, given index, files []Input, installation types.NamespacedName) (secretReader, error) {
-	r := secretReader{input: input, given: given}
-	secrets := given.secrets()
-	if len(files) > 0 && len(secrets) == 0 {
-		return r, fmt.Errorf("%s: it holds no Secret; give a manifest of kind Secret with --secret", files[0].Name)
-	}
-	if len(secrets) == 1 && (secrets[0].Name() != installation.Name || secrets[0].Namespace() != installation.Namespace) {
-		r.only = secrets[0]
-	}
-	return r, nil
-}
-
-// lookup returns the Secret to which a name refers, or nil.
-func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
-	return cmp.Or(r.input.secret(name), r.given.secret(name))
-}
-
-// ReadSecret implements resolve.SecretReader.
-func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
-	if o := r.lookup(name); o != nil {
-		return decodeSecret(o, name)
-	}
-	if r.only != nil && name.Name == contract.DefaultSecretName {
-		return decodeSecret(r.only, types.NamespacedName{Namespace: name.Namespace, Name: r.only.Name()})
-	}
-	return nil, nil //nolint:nilnil // the interface says so
-}
-
-// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
-func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret, error) {
-	secret := &resolve.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: place(o)}
-	var found finding.Errors
-	value := o.Value()
-	for _, key := range sortedKeys(dig(value, "data")) {
-		text, isText := dig(value, "data")[key].(string)
-		data, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || !isText {
-			found = append(found, badEncoding(o, "data", key, "is not base64", "encode it or use stringData"))
-		}
-		secret.Data[key] = data
-	}
-	for _, key := range sortedKeys(dig(value, "stringData")) {
-		text, isText := dig(value, "stringData")[key].(string)
-		if !isText {
-			found = append(found, badEncoding(o, "stringData", key, "is not a string", "quote it"))
-		}
-		secret.Data[key] = []byte(text)
-	}
-	return secret, found.Err()
-}
-
-func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {
-	return finding.Rejection(intent.CodeBadEncoding, finding.Key(field, key).Of(place(o)), "the value "+why, advice)
-}
 
 // generatedSecret is a Secret that patched objects refer to.
 type generatedSecret struct {
@@ -146,10 +80,10 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 	}
 	for _, g := range generated {
 		if !r.IncludeSecrets {
-			r.usual.secrets = append(r.usual.secrets, qualified(g.view.Namespace, g.name))
+			r.usual.secrets = append(r.usual.secrets, clusters.Qualified(g.view.Namespace, g.name))
 			continue
 		}
-		existing := r.secrets.input.secret(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
+		existing := r.FindSecret(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
 		if !g.bare && !r.isPrinted(g, existing != nil) {
 			if g.originals == nil {
 				continue
@@ -201,7 +135,7 @@ func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
 func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret) ([]manifest.Edit, error) {
 	if manifest.SameName(o.Labels()[contract.LabelGenerated]) != manifest.SameName(g.view.Name) {
 		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it",
-			place(o), g.view.Name)
+			clusters.Place(o), g.view.Name)
 	}
 	var edits []manifest.Edit
 	set := func(current any, path ...string) func(string) {
@@ -213,11 +147,11 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	}
 	value := o.Value()
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		set(dig(value, "data")[key], "data", key)(data[key])
+		set(clusters.Dig(value, "data")[key], "data", key)(data[key])
 	}
 	annotations := g.annotations()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		set(dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
+		set(clusters.Dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
 	return edits, nil
 }
@@ -242,7 +176,7 @@ func encodedData(g generatedSecret) (map[string]string, error) {
 
 // isJSON reports whether all inputs are JSON, so that the output is to be JSON as well.
 func (r *renderer) isJSON() bool {
-	return !slices.ContainsFunc(r.streams, func(s *manifest.Stream) bool { return !s.IsJSON() })
+	return !slices.ContainsFunc(r.Streams, func(s *manifest.Stream) bool { return !s.IsJSON() })
 }
 
 // newSecret returns a generated Secret as a separate document.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -46,7 +47,7 @@ func TestRender_PrintsOnlySecretsThatAreComplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true,
+				Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}, IncludeSecrets: true,
 				IncompleteSecrets: test.insist,
 			})
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -51,7 +52,7 @@ func TestRender_SaysWhatIsUsualInOneLine(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(),
 				render.Options{
-					Inputs:         []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}},
+					Inputs:         []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}},
 					IncludeSecrets: test.secrets,
 				})
 			if err != nil {

@@ -1,76 +1,18 @@
 package render
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
-
-// items returns the list at a path as mappings; anything else counts as empty.
-func items(value map[string]any, path ...string) []map[string]any {
-	last := len(path) - 1
-	list, _ := dig(value, path[:last]...)[path[last]].([]any)
-	found := make([]map[string]any, len(list))
-	for i, item := range list {
-		found[i], _ = item.(map[string]any)
-	}
-	return found
-}
-
-// topologyField is the place of a field of spec.topology.
-func topologyField(names ...string) finding.Place {
-	return finding.Field("spec", "topology").Child(names...)
-}
-
-// topologySource reads the topology of a Cluster, v1beta1 or v1beta2. A variable whose value has an unresolved variable
-// of clusterctl counts as not set and is named.
-func topologySource(o *manifest.Object) (s intent.TopologySource, unresolved []finding.Place) {
-	variable := func(parent map[string]any, list string, path finding.Place) []byte {
-		for _, item := range items(parent, list) {
-			if item["name"] != contract.VariableName {
-				continue
-			}
-			raw, err := json.Marshal(item["value"])
-			if err != nil || strings.Contains(string(raw), "${") {
-				unresolved = append(unresolved, path.Item(contract.VariableName))
-				return nil
-			}
-			return raw
-		}
-		return nil
-	}
-	value := dig(o.Value(), "spec", "topology")
-	s.Annotations = o.Annotations()
-	s.Variable = variable(value, "variables", topologyField("variables"))
-	s.ControlPlane = variable(dig(value, "controlPlane", "variables"), "overrides",
-		topologyField("controlPlane", "variables", "overrides"))
-	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool} {
-		list := strings.ToLower(kind[:1]) + kind[1:] + "s"
-		for _, item := range items(value, "workers", list) {
-			pool := intent.PoolSource{Kind: kind, Annotations: map[string]string{}}
-			pool.Name, _ = item["name"].(string)
-			for key, annotation := range dig(item, "metadata", "annotations") {
-				if text, isText := annotation.(string); isText {
-					pool.Annotations[key] = text
-				}
-			}
-			pool.Variable = variable(dig(item, "variables"), "overrides",
-				topologyField("workers", list).Item(pool.Name).Child("variables", "overrides"))
-			s.Pools = append(s.Pools, pool)
-		}
-	}
-	return s, unresolved
-}
 
 // topology declares the product's patch in the ClusterClass of the Cluster, and records the Secrets that the topology
 // hook will refer to.
@@ -79,7 +21,7 @@ func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *re
 		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster",
 			contract.LabelEnabled, contract.LabelEnabledValue)
 	}
-	class, name := c.class(c.object)
+	class, name := c.Class(c.object)
 	if class == nil {
 		c.note(c.object,
 			"ClusterClass %s is not in the input and is not patched; its spec.patches needs a last item named %s with "+
@@ -114,19 +56,6 @@ func (c *clusterRun) expect(resolution *resolve.Resolution, secretName string) {
 	}
 }
 
-// class returns the ClusterClass of a Cluster and its name; nil if it is not in the input.
-func (r *renderer) class(cluster *manifest.Object) (class *manifest.Object, called string) {
-	value := dig(cluster.Value(), "spec", "topology")
-	name, _ := value["class"].(string)
-	namespace, _ := value["classNamespace"].(string)
-	if reference := dig(value, "classRef"); reference != nil {
-		name, _ = reference["name"].(string)
-		namespace, _ = reference["namespace"].(string)
-	}
-	namespace = cmp.Or(namespace, cluster.Namespace())
-	return r.lookup(namespace, groupCluster, "ClusterClass", name), qualified(namespace, name)
-}
-
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with their values.
 func hookFields(version string) manifest.Map {
 	declared := intent.PatchFields(version)
@@ -146,7 +75,7 @@ func (r *renderer) declare(class *manifest.Object) {
 	r.declared[class] = true
 	_, version, _ := strings.Cut(class.APIVersion(), "/")
 	r.checkTemplates(class)
-	patches := items(class.Value(), "spec", "patches")
+	patches := clusters.Items(class.Value(), "spec", "patches")
 	at := slices.IndexFunc(patches, isDeclaration)
 	if at >= 0 {
 		r.checkDeclaration(class, patches, at, hookFields(version))
@@ -165,7 +94,7 @@ func (r *renderer) declare(class *manifest.Object) {
 // isDeclaration reports whether a patch of a ClusterClass is the product's: it has its handler, or its name and any
 // handler, because an ExtensionConfig can have another name.
 func isDeclaration(p map[string]any) bool {
-	external := dig(p, "external")
+	external := clusters.Dig(p, "external")
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		generate := hookFields(version)[0]
 		handler, _ := external[generate.Name].(string)
@@ -180,7 +109,7 @@ func isDeclaration(p map[string]any) bool {
 // checkDeclaration warns about problems of an existing declaration.
 func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string]any, at int, want manifest.Map) {
 	for _, field := range want {
-		if text, _ := dig(patches[at], "external")[field.Name].(string); text == "" {
+		if text, _ := clusters.Dig(patches[at], "external")[field.Name].(string); text == "" {
 			r.warn(class, "spec.patches[%d].external lacks %s: %s", at, field.Name, field.Value)
 		}
 	}
@@ -194,8 +123,9 @@ func (r *renderer) checkDeclaration(class *manifest.Object, patches []map[string
 
 // changesBootstrap reports whether a patch may change templates that carry the proxy.
 func changesBootstrap(p map[string]any) bool {
-	return dig(p, "external") != nil || slices.ContainsFunc(items(p, "definitions"), func(definition map[string]any) bool {
-		kind := dig(definition, "selector")["kind"]
+	definitions := clusters.Items(p, "definitions")
+	return clusters.Dig(p, "external") != nil || slices.ContainsFunc(definitions, func(definition map[string]any) bool {
+		kind := clusters.Dig(definition, "selector")["kind"]
 		return kind == kindControlPlaneTemplate || kind == kindConfigTemplate
 	})
 }
@@ -209,38 +139,28 @@ const (
 // checkTemplates notes templates of a ClusterClass that cannot be patched.
 func (r *renderer) checkTemplates(class *manifest.Object) {
 	check := func(path string, parent map[string]any, want string) {
-		if kind := templateKind(parent); kind != "" && kind != want {
+		if kind := clusters.TemplateKind(parent); kind != "" && kind != want {
 			r.warn(class, "%s: %s cannot be patched, only %s", path, kind, want)
 		}
 	}
-	spec := dig(class.Value(), "spec")
-	check("spec.controlPlane", dig(spec, "controlPlane"), kindControlPlaneTemplate)
+	spec := clusters.Dig(class.Value(), "spec")
+	check("spec.controlPlane", clusters.Dig(spec, "controlPlane"), kindControlPlaneTemplate)
 	for _, list := range []string{"machineDeployments", "machinePools"} {
-		for i, item := range items(spec, "workers", list) {
-			bootstrap := dig(item, "bootstrap")
+		for i, item := range clusters.Items(spec, "workers", list) {
+			bootstrap := clusters.Dig(item, "bootstrap")
 			if bootstrap == nil {
-				bootstrap = dig(item, "template", "bootstrap") // v1beta1
+				bootstrap = clusters.Dig(item, "template", "bootstrap") // v1beta1
 			}
 			check(fmt.Sprintf("spec.workers.%s[%d].bootstrap", list, i), bootstrap, kindConfigTemplate)
 		}
 	}
 }
 
-// templateKind is the kind that a ClusterClass refers to, "" if it is not known.
-func templateKind(parent map[string]any) string {
-	for _, field := range []string{"templateRef", "ref"} { // v1beta2, v1beta1
-		if kind, _ := dig(parent, field)["kind"].(string); kind != "" && !strings.Contains(kind, "${") {
-			return kind
-		}
-	}
-	return ""
-}
-
 // checkClasses notes ClusterClasses that declare the patch although no Cluster in the input needs it. They are left
 // unchanged: other Clusters may need it, and without the label the patch does nothing.
 func (r *renderer) checkClasses() {
-	for _, class := range r.find("ClusterClass") {
-		if !r.declared[class] && slices.ContainsFunc(items(class.Value(), "spec", "patches"), isDeclaration) {
+	for _, class := range r.Find("ClusterClass") {
+		if !r.declared[class] && slices.ContainsFunc(clusters.Items(class.Value(), "spec", "patches"), isDeclaration) {
 			r.note(class, "declares the patch of %s but no Cluster in the input needs it; left unchanged", contract.Name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -93,7 +94,7 @@ func TestRender_PatchesAClassInAnotherFile(t *testing.T) {
 	whole := input(t, "testdata/clusterclass")
 	class, cluster, _ := bytes.Cut(whole.Inputs[0].Data, []byte("---\n"))
 	// The Cluster comes first: the order of the input does not matter.
-	options := render.Options{Inputs: []render.Input{
+	options := render.Options{Inputs: []clusters.Input{
 		{Name: "cluster.yaml", Data: cluster},
 		{Name: "class.yaml", Data: class},
 	}, Secrets: whole.Secrets}
@@ -171,7 +172,7 @@ metadata: {name: http-proxy}
 stringData: {httpProxy: "http://proxy.corp.example:3128"}
 `
 		result, err := render.Render(t.Context(),
-			render.Options{Inputs: []render.Input{{Name: "live.yaml", Data: []byte(text)}}})
+			render.Options{Inputs: []clusters.Input{{Name: "live.yaml", Data: []byte(text)}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ stringData: {httpProxy: "http://proxy.corp.example:3128"}
 
 // topologyInput is a Cluster with a class and a proxy Secret.
 func topologyInput(annotations, variables, workers, patches, secretData string) render.Options {
-	return render.Options{Inputs: []render.Input{{Name: "m.yaml", Data: []byte(`apiVersion: cluster.x-k8s.io/v1beta2
+	return render.Options{Inputs: []clusters.Input{{Name: "m.yaml", Data: []byte(`apiVersion: cluster.x-k8s.io/v1beta2
 kind: ClusterClass
 metadata: {name: base}
 spec: {patches: ` + patches + `}
@@ -290,7 +291,7 @@ func TestRender_SurvivesOddTopologies(t *testing.T) {
 func TestManifests_KnowWhatATopologySays(t *testing.T) {
 	t.Parallel()
 	options := input(t, "testdata/clusterclass")
-	m, err := render.ReadManifests(options.Inputs, options.Secrets, options.DefaultSecret)
+	m, err := clusters.Read(options.Inputs, options.Secrets, options.DefaultSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,12 +318,12 @@ func FuzzClassIsPatchedOnce(f *testing.F) {
 		class := "apiVersion: cluster.x-k8s.io/" + version +
 			"\nkind: ClusterClass\nmetadata: {name: base}\nspec:\n  patches: " + patches + "\n"
 		_, rest, _ := bytes.Cut(options.Inputs[0].Data, []byte("---\n"))
-		options.Inputs = []render.Input{{Name: "class.yaml", Data: []byte(class)}, {Name: "cluster.yaml", Data: rest}}
+		options.Inputs = []clusters.Input{{Name: "class.yaml", Data: []byte(class)}, {Name: "cluster.yaml", Data: rest}}
 		result, err := render.Render(t.Context(), options)
 		if err != nil {
 			return
 		}
-		options.Inputs = []render.Input{{Name: "all.yaml", Data: result.Output}}
+		options.Inputs = []clusters.Input{{Name: "all.yaml", Data: result.Output}}
 		again, err := render.Render(t.Context(), options)
 		if err != nil {
 			t.Fatalf("a second run: %v\n%s", err, result.Output)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
@@ -34,8 +35,8 @@ spec:
 		t.Run(delivery, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(), render.Options{
-				Inputs:         []render.Input{{Name: "-", Data: []byte(strings.Replace(cluster, "DELIVERY", delivery, 1))}},
-				Secrets:        []render.Input{{Name: "s", Data: []byte(secret)}},
+				Inputs:         []clusters.Input{{Name: "-", Data: []byte(strings.Replace(cluster, "DELIVERY", delivery, 1))}},
+				Secrets:        []clusters.Input{{Name: "s", Data: []byte(secret)}},
 				IncludeSecrets: delivery == "Reference",
 			})
 			if err != nil {

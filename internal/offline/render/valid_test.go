@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 )
@@ -51,7 +52,7 @@ func TestRender_OutputIsValid(t *testing.T) {
 				text += "---\n" + string(document)
 			}
 			run := func(text string) string {
-				result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(text)}}})
+				result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}})
 				if err != nil {
 					if strings.Contains(err.Error(), "would have") {
 						return "" // more than fits
@@ -94,7 +95,7 @@ func TestRender_KeepsAFileWithoutALineBreakAtItsEnd(t *testing.T) {
 		"metadata: {name: one, ", "metadata: {name: one, annotations: {capi-proxy-patcher.io/delivery: Inline}, ",
 	).Replace(around)
 	result, err := render.Render(t.Context(),
-		render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(cluster + object)}}})
+		render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(cluster + object)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestRemoval_RestoresTheInput(t *testing.T) {
 			cluster := strings.Replace(around,
 				"  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "", 1)
 			run := func(input string) string {
-				result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "-", Data: []byte(input)}}})
+				result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(input)}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -30,7 +31,7 @@ func TestRender_MatchesAVariableWithAndWithoutDefault(t *testing.T) {
 	}
 	run := func(data []byte) []byte {
 		result, err := render.Render(t.Context(), render.Options{
-			Inputs:         []render.Input{{Name: "in.yaml", Data: data}},
+			Inputs:         []clusters.Input{{Name: "in.yaml", Data: data}},
 			IncludeSecrets: true,
 		})
 		if err != nil {
@@ -62,7 +63,7 @@ func TestRender_KeepsQuotesOfADefaultOutOfNames(t *testing.T) {
 	data := bytes.ReplaceAll(fleet(1), []byte("kind: Cluster\nmetadata:\n  name: c0\n"),
 		[]byte("kind: Cluster\nmetadata:\n  name: ${NAME:=\"c0\"}\n"))
 	data = bytes.ReplaceAll(data, []byte("clusterName: c0"), []byte("clusterName: ${NAME}"))
-	result, err := render.Render(t.Context(), render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: data}}})
+	result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: data}}})
 	if err != nil {
 		t.Fatal(err)
 	}

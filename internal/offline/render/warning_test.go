@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
@@ -53,7 +54,7 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(),
-				render.Options{Inputs: []render.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
+				render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(test.manifests)}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package render
+package clusters
 
 import (
 	"slices"
@@ -11,20 +11,22 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// index finds the objects of the inputs.
-type index struct {
+// Index finds the objects of the inputs.
+type Index struct {
+	// Objects are all of them, in order.
+	Objects []*manifest.Object
+
 	kinds map[string][]*manifest.Object // by kind, in order
 	names map[kindName]*namesakes
-	// workers are the objects of each Cluster that define how Machines are bootstrapped: its MachineDeployments, then
-	// its MachinePools, MachineSets and Machines, each in order.
+	// workers are those of Workers.
 	workers map[*manifest.Object][]*manifest.Object
 }
 
 type kindName struct{ kind, name string }
 
-func newIndex(objects []*manifest.Object) index {
-	x := index{
-		kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{},
+func newIndex(objects []*manifest.Object) Index {
+	x := Index{
+		Objects: objects, kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{},
 		workers: map[*manifest.Object][]*manifest.Object{},
 	}
 	for _, o := range objects {
@@ -35,25 +37,39 @@ func newIndex(objects []*manifest.Object) index {
 		}
 		x.names[key].add(o)
 	}
-	for _, worker := range x.allWorkers() {
-		if cluster := x.lookup(worker.Namespace(), groupCluster, "Cluster", clusterName(worker)); cluster != nil {
+	for _, worker := range x.AllWorkers() {
+		if cluster := x.Lookup(worker.Namespace(), GroupCluster, "Cluster", clusterName(worker)); cluster != nil {
 			x.workers[cluster] = append(x.workers[cluster], worker)
 		}
 	}
 	return x
 }
 
-// find returns the objects of a kind of Cluster API's core group, in order.
-func (x index) find(kind string) []*manifest.Object { return inGroup(x.kinds[kind], groupCluster) }
+// Find returns the objects of a kind of Cluster API's core group, in order.
+func (x Index) Find(kind string) []*manifest.Object { return inGroup(x.kinds[kind], GroupCluster) }
 
-// allWorkers returns the workers of all Clusters, except Machines and MachineSets that a controller has created.
-func (x index) allWorkers() []*manifest.Object {
+// Workers returns the objects of a Cluster that define how Machines are bootstrapped: its MachineDeployments, then its
+// MachinePools, MachineSets and Machines, each in order.
+func (x Index) Workers(cluster *manifest.Object) []*manifest.Object { return x.workers[cluster] }
+
+// NamedBy returns the Cluster that a worker belongs to, nil if it is in another namespace, and all Clusters with the
+// name that it refers to.
+func (x Index) NamedBy(worker *manifest.Object) (own *manifest.Object, all []*manifest.Object) {
+	named := x.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
+	if named == nil {
+		return nil, nil
+	}
+	return named.nearest(worker.Namespace(), GroupCluster), inGroup(named.objects, GroupCluster)
+}
+
+// AllWorkers returns the workers of all Clusters, except Machines and MachineSets that a controller has created.
+func (x Index) AllWorkers() []*manifest.Object {
 	var found []*manifest.Object
 	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool, kindMachineSet, kindMachine} {
-		for _, o := range x.find(kind) {
-			owners := items(o.Value(), "metadata", "ownerReferences")
+		for _, o := range x.Find(kind) {
+			owners := Items(o.Value(), "metadata", "ownerReferences")
 			controlled := slices.ContainsFunc(owners, func(owner map[string]any) bool { return owner["controller"] == true })
-			if isPool(o) || !controlled {
+			if IsPool(o) || !controlled {
 				found = append(found, o)
 			}
 		}
@@ -61,8 +77,8 @@ func (x index) allWorkers() []*manifest.Object {
 	return found
 }
 
-// lookup returns the object to which a kind and a name refer in a namespace, or nil. The empty group is any.
-func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
+// Lookup returns the object to which a kind and a name refer in a namespace, or nil. The empty group is any.
+func (x Index) Lookup(namespace, group, kind, name string) *manifest.Object {
 	if name == "" {
 		return nil
 	}
@@ -73,11 +89,11 @@ func (x index) lookup(namespace, group, kind, name string) *manifest.Object {
 const secretGroup = "v1"
 
 // secrets returns all Secrets, in order.
-func (x index) secrets() []*manifest.Object { return inGroup(x.kinds["Secret"], secretGroup) }
+func (x Index) secrets() []*manifest.Object { return inGroup(x.kinds["Secret"], secretGroup) }
 
-// secret returns the Secret to which a name refers, or nil.
-func (x index) secret(name types.NamespacedName) *manifest.Object {
-	return x.lookup(name.Namespace, secretGroup, "Secret", name.Name)
+// FindSecret returns the Secret to which a name refers, or nil.
+func (x Index) FindSecret(name types.NamespacedName) *manifest.Object {
+	return x.Lookup(name.Namespace, secretGroup, "Secret", name.Name)
 }
 
 // inGroup returns the objects of an API group, in order. The empty group is any.
@@ -133,25 +149,25 @@ const (
 
 // clusterName is the name of the Cluster that a worker belongs to.
 func clusterName(worker *manifest.Object) string {
-	name, _ := dig(worker.Value(), "spec")["clusterName"].(string)
+	name, _ := Dig(worker.Value(), "spec")["clusterName"].(string)
 	return name
 }
 
-// isPool reports whether a worker is a pool, which may name its own proxy Secret.
-func isPool(worker *manifest.Object) bool {
+// IsPool reports whether a worker is a pool, which may name its own proxy Secret.
+func IsPool(worker *manifest.Object) bool {
 	return worker.Kind() == intent.KindMachineDeployment || worker.Kind() == intent.KindMachinePool
 }
 
-// machinePath is where the spec of Machines is in a worker.
-func machinePath(worker *manifest.Object) []string {
+// MachinePath is where the spec of Machines is in a worker.
+func MachinePath(worker *manifest.Object) []string {
 	if worker.Kind() == kindMachine {
 		return []string{"spec"}
 	}
 	return []string{"spec", "template", "spec"}
 }
 
-// bootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.
-func bootstrapKind(worker *manifest.Object) string {
+// BootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.
+func BootstrapKind(worker *manifest.Object) string {
 	if worker.Kind() == kindMachine || worker.Kind() == intent.KindMachinePool {
 		return plan.KindConfig
 	}

@@ -1,4 +1,4 @@
-package render
+package clusters
 
 import (
 	"strings"
@@ -12,12 +12,12 @@ import (
 // infrastructureOf completes what the infrastructure cluster object of the input says: networks and internal hosts, and
 // the control-plane endpoint, which most templates set there. In a topology the ClusterClass names its kind, because
 // Cluster API sets the reference later; its template may be patched and does not count.
-func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
-	if class, _ := r.class(cluster); view.Topology && view.Infrastructure.Kind == "" && class != nil {
-		view.Infrastructure.Kind = strings.TrimSuffix(templateKind(dig(class.Value(), "spec", "infrastructure")), "Template")
+func (m *Manifests) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {
+	if class, _ := m.Class(cluster); view.Topology && view.Infrastructure.Kind == "" && class != nil {
+		view.Infrastructure.Kind = strings.TrimSuffix(TemplateKind(Dig(class.Value(), "spec", "infrastructure")), "Template")
 	}
 	view.Facts = infrastructure.Of(view.Infrastructure.Kind)
-	o := r.lookup(cluster.Namespace(), "", view.Infrastructure.Kind, view.Infrastructure.Name)
+	o := m.Lookup(cluster.Namespace(), "", view.Infrastructure.Kind, view.Infrastructure.Name)
 	if o == nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (r *renderer) infrastructureOf(cluster *manifest.Object, view *intent.Clust
 	if view.EndpointHost != "" {
 		return
 	}
-	endpoint := dig(o.Value(), "spec", "controlPlaneEndpoint")
+	endpoint := Dig(o.Value(), "spec", "controlPlaneEndpoint")
 	host, _ := endpoint["host"].(string)
 	if strings.Contains(host, "${") {
 		*unresolved = append(*unresolved, endpointHost().Of(o.String()))

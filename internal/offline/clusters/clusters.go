@@ -1,8 +1,12 @@
-package render
+// Package clusters reads what manifests say about Clusters: their pools, settings, proxy Secrets and infrastructure. It
+// decides nothing about bootstrap objects and changes nothing.
+package clusters
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,9 +17,42 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Manifests are inputs that are only read, by the rules of Render: which Secret serves which Cluster, and where its
-// control-plane endpoint is.
-type Manifests struct{ renderer *renderer }
+// Input is one file.
+type Input struct {
+	// Name is the file's name for messages; "-" stands for standard input.
+	Name string
+	Data []byte
+}
+
+// Manifests are the objects of inputs.
+type Manifests struct {
+	Index
+
+	// Streams are the inputs in order.
+	Streams []*manifest.Stream
+	// Notes are lines about input that is not an object.
+	Notes []string
+
+	secrets      secretReader
+	installation types.NamespacedName
+}
+
+// Read parses inputs, and further files with proxy Secrets; installation is the installation-wide Secret, or the zero
+// value. Its error joins all findings, each with its file.
+func Read(inputs, secrets []Input, installation types.NamespacedName) (*Manifests, error) {
+	m := &Manifests{installation: installation}
+	var problems, more []error
+	var given []*manifest.Stream
+	m.Streams, problems = m.read(inputs)
+	m.Index = newIndex(objectsOf(m.Streams))
+	given, more = m.read(secrets)
+	problems = append(problems, more...)
+	var err error
+	if m.secrets, err = newSecretReader(m.Index, newIndex(objectsOf(given)), secrets, installation); err != nil {
+		problems = append(problems, err)
+	}
+	return m, errors.Join(problems...)
+}
 
 // Cluster is a Cluster of Manifests.
 type Cluster struct {
@@ -42,34 +79,21 @@ type Pool struct {
 	Secret string
 }
 
-// ReadManifests parses inputs, and secrets like Options.Secrets; installation is Options.DefaultSecret. Its error joins
-// all findings, each with its file.
-func ReadManifests(inputs, secrets []Input, installation types.NamespacedName) (*Manifests, error) {
-	r, err := newRenderer(Options{Inputs: inputs, Secrets: secrets, DefaultSecret: installation})
-	if err != nil {
-		return nil, err
-	}
-	return &Manifests{renderer: r}, nil
-}
-
-// Notes are lines about input that is not an object.
-func (m *Manifests) Notes() []string { return m.renderer.notes }
-
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
 func (m *Manifests) Objects() []*manifest.Object {
-	return slices.Concat(m.renderer.objects, m.renderer.secrets.given.secrets())
+	return slices.Concat(m.Index.Objects, m.secrets.given.secrets())
 }
 
 // Clusters returns the Clusters of the inputs in order, with the label and without it.
 func (m *Manifests) Clusters() []Cluster {
-	objects := m.renderer.find("Cluster")
+	objects := m.Find("Cluster")
 	clusters := make([]Cluster, len(objects))
 	for i, o := range objects {
-		c := m.renderer.clusterOf(o)
+		c := m.Cluster(o)
 		c.Invalid = append(finding.Of(c.Invalid), CheckMetadata(o)...).Err()
-		for _, worker := range m.renderer.workers[o] {
-			if isPool(worker) {
-				c.Pools = append(c.Pools, Pool{Object: worker, Secret: override(worker)})
+		for _, worker := range m.Workers(o) {
+			if IsPool(worker) {
+				c.Pools = append(c.Pools, Pool{Object: worker, Secret: Override(worker)})
 			}
 		}
 		clusters[i] = c
@@ -77,8 +101,8 @@ func (m *Manifests) Clusters() []Cluster {
 	return clusters
 }
 
-// clusterOf reads a Cluster, without its pools.
-func (r *renderer) clusterOf(o *manifest.Object) Cluster {
+// Cluster reads a Cluster, without its pools and without CheckMetadata.
+func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	c := Cluster{Object: o}
 	c.View, c.Unresolved = clusterView(o)
 	if c.View.Topology {
@@ -92,17 +116,20 @@ func (r *renderer) clusterOf(o *manifest.Object) Cluster {
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
 	}
-	r.infrastructureOf(o, &c.View, &c.Unresolved)
+	m.infrastructureOf(o, &c.View, &c.Unresolved)
 	return c
 }
 
-// Resolver finds the settings of Clusters as Render does. The Where of a Secret is the Place of its object.
-func (m *Manifests) Resolver() resolve.Resolver { return m.renderer.resolver() }
+// Resolver finds the settings of Clusters in the proxy Secrets of the inputs. The Where of a Secret is the Place of its
+// object. now is the clock by which trusted certificates expire, or nil.
+func (m *Manifests) Resolver(now func() time.Time) resolve.Resolver {
+	installation := resolve.Installation{Secret: m.installation, Namespaces: resolve.EveryNamespace{}}
+	return resolve.Resolver{Secrets: m.secrets, Default: installation, Now: now}
+}
 
-// resolver reads the proxy Secrets of the inputs.
-func (r *renderer) resolver() resolve.Resolver {
-	installation := resolve.Installation{Secret: r.DefaultSecret, Namespaces: resolve.EveryNamespace{}}
-	return resolve.Resolver{Secrets: r.secrets, Default: installation, Now: r.Now}
+// ProxySecret returns the Secret to which a name refers, in the inputs or else in the files with Secrets, or nil.
+func (m *Manifests) ProxySecret(name types.NamespacedName) *manifest.Object {
+	return m.secrets.lookup(name)
 }
 
 // Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
@@ -122,7 +149,7 @@ func IsProxySecret(o *manifest.Object) bool {
 		return true
 	}
 	for _, field := range []string{"data", "stringData"} {
-		for key := range dig(o.Value(), field) {
+		for key := range Dig(o.Value(), field) {
 			switch strings.ToLower(key) {
 			case "httpproxy", "httpsproxy", "noproxy":
 				return true
@@ -131,6 +158,3 @@ func IsProxySecret(o *manifest.Object) bool {
 	}
 	return false
 }
-
-// Place names an object in messages, with its file and document.
-func Place(o *manifest.Object) string { return place(o) }

@@ -1,4 +1,4 @@
-package render_test
+package clusters_test
 
 import (
 	"strings"
@@ -9,12 +9,12 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 )
 
-func manifests(t *testing.T, text string, secrets ...render.Input) *render.Manifests {
+func manifests(t *testing.T, text string, secrets ...clusters.Input) *clusters.Manifests {
 	t.Helper()
-	m, err := render.ReadManifests([]render.Input{{Name: "in.yaml", Data: []byte(text)}}, secrets, types.NamespacedName{})
+	m, err := clusters.Read([]clusters.Input{{Name: "in.yaml", Data: []byte(text)}}, secrets, types.NamespacedName{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
 	for _, c := range m.Clusters() {
 		found := cluster{
 			Name: c.Object.String(), Host: c.View.EndpointHost, Port: c.View.EndpointPort,
-			Enabled: c.View.Enabled, Unresolved: render.Unresolved(c.Unresolved),
+			Enabled: c.View.Enabled, Unresolved: clusters.Unresolved(c.Unresolved),
 		}
 		for _, pool := range c.Pools {
 			found.Pools = append(found.Pools, pool.Object.Name()+" "+pool.Secret)
@@ -101,7 +101,7 @@ func TestIsProxySecret_KnowsWhatIsMeant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := render.IsProxySecret(manifests(t, test.text).Objects()[0]); got != test.want {
+			if got := clusters.IsProxySecret(manifests(t, test.text).Objects()[0]); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -111,7 +111,7 @@ func TestIsProxySecret_KnowsWhatIsMeant(t *testing.T) {
 func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	t.Parallel()
 	m := manifests(t, "{apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {httpProxy: '!', noProxy: 1}}",
-		render.Input{
+		clusters.Input{
 			Name: "secret.yaml",
 			Data: []byte(
 				"{apiVersion: v1, kind: Secret, metadata: {name: any, namespace: x}, stringData: {httpProxy: 'http://p:1'}}"),
@@ -119,8 +119,8 @@ func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 	if n := len(m.Objects()); n != 2 {
 		t.Fatalf("%d objects", n)
 	}
-	found, err := m.Resolver().Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
-	if err != nil || found == nil || found.Name.String() != "team/any" || found.Where != render.Place(m.Objects()[1]) ||
+	found, err := m.Resolver(nil).Secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "http-proxy"})
+	if err != nil || found == nil || found.Name.String() != "team/any" || found.Where != clusters.Place(m.Objects()[1]) ||
 		string(found.Data["httpProxy"]) != "http://p:1" {
 		t.Errorf("found %+v, error %v", found, err)
 	}
@@ -134,10 +134,10 @@ func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 
 func TestReadManifests_ReportsEveryFile(t *testing.T) {
 	t.Parallel()
-	_, err := render.ReadManifests([]render.Input{
+	_, err := clusters.Read([]clusters.Input{
 		{Name: "a.yaml", Data: []byte("a: [")},
 		{Name: "b.yaml", Data: []byte("text")},
-	}, []render.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
+	}, []clusters.Input{{Name: "c.yaml", Data: []byte("{}")}}, types.NamespacedName{})
 	if err == nil {
 		t.Fatal("no error")
 	}

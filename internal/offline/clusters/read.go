@@ -1,4 +1,4 @@
-package render
+package clusters
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // read parses inputs. What it cannot parse is a problem if it concerns objects that the product reads, else a note.
-func (r *renderer) read(inputs []Input) (streams []*manifest.Stream, problems []error) {
+func (m *Manifests) read(inputs []Input) (streams []*manifest.Stream, problems []error) {
 	for _, input := range inputs {
 		stream, err := manifest.Parse(input.Name, input.Data)
 		if err != nil {
@@ -24,7 +24,7 @@ func (r *renderer) read(inputs []Input) (streams []*manifest.Stream, problems []
 			if concerned {
 				problems = append(problems, fmt.Errorf("parsing %s: %s", d.Place, d.Cause))
 			} else {
-				r.notes = append(r.notes, d.Place+": "+d.Cause+"; left as it is")
+				m.Notes = append(m.Notes, d.Place+": "+d.Cause+"; left as it is")
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func objectsOf(streams []*manifest.Stream) []*manifest.Object {
 func isRead(o *manifest.Object) bool {
 	group, _, _ := strings.Cut(o.APIVersion(), "/")
 	switch group {
-	case groupCluster, groupControlPlane, groupBootstrap:
+	case GroupCluster, GroupControlPlane, GroupBootstrap:
 		return true
 	}
 	return o.Kind() == "Secret" && o.APIVersion() == "v1"
@@ -58,16 +58,36 @@ func twice(objects []*manifest.Object) []error {
 	var problems []error
 	for _, o := range objects {
 		group, _, _ := strings.Cut(o.APIVersion(), "/")
-		if o.Name() == "" || !isRead(o) && !strings.HasSuffix(group, "."+groupCluster) {
+		if o.Name() == "" || !isRead(o) && !strings.HasSuffix(group, "."+GroupCluster) {
 			continue
 		}
 		k := key{group, o.Kind(), manifest.SameName(o.Namespace()), manifest.SameName(o.Name())}
 		if first := seen[k]; first != nil {
 			problems = append(problems, fmt.Errorf("%s: line %d: it already occurs in %s: document %d, line %d; "+
-				"remove one of them", place(o), o.Line(), first.File(), first.Document(), first.Line()))
+				"remove one of them", Place(o), o.Line(), first.File(), first.Document(), first.Line()))
 			continue
 		}
 		seen[k] = o
 	}
 	return problems
+}
+
+// API groups of the kinds that the product reads.
+const (
+	GroupCluster      = "cluster.x-k8s.io"
+	GroupControlPlane = "controlplane.cluster.x-k8s.io"
+	GroupBootstrap    = "bootstrap.cluster.x-k8s.io"
+)
+
+// Place names an object with its file and document.
+func Place(o *manifest.Object) string {
+	return fmt.Sprintf("%s: document %d: %s", o.File(), o.Document(), o)
+}
+
+// Qualified is a name with its namespace, which a manifest may not have.
+func Qualified(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
 }

@@ -1,0 +1,51 @@
+package clusters
+
+import (
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// CheckMetadata returns a rejection for each label and annotation of an object of Cluster API whose value is not a
+// string, and for those of ours in any object. An API server rejects them; here they would be ignored.
+func CheckMetadata(o *manifest.Object) finding.Errors {
+	group, _, _ := strings.Cut(o.APIVersion(), "/")
+	clusterAPI := group == GroupCluster || strings.HasSuffix(group, "."+GroupCluster)
+	var found finding.Errors
+	for _, field := range []string{"labels", "annotations"} {
+		entries := Dig(o.Value(), "metadata", field)
+		for _, key := range sortedKeys(entries) {
+			_, isString := entries[key].(string)
+			if isString || entries[key] == nil || !clusterAPI && !strings.HasPrefix(key, contract.Domain+"/") {
+				continue
+			}
+			found = append(found, finding.Rejection(intent.CodeBadMetadata, finding.Field("metadata", field, key),
+				"the value is not a string", "put it in quotes"))
+		}
+	}
+	return found
+}
+
+// CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that
+// nothing reads.
+func CheckNames(o *manifest.Object) []finding.Finding {
+	switch group, _, _ := strings.Cut(o.APIVersion(), "/"); {
+	case group != GroupCluster:
+		return nil
+	case o.Kind() == "Cluster":
+		said, _ := topologySource(o)
+		return intent.CheckNames(o.Labels(), said)
+	case IsPool(o) && !plan.IsTopologyOwned(o.Labels()):
+		return intent.CheckPool(o.Annotations())
+	}
+	return nil
+}
+
+// IsVariableLabel reports whether the value of contract.LabelEnabled is an unresolved variable of clusterctl.
+func IsVariableLabel(o *manifest.Object) bool {
+	return strings.Contains(o.Labels()[contract.LabelEnabled], "${")
+}
