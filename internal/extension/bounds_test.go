@@ -14,8 +14,8 @@ import (
 func TestRespond_RefusesMoreTemplatesThanAClusterCanHave(t *testing.T) {
 	t.Parallel()
 	for count, want := range map[int]string{
-		maxItems:     "",
-		maxItems + 1: "reading the request: it has more than 20000 templates; split the pools of the Cluster among several Clusters",
+		20_000: "",
+		20_001: "reading the request: it has more than 20000 templates; split the pools of the Cluster among several Clusters",
 	} {
 		body := []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat("{},", count), ",") + `]}`)
 		for name, respond := range map[string]directHandler{
@@ -67,6 +67,9 @@ func TestRespond_StopsWhenNobodyWaits(t *testing.T) {
 		t.Errorf("%v, and Secrets %v were read", err, asked)
 	}
 }
+
+// maxValues is how many JSON values a template may have.
+const maxValues = 50_000
 
 func TestRespond_DecodesNoTemplateOfMillionsOfValues(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
@@ -108,7 +109,7 @@ func TestBeforeClusterCreate_AsksAgainAboutAnUnknownCluster(t *testing.T) {
 	for created, want := range map[string]int32{"2026-06-01T11:59:59Z": 1, "2026-06-01T11:00:00Z": 0} {
 		body := []byte(`{"cluster":{"metadata":{"namespace":"team-a","name":"new","creationTimestamp":"` + created +
 			`","labels":{"capi-proxy-patcher.io/enabled":"true"}}}}`)
-		q, err := decodeNewCluster(body)
+		q, err := request.DecodeNewCluster(body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -39,10 +40,10 @@ func seeds(f *testing.F) {
 func FuzzDecodeTemplate(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if jsonread.Count(text) > maxValues {
+		if jsonread.Count(text) > maxValues { // it is refused
 			return
 		}
-		got, err := decodeTemplate(text, "KubeadmConfigTemplate", "bootstrap.cluster.x-k8s.io", poolParents())
+		got, err := (&request.Item{Object: text}).Template()
 		if (err == nil) != json.Valid(text) {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -52,20 +53,20 @@ func FuzzDecodeTemplate(f *testing.F) {
 		}
 		spec, at := plan.Locate(plan.KindTemplate, o)
 		at.Alone = 0
-		if diff := cmp.Diff(at, got.at); diff != "" {
+		if diff := cmp.Diff(at, got.At); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", text, diff)
 		}
 		want := patch.SpecOfMap(spec)
-		if patch.Unsupported(want) != patch.Unsupported(got.spec) {
-			t.Fatalf("%s: unsupported as %q, want as %q", text, patch.Unsupported(got.spec), patch.Unsupported(want))
+		if patch.Unsupported(want) != patch.Unsupported(got.Spec) {
+			t.Fatalf("%s: unsupported as %q, want as %q", text, patch.Unsupported(got.Spec), patch.Unsupported(want))
 		}
-		want.CRISockets, want.KubeletArgs, got.spec.CRISockets, got.spec.KubeletArgs = nil, nil, nil, nil
+		want.CRISockets, want.KubeletArgs, got.Spec.CRISockets, got.Spec.KubeletArgs = nil, nil, nil, nil
 		for i, file := range want.Files {
 			if !patch.IsManagedPath(file.Path) {
 				want.Files[i].Content = ""
 			}
 		}
-		if diff := cmp.Diff(want, got.spec, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, got.Spec, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", text, diff)
 		}
 	})

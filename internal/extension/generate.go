@@ -10,11 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -43,7 +40,7 @@ type madeOf struct {
 // function of the request alone, unless delivery is Inline. Its error is for the user and the same for the same
 // request.
 func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := decodeRequest(body)
+	q, err := request.Decode(body)
 	if err != nil {
 		return err
 	}
@@ -95,24 +92,24 @@ func (i *items) end() {
 }
 
 // generate makes the patches for a request.
-func (g *generator) generate(q request, to *items) error {
+func (g *generator) generate(q request.Request, to *items) error {
 	windows, err := windowsMachines(q)
 	if err != nil {
 		return err
 	}
 	var problems []string
 	pools := g.settings.Pools
-	for i := range q.items {
+	for i := range q.Items {
 		if g.ctx.Err() != nil {
 			return errTooLong
 		}
-		it := &q.items[i]
+		it := &q.Items[i]
 		var pool intent.Pool // the zero pool is the control plane
 		switch {
-		case it.isControlPlane():
-		case it.isPool():
+		case it.IsControlPlane():
+		case it.IsPool():
 			pool, pools = pools[0], pools[1:]
-			if windows[it.key()] {
+			if windows[it.Key()] {
 				continue
 			}
 		default:
@@ -122,8 +119,8 @@ func (g *generator) generate(q request, to *items) error {
 		if err != nil {
 			problems = append(problems, err.Error())
 		}
-		if made != "" && it.uid != nil {
-			if err := to.add(it.uid, made); err != nil {
+		if made != "" && it.UID != nil {
+			if err := to.add(it.UID, made); err != nil {
 				return err
 			}
 		}
@@ -140,60 +137,51 @@ func (g *generator) generate(q request, to *items) error {
 var errTooLong = errors.New("the response takes longer than the timeout of Cluster API, which retries")
 
 // windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
-func windowsMachines(q request) (map[poolKey]bool, error) {
-	found := map[poolKey]bool{}
-	for i := range q.items {
-		it := &q.items[i]
-		// The fields are called os and osType; letters may be written as escape sequences.
-		if it.fieldPath != fieldInfrastructure || !bytes.Contains(it.object, []byte(`"os`)) &&
-			!bytes.Contains(it.object, []byte(`\u00`)) {
-			continue
+func windowsMachines(q request.Request) (map[request.PoolKey]bool, error) {
+	found := map[request.PoolKey]bool{}
+	for i := range q.Items {
+		it := &q.Items[i]
+		asks, err := it.AsksForWindows()
+		if err != nil {
+			return nil, err
 		}
-		if err := checkSize(it.object); err != nil {
-			return nil, fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
-		}
-		object, _ := jsonread.New(it.object).Value().(map[string]any)
-		if patch.WindowsField(object["spec"]) != "" {
-			found[it.key()] = true
+		if asks {
+			found[it.Key()] = true
 		}
 	}
 	return found, nil
 }
 
 // template returns the patch of one template in base64, "" if there is nothing to change.
-func (g *generator) template(it *item, pool intent.Pool) (string, error) {
-	if !intent.IsEnabledAt(g.cluster.labels, g.cluster.annotations, it.holder.version) {
+func (g *generator) template(it *request.Item, pool intent.Pool) (string, error) {
+	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
 		return "", nil
 	}
 	recipe := g.recipeKey(pool)
-	if made, found := g.made[madeOf{string(it.object), it.isControlPlane(), recipe}]; found {
+	if made, found := g.made[madeOf{string(it.Object), it.IsControlPlane(), recipe}]; found {
 		return made, nil
 	}
 	made, err := g.make(it, pool)
 	if err == nil {
-		g.made[madeOf{string(it.object), it.isControlPlane(), recipe}] = made
+		g.made[madeOf{string(it.Object), it.IsControlPlane(), recipe}] = made
 	}
 	return made, err
 }
 
 // make is template for one that differs from those before.
-func (g *generator) make(it *item, pool intent.Pool) (string, error) {
-	kind, group, parents := "KubeadmConfigTemplate", bootstrapv1.GroupVersion.Group, poolParents()
-	if it.isControlPlane() {
-		kind, group, parents = "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group, controlPlaneParents()
-	}
-	t, err := decodeTemplate(it.object, kind, group, parents)
-	if err != nil {
-		return "", fmt.Errorf("reading the %s of %s: %w", it.fieldPath, it.holderKind, err)
-	}
-	if !t.supported {
-		return "", nil
-	}
-	decision, err := g.decide(t.spec, it, pool)
+func (g *generator) make(it *request.Item, pool intent.Pool) (string, error) {
+	t, err := it.Template()
 	if err != nil {
 		return "", err
 	}
-	operations := patch.Operations(t.at, t.spec, decision.Edits)
+	if !t.Supported {
+		return "", nil
+	}
+	decision, err := g.decide(t.Spec, it, pool)
+	if err != nil {
+		return "", err
+	}
+	operations := patch.Operations(t.At, t.Spec, decision.Edits)
 	if decision.Incomplete {
 		operations, err = holdBack(&t)
 	}

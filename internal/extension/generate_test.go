@@ -555,3 +555,10 @@ func TestVariable_IsInNoMessageAndNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// Where bootstrap specs are in templates.
+func controlPlaneParents() []string {
+	return []string{"/spec", "/spec/template", "/spec/template/spec", "/spec/template/spec/kubeadmConfigSpec"}
+}
+
+func poolParents() []string { return []string{"/spec", "/spec/template", "/spec/template/spec"} }

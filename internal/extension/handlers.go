@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
@@ -77,15 +78,15 @@ type Handlers struct {
 
 // asked is what a request asks for.
 type asked struct {
-	cluster  cluster
+	cluster  request.Cluster
 	settings intent.Topology // with the pools in the order of the request
 }
 
 // ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the
 // user and the same for the same request.
-func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
-	a.cluster, _ = decodeBuiltin(q.variables.builtin)
-	if err := intent.CheckTopologyLabel(a.cluster.labels, a.cluster.annotations); err != nil {
+func (h *Handlers) ask(q request.Request) (a asked, enabled bool, err error) {
+	a.cluster, _ = request.DecodeBuiltin(q.Variables.Builtin)
+	if err := intent.CheckTopologyLabel(a.cluster.Labels, a.cluster.Annotations); err != nil {
 		return a, false, err
 	}
 	if !mayBeEnabled(a.cluster) {
@@ -103,15 +104,15 @@ func (h *Handlers) ask(q request) (a asked, enabled bool, err error) {
 
 // checkScope refuses a Cluster that another manager is responsible for: templates without patches would remove the
 // proxy from it.
-func (h *Handlers) checkScope(c cluster) error {
+func (h *Handlers) checkScope(c request.Cluster) error {
 	switch {
-	case !h.Scope.HasNamespace(c.namespace):
+	case !h.Scope.HasNamespace(c.Namespace):
 		return fmt.Errorf("this manager serves only --namespace %[3]s, not Cluster %[1]s/%[2]s; "+
-			"exclude its namespace in the namespaceSelector of the ExtensionConfig", c.namespace, c.name, h.Scope.Namespace)
-	case !h.Scope.Has(c.namespace, c.labels):
+			"exclude its namespace in the namespaceSelector of the ExtensionConfig", c.Namespace, c.Name, h.Scope.Namespace)
+	case !h.Scope.Has(c.Namespace, c.Labels):
 		return fmt.Errorf("this manager serves only --watch-filter %[3]s, not Cluster %[1]s/%[2]s with %[4]s %[5]q; "+
-			"in its ClusterClass name the hooks of the manager that serves it", c.namespace, c.name, h.Scope.WatchFilter,
-			clusterv1.WatchLabel, c.labels[clusterv1.WatchLabel])
+			"in its ClusterClass name the hooks of the manager that serves it", c.Namespace, c.Name, h.Scope.WatchFilter,
+			clusterv1.WatchLabel, c.Labels[clusterv1.WatchLabel])
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (h *Handlers) checkScope(c cluster) error {
 // respondValidate answers ValidateTopology: all findings about variables and annotations at once and, with State, about
 // Secrets that they name and that do not exist or cannot be used.
 func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := decodeRequest(body)
+	q, err := request.Decode(body)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *b
 		return err
 	}
 	if enabled && h.State != nil {
-		stored, err := h.State.Stored(ctx, a.cluster.namespace, a.cluster.name)
+		stored, err := h.State.Stored(ctx, a.cluster.Namespace, a.cluster.Name)
 		if err != nil {
 			return err
 		}
@@ -144,25 +145,25 @@ func (h *Handlers) respondValidate(ctx context.Context, body []byte, response *b
 }
 
 // mayBeEnabled reports whether any template of the Cluster can need a patch.
-func mayBeEnabled(c cluster) bool {
-	hold, held := intent.FreezeOf(c.annotations)
-	return held && hold.Enabled || intent.AsksForProxy(c.labels, c.annotations)
+func mayBeEnabled(c request.Cluster) bool {
+	hold, held := intent.FreezeOf(c.Annotations)
+	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
 }
 
 // sourceOf returns what a request says about the topology, and records the holder of each item. Pools are in the order
 // of their items.
-func sourceOf(c cluster, q request) intent.TopologySource {
-	s := intent.TopologySource{Annotations: c.annotations, Variable: q.variables.own}
-	for i := range q.items {
-		it := &q.items[i]
+func sourceOf(c request.Cluster, q request.Request) intent.TopologySource {
+	s := intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}
+	for i := range q.Items {
+		it := &q.Items[i]
 		switch {
-		case it.isControlPlane():
-			_, it.holder = decodeBuiltin(it.variables.builtin)
-			s.ControlPlane = it.variables.own
-		case it.isPool():
-			_, it.holder = decodeBuiltin(it.variables.builtin)
+		case it.IsControlPlane():
+			_, it.Holder = request.DecodeBuiltin(it.Variables.Builtin)
+			s.ControlPlane = it.Variables.Own
+		case it.IsPool():
+			_, it.Holder = request.DecodeBuiltin(it.Variables.Builtin)
 			s.Pools = append(s.Pools, intent.PoolSource{
-				Kind: it.holderKind, Name: it.holder.topologyName, Annotations: it.holder.annotations, Variable: it.variables.own,
+				Kind: it.HolderKind, Name: it.Holder.TopologyName, Annotations: it.Holder.Annotations, Variable: it.Variables.Own,
 			})
 		}
 	}
@@ -170,7 +171,9 @@ func sourceOf(c cluster, q request) intent.TopologySource {
 }
 
 // cluster returns the part of s that decides whether it is enabled.
-func (s *Stored) cluster() cluster { return cluster{labels: s.Labels, annotations: s.Annotations} }
+func (s *Stored) cluster() request.Cluster {
+	return request.Cluster{Labels: s.Labels, Annotations: s.Annotations}
+}
 
 // inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at
 // once whenever a message changes.
@@ -213,18 +216,12 @@ const (
 	unknownAfterSeconds = 1
 )
 
-// newCluster is the relevant part of a BeforeClusterCreateRequest.
-type newCluster struct {
-	namespace, name string
-	created         time.Time
-}
-
 // respondBeforeClusterCreate answers BeforeClusterCreate. It delays the creation of a labelled Cluster while its proxy
 // Secret is missing or cannot be used, because the first Machine would wait for it, or start without the proxy. After
 // Hold the creation continues, and the condition of the Cluster says what is missing. Of the request only the name
 // counts; the rest is read from the stored Cluster.
 func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := decodeNewCluster(body)
+	q, err := request.DecodeNewCluster(body)
 	if err != nil {
 		return err
 	}
@@ -234,22 +231,24 @@ func (h *Handlers) respondBeforeClusterCreate(ctx context.Context, body []byte, 
 }
 
 // holdBack writes the answer for a Cluster.
-func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtimehooksv1.BeforeClusterCreateResponse) {
+func (h *Handlers) holdBack(ctx context.Context, q request.NewCluster,
+	response *runtimehooksv1.BeforeClusterCreateResponse,
+) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	if h.State == nil || !h.Scope.HasNamespace(q.namespace) || h.MaxWait <= 0 ||
-		h.Now().Sub(q.created) >= h.MaxWait {
+	if h.State == nil || !h.Scope.HasNamespace(q.Namespace) || h.MaxWait <= 0 ||
+		h.Now().Sub(q.Created) >= h.MaxWait {
 		return
 	}
-	stored, err := h.State.Stored(ctx, q.namespace, q.name)
+	stored, err := h.State.Stored(ctx, q.Namespace, q.Name)
 	var findings []string
 	switch {
 	case err != nil:
 		findings = []string{err.Error()}
 	case stored == nil:
-		response.SetMessage(fmt.Sprintf("Cluster %s/%s is not known to the manager yet", q.namespace, q.name))
+		response.SetMessage(fmt.Sprintf("Cluster %s/%s is not known to the manager yet", q.Namespace, q.Name))
 		response.SetRetryAfterSeconds(unknownAfterSeconds)
 		return
-	case !stored.Enabled || !h.Scope.Has(q.namespace, stored.Labels):
+	case !stored.Enabled || !h.Scope.Has(q.Namespace, stored.Labels):
 		return
 	default:
 		findings = h.secrets(ctx, stored, true)
@@ -257,8 +256,8 @@ func (h *Handlers) holdBack(ctx context.Context, q newCluster, response *runtime
 	if len(findings) == 0 {
 		return
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Delaying creation of Cluster", "Cluster", q.namespace+"/"+q.name)
+	ctrl.LoggerFrom(ctx).V(2).Info("Delaying creation of Cluster", "Cluster", q.Namespace+"/"+q.Name)
 	response.SetMessage(fmt.Sprintf("Cluster %s/%s waits for its proxy Secret: %s; creation continues anyway after %s",
-		q.namespace, q.name, strings.Join(findings, "; "), h.MaxWait))
+		q.Namespace, q.Name, strings.Join(findings, "; "), h.MaxWait))
 	response.SetRetryAfterSeconds(retryAfterSeconds)
 }

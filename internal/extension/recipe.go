@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
@@ -27,19 +28,19 @@ func (g *generator) recipeKey(pool intent.Pool) intent.Pool {
 
 // decide returns what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a user's
 // file leaves the template unchanged; the controller reports it.
-func (g *generator) decide(spec patch.Spec, it *item, pool intent.Pool) (plan.Decision, error) {
-	version, err := intent.OutputVersion(g.cluster.annotations)
+func (g *generator) decide(spec patch.Spec, it *request.Item, pool intent.Pool) (plan.Decision, error) {
+	version, err := intent.OutputVersion(g.cluster.Annotations)
 	if err != nil {
 		return plan.Decision{}, err
 	}
-	want := plan.Want{Cluster: g.cluster.name, Enabled: true, Options: g.settings.Options, Version: version}
+	want := plan.Want{Cluster: g.cluster.Name, Enabled: true, Options: g.settings.Options, Version: version}
 	object := plan.Object{
 		Kind: plan.KindControlPlane, Spec: spec, Hooked: true,
 		// Windows pools have been skipped. Originals stay in the templates of the ClusterClass, from which every
 		// request starts.
 		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
 	}
-	if it.isPool() {
+	if it.IsPool() {
 		object.Kind = plan.KindTemplate
 		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
 	}
@@ -111,13 +112,13 @@ func (g *generator) allowed(pool intent.Pool, secret string) error {
 		return nil // hooks that read no Secret reveal nothing about one
 	}
 	if g.stored == nil {
-		stored, err := g.handlers.State.Stored(g.ctx, g.cluster.namespace, g.cluster.name)
+		stored, err := g.handlers.State.Stored(g.ctx, g.cluster.Namespace, g.cluster.Name)
 		if err != nil {
 			return err
 		}
 		if stored == nil || !mayBeEnabled(stored.cluster()) {
 			return fmt.Errorf("the manager does not know a Cluster %s/%s with label %s yet; Cluster API retries",
-				g.cluster.namespace, g.cluster.name, contract.LabelEnabled)
+				g.cluster.Namespace, g.cluster.Name, contract.LabelEnabled)
 		}
 		g.stored, g.pools = stored, map[intent.Pool]bool{{}: true}
 		for _, pool := range stored.Settings.Pools {
@@ -129,7 +130,7 @@ func (g *generator) allowed(pool intent.Pool, secret string) error {
 	if !g.pools[pool] || inline &&
 		(asks.SecretName != g.settings.SecretName || !reflect.DeepEqual(asks.Options, g.settings.Options)) {
 		return fmt.Errorf("the request differs from the stored Cluster %s/%s; Cluster API retries",
-			g.cluster.namespace, g.cluster.name)
+			g.cluster.Namespace, g.cluster.Name)
 	}
 	if inline {
 		return nil
@@ -140,15 +141,15 @@ func (g *generator) allowed(pool intent.Pool, secret string) error {
 // holdBack pauses a control plane, or the KubeadmConfigs of a pool, while Inline delivery cannot write the complete
 // NO_PROXY: annotations of spec.template.metadata become those of the control plane, and of the KubeadmConfigs that are
 // created from a KubeadmConfigTemplate.
-func holdBack(t *template) ([]patch.Operation, error) {
-	if t.at.Missing > len(t.at.Parents)-2 {
+func holdBack(t *request.Template) ([]patch.Operation, error) {
+	if t.At.Missing > len(t.At.Parents)-2 {
 		return nil, fmt.Errorf(
 			"delivery %s cannot pause objects that are created from a template without spec.template; use delivery %s",
 			contract.DeliveryInline, contract.DeliveryReference)
 	}
 	at := "/spec/template/metadata"
 	var value any = contract.PausedForEndpoint
-	metadata, _ := jsonread.New(t.metadata).Value().(map[string]any)
+	metadata, _ := jsonread.New(t.Metadata).Value().(map[string]any)
 	annotations, annotated := metadata["annotations"].(map[string]any)
 	switch _, paused := annotations[clusterv1.PausedAnnotation]; {
 	case paused:

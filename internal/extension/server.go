@@ -43,9 +43,6 @@ const (
 	// maxSmall is the largest body of a request that Cluster API's runtime server decodes, whose decoded values can be
 	// a thousand times as large as the text.
 	maxSmall = 64 << 10
-	// maxItems is how many templates a request may have. A Cluster of 1.5 MiB, which is what etcd takes, has fewer
-	// pools.
-	maxItems = 20_000
 )
 
 // maxAnswer returns the size of the largest answer to a body of a size, in bytes: an answer with all entries of the

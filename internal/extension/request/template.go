@@ -1,12 +1,16 @@
-package extension
+package request
 
 import (
 	"bytes"
 	"fmt"
 	"path"
 
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // maxValues is how many JSON values a decoded template may have. Each may take some hundred bytes. The API server
@@ -21,32 +25,32 @@ func checkSize(text []byte) error {
 	return nil
 }
 
-// template is a bootstrap template of a request.
-type template struct {
-	// supported reports whether the template is of a kind that can be patched.
-	supported bool
-	// at is where the bootstrap spec is. A hook leaves no spec empty, so Alone stays 0.
-	at   patch.Location
-	spec patch.Spec
-	// metadata is that of the objects that are created from the template, in JSON; nil if there is none.
-	metadata []byte
+// Template is a bootstrap template of a request.
+type Template struct {
+	// Supported reports whether the template is of a kind that can be patched.
+	Supported bool
+	// At is where the bootstrap spec is. A hook leaves no spec empty, so Alone stays 0.
+	At patch.Location
+	// Spec is the part of the bootstrap spec that decisions read.
+	Spec patch.Spec
+	// Metadata is that of the objects that are created from the template, in JSON; nil if there is none.
+	Metadata []byte
 }
 
-// Where bootstrap specs are.
-func controlPlaneParents() []string {
-	return []string{"/spec", "/spec/template", "/spec/template/spec", "/spec/template/spec/kubeadmConfigSpec"}
-}
-
-func poolParents() []string { return []string{"/spec", "/spec/template", "/spec/template/spec"} }
-
-// decodeTemplate reads an object of the kind that parents belong to. It decodes only what decisions read.
-func decodeTemplate(text []byte, kind, group string, parents []string) (template, error) {
-	t := template{at: patch.Location{Parents: parents, Missing: len(parents)}}
-	if err := checkSize(text); err != nil {
-		return t, err
+// Template reads the template of the control plane or of a pool. It decodes only what decisions read.
+func (i *Item) Template() (Template, error) {
+	kind, group := plan.KindTemplate, bootstrapv1.GroupVersion.Group
+	parents := []string{"/spec", "/spec/template", "/spec/template/spec"} // where the bootstrap spec is
+	if i.IsControlPlane() {
+		kind, group = "KubeadmControlPlaneTemplate", controlplanev1.GroupVersion.Group
+		parents = append(parents, "/spec/template/spec/kubeadmConfigSpec")
+	}
+	t := Template{At: patch.Location{Parents: parents, Missing: len(parents)}}
+	if err := checkSize(i.Object); err != nil {
+		return t, i.failed(err)
 	}
 	var gotKind, gotVersion []byte
-	r := jsonread.New(text)
+	r := jsonread.New(i.Object)
 	for name := range r.Members {
 		switch string(name) {
 		case "kind":
@@ -58,21 +62,24 @@ func decodeTemplate(text []byte, kind, group string, parents []string) (template
 		}
 	}
 	gotGroup, _, _ := bytes.Cut(gotVersion, []byte("/"))
-	t.supported = string(gotKind) == kind && string(gotGroup) == group
-	return t, r.End()
+	t.Supported = string(gotKind) == kind && string(gotGroup) == group
+	if err := r.End(); err != nil {
+		return t, i.failed(err)
+	}
+	return t, nil
 }
 
 // descend reads the value of a parent. level counts the parents before it.
-func (t *template) descend(r *jsonread.Reader, level int) {
-	parents := t.at.Parents
+func (t *Template) descend(r *jsonread.Reader, level int) {
+	parents := t.At.Parents
 	// Of a duplicate name the last one counts.
-	t.spec, t.at.Missing = patch.Spec{}, len(parents)-level
+	t.Spec, t.At.Missing = patch.Spec{}, len(parents)-level
 	if r.Kind() != '{' {
 		r.Skip()
 		return
 	}
-	if t.at.Missing--; t.at.Missing == 0 {
-		t.spec = decodeSpec(r)
+	if t.At.Missing--; t.At.Missing == 0 {
+		t.Spec = decodeSpec(r)
 		return
 	}
 	next := path.Base(parents[level+1])
@@ -81,8 +88,8 @@ func (t *template) descend(r *jsonread.Reader, level int) {
 		case string(name) == next:
 			t.descend(r, level+1)
 		case level == 1 && string(name) == "metadata":
-			if t.metadata = nil; r.Kind() == '{' {
-				t.metadata = r.Raw()
+			if t.Metadata = nil; r.Kind() == '{' {
+				t.Metadata = r.Raw()
 			}
 		}
 	}
