@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,23 @@ func (o Options) check() error {
 		o.checkFeatures(),
 		o.checkWebhooks(),
 		o.checkHooks(),
+		o.checkNodeImage(),
 	)
+}
+
+// imagePattern is what the name of an image consists of.
+var imagePattern = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]{0,511}$`)
+
+func (o Options) checkNodeImage() error {
+	switch {
+	case o.NodeImage == "":
+		return nil
+	case !imagePattern.MatchString(o.NodeImage):
+		return usagef("--node-image %q: not the name of an image", o.NodeImage)
+	case !o.Deliver:
+		return usagef("--node-image: add --deliver, by which the image reaches workload clusters")
+	}
+	return nil
 }
 
 // firstOf returns the first error.

@@ -55,6 +55,8 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Deliver, "deliver", false,
 		"deliver outputs of Clusters to their workload clusters with ClusterResourceSets; without it their Secrets are only "+
 			"written")
+	f.StringVar(&o.NodeImage, "node-image", "", "image of this program as nodes of workload clusters pull it: serves "+
+		"Clusters with rollout "+contract.RolloutInPlace+"; needs --deliver; empty: not served")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {

@@ -213,7 +213,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	}
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
-		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
+		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver, NodeImage: o.NodeImage,
 		Scope: o.scope(),
 		Now:   time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})

@@ -64,6 +64,8 @@ type Options struct {
 	Logging Logging
 	// Deliver delivers outputs to workload clusters with ClusterResourceSets.
 	Deliver bool
+	// NodeImage is the image that changes nodes in place; empty if that is not installed. It needs Deliver.
+	NodeImage string
 	// Log receives the manager's logs.
 	Log logr.Logger
 	// Level is the level of Log, which diagnostics change; nil if it cannot change.
