@@ -20,12 +20,13 @@ const (
 )
 
 // LagOf compares a Machine's bootstrap spec, whose data was generated at some time, with the recipe of the object that
-// it was created from. changed is when the content of the generated Secret last changed, or the zero time. Times have a
-// resolution of one second; in doubt the data is the older.
+// it was created from. changed is when the content of the generated Secret last changed, or the zero time. updated is
+// the value that changed had for the content that the Machine's node got by an update in place, or the zero time. Times
+// have a resolution of one second; in doubt the data is the older.
 //
 // The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because a file was
 // adopted since, has old entries.
-func LagOf(spec patch.Spec, recipe patch.Recipe, made, changed time.Time) Lag {
+func LagOf(spec patch.Spec, recipe patch.Recipe, made, updated, changed time.Time) Lag {
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
 		if patch.IsPatched(spec) {
 			return OldEntries
@@ -36,7 +37,7 @@ func LagOf(spec patch.Spec, recipe patch.Recipe, made, changed time.Time) Lag {
 	switch {
 	case err != nil, len(goal.Edits) > 0:
 		return OldEntries
-	case !changed.IsZero() && !made.After(changed):
+	case !changed.IsZero() && !made.After(changed) && updated.Before(changed):
 		return OldContent
 	}
 	return Current

@@ -17,25 +17,29 @@ func TestLagOf(t *testing.T) {
 	damaged := ensured(t, own())
 	damaged.PreKubeadmCommands = damaged.PreKubeadmCommands[1:]
 	for name, test := range map[string]struct {
-		spec          patch.Spec
-		recipe        patch.Recipe
-		made, changed time.Time
-		want          plan.Lag
+		spec                   patch.Spec
+		recipe                 patch.Recipe
+		made, updated, changed time.Time
+		want                   plan.Lag
 	}{
-		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, plan.Current},
-		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), second(1), plan.Current},
-		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), second(2), plan.OldContent},
-		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), second(1), plan.OldContent},
-		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, plan.OldEntries},
-		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, plan.OldEntries},
-		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, plan.OldEntries},
-		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), second(2), plan.OldEntries},
-		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), second(2), plan.Current},
-		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, plan.OldEntries},
+		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, plan.Current},
+		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), plan.Current},
+		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), plan.OldContent},
+		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), plan.OldContent},
+		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), plan.Current},
+		"its node updated to a later content":                     {ensured(t, own()), recipe, second(1), second(3), second(2), plan.Current},
+		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent},
+		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), plan.OldEntries},
+		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries},
+		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries},
+		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries},
+		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), plan.OldEntries},
+		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), plan.Current},
+		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := plan.LagOf(test.spec, test.recipe, test.made, test.changed); got != test.want {
+			if got := plan.LagOf(test.spec, test.recipe, test.made, test.updated, test.changed); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})

@@ -182,7 +182,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 		return out, bootstrap.Stale("Secret", current) // it was ours when the name was checked
 	case !same:
 		if contentChanged(current, desired) {
-			desired.Annotations[contract.AnnotationChangedAt] = s.Now().UTC().Format(time.RFC3339)
+			desired.Annotations[contract.AnnotationChangedAt] = laterThan(ChangedAt(current), s.Now()).Format(time.RFC3339)
 		}
 		ctrl.LoggerFrom(ctx).Info("Updating generated Secret", "Secret", klog.KObj(desired))
 		if err := s.replaceSecret(ctx, current, desired); err != nil {
@@ -448,9 +448,25 @@ func (s *Secrets) ChangedAt(ctx context.Context, name string) (time.Time, error)
 			return time.Time{}, err
 		}
 	}
+	return ChangedAt(secret), nil
+}
+
+// ChangedAt is contract.AnnotationChangedAt of a Secret, or the zero time if it is absent or not ours: then nobody is
+// known to be behind.
+func ChangedAt(secret *corev1.Secret) time.Time {
 	changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt])
 	if err != nil {
-		return time.Time{}, nil //nolint:nilerr // absent, or not ours: then nobody is known to be behind
+		return time.Time{}
 	}
-	return changed, nil
+	return changed
+}
+
+// laterThan returns now to the second, or the second after before if that is later: contract.AnnotationUpdatedAt says
+// by this time alone which content a node has.
+func laterThan(before, now time.Time) time.Time {
+	now = now.UTC().Truncate(time.Second)
+	if next := before.UTC().Add(time.Second); now.Before(next) {
+		return next
+	}
+	return now
 }

@@ -3,6 +3,7 @@ package generated
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +65,22 @@ func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
 		if !finding.Of(err).Has(contract.ReasonInvalidSettings) ||
 			!strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
 			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// TestLaterThan_TellsTwoContentsApart has a Secret change twice in a second, and with a clock that goes back.
+func TestLaterThan_TellsTwoContentsApart(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct{ before, now, want time.Time }{
+		"the first change":          {time.Time{}, noon.Add(900 * time.Millisecond), noon},
+		"in the second of another":  {noon, noon.Add(900 * time.Millisecond), noon.Add(time.Second)},
+		"a second after another":    {noon, noon.Add(time.Second), noon.Add(time.Second)},
+		"with a clock of yesterday": {noon, noon.Add(-24 * time.Hour), noon.Add(time.Second)},
+	} {
+		if got := laterThan(test.before, test.now); !got.Equal(test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
 		at := made.earliest(config.UID, madeAt(config))
-		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, at, changed)
+		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, at, UpdatedAt(config), changed)
 		if lag == plan.Current {
 			continue
 		}
@@ -169,6 +169,15 @@ func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
 		return available.LastTransitionTime.Time
 	}
 	return config.CreationTimestamp.Time
+}
+
+// UpdatedAt is contract.AnnotationUpdatedAt of config, or the zero time.
+func UpdatedAt(config *bootstrapv1.KubeadmConfig) time.Time {
+	at, err := time.Parse(time.RFC3339, config.Annotations[contract.AnnotationUpdatedAt])
+	if err != nil {
+		return time.Time{} // absent, or not ours
+	}
+	return at
 }
 
 // madeTimes remembers when bootstrap data was first generated, by the UID of the KubeadmConfig. With a cache that is

@@ -4,7 +4,14 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 func TestMachines_CountTheFirstTimeThatDataWasMade(t *testing.T) {
@@ -22,6 +29,38 @@ func TestMachines_CountTheFirstTimeThatDataWasMade(t *testing.T) {
 	} {
 		if got := m.earliest(step.uid, step.made); !got.Equal(step.want) {
 			t.Errorf("%s made at %v: got %v, want %v", step.uid, step.made, got, step.want)
+		}
+	}
+}
+
+// TestLagging_StaysCurrentAfterAnUpdateInPlace is the same before and after a restart, and whatever the Cluster asks for
+// by then: it is the KubeadmConfig that says which content the node has.
+func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	recipe := patch.Recipe{First: []string{"export HTTP_PROXY=x # capi-proxy-patcher"}}
+	for name, test := range map[string]struct {
+		updated string
+		changed time.Time
+		behind  int
+	}{
+		"no update":                       {"", noon, 1},
+		"an update to the content":        {"2026-01-01T12:00:00Z", noon, 0},
+		"an update in another zone":       {"2026-01-01T13:00:00+01:00", noon, 0},
+		"a Secret that has changed since": {"2026-01-01T12:00:00Z", noon.Add(time.Second), 1},
+		"a Secret that never changed":     {"", time.Time{}, 0},
+		"what nobody of us wrote":         {"yesterday %s\n\"$(id)`", noon, 1},
+	} {
+		config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+			Name: "m", UID: "u", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "m", Controller: new(true)}},
+			Annotations:     map[string]string{contract.AnnotationUpdatedAt: test.updated},
+		}}
+		config.Spec.PreKubeadmCommands = recipe.First
+		o := bootstrap.Settled{Object: bootstrap.Object{Object: &bootstrapv1.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+		got := lagging(&madeTimes{}, []*bootstrapv1.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
+		if len(got.Machines) != test.behind {
+			t.Errorf("%s: behind are %+v", name, got.Machines)
 		}
 	}
 }
