@@ -15,6 +15,7 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,6 +29,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
@@ -68,6 +70,8 @@ type Config struct {
 	// Admission reports that webhooks run as well. A running control plane is then updated in the request that rolls
 	// it.
 	Admission bool
+	// Clusters connects to workload clusters for updates in place; nil if they are not installed.
+	Clusters clustercache.ClusterCache
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Absences remembers Secrets that did not exist a moment ago.
@@ -92,6 +96,8 @@ type Controller struct {
 	reader   bootstrap.Reader
 	writer   *bootstrap.Writer
 	reporter *report.Reporter
+	// inPlace is nil if updates in place are not installed.
+	inPlace  *inplace.Follower
 	rollouts *rollout.Rollouts
 	passes   passes.Passes
 }
@@ -107,13 +113,17 @@ func New(config Config) (*Controller, error) {
 		config.Concurrency = 10
 	}
 	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now}
-	return &Controller{
+	c := &Controller{
 		Config:   config,
 		reader:   bootstrap.Reader{Client: config.Client},
 		writer:   &bootstrap.Writer{Client: config.Client, Live: config.Live, Now: config.Now, Contests: &contest.Contests{}},
 		reporter: reporter,
 		rollouts: &rollout.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
-	}, nil
+	}
+	if config.Clusters != nil {
+		c.inPlace = &inplace.Follower{Clusters: config.Clusters, Live: config.Live, Writer: c.writer, Now: config.Now}
+	}
+	return c, nil
 }
 
 // Metrics returns the metrics of the Clusters that c has reconciled. perCluster adds some with the names of Clusters.
@@ -149,5 +159,12 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		b = b.WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(),
 			passes.EnqueueExistence(find.OfSecretName)))
 	}
-	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
+	if c.inPlace != nil {
+		b = b.WatchesRawSource(inplace.Source(c.Clusters, Name))
+	}
+	built, err := b.Build(reconcile.AsReconciler(mgr.GetClient(), c))
+	if err == nil && c.inPlace != nil {
+		c.inPlace.Controller = built
+	}
+	return err
 }

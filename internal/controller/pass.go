@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
@@ -20,7 +25,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // pass is one pass over one Cluster.
@@ -392,6 +399,36 @@ func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (
 func (p *pass) followUp(ctx context.Context, objects []bootstrap.Settled) (report.Outcome, error) {
 	return p.rollouts.Follow(ctx, rollout.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects,
 		p.options.Rollout)
+}
+
+// followInPlace follows the update in place of the Machines that are behind, if the Cluster asks for it.
+func (p *pass) followInPlace(ctx context.Context, objects []bootstrap.Settled, behind []status.Group) (
+	report.Outcome, error,
+) {
+	if p.inPlace == nil || p.options.Rollout != contract.RolloutInPlace {
+		return report.Outcome{}, nil
+	}
+	return p.inPlace.Follow(ctx, inplace.Pass{
+		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind, Keys: p.digestKeys,
+	})
+}
+
+// digestKeys returns the keys of the digests of files, by the generated Secret, of those that are delivered to nodes.
+func (p *pass) digestKeys(ctx context.Context) (map[string][]byte, error) {
+	var delivered corev1.SecretList
+	if err := p.Client.List(ctx, &delivered, client.InNamespace(p.view.Namespace),
+		client.MatchingFields{caches.IndexOutputs: p.view.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Secrets of outputs: %w", err)
+	}
+	keys := map[string][]byte{}
+	for i := range delivered.Items {
+		annotations := delivered.Items[i].Annotations
+		secret, ofNodes := strings.CutPrefix(annotations[contract.AnnotationOutput], "nodes=")
+		if key, usable := nodes.KeyOf(annotations); ofNodes && usable {
+			keys[secret] = key
+		}
+	}
+	return keys, nil
 }
 
 // finishTopology completes the pass for the topology. missing are findings about missing objects.

@@ -177,7 +177,14 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			late, out, err = p.settleLate(ctx, main)
 			return out, err
 		},
-		func(ctx context.Context) (report.Outcome, error) { return p.followUp(ctx, settled) },
+		func(ctx context.Context) (out report.Outcome, err error) {
+			if out, err = p.followUp(ctx, settled); err != nil {
+				return out, err
+			}
+			found, err := p.followInPlace(ctx, settled, *out.Behind)
+			out.Join(found)
+			return out, err
+		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects) },
 		func(ctx context.Context) (report.Outcome, error) {
 			return p.finishTopology(ctx, settled, drifts, missing)

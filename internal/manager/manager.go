@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -26,6 +27,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -187,6 +189,12 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Mapper: mgr.GetRESTMapper(),
 	}
 	absences := &lookup.Absences{Now: time.Now, Names: secretNames} //nolint:forbidigo // as above
+	var workloads clustercache.ClusterCache
+	if o.NodeImage != "" {
+		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope()); err != nil {
+			return err
+		}
+	}
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
@@ -196,6 +204,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 
 		InfrastructureClusters: clusters,
 
+		Clusters:     workloads,
 		Absences:     absences,
 		Admission:    o.webhooks(),
 		Recorder:     mgr.GetEventRecorder(contract.Name),
@@ -213,7 +222,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	}
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
-		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver, NodeImage: o.NodeImage,
+		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
 		Scope: o.scope(),
 		Now:   time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})

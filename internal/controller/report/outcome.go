@@ -18,6 +18,9 @@ type Outcome struct {
 	Warnings []finding.Finding
 	// Added and Removed are the objects to which the proxy was added, and from which it was removed.
 	Added, Removed []string
+	// Holds reports that a condition that is there stays as it is, because the step is about to know more. It brings
+	// another pass itself.
+	Holds bool
 	// Again is the time after which the next pass is due even if nothing changes, or zero.
 	Again time.Duration
 	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
@@ -73,6 +76,7 @@ func (o *Outcome) Join(later Outcome) {
 	if later.Changed.After(o.Changed) {
 		o.Changed = later.Changed
 	}
+	o.Holds = o.Holds || later.Holds
 	o.RolledOut, o.Drifting = append(o.RolledOut, later.RolledOut...), append(o.Drifting, later.Drifting...)
 	if later.Again != 0 {
 		o.LookAgain(later.Again)

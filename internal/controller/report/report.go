@@ -42,9 +42,13 @@ func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out O
 	again time.Duration, err error,
 ) {
 	found := finding.ConditionOf(out.Findings, summary)
+	previous := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
+	if out.Holds && previous != nil {
+		r.changed(cluster, out)
+		return 0, nil
+	}
 	r.states.note(cluster, found, out)
 	condition := r.condition().of(cluster, found)
-	previous := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type)
 	if again = r.steady.wait(cluster.UID, previous, condition, r.Now()); again > 0 {
 		r.changed(cluster, out)
 		return again, nil

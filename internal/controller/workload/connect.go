@@ -1,0 +1,135 @@
+// Package workload connects the manager to workload clusters, by Cluster API's own cache of connections. Only Clusters
+// that ask for updates in place are connected to, and those that may have something left of them.
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+// callTime is how long one request to a workload cluster may take, watches excepted.
+const callTime = 5 * time.Second
+
+// concurrency is how many workload clusters are connected to, or probed, at once. Those that do not answer take
+// seconds.
+const concurrency = 50
+
+// SetupWithManager adds the connections to mgr. live reads from the API server of the management cluster.
+func SetupWithManager(ctx context.Context, mgr manager.Manager, live client.Reader, scope intent.Scope,
+) (clustercache.ClusterCache, error) {
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:  kubeconfigs{Reader: live},
+		ClusterFilter: func(cluster *clusterv1.Cluster) bool { return isConnected(cluster, scope) },
+		Cache: clustercache.CacheOptions{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         byObject(),
+		},
+		Client: clustercache.ClientOptions{
+			Timeout: callTime, UserAgent: contract.Name + "/" + version.Get().Version,
+		},
+	}, controller.Options{MaxConcurrentReconciles: concurrency})
+	if err != nil {
+		return nil, fmt.Errorf("setting up connections to workload clusters: %w", err)
+	}
+	return clusters, nil
+}
+
+// isConnected reports whether the workload cluster of a Cluster is connected to.
+func isConnected(cluster *clusterv1.Cluster, scope intent.Scope) bool {
+	asks := intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
+	return cluster.DeletionTimestamp.IsZero() && scope.Has(cluster.Namespace, cluster.Labels) &&
+		(asks || cluster.Annotations[contract.AnnotationInPlace] != "")
+}
+
+// byObject limits what is cached of a workload cluster: our Pods, and the names and one label of Nodes.
+func byObject() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {
+			Namespaces: map[string]cache.Config{contract.NodesNamespace: {}},
+			Transform:  keep(slim.NodePod),
+		},
+		node(): {Transform: keep(slim.Node)},
+	}
+}
+
+func node() *metav1.PartialObjectMetadata {
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	return node
+}
+
+func keep[T metav1.Object](keep func(T)) func(any) (any, error) {
+	return func(object any) (any, error) {
+		if typed, ok := object.(T); ok {
+			keep(typed)
+		}
+		return object, nil
+	}
+}
+
+// kubeconfigs reads Secrets with kubeconfigs, and refuses those by which the manager would read files of its own, or
+// run a program: whoever may write the Secret would get, for example, the manager's token.
+type kubeconfigs struct{ client.Reader }
+
+// Get implements client.Reader.
+func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, into client.Object,
+	options ...client.GetOption,
+) error {
+	if err := k.Reader.Get(ctx, key, into, options...); err != nil {
+		return err //nolint:wrapcheck // it is the reader
+	}
+	secret, ok := into.(*corev1.Secret)
+	if !ok {
+		return fmt.Errorf("reading kubeconfig of Secret %s: %T is no Secret", key, into)
+	}
+	config, err := clientcmd.Load(secret.Data["value"])
+	if err != nil {
+		return fmt.Errorf("reading kubeconfig of Secret %s: key value cannot be parsed", key) // the text may have secrets
+	}
+	if field := leak(config); field != "" {
+		return fmt.Errorf("reading kubeconfig of Secret %s: it has field %s, which refers to something in the Pod of the "+
+			"manager; embed the data instead", key, field)
+	}
+	return nil
+}
+
+// leak returns the name of a field that refers to a file or a program, or "".
+func leak(config *clientcmdapi.Config) string {
+	for _, cluster := range config.Clusters {
+		if cluster.CertificateAuthority != "" {
+			return "certificate-authority"
+		}
+	}
+	for _, user := range config.AuthInfos {
+		switch {
+		case user.ClientCertificate != "":
+			return "client-certificate"
+		case user.ClientKey != "":
+			return "client-key"
+		case user.TokenFile != "":
+			return "tokenFile"
+		case user.Exec != nil:
+			return "exec"
+		case user.AuthProvider != nil:
+			return "auth-provider"
+		}
+	}
+	return ""
+}

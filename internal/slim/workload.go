@@ -1,0 +1,50 @@
+package slim
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// Node keeps of a Node of a workload cluster what names a version of it, and whose files it has.
+func Node(node *metav1.PartialObjectMetadata) {
+	files, labelled := node.Labels[contract.LabelNodeFiles]
+	Name(node)
+	if labelled {
+		node.Labels = share(map[string]string{contract.LabelNodeFiles: files})
+	}
+}
+
+// NodePod keeps of a Pod of a workload cluster its node, its labels, whether it is being deleted, and how its containers
+// are.
+func NodePod(pod *corev1.Pod) {
+	status := corev1.PodStatus{
+		InitContainerStatuses: containers(pod.Status.InitContainerStatuses),
+		ContainerStatuses:     containers(pod.Status.ContainerStatuses),
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.ContainersReady {
+			status.Conditions = []corev1.PodCondition{{
+				Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime,
+			}}
+		}
+	}
+	*pod = corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: once(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: share(pod.Labels), DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}, Status: status,
+	}
+}
+
+func containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	kept := make([]corev1.ContainerStatus, 0, len(all))
+	for _, c := range all {
+		kept = append(kept, corev1.ContainerStatus{Name: once(c.Name), State: c.State, LastTerminationState: c.LastTerminationState})
+	}
+	return slices.Clip(kept)
+}
