@@ -136,7 +136,7 @@ func (s secrets) Get(_ context.Context, key client.ObjectKey, object client.Obje
 func TestFlux_ReadsTheSecret(t *testing.T) {
 	t.Parallel()
 	result, url := published(t, "env,values=defaults.env", map[string][]byte{
-		"httpProxy": []byte("http://proxy.example.com:3128"), "username": []byte("user"), "password": []byte(password),
+		"httpProxy": []byte("http://us$(ER):a,b=c$d@proxy.example.com:3128"),
 	})
 	stored := secrets{data: map[string]map[string][]byte{}}
 	for _, secret := range result.Secrets {

@@ -156,8 +156,10 @@ func TestClusterClass(t *testing.T) {
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1}))
 	c.applyClass(t, "proxied", nil)
 	c.apply(t)
+	c.kubectl(t, "", "annotate", "cluster", c.name, contract.AnnotationPublish+"=env,annotations")
 	machines := c.waitRunning(t, 2)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	c.waitPublished(t, contract.ReasonPublished)
 	c.waitTopology(t)
 	c.staysCalm(t, machines)
 	c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot)
@@ -172,6 +174,14 @@ func TestClusterClass(t *testing.T) {
 	c.kubectl(t, "", "patch", "cluster", c.name, "--type", "merge", "-p",
 		`{"spec":{"topology":{"variables":[{"name":"capiProxyPatcher","value":{"noProxy":["extra.corp.example"]}}]}}}`)
 	c.waitBehind(t, 2)
+	eventually(t, func() error {
+		now, _ := c.outputs(t)
+		if noProxy := now["work-proxy-outputs NO_PROXY"]; !strings.Contains(noProxy, "extra.corp.example") ||
+			now[contract.AnnotationNoProxy] != noProxy || now["work-proxy-outputs HTTPS_PROXY"] != changedURL {
+			return fmt.Errorf("outputs are %q", now)
+		}
+		return nil
+	})
 	c.staysCalm(t, machines)
 	if owned := c.owned(t); len(owned) != 2 || len(rewritten(owned...)) > 0 {
 		t.Errorf("generations are %v after a change of values", vocabulary.Generations(owned...))

@@ -65,14 +65,17 @@ func BuildChanged(ctx context.Context, root, dir, file string, change func(strin
 	return mgmt.Build(ctx, root, dir, "-overlay", overlay)
 }
 
-// InstallProduct applies config/default, starts the manager with the arguments of its Deployment, those of more added,
+// withDelivery is config/default with config/components/deliver.
+const withDelivery = "test/faults/testdata/deliver"
+
+// InstallProduct applies config/default and the component for delivery, starts the manager with the arguments of its Deployment, those of more added,
 // and has its webhooks asked. It returns when the manager is ready.
 func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
 	port, err := c.freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.load(filepath.Join(c.root, "config", "default"), port)
+	m, err := c.load(filepath.Join(c.root, filepath.FromSlash(withDelivery)), port)
 	if err != nil {
 		return nil, err
 	}
