@@ -13,8 +13,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
 // Exit statuses.
@@ -63,13 +61,13 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 }
 
 func newRoot(streams Streams) *cobra.Command {
+	var printVersion bool
 	root := &cobra.Command{
 		Use:           "capi-proxy-patcher",
 		Short:         "Cluster API nodes behind a corporate proxy",
 		Long:          "Configures containerd, kubelet, kubeadm and the trust store of Cluster API nodes for a proxy.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       version.Get().String(),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -79,12 +77,19 @@ func newRoot(streams Streams) *cobra.Command {
 			}
 			return usageError{fmt.Errorf("unknown command %q", args[0])}
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if printVersion {
+				return writeVersion(streams)
+			}
+			return cmd.Help()
+		},
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	root.SetVersionTemplate("capi-proxy-patcher {{.Version}}\n")
+	// Not cobra's own, which needs a template: with text/template in it, the linker keeps every method of every type,
+	// and the program is a quarter larger.
+	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for capi-proxy-patcher")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capi-proxy"}

@@ -20,8 +20,7 @@ func newVersion(streams Streams) *cobra.Command {
 			info := version.Get()
 			switch output {
 			case "text":
-				_, err := fmt.Fprintln(streams.Out, "capi-proxy-patcher "+info.String())
-				return err
+				return writeVersion(streams)
 			case "json":
 				text, err := json.MarshalIndent(struct {
 					version.Info
@@ -41,4 +40,10 @@ func newVersion(streams Streams) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	complete(cmd, "output", "text", "json")
 	return cmd
+}
+
+// writeVersion writes the version of the program as text.
+func writeVersion(streams Streams) error {
+	_, err := fmt.Fprintln(streams.Out, "capi-proxy-patcher "+version.Get().String())
+	return err
 }

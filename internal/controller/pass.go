@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,6 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -423,9 +423,9 @@ func (p *pass) digestKeys(ctx context.Context) (map[string][]byte, error) {
 	keys := map[string][]byte{}
 	for i := range delivered.Items {
 		annotations := delivered.Items[i].Annotations
-		secret, ofNodes := strings.CutPrefix(annotations[contract.AnnotationOutput], "nodes=")
-		if key, usable := nodes.KeyOf(annotations); ofNodes && usable {
-			keys[secret] = key
+		output, known := publish.Delivered(annotations)
+		if key, usable := nodes.KeyOf(annotations); known && output.Name == publish.Nodes && usable {
+			keys[output.Argument] = key
 		}
 	}
 	return keys, nil

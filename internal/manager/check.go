@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,28 +43,28 @@ func (o Options) check() error {
 		checkAddress("--health-addr", o.HealthAddr),
 		checkAddress("--diagnostics-address", o.DiagnosticsAddress),
 		checkAddress("--profiler-address", o.ProfilerAddress),
-		o.checkNodeImage(),
 		o.TLS.check(),
 		o.checkFeatures(),
 		o.checkWebhooks(),
 		o.checkHooks(),
+		o.checkNodeImage(),
 	)
 }
+
+// imagePattern is what the name of an image consists of.
+var imagePattern = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]{0,511}$`)
 
 func (o Options) checkNodeImage() error {
 	switch {
 	case o.NodeImage == "":
 		return nil
+	case !imagePattern.MatchString(o.NodeImage):
+		return usagef("--node-image %q: not the name of an image", o.NodeImage)
 	case !o.Deliver:
-		return usagef("--node-image %q: add --deliver, by which it reaches workload clusters", o.NodeImage)
-	case len(o.NodeImage) > maxImage || strings.ContainsFunc(o.NodeImage, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return usagef("--node-image %q: it is not the name of an image", o.NodeImage)
+		return usagef("--node-image: add --deliver, by which the image reaches workload clusters")
 	}
 	return nil
 }
-
-// maxImage is the longest name of an image, in bytes.
-const maxImage = 1 << 10
 
 // firstOf returns the first error.
 func firstOf(errs ...error) error {

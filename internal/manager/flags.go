@@ -55,9 +55,8 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Deliver, "deliver", false,
 		"deliver outputs of Clusters to their workload clusters with ClusterResourceSets; without it their Secrets are only "+
 			"written")
-	f.StringVar(&o.NodeImage, "node-image", "", "image of the program on the nodes of Clusters with annotation "+
-		contract.AnnotationRollout+" "+contract.RolloutInPlace+", as a rule the manager's own; needs --deliver; empty leaves "+
-		"running nodes alone")
+	f.StringVar(&o.NodeImage, "node-image", "", "image of this program as nodes of workload clusters pull it: serves "+
+		"Clusters with rollout "+contract.RolloutInPlace+"; needs --deliver; empty: not served")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {

@@ -189,11 +189,15 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Mapper: mgr.GetRESTMapper(),
 	}
 	absences := &lookup.Absences{Now: time.Now, Names: secretNames} //nolint:forbidigo // as above
-	var workloads clustercache.ClusterCache
+	var (
+		workloads clustercache.ClusterCache
+		cleaner   publisher.Workload
+	)
 	if o.NodeImage != "" {
 		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope()); err != nil {
 			return err
 		}
+		cleaner = workload.Cleaner{Clients: workloads}
 	}
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
@@ -223,8 +227,8 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
 		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
-		Scope: o.scope(),
-		Now:   time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
+		NodeImage: o.NodeImage, Workload: cleaner, Scope: o.scope(),
+		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)

@@ -64,8 +64,7 @@ type Options struct {
 	Logging Logging
 	// Deliver delivers outputs to workload clusters with ClusterResourceSets.
 	Deliver bool
-	// NodeImage is the image that changes running nodes for Clusters that ask for updates in place; empty means that
-	// these are not installed. It needs Deliver.
+	// NodeImage is the image that changes nodes in place; empty if that is not installed. It needs Deliver.
 	NodeImage string
 	// Log receives the manager's logs.
 	Log logr.Logger

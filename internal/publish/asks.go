@@ -70,7 +70,7 @@ func (o Output) String() string {
 
 // IsDelivered reports whether the output is for the workload cluster.
 func (o Output) IsDelivered() bool {
-	return o.Name == Pods || o.Name == Trust || o.Name == KappController
+	return o.Name == Pods || o.Name == Trust || o.Name == KappController || o.Name == Nodes
 }
 
 // holdsCredentials reports whether the output would bring the credentials of the proxy into the workload cluster.

@@ -13,6 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 )
 
@@ -50,7 +51,9 @@ type Secret struct {
 	Output string
 	// Labels are labels beside those of every generated Secret.
 	Labels map[string]string
-	Data   map[string][]byte
+	// Annotations are annotations beside those of every Secret of an output.
+	Annotations map[string]string
+	Data        map[string][]byte
 	// Delivered is the output for the workload cluster that the Secret holds, under one key as a stream of YAML. Nil for
 	// a Secret that is not delivered.
 	Delivered *Output
@@ -116,6 +119,9 @@ const (
 func secretOf(cluster, end string) Secret { return Secret{Name: cluster + "-" + end, Output: end} }
 
 func deliveredSecret(cluster string, o Output) Secret {
+	if o.Name == Nodes {
+		return nodesSecret(cluster, o)
+	}
 	secret := secretOf(cluster, strings.TrimPrefix(contract.DeliverySuffix, "-")+"-"+string(o.Name))
 	secret.Delivered = &o
 	return secret
@@ -135,6 +141,9 @@ func ClustersOf(secret string) []string {
 		if cluster, found := strings.CutSuffix(secret, "-"+end); found && cluster != "" {
 			clusters = append(clusters, cluster)
 		}
+	}
+	if found := nodesPattern.FindStringSubmatch(secret); found != nil {
+		clusters = append(clusters, found[1])
 	}
 	return clusters
 }
@@ -315,14 +324,24 @@ func (m *maker) hasPolicies(o Output) bool {
 // Withdraw returns the Secret of a delivered output with content that has no effect in the workload cluster.
 func Withdraw(cluster string, o Output) (Secret, error) {
 	secret := deliveredSecret(cluster, o)
-	text, err := Input{}.manifest(o)
+	text, err := withdrawn(cluster, o)
 	secret.Data = map[string][]byte{o.key(): text}
 	return secret, err
+}
+
+func withdrawn(cluster string, o Output) ([]byte, error) {
+	if o.Name == Nodes {
+		return nodes.Withdrawn(cluster)
+	}
+	return Input{}.manifest(o)
 }
 
 // Delivered reads the output of a delivered Secret from the Secret's annotation. It reports false for one that names
 // none.
 func Delivered(annotations map[string]string) (Output, bool) {
+	if o, found := deliveredNodes(annotations[contract.AnnotationOutput]); found {
+		return o, true
+	}
 	asks, err := ParseList(annotations[contract.AnnotationOutput])
 	if err != nil || len(asks.Outputs) != 1 || !asks.Outputs[0].IsDelivered() {
 		return Output{}, false

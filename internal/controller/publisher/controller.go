@@ -33,6 +33,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -68,6 +69,10 @@ type Config struct {
 	Installation resolve.Installation
 	// Deliver reports whether ClusterResourceSets deliver. Without it nothing of them is read.
 	Deliver bool
+	// NodeImage is the image that changes nodes in place; "" if that is not installed.
+	NodeImage string
+	// Workload deletes in workload clusters what changes nodes in place; nil if that is not installed.
+	Workload Workload
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
 }
@@ -78,13 +83,15 @@ type Controller struct {
 
 	condition report.Condition
 	contests  contest.Contests
+	// cleaned is what workload clusters had when there was nothing to delete in them.
+	cleaned expiring.Map[types.UID, string]
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.SecretNames == nil ||
 		config.InfrastructureClusters == nil || config.Absences == nil || config.Now == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope, Installation and Deliver is required")
+		return nil, errors.New("publisher: every field of Config but Scope, Installation, Deliver, NodeImage and Workload is required")
 	}
 	return &Controller{
 		Config: config,
@@ -104,6 +111,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
 		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles), changed).
 		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane), builder.WithPredicates(ofVersions())).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
 			passes.EnqueueContent(concerned(c, find.OfProxySecret)))).
@@ -128,8 +136,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // isConcerned reports whether a Cluster asks for something, or shows that something may be left of what it asked for.
 func isConcerned(cluster client.Object) bool {
-	if cluster.GetAnnotations()[contract.AnnotationPublish] != "" || publish.IsWritten(cluster.GetAnnotations()) ||
-		cluster.GetLabels()[contract.LabelDeliverTo] != "" {
+	annotations := cluster.GetAnnotations()
+	if annotations[contract.AnnotationPublish] != "" || publish.IsWritten(annotations) ||
+		asksForNodes(cluster) || cluster.GetLabels()[contract.LabelDeliverTo] != "" {
 		return true
 	}
 	typed, ok := cluster.(*clusterv1.Cluster)

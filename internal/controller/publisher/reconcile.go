@@ -38,6 +38,8 @@ type pass struct {
 	out     report.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
 	existing map[string]*corev1.Secret
+	// files are the Secrets that bring files to running nodes, as they are wanted.
+	files []publish.Secret
 }
 
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
@@ -81,17 +83,14 @@ func (p *pass) summary() string {
 	for i, o := range p.asks.Outputs {
 		names[i] = o.String()
 	}
+	for _, secret := range p.files {
+		names = append(names, secret.Delivered.String())
+	}
 	return "Published: " + strings.Join(names, ", ")
 }
 
 // run makes and carries out what the Cluster asks for. It is idle if nothing is asked for, and nothing left.
 func (p *pass) run(ctx context.Context) (idle bool, err error) {
-	if p.view.Enabled {
-		if p.asks, err = publish.Read(p.view.Annotations); err != nil {
-			p.out.Find(finding.Of(err)...)
-			return false, nil
-		}
-	}
 	if p.existing, err = p.outputs(ctx, p.cluster); err != nil {
 		return false, err
 	}
@@ -100,6 +99,15 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 		return false, err
 	}
 	p.out.Find(result.Findings...)
+	if p.files, err = p.nodes(ctx); err != nil {
+		return false, err
+	}
+	result.Secrets = append(result.Secrets, p.files...)
+	if len(p.keptNodes()) > 0 || slices.ContainsFunc(p.files, func(s publish.Secret) bool { return !s.Kept }) {
+		if err := p.markInPlace(ctx, true); err != nil {
+			return false, err
+		}
+	}
 	if err := p.annotate(ctx, result); err != nil {
 		return false, err
 	}
@@ -109,14 +117,21 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 		}
 	}
 	left, err := p.finish(ctx, result.Secrets)
-	if left && len(p.asks.Outputs) == 0 && !p.out.IsExplained() {
+	asks := len(p.asks.Outputs)+len(p.files) > 0
+	if left && !asks && !p.out.IsExplained() {
 		p.out.Add(contract.ReasonWithdrawing, "ClusterResourceSet %s is being deleted", p.setKey())
 	}
-	return len(p.asks.Outputs) == 0 && !left, err
+	return !asks && !left && len(p.out.Findings) == 0, err
 }
 
 // make makes what the Cluster asks for. As long as its values are not known, what is out stays.
-func (p *pass) make(ctx context.Context) (publish.Result, error) {
+func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
+	if p.view.Enabled {
+		if p.asks, err = publish.Read(p.view.Annotations); err != nil {
+			p.out.Find(finding.Of(err)...)
+			return p.kept(), nil
+		}
+	}
 	if len(p.asks.Outputs) == 0 {
 		return publish.Result{}, nil
 	}
@@ -143,14 +158,36 @@ func (p *pass) make(ctx context.Context) (publish.Result, error) {
 	})
 }
 
+// kept is the result while it is not known what the Cluster asks for: everything that exists stays as it is.
+func (p *pass) kept() publish.Result {
+	result := publish.Result{AnnotationsKept: true}
+	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
+		secret := p.existing[name]
+		if _, ok := isNodes(secret); ok {
+			continue // another annotation asks for it
+		}
+		stays := publish.Secret{Name: name, Kept: true}
+		if o, known := publish.Delivered(secret.Annotations); known {
+			stays.Delivered = &o
+		}
+		result.Secrets = append(result.Secrets, stays)
+	}
+	return result
+}
+
+// options are the choices of the Cluster. The error is for the user.
+func (p *pass) options() (intent.Options, error) {
+	if !p.view.Topology {
+		return intent.ParseOptions(p.view.Annotations)
+	}
+	asks, err := intent.TopologyOf(p.cluster)
+	p.view = asks.ApplyTo(p.view)
+	return asks.Options, err
+}
+
 // resolve composes the values for programs of any kind. Its errors are for the user.
 func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
-	options, err := intent.ParseOptions(p.view.Annotations)
-	if p.view.Topology {
-		var asks intent.Topology
-		asks, err = intent.TopologyOf(p.cluster)
-		options, p.view = asks.Options, asks.ApplyTo(p.view)
-	}
+	options, err := p.options()
 	if err != nil {
 		return resolve.Resolution{}, err
 	}
@@ -222,7 +259,7 @@ func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, 
 	if err != nil {
 		return false, err
 	}
-	var done []*corev1.Secret
+	var done, ofNodes []*corev1.Secret
 	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
 		secret := p.existing[name]
 		if !isWithdrawn(secret, wanted) {
@@ -232,10 +269,21 @@ func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, 
 		if err != nil {
 			return false, err
 		}
-		if gone {
+		if _, ok := isNodes(secret); gone && ok {
+			ofNodes = append(ofNodes, p.existing[name])
+		} else if gone {
 			done = append(done, secret)
-			delete(p.existing, name)
 		}
+	}
+	cleaned, err := p.clean(ctx, set, ofNodes)
+	if err != nil {
+		return false, err
+	}
+	if cleaned {
+		done = append(done, ofNodes...)
+	}
+	for _, secret := range done {
+		delete(p.existing, secret.Name)
 	}
 	if err := p.deliver(ctx, set, wanted); err != nil {
 		return false, err
@@ -245,5 +293,10 @@ func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, 
 			return false, err
 		}
 	}
-	return len(p.existing) > 0 || p.cluster.Labels[contract.LabelDeliverTo] != "", nil
+	if cleaned && len(p.keptNodes()) == 0 {
+		if err := p.markInPlace(ctx, false); err != nil {
+			return false, err
+		}
+	}
+	return len(p.existing) > 0 || p.cluster.Annotations[contract.AnnotationInPlace] != "" || p.cluster.Labels[contract.LabelDeliverTo] != "", nil
 }

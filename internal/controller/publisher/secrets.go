@@ -53,6 +53,7 @@ func (p *pass) desired(wanted publish.Secret) *corev1.Secret {
 	if wanted.Delivered != nil {
 		secret.Type = addonsv1.ClusterResourceSetSecretType
 		secret.Annotations = map[string]string{contract.AnnotationOutput: wanted.Delivered.String()}
+		maps.Copy(secret.Annotations, wanted.Annotations)
 	}
 	return secret
 }

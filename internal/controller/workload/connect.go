@@ -1,5 +1,3 @@
-// Package workload connects the manager to workload clusters, by Cluster API's own cache of connections. Only Clusters
-// that ask for updates in place are connected to, and those that may have something left of them.
 package workload
 
 import (

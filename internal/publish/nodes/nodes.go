@@ -133,7 +133,7 @@ func Objects(in Input) ([]byte, error) {
 // Withdrawn returns what replaces the objects while they are withdrawn: the Namespace alone.
 func Withdrawn(cluster string) ([]byte, error) {
 	const podSecurity = "pod-security.kubernetes.io/"
-	labels := marks(cluster)
+	labels := Marks(cluster)
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels[podSecurity+mode] = "privileged" // the Pods write files of the host
 	}
@@ -150,14 +150,14 @@ func encode(document object) ([]byte, error) {
 	return text, nil
 }
 
-// marks are the labels of every object. By them, and only by them, an object is deleted.
-func marks(cluster string) object {
-	return object{appLabel: contract.NodesApp, contract.LabelGenerated: cluster}
+// Marks are the labels of every object. By them, and only by them, an object is deleted.
+func Marks(cluster string) map[string]string {
+	return map[string]string{appLabel: contract.NodesApp, contract.LabelGenerated: cluster}
 }
 
 // metadata is the metadata of an object in the namespace.
 func (in Input) metadata(name, digest string) object {
-	labels := marks(in.Cluster)
+	labels := Marks(in.Cluster)
 	labels[contract.LabelNodeFiles] = Label(in.Secret)
 	if digest != "" {
 		labels[contract.LabelFilesDigest] = digest
