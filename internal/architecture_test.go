@@ -32,6 +32,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"offline/manifest":  {"net/http", "os/exec"},
 		"offline/outputs":   types,
 		"intent":            types,
+		"node":              types,
 		"patch":             types,
 		"plan":              types,
 		"publish":           types,
@@ -39,7 +40,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"status":            types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "expiring", "extension/request", "finding", "host", "infrastructure", "intent", "jsonread", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
+		"contract", "envfile", "expiring", "extension/request", "finding", "host", "infrastructure", "intent", "jsonread", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
 		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish/pods", "publish", "resolve", "shellquote", "spelling", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -126,3 +126,45 @@ func isName(s string) bool {
 	}
 	return s != ""
 }
+
+// Parse returns the variables of a file that Render has written, in their order. Any other file is an error, which names
+// the line and never a value.
+func Parse(content []byte) ([]Var, error) {
+	text, found := strings.CutPrefix(string(content), Header+"\n")
+	if !found {
+		return nil, fmt.Errorf("line 1 is not %q", Header)
+	}
+	var vars []Var
+	line := 1
+	for entry := range strings.Lines(text) {
+		line++
+		name, quoted, found := strings.Cut(strings.TrimSuffix(entry, "\n"), "=")
+		value, good := unquote(quoted)
+		if !found || !good || !isName(name) || !strings.HasSuffix(entry, "\n") {
+			return nil, fmt.Errorf("line %d is not NAME=\"VALUE\"", line)
+		}
+		vars = append(vars, Var{Name: name, Value: value})
+	}
+	return vars, nil
+}
+
+// unquote is the inverse of what Render does to a value.
+func unquote(s string) (value string, good bool) {
+	if len(s) < len(`""`) || s[0] != '"' || s[len(s)-1] != '"' {
+		return "", false
+	}
+	var b strings.Builder
+	for inner := s[1 : len(s)-1]; inner != ""; {
+		c := inner[0]
+		inner = inner[1:]
+		special := strings.IndexByte("\\\"$`", c) >= 0
+		if special {
+			if c != '\\' || inner == "" || strings.IndexByte("\\\"$`", inner[0]) < 0 {
+				return "", false
+			}
+			c, inner = inner[0], inner[1:]
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
@@ -187,6 +188,9 @@ func FuzzRender(f *testing.F) {
 		if diff := cmp.Diff(want, readLikeSystemd(text)); diff != "" {
 			t.Errorf("systemd (-want +got):\n%s", diff)
 		}
+		if vars, err := envfile.Parse(content); err != nil || !maps.Equal(want, asMap(vars)) {
+			t.Errorf("Parse: %v, %q", err, vars)
+		}
 		if diff := cmp.Diff(want, source(t, []string{"sh"}, "/dev/stdin", content...)); diff != "" {
 			t.Errorf("sh (-want +got):\n%s", diff)
 		}
@@ -243,4 +247,40 @@ func asMap(vars []envfile.Var) map[string]string {
 		environ[v.Name] = v.Value
 	}
 	return environ
+}
+
+func TestParse_ReturnsWhatWasRendered(t *testing.T) {
+	t.Parallel()
+	for _, vars := range [][]envfile.Var{nil, rudeVars(), one(""), one(strings.Repeat(",10.0.0.0/8", 4000))} {
+		got, err := envfile.Parse(render(t, vars))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(vars, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestParse_RefusesWhatWasNotRendered(t *testing.T) {
+	t.Parallel()
+	const header = envfile.Header + "\n"
+	for text, want := range map[string]string{
+		"":                           `line 1 is not "# Managed by capi-proxy-patcher"`,
+		"A=\"secret\"\n":             `line 1 is not "# Managed by capi-proxy-patcher"`,
+		header + "A=\"secret\"":      `line 2 is not NAME="VALUE"`,
+		header + "\n":                `line 2 is not NAME="VALUE"`,
+		header + "A=secret\n":        `line 2 is not NAME="VALUE"`,
+		header + "A='secret'\n":      `line 2 is not NAME="VALUE"`,
+		header + "A=\"\nB=\"\n":      `line 2 is not NAME="VALUE"`,
+		header + "A=\"se\"cret\"\n":  `line 2 is not NAME="VALUE"`,
+		header + "A=\"secret\\\"\n":  `line 2 is not NAME="VALUE"`,
+		header + "A=\"$secret\"\n":   `line 2 is not NAME="VALUE"`,
+		header + "A=\"sec\\ret\"\n":  `line 2 is not NAME="VALUE"`,
+		header + "A=\"1\"\n1=\"2\"\n": `line 3 is not NAME="VALUE"`,
+	} {
+		if vars, err := envfile.Parse([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, %v, want %s", text, vars, err, want)
+		}
+	}
 }

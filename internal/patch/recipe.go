@@ -3,7 +3,9 @@ package patch
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -126,6 +128,26 @@ func managedFiles() []managedFile {
 		{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{trust}},
 		{contract.PathSetup, "0755", contract.KeySetup, []contract.Target{containerd, kubelet, trust}},
 	}
+}
+
+// NodeFile is a managed file that comes from a generated Secret.
+type NodeFile struct {
+	// Path is its path on a node, Key the key of the generated Secret with its content.
+	Path, Key string
+	Mode      fs.FileMode
+}
+
+// NodeFiles returns the managed files that come from a generated Secret, with the modes that bootstrap gives them. A node
+// has those that its targets need.
+func NodeFiles() []NodeFile {
+	var files []NodeFile
+	for _, f := range managedFiles() {
+		mode, err := strconv.ParseUint(f.mode, 8, 32)
+		if f.key != "" && err == nil { // a constant of this file
+			files = append(files, NodeFile{Path: f.path, Key: f.key, Mode: fs.FileMode(mode)})
+		}
+	}
+	return files
 }
 
 func (b builder) recipe() (Recipe, error) {

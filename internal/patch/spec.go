@@ -56,11 +56,11 @@ func IsManagedFile(f File) bool {
 	case contract.PathProxyEnv:
 		return f.ContentFrom.Key == contract.KeyProxyEnv
 	case contract.PathTrustedCA:
-		return f.ContentFrom.Key == contract.KeyTrustedCABundle || hasHeader(f.Content)
+		return f.ContentFrom.Key == contract.KeyTrustedCABundle || HasMark(f.Content)
 	case contract.PathSetup:
-		return f.ContentFrom.Key == contract.KeySetup || hasHeader(f.Content)
+		return f.ContentFrom.Key == contract.KeySetup || HasMark(f.Content)
 	default:
-		return isDropIn(f.Path) && hasHeader(f.Content)
+		return isDropIn(f.Path) && HasMark(f.Content)
 	}
 }
 
@@ -75,9 +75,9 @@ func References(spec Spec) []string {
 	return names
 }
 
-// hasHeader reports whether one of the first two lines is the header of managed files; a script has its
-// interpreter in the first.
-func hasHeader(content string) bool {
+// HasMark reports whether content is that of a managed file: one of its first two lines is the header of managed files; a
+// script has its interpreter in the first.
+func HasMark(content string) bool {
 	first, rest, _ := strings.Cut(content, "\n")
 	second, _, _ := strings.Cut(rest, "\n")
 	return first == managedHeader || second == managedHeader

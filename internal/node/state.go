@@ -1,0 +1,248 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Version is a version of the files of a node.
+type Version struct {
+	files     map[string]Content // by path
+	variables []envfile.Var
+	endpoints []string
+}
+
+// NewVersion reads the data of a generated Secret. Content without the mark of the product is an error, because the next
+// version could not replace it.
+func NewVersion(data map[string][]byte) (Version, error) {
+	v := Version{files: map[string]Content{}}
+	for _, f := range patch.NodeFiles() {
+		content, found := data[f.Key]
+		if !found {
+			continue
+		}
+		if !patch.HasMark(string(content)) {
+			return Version{}, fmt.Errorf("key %s of the mounted Secret has no line \"Managed by %s\"", f.Key, contract.Name)
+		}
+		v.files[f.Path] = content
+	}
+	if len(v.files) == 0 {
+		return Version{}, errors.New("the mounted Secret has none of the files of a node")
+	}
+	if content, found := v.files[contract.PathProxyEnv]; found {
+		var err error
+		if v.variables, err = envfile.Parse(content); err != nil {
+			return Version{}, fmt.Errorf("key %s of the mounted Secret: %w", contract.KeyProxyEnv, err)
+		}
+	}
+	v.endpoints = strings.Fields(string(data[keyEndpoints]))
+	return v, nil
+}
+
+// keyEndpoints is the key with the URLs that are asked through the proxy, one on each line.
+const keyEndpoints = "readiness-endpoints"
+
+// Variable returns the value of a variable. It may hold a credential.
+func (v Version) Variable(name string) string {
+	for _, variable := range v.variables {
+		if variable.Name == name {
+			return variable.Value
+		}
+	}
+	return ""
+}
+
+// Certificates returns the bundle of the version.
+func (v Version) Certificates() []byte { return v.files[contract.PathTrustedCA] }
+
+// Endpoints returns the URLs that are asked through the proxy.
+func (v Version) Endpoints() []string { return v.endpoints }
+
+// Bytes returns a text that is the same for equal versions only. It holds credentials.
+func (v Version) Bytes() Content {
+	var b bytes.Buffer
+	for _, f := range patch.NodeFiles() {
+		content, found := v.files[f.Path]
+		_, _ = fmt.Fprintf(&b, "%s %t %d\n%s", f.Path, found, len(content), []byte(content))
+	}
+	return b.Bytes()
+}
+
+// state is what a run finds on a node.
+type state struct {
+	// interrupted reports whether there is a journal.
+	interrupted bool
+	// current are the files of the product on the node, before those from before the apply that is under way, if one is.
+	current map[string]File
+	before  map[string]Content
+	// uses are the services that read contract.PathProxyEnv.
+	uses []string
+}
+
+// look reads the node and refuses one that is not the product's.
+func (h Host) look() (state, error) {
+	s := state{current: map[string]File{}, before: map[string]Content{}}
+	_, err := h.Files.List(journal)
+	if s.interrupted = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	for _, f := range patch.NodeFiles() {
+		current, found, err := h.managed(f.Path)
+		if err != nil {
+			return s, err
+		}
+		if found {
+			s.current[f.Path], s.before[f.Path] = current, current.Content
+		}
+	}
+	if s.interrupted {
+		if s.before, err = h.kept(); err != nil {
+			return s, err
+		}
+	}
+	inline := false
+	for _, service := range []string{containerd, kubelet} {
+		uses, managed, err := h.usesFile(service)
+		if err != nil {
+			return s, err
+		}
+		if uses {
+			s.uses = append(s.uses, service)
+		}
+		inline = inline || managed
+	}
+	_, environment := s.before[contract.PathProxyEnv]
+	_, trust := s.before[contract.PathTrustedCA]
+	if !environment && (inline || !trust) {
+		return s, fmt.Errorf("there is no %s of %s on this node: its Machine was made without it, or with delivery %s; "+
+			"only a new Machine gets it", contract.PathProxyEnv, contract.Name, contract.DeliveryInline)
+	}
+	return s, nil
+}
+
+// kept reads the journal.
+func (h Host) kept() (map[string]Content, error) {
+	before := map[string]Content{}
+	for _, f := range patch.NodeFiles() {
+		kept, err := h.Files.Read(path.Join(journal, path.Base(f.Path)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		before[f.Path] = kept.Content
+	}
+	return before, nil
+}
+
+// Plan is what an apply does.
+type Plan struct {
+	// Trust reports whether the trust store changes.
+	Trust bool
+	// Services are restarted, in order.
+	Services []string
+
+	environment bool // changes
+	interrupted bool // an apply was
+	writes      []string
+}
+
+// plan compares. After an interruption everything may have to be brought into force again.
+func (s state) plan(want Version) Plan {
+	p := Plan{interrupted: s.interrupted}
+	for _, f := range patch.NodeFiles() {
+		content, given := want.files[f.Path]
+		before, has := s.before[f.Path]
+		if !has || !given {
+			continue
+		}
+		changed := s.interrupted || !bytes.Equal(before, content)
+		switch {
+		case changed && f.Path == contract.PathProxyEnv:
+			p.environment = true
+		case changed && f.Path == contract.PathTrustedCA:
+			p.Trust = true
+		}
+		if !s.current[f.Path].isLike(content, f.Mode) {
+			p.writes = append(p.writes, f.Path)
+		}
+	}
+	switch {
+	case p.Trust: // both read the trust store when they start
+		p.Services = []string{containerd, kubelet}
+	case p.environment:
+		p.Services = s.uses
+	}
+	return p
+}
+
+// IsEmpty reports whether the node is as it should be.
+func (p Plan) IsEmpty() bool { return !p.interrupted && len(p.writes) == 0 }
+
+// Lines describe the plan for people. They hold no value.
+func (p Plan) Lines() []string {
+	if p.IsEmpty() {
+		return []string{"nothing to do"}
+	}
+	var lines []string
+	if p.interrupted {
+		lines = append(lines, "finish an apply that was interrupted")
+	}
+	for _, name := range p.writes {
+		lines = append(lines, "write "+name)
+	}
+	if p.Trust {
+		lines = append(lines, "update the trust store")
+	}
+	for _, service := range p.Services {
+		lines = append(lines, "restart "+service)
+	}
+	return lines
+}
+
+// Present returns the paths of the product's files on the node, and refuses a node that has none.
+func (h Host) Present() ([]string, error) {
+	s, err := h.look()
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, f := range patch.NodeFiles() {
+		if _, found := s.before[f.Path]; found {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths, nil
+}
+
+// Drift returns the paths, among those given, at which the node has no file, or another one than the version. Files are
+// read and compared one by one.
+func (h Host) Drift(want Version, paths []string) ([]string, error) {
+	var drifted []string
+	for _, f := range patch.NodeFiles() {
+		content, given := want.files[f.Path]
+		if !given || !slices.Contains(paths, f.Path) {
+			continue
+		}
+		current, err := h.Files.Read(f.Path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrNotRegular):
+			drifted = append(drifted, f.Path)
+		case err != nil:
+			return nil, err
+		case !current.isLike(content, f.Mode):
+			drifted = append(drifted, f.Path)
+		}
+	}
+	return drifted, nil
+}
