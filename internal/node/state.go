@@ -44,12 +44,9 @@ func NewVersion(data map[string][]byte) (Version, error) {
 			return Version{}, fmt.Errorf("key %s of the mounted Secret: %w", contract.KeyProxyEnv, err)
 		}
 	}
-	v.endpoints = strings.Fields(string(data[keyEndpoints]))
+	v.endpoints = strings.Fields(string(data[contract.KeyReadiness]))
 	return v, nil
 }
-
-// keyEndpoints is the key with the URLs that are asked through the proxy, one on each line.
-const keyEndpoints = "readiness-endpoints"
 
 // Variable returns the value of a variable. It may hold a credential.
 func (v Version) Variable(name string) string {
