@@ -48,6 +48,12 @@ func checkFlags(t *testing.T, cmd *cobra.Command, section string) {
 			t.Errorf("%s --%s is not in its section", cmd.Name(), f.Name)
 		}
 	})
+	for _, sub := range cmd.Commands() {
+		if !strings.Contains(section, "`"+sub.Name()+"`") {
+			t.Errorf("%s is not in the section of %s", sub.Name(), cmd.Name())
+		}
+		checkFlags(t, sub, section)
+	}
 }
 
 func TestReference_HasEveryNameOfTheContract(t *testing.T) {

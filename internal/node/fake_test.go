@@ -174,6 +174,8 @@ func (d *disk) Check(v node.Version) error {
 	return nil
 }
 
+func (d *disk) Ready() error { return d.call("ready") }
+
 func (d *disk) Trust() error {
 	if err := d.call("trust"); err != nil {
 		return err

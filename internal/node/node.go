@@ -75,6 +75,8 @@ type Files interface {
 
 // Services are what an apply does to a node beside files. Each call is bounded in time. Errors hold no credential.
 type Services interface {
+	// Ready fails if services cannot be restarted.
+	Ready() error
 	// Check asks the readiness endpoints of a version with its values.
 	Check(Version) error
 	// Trust makes the node trust the certificates in contract.PathTrustedCA, and no others of the product.
@@ -135,7 +137,7 @@ func (h Host) Apply(want Version, tried error) error {
 		return nil
 	}
 	if !now.interrupted {
-		if err := h.check(want, plan); err != nil {
+		if err := h.ready(want, plan); err != nil {
 			return err
 		}
 		if err := h.keep(now); err != nil {
@@ -156,9 +158,19 @@ func (h Host) Plan(want Version) (Plan, error) {
 	return now.plan(want), err
 }
 
+// ready asks for all that can be known before anything is written.
+func (h Host) ready(want Version, plan Plan) error {
+	if len(plan.Services) > 0 {
+		if err := h.Services.Ready(); err != nil {
+			return err
+		}
+	}
+	return h.check(want, plan)
+}
+
 // check asks the endpoints if something changes that they depend on.
 func (h Host) check(want Version, plan Plan) error {
-	if !plan.Trust && !plan.environment {
+	if len(want.endpoints) == 0 || !plan.Trust && !plan.environment {
 		return nil
 	}
 	h.Say("asking the readiness endpoints with the new values")
@@ -230,7 +242,7 @@ func joined(errs []error) error {
 	for _, err := range errs {
 		texts = append(texts, err.Error())
 	}
-	return errors.New(strings.Join(texts, "; "))
+	return errors.New(strings.Join(slices.Compact(texts), "; "))
 }
 
 // keep makes the journal.

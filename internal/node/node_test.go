@@ -33,6 +33,7 @@ func data(t *testing.T, password, ca, script string) map[string][]byte {
 		contract.KeyProxyEnv:        env,
 		contract.KeyTrustedCABundle: []byte(envfile.Header + "\n" + ca),
 		contract.KeySetup:           []byte("#!/bin/sh\n" + envfile.Header + "\n" + script),
+		contract.KeyReadiness:       []byte("https://registry\n"),
 	}
 }
 
@@ -97,9 +98,9 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 	}{
 		"nothing":         {before, nil},
 		"the script":      {data(t, "old", "CA1\n", "script2\n"), nil},
-		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"check", "restart containerd,kubelet", "check"}},
-		"certificates":    {data(t, "old", "CA2\n", "script1\n"), []string{"check", "trust", "restart containerd,kubelet", "check"}},
-		"all":             {data(t, rude, "", "script2\n"), []string{"check", "trust", "restart containerd,kubelet", "check"}},
+		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"ready", "check", "restart containerd,kubelet", "check"}},
+		"certificates":    {data(t, "old", "CA2\n", "script1\n"), []string{"ready", "check", "trust", "restart containerd,kubelet", "check"}},
+		"all":             {data(t, rude, "", "script2\n"), []string{"ready", "check", "trust", "restart containerd,kubelet", "check"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,10 +143,10 @@ func TestApply_WritesOnlyWhatTheNodeHas(t *testing.T) {
 		fails   string
 		calls   string
 	}{
-		"no trust store":               {[]string{contract.PathTrustedCA, contract.PathSetup}, "", "check restart containerd,kubelet check"},
-		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "check trust restart containerd,kubelet check"},
+		"no trust store":               {[]string{contract.PathTrustedCA, contract.PathSetup}, "", "ready check restart containerd,kubelet check"},
+		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "ready check trust restart containerd,kubelet check"},
 		"environment of kubeadm alone": {[]string{contract.PathTrustedCA, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check check"},
-		"trust store alone":            {[]string{contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check trust restart containerd,kubelet check"},
+		"trust store alone":            {[]string{contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "ready check trust restart containerd,kubelet check"},
 		"values in drop-ins": {
 			[]string{contract.PathProxyEnv},
 			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it, or with delivery Inline; only a new Machine gets it",
@@ -308,7 +309,7 @@ func TestApply_WritesNothingIfAnEndpointDoesNotAnswer(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, call := range d.calls {
-		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"read", "list", "check"}, word) {
+		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"read", "list", "ready", "check"}, word) {
 			t.Errorf("calls %s", call)
 		}
 	}

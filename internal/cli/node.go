@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+)
+
+// exitLeft says that a node is neither as it was nor as it should be.
+const exitLeft = 3
+
+func newNode(streams Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node COMMAND",
+		Short: "Change the files of a running node",
+		Long: `Commands that run on a node, in the Pods by which rollout InPlace reaches it. People need them to look at one node.
+Each reads the keys of a generated Secret (proxy.env, trusted-ca.pem, setup.sh, readiness-endpoints) as files of a
+folder. See docs/in-place.md.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newNodeApply(streams), newNodeWatch(streams), newNodeCheck(streams))
+	return cmd
+}
+
+// nodeFlags adds what the commands have in common.
+func nodeFlags(cmd *cobra.Command, o *nodeagent.Options) {
+	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
+	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the generated Secret as files")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if o.From == "" {
+			return usageError{fmt.Errorf("%s: no version; use --from FOLDER", cmd.CommandPath())}
+		}
+		return nil
+	}
+}
+
+func newNodeApply(streams Streams) *cobra.Command {
+	var (
+		o      nodeagent.Options
+		dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:   "apply --from FOLDER",
+		Short: "Bring the files of a node and its services to a version",
+		Long: `Replaces the files of the product on a node, and restarts containerd and kubelet if the variables or the trusted
+certificates differ. If a service does not come back, or a readiness endpoint does not answer, the files of before are
+put back in force. It refuses a node on which bootstrap has not written the files, and never writes a file without the
+line "Managed by capi-proxy-patcher". SIGTERM does not end it.
+
+Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong usage, 3 it has not and the files of
+before could not be put back in force (the next run continues). The last line on standard error says why.`,
+		Example: `  capi-proxy-patcher node apply --root /host --from /files --state /state
+  capi-proxy-patcher node apply --from /run/files --dry-run`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dryRun {
+				return nodeagent.DryRun(o, streams.Out)
+			}
+			return runNodeApply(cmd.Context(), o, streams)
+		},
+	}
+	nodeFlags(cmd, &o)
+	cmd.Flags().StringVar(&o.State, "state", "", "folder that remembers a version that was put back: it is not tried again")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, without values, and change nothing")
+	return cmd
+}
+
+func runNodeApply(ctx context.Context, o nodeagent.Options, streams Streams) error {
+	signal.Ignore(syscall.SIGTERM) // what has begun ends, in bounded time
+	err := nodeagent.Apply(ctx, o, streams.Err)
+	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left != nil {
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
+		return statusError{exitLeft}
+	}
+	return err
+}
+
+func newNodeWatch(streams Streams) *cobra.Command {
+	var (
+		o       nodeagent.Options
+		address string
+	)
+	cmd := &cobra.Command{
+		Use:   "watch --from FOLDER",
+		Short: "Say whether the files of a node are those of a version",
+		Long: `Compares the files of the product on a node with a version, once a minute, and answers GET /readyz: 200 while they are
+the same, 503 with the paths that differ otherwise. It changes nothing.
+
+Exit status: 0 ended by SIGTERM, 1 the files cannot be compared or the address not be used, 2 wrong usage.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return nodeagent.Watch(untilSignal(cmd.Context()), o, address, nodeagent.WatchInterval, streams.Err)
+		},
+	}
+	nodeFlags(cmd, &o)
+	cmd.Flags().StringVar(&address, "listen", "127.0.0.1:19279", "address of the loopback interface for GET /readyz")
+	return cmd
+}
+
+func newNodeCheck(streams Streams) *cobra.Command {
+	var o nodeagent.Options
+	cmd := &cobra.Command{
+		Use:   "check --from FOLDER",
+		Short: "Ask the readiness endpoints through the proxy",
+		Long: `Asks each URL of readiness-endpoints with the variables and certificates of a version, beside the certificates that
+the node trusts. Any response is an answer, except 407 and those of 5xx; redirects are not followed.
+
+Exit status: 0 all answer, 1 one does not, 2 wrong usage.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			count, err := nodeagent.Check(cmd.Context(), o)
+			if err == nil {
+				_, err = fmt.Fprintf(streams.Out, "%d readiness endpoints answer\n", count)
+			}
+			return err
+		},
+	}
+	nodeFlags(cmd, &o)
+	return cmd
+}

@@ -1,0 +1,186 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
+)
+
+// maxFile is how long a file may be, in bytes. A Secret holds at most 1 MiB.
+const maxFile = 2 << 20
+
+// files are node.Files below a folder. No symbolic link is followed, not even one that stays below it: nothing that
+// bootstrap writes is one.
+type files struct{ root *os.Root }
+
+// openFiles opens the root of a node.
+func openFiles(folder string) (files, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return files{}, fmt.Errorf("opening the root of the node: %w", err)
+	}
+	return files{root: root}, nil
+}
+
+// plain returns a name below the root and what is there, which may be nothing. Every folder above is a folder.
+func (f files) plain(name string) (string, fs.FileInfo, error) {
+	name = strings.TrimPrefix(path.Clean(name), "/")
+	for i, c := range name {
+		if c != '/' {
+			continue
+		}
+		info, err := f.root.Lstat(name[:i])
+		if err != nil {
+			return "", nil, err
+		}
+		if !info.IsDir() {
+			return "", nil, fmt.Errorf("/%s: %w", name[:i], node.ErrNotRegular)
+		}
+	}
+	info, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return name, nil, nil
+	}
+	return name, info, err
+}
+
+// open opens what plain has found, and nothing that has taken its place since.
+func (f files) open(name string, found fs.FileInfo) (*os.File, fs.FileInfo, error) {
+	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !os.SameFile(info, found) {
+		err = fmt.Errorf("/%s: %w", name, node.ErrNotRegular)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
+func (f files) Read(name string) (node.File, error) {
+	name, found, err := f.plain(name)
+	switch {
+	case err != nil:
+		return node.File{}, err
+	case found == nil:
+		return node.File{}, fmt.Errorf("/%s: %w", name, fs.ErrNotExist)
+	case !found.Mode().IsRegular():
+		return node.File{}, fmt.Errorf("/%s: %w", name, node.ErrNotRegular)
+	}
+	file, info, err := f.open(name, found)
+	if err != nil {
+		return node.File{}, err
+	}
+	defer func() { _ = file.Close() }()
+	content, err := readAll(file)
+	if err != nil {
+		return node.File{}, err
+	}
+	return node.File{Content: content, Mode: info.Mode(), Owned: isOwned(info)}, nil
+}
+
+// readAll reads a file of a size that a Secret can have.
+func readAll(file *os.File) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		return nil, fmt.Errorf("%s is longer than %d bytes", file.Name(), maxFile)
+	}
+	return content, err
+}
+
+// isOwned reports whether a file belongs to the user and the group of this process, which is root.
+func isOwned(info fs.FileInfo) bool {
+	stat, found := info.Sys().(*syscall.Stat_t)
+	return found && int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()
+}
+
+func (f files) List(name string) ([]string, error) {
+	folder, err := f.folder(name)
+	if err != nil {
+		return nil, err
+	}
+	names, err := folder.Readdirnames(-1)
+	return names, errors.Join(err, folder.Close())
+}
+
+func (f files) folder(name string) (*os.File, error) {
+	name, found, err := f.plain(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, fmt.Errorf("/%s: %w", name, fs.ErrNotExist)
+	case !found.IsDir():
+		return nil, fmt.Errorf("/%s: not a folder", name)
+	}
+	folder, _, err := f.open(name, found)
+	return folder, err
+}
+
+func (f files) Write(name string, content node.Content, mode fs.FileMode) (err error) {
+	name, _, err = f.plain(name)
+	if err != nil {
+		return err
+	}
+	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(content); err != nil {
+		return err
+	}
+	if err := file.Chown(os.Geteuid(), os.Getegid()); err != nil { // a folder may give its group
+		return err
+	}
+	if err := file.Chmod(mode); err != nil { // whatever the umask
+		return err
+	}
+	return file.Sync()
+}
+
+func (f files) Rename(from, to string) error {
+	from, _, err := f.plain(from)
+	if err != nil {
+		return err
+	}
+	to, _, err = f.plain(to)
+	if err != nil {
+		return err
+	}
+	return f.root.Rename(from, to)
+}
+
+func (f files) Remove(name string) error {
+	name, _, err := f.plain(name)
+	if err != nil {
+		return err
+	}
+	return f.root.Remove(name)
+}
+
+func (f files) Mkdir(name string) error {
+	name, _, err := f.plain(name)
+	if err != nil {
+		return err
+	}
+	return f.root.Mkdir(name, 0o700)
+}
+
+func (f files) Sync(name string) error {
+	folder, err := f.folder(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

@@ -1,0 +1,107 @@
+package nodeagent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// healthLimit is how long a service may take until it answers after a restart.
+	healthLimit = 2 * time.Minute
+	// healthTry is how long one answer may take, healthPause the time between two tries.
+	healthTry, healthPause = 5 * time.Second, 250 * time.Millisecond
+
+	containerdSocket = "/run/containerd/containerd.sock"
+	kubeletHealthz   = "http://127.0.0.1:10248/healthz"
+	maxAnswer        = 4 << 10
+
+	// Statuses of gRPC that are an answer: of a runtime, and of a containerd without the CRI plugin.
+	grpcOK, grpcUnimplemented = "0", "12"
+)
+
+// answers waits until a service answers.
+func answers(ctx context.Context, root, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	ask := func(ctx context.Context) error { return kubeletAnswers(ctx, kubeletHealthz) }
+	if name == "containerd" {
+		ask = func(ctx context.Context) error { return containerdAnswers(ctx, filepath.Join(root, containerdSocket)) }
+	}
+	for {
+		try, done := context.WithTimeout(ctx, healthTry)
+		err := ask(try)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer %s after its restart: %w: see journalctl -u %s on the node", name,
+				healthLimit, err, name)
+		case <-time.After(healthPause):
+		}
+	}
+}
+
+// containerdAnswers asks the container runtime for its version, by gRPC.
+func containerdAnswers(ctx context.Context, socket string) error {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{
+		Protocols: &protocols, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var dialer net.Dialer
+			return dialer.DialContext(ctx, "unix", socket)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	const emptyMessage = "\x00\x00\x00\x00\x00" // not compressed, 0 bytes
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/Version",
+		bytes.NewReader([]byte(emptyMessage)))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/grpc")
+	request.Header.Set("Te", "trailers")
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)); err != nil {
+		return err
+	}
+	status := response.Trailer.Get("Grpc-Status")
+	if status == "" {
+		status = response.Header.Get("Grpc-Status") // an answer without a message
+	}
+	if status != grpcOK && status != grpcUnimplemented {
+		return fmt.Errorf("status %d of HTTP, %.10q of gRPC", response.StatusCode, status)
+	}
+	return nil
+}
+
+// kubeletAnswers asks for the health of kubelet.
+func kubeletAnswers(ctx context.Context, url string) error {
+	transport := &http.Transport{DisableKeepAlives: true} // without a proxy
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(url + ": status " + http.StatusText(response.StatusCode))
+	}
+	return nil
+}

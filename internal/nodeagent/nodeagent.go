@@ -1,0 +1,195 @@
+// Package nodeagent runs on a node: it carries out what package node decides, with the node's root as a folder, its
+// systemd by D-Bus, and HTTP.
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Options say where things are.
+type Options struct {
+	// Root is the folder that is the root of the node.
+	Root string
+	// From is the folder with the keys of the generated Secret as files.
+	From string
+	// State is a folder that remembers a version that was rolled back. Empty remembers nothing.
+	State string
+}
+
+// Apply brings the node to the version in o.From, and writes each step with its time to log. Its error is for people, on
+// one line; see node.Host.Apply for what it says about the node.
+func Apply(ctx context.Context, o Options, log io.Writer) error {
+	version, err := read(o.From)
+	if err != nil {
+		return err
+	}
+	on, err := openFiles(o.Root)
+	if err != nil {
+		return err
+	}
+	memory := memory{folder: o.State}
+	tried, err := memory.recall(version)
+	if err != nil {
+		return err
+	}
+	steps := newSteps(log)
+	services := &services{ctx: ctx, root: o.Root, files: on, steps: steps}
+	defer services.close()
+	err = node.Host{Files: on, Services: services, Say: steps.begin}.Apply(version, tried)
+	steps.end()
+	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && tried == nil {
+		if remembering := memory.remember(version, failed.Cause); remembering != nil {
+			err = fmt.Errorf("%w; and it will be tried again: %w", err, remembering)
+		}
+	}
+	return err
+}
+
+// DryRun writes what Apply would do.
+func DryRun(o Options, out io.Writer) error {
+	version, err := read(o.From)
+	if err != nil {
+		return err
+	}
+	on, err := openFiles(o.Root)
+	if err != nil {
+		return err
+	}
+	plan, err := node.Host{Files: on}.Plan(version)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, strings.Join(plan.Lines(), "\n"))
+	return err
+}
+
+// Check asks the readiness endpoints of the version in o.From, and returns how many there are.
+func Check(ctx context.Context, o Options) (int, error) {
+	version, err := read(o.From)
+	if err != nil {
+		return 0, err
+	}
+	on, err := openFiles(o.Root)
+	if err != nil {
+		return 0, err
+	}
+	return len(version.Endpoints()), check(ctx, on, version)
+}
+
+// read reads a mounted Secret, whose files are symbolic links.
+func read(folder string) (node.Version, error) {
+	keys := []string{contract.KeyReadiness}
+	for _, f := range patch.NodeFiles() {
+		keys = append(keys, f.Key)
+	}
+	data := map[string][]byte{}
+	for _, key := range keys {
+		file, err := os.Open(filepath.Join(folder, key)) //nolint:gosec // a folder that the user names
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
+		}
+		data[key], err = readAll(file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
+		}
+	}
+	return node.NewVersion(data)
+}
+
+// services are node.Services by systemd, which is connected to when it is needed.
+type services struct {
+	ctx        context.Context //nolint:containedctx // of the one call that they serve
+	root       string
+	files      files
+	steps      *steps
+	connection *dbus.Conn
+}
+
+func (s *services) close() {
+	if s.connection != nil {
+		s.connection.Close()
+	}
+}
+
+func (s *services) connect() (err error) {
+	if s.connection == nil || !s.connection.Connected() {
+		s.connection, err = systemd(s.ctx, s.root)
+	}
+	return err
+}
+
+func (s *services) Ready() error { return s.connect() }
+
+func (s *services) Check(v node.Version) error { return check(s.ctx, s.files, v) }
+
+func (s *services) Trust() error {
+	if err := s.connect(); err != nil {
+		return err
+	}
+	return installCA(s.ctx, s.connection)
+}
+
+func (s *services) Restart(names []string) error {
+	if err := s.connect(); err != nil {
+		return err
+	}
+	if err := reload(s.ctx, s.connection); err != nil {
+		return err
+	}
+	var failed []string
+	for _, name := range names {
+		restarted, err := restart(s.ctx, s.connection, name)
+		if err == nil && restarted {
+			s.steps.begin("waiting until " + name + " answers")
+			err = answers(s.ctx, s.root, name)
+		}
+		if err != nil {
+			failed = append(failed, err.Error())
+		}
+	}
+	if len(failed) > 0 {
+		return errors.New(printableUpTo(strings.Join(failed, "; "), maxCause))
+	}
+	return nil
+}
+
+// maxCause is how long the cause of a failure may be, in bytes.
+const maxCause = 1024
+
+// steps writes each step with how long it took.
+type steps struct {
+	to      io.Writer
+	current string
+	since   time.Time
+}
+
+func newSteps(to io.Writer) *steps { return &steps{to: to} }
+
+func (s *steps) begin(step string) {
+	s.end()
+	s.current, s.since = step, time.Now() //nolint:forbidigo // how long a step takes, for people
+}
+
+func (s *steps) end() {
+	if s.current != "" {
+		_, _ = fmt.Fprintf(s.to, "%s: %s (%s)\n", contract.Name, s.current, time.Since(s.since).Round(time.Millisecond))
+	}
+	s.current = ""
+}

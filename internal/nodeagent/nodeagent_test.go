@@ -1,0 +1,316 @@
+package nodeagent_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
+)
+
+const secret = `p%40s"$s` + "`"
+
+// folders are a node and a mounted Secret.
+type folders struct {
+	t *testing.T
+	nodeagent.Options
+}
+
+// newFolders has a node with variables but no service that reads them, so that nothing is restarted, and the same mounted.
+func newFolders(t *testing.T) folders {
+	t.Helper()
+	f := folders{t, nodeagent.Options{Root: t.TempDir(), From: t.TempDir(), State: t.TempDir()}}
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"))
+	f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n")
+	f.mount(contract.KeySetup, "#!/bin/sh\n"+envfile.Header+"\n")
+	for _, file := range patch.NodeFiles() {
+		content, err := os.ReadFile(filepath.Join(f.From, file.Key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.put(file.Path, string(content), file.Mode)
+	}
+	return f
+}
+
+func proxyEnv(t *testing.T, proxy string, noProxy ...string) string {
+	t.Helper()
+	vars := []envfile.Var{{Name: "HTTP_PROXY", Value: proxy}, {Name: "HTTPS_PROXY", Value: proxy}}
+	for _, value := range noProxy {
+		vars = append(vars, envfile.Var{Name: "NO_PROXY", Value: value})
+	}
+	content, err := envfile.Render(vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// mount changes a key as kubelet does: keys are links.
+func (f folders) mount(key, content string) {
+	f.t.Helper()
+	real := filepath.Join(f.From, "..data-"+key)
+	if err := os.WriteFile(real, []byte(content), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Symlink(real, filepath.Join(f.From, key)); err != nil && !os.IsExist(err) {
+		f.t.Fatal(err)
+	}
+}
+
+func (f folders) path(name string) string { return filepath.Join(f.Root, name) }
+
+func (f folders) put(name, content string, mode fs.FileMode) {
+	f.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o750); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path(name), []byte(content), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Chmod(f.path(name), mode); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// tree lists what is below the root.
+func (f folders) tree() map[string]string {
+	f.t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(f.Root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		content := []byte("a link")
+		if info.Mode().IsRegular() {
+			content, err = os.ReadFile(path) //nolint:gosec // of the test
+		}
+		found[strings.TrimPrefix(path, f.Root)] = info.Mode().String() + " " + string(content)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return found
+}
+
+func TestApply_WritesFilesWithTheirModes(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	want := proxyEnv(t, "http://u:"+secret+"@proxy:3128")
+	f.mount(contract.KeyProxyEnv, want)
+	before := f.tree()
+	var out, log bytes.Buffer
+	if err := nodeagent.DryRun(f.Options, &out); err != nil || out.String() != "write /etc/capi-proxy-patcher/proxy.env\n" {
+		t.Errorf("dry run: %s %v", &out, err)
+	}
+	if diff := cmp.Diff(before, f.tree()); diff != "" {
+		t.Errorf("the dry run writes (-want +got):\n%s", diff)
+	}
+	if err := nodeagent.Apply(t.Context(), f.Options, &log); err != nil {
+		t.Fatal(err)
+	}
+	before[contract.PathProxyEnv] = "-rw------- " + want
+	if diff := cmp.Diff(before, f.tree()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if strings.Contains(log.String()+out.String(), "p%40") {
+		t.Errorf("the password is in the log: %s%s", &log, &out)
+	}
+}
+
+func TestApply_FollowsNoLink(t *testing.T) {
+	t.Parallel()
+	for name, link := range map[string]struct{ at, to string }{
+		"a file":                  {contract.PathProxyEnv, "elsewhere"},
+		"the folder":              {"/etc/capi-proxy-patcher", "elsewhere"},
+		"a folder above":          {"/etc", "elsewhere"},
+		"a file, out of the root": {contract.PathProxyEnv, "/"},
+		"a folder of the journal": {"/etc/capi-proxy-patcher/.node-apply", "elsewhere"},
+		"a folder of a drop-in":   {"/etc/systemd/system/containerd.service.d", "elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFolders(t)
+			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
+			f.put("/etc/systemd/system/containerd.service.d/http-proxy.conf", "[Service]\n", 0o644)
+			elsewhere := filepath.Join(f.Root, "elsewhere")
+			if link.to != "elsewhere" {
+				elsewhere = filepath.Join(t.TempDir(), "elsewhere")
+			}
+			if err := os.Rename(f.path(link.at), elsewhere); os.IsNotExist(err) {
+				f.put("/elsewhere/mine", "mine", 0o600)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			target, err := filepath.Rel(filepath.Dir(f.path(link.at)), elsewhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(target, f.path(link.at)); err != nil {
+				t.Fatal(err)
+			}
+			before := f.tree()
+			if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil {
+				t.Error("no error")
+			}
+			if diff := cmp.Diff(before, f.tree()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.put("/etc/systemd/system/containerd.service.d/http-proxy.conf",
+		envfile.Header+"\n[Service]\nEnvironmentFile="+contract.PathProxyEnv+"\n", 0o644)
+	before := f.tree()
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
+	err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})
+	if err == nil || !strings.HasPrefix(err.Error(), "connecting to systemd: ") {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, f.tree()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The endpoint answers once, before anything is written, and not afterwards.
+func TestApply_RemembersWhatWasPutBack(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	before := f.tree()
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) > 1 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	t.Cleanup(server.Close)
+	f.mount(contract.KeyReadiness, server.URL+"/?token="+secret)
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
+	want := "readiness endpoints do not answer with the mounted values: " + server.URL +
+		": status 502; the files of before are back in force"
+	asked := int32(0)
+	for range 3 {
+		err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})
+		if failed := (*node.RolledBackError)(nil); !errors.As(err, &failed) || failed.Left != nil || err.Error() != want {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, f.tree()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if asked == 0 {
+			asked = requests.Load()
+		}
+	}
+	if requests.Load() != asked {
+		t.Errorf("it is tried again: %d requests, then %d", asked, requests.Load())
+	}
+	remembered, err := os.ReadFile(filepath.Join(f.State, "failed"))
+	if err != nil || strings.Contains(string(remembered), "p%40") {
+		t.Errorf("remembers %q, %v", remembered, err)
+	}
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:third@proxy:3128"))
+	if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || requests.Load() == asked {
+		t.Errorf("another version is not tried: %v", err)
+	}
+}
+
+func TestRead_BoundsWhatIsMounted(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+strings.Repeat("x", 3<<20))
+	if err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "longer than 2097152 bytes") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWatch_SaysWhatDiffers(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	address := freeAddress(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	var log bytes.Buffer
+	go func() { ended <- nodeagent.Watch(ctx, f.Options, address, 10*time.Millisecond, &log) }()
+	expect := func(status int, text string) {
+		t.Helper()
+		wait.Rule{Still: 10 * time.Second, Poll: 10 * time.Millisecond}.Until(t, "readyz", func() string {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.DefaultTransport.RoundTrip(request)
+			if err != nil {
+				return err.Error()
+			}
+			var body bytes.Buffer
+			_, _ = body.ReadFrom(response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != status || body.String() != text {
+				return response.Status + " " + body.String()
+			}
+			return ""
+		})
+	}
+	expect(http.StatusOK, "ok\n")
+	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o600)
+	f.put(contract.PathSetup, "#!/bin/sh\n"+envfile.Header+"\n", 0o644)
+	expect(http.StatusServiceUnavailable,
+		"not as in the mounted Secret: /etc/capi-proxy-patcher/proxy.env, /etc/capi-proxy-patcher/setup.sh\n")
+	f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"), 0o600)
+	f.put(contract.PathSetup, "#!/bin/sh\n"+envfile.Header+"\n", 0o755)
+	expect(http.StatusOK, "ok\n")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), "p%40") {
+		t.Errorf("the log has a value: %s", &log)
+	}
+}
+
+func TestWatch_ListensOnTheLoopbackInterfaceOnly(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "localhost:1", ":1", "127.0.0.1", "", "192.0.2.1:80"} {
+		if err := nodeagent.Watch(t.Context(), newFolders(t).Options, address, time.Hour, &bytes.Buffer{}); err == nil {
+			t.Errorf("listens on %q", address)
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	var listen net.ListenConfig
+	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+

@@ -1,0 +1,132 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+const (
+	// connectLimit is how long a connection to systemd may take.
+	connectLimit = 10 * time.Second
+	// jobLimit is how long systemd may take for one job. Its own limit for a service is 90 s by default.
+	jobLimit = 2 * time.Minute
+	// trustLimit is how long the command of the trust store may take.
+	trustLimit = time.Minute
+	// trustUnit is the transient unit that runs it on the host.
+	trustUnit = contract.Name + "-install-ca.service"
+	// service ends the name of a unit.
+	service = ".service"
+)
+
+// systemd returns a connection to the systemd of a node: by the bus, or else directly.
+func systemd(ctx context.Context, root string) (*dbus.Conn, error) {
+	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+		return connect(ctx, filepath.Join(root, "/run/dbus/system_bus_socket"), (*godbus.Conn).Hello)
+	})
+	if err == nil {
+		return connection, nil
+	}
+	connection, direct := dbus.NewConnection(func() (*godbus.Conn, error) {
+		return connect(ctx, filepath.Join(root, "/run/systemd/private"), func(*godbus.Conn) error { return nil })
+	})
+	if direct != nil {
+		return nil, fmt.Errorf("connecting to systemd: %w", err)
+	}
+	return connection, nil
+}
+
+func connect(ctx context.Context, socket string, greet func(*godbus.Conn) error) (*godbus.Conn, error) {
+	dialer := net.Dialer{Timeout: connectLimit}
+	stream, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.SetDeadline(time.Now().Add(connectLimit)); err != nil { //nolint:forbidigo // a deadline of the kernel's
+		return nil, errors.Join(err, stream.Close())
+	}
+	connection, err := godbus.NewConn(stream, godbus.WithContext(ctx))
+	if err != nil {
+		return nil, errors.Join(err, stream.Close())
+	}
+	if err := connection.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	if err := greet(connection); err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return connection, stream.SetDeadline(time.Time{})
+}
+
+// reload makes systemd read its units again.
+func reload(ctx context.Context, connection *dbus.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, jobLimit)
+	defer cancel()
+	if err := connection.ReloadContext(ctx); err != nil {
+		return fmt.Errorf("reloading systemd: %w", err)
+	}
+	return nil
+}
+
+// restart restarts a service that is not stopped, and reports whether it did.
+func restart(ctx context.Context, connection *dbus.Conn, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, jobLimit)
+	defer cancel()
+	state, err := connection.GetUnitPropertyContext(ctx, name+service, "ActiveState")
+	if err != nil {
+		return false, fmt.Errorf("asking systemd for %s: %w", name, err)
+	}
+	if state.Value.Value() == "inactive" {
+		return false, nil
+	}
+	return true, job(ctx, "restarting "+name, name, func(result chan<- string) error {
+		_, err := connection.RestartUnitContext(ctx, name+service, "replace", result)
+		return err
+	})
+}
+
+// installCA runs the command of the trust store in a unit of the host's.
+func installCA(ctx context.Context, connection *dbus.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, jobLimit)
+	defer cancel()
+	forget := func() { _ = connection.ResetFailedUnitContext(ctx, trustUnit) } // there is none, as a rule
+	forget()
+	defer forget()
+	return job(ctx, "installing the certificates", trustUnit, func(result chan<- string) error {
+		_, err := connection.StartTransientUnitContext(ctx, trustUnit, "replace", []dbus.Property{
+			dbus.PropDescription("Trust store of " + contract.Name),
+			dbus.PropType("oneshot"),
+			dbus.PropExecStart([]string{"/bin/sh", contract.PathSetup, "install-ca"}, false),
+			{Name: "TimeoutStartUSec", Value: godbus.MakeVariant(uint64(trustLimit.Microseconds()))}, //nolint:gosec // a constant
+		}, result)
+		return err
+	})
+}
+
+// job waits for the end of a job of systemd's.
+func job(ctx context.Context, what, unit string, start func(result chan<- string) error) error {
+	result := make(chan string, 1)
+	if err := start(result); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	select {
+	case end := <-result:
+		if end != "done" {
+			return fmt.Errorf("%s: the job of systemd ended with %q: see journalctl -u %s on the node", what, end, unit)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: the job of systemd has not ended after %s: see journalctl -u %s on the node", what, jobLimit,
+			unit)
+	}
+}
