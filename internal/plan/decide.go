@@ -472,8 +472,9 @@ func (d decider) changes(out Decision) bool {
 	if d.Write == nil {
 		return len(out.Edits) > 0
 	}
+	// Keep takes a file of the user at the path of a managed one for no difference.
 	kept := patch.Apply(d.Spec, d.leave().Edits)
-	return len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
+	return len(out.Adopted) > 0 || len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
 }
 
 // leaveAs is leave with everything of a decision except its edits.

@@ -106,7 +106,10 @@ func (s scene) outcome(t *testing.T) string {
 	}
 	after := patch.Apply(sent, d.Edits)
 	words := []string{"leaves"}
-	switch differs := len(patch.Keep(after, before)) > 0; {
+	managed := func(spec patch.Spec) int {
+		return len(slices.DeleteFunc(slices.Clone(spec.Files), func(f patch.File) bool { return !patch.IsManagedFile(f) }))
+	}
+	switch differs := len(patch.Keep(after, before)) > 0 || managed(after) != managed(before); {
 	case differs && patch.IsPatched(after):
 		words[0] = "brings"
 	case differs:
@@ -200,6 +203,16 @@ func patched(s *scene) {
 		panic(err)
 	}
 	s.object.Spec = patch.Apply(s.object.Spec, ensured.Edits)
+}
+
+// keptFile gives the object the entries for containerd, and a file of the user that is in the way of those for kubelet,
+// and is an original already.
+func keptFile(s *scene) {
+	s.want.Options.Targets = contract.Targets()[:1]
+	patched(s)
+	inTheWay(s)
+	s.want.Options.Targets = contract.Targets()[:2]
+	s.answers.Adoptable = map[int]bool{len(s.object.Spec.Files) - 1: true}
 }
 
 // created marks the object as being created unchanged.
@@ -378,6 +391,8 @@ func TestDecide_InAWrite(t *testing.T) {
 		{"the name of the generated Secret is taken", template, []is{taken, created}, "leaves, NameTaken / values" + secret},
 		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret},
 		{"the same, and it is nobody's original", template, []is{inTheWay, adopting, created}, "leaves, ConflictingFile / values" + secret + " adoptable"},
+		{"a file of the user's at the path of a new target, kept already, while Cluster API works on it", controlPlane, []is{adopting, keptFile, busy, updated}, "leaves, adopts / values" + secret + " adoptable begun"},
+		{"the same, on a control plane that is at rest", controlPlane, []is{adopting, keptFile, updated}, "brings, adopts / values" + secret + " adoptable begun"},
 		{"originals that must not be told", template, []is{override(contract.SecretNone), patched, updated, func(s *scene) { s.answers.Originals = &plan.Originals{Withheld: true} }}, "leaves / originals"},
 	})
 }
