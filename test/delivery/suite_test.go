@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,20 +63,34 @@ func start(t *testing.T) string {
 		t.Skipf("%s is not set", mgmt.AssetsVariable)
 	}
 	ns := vocabulary.Namespace(t, shared.client, "delivery-")
+	manage(t, ns)
+	return ns
+}
+
+// manage runs a manager that delivers, for a namespace, until the test ends or the returned function is called.
+func manage(t *testing.T, ns string, arguments ...string) (stop func()) {
+	t.Helper()
 	log := &logbuffer.Buffer{}
-	cmd := exec.CommandContext(t.Context(), shared.binary, "manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns,
-		"--health-addr", "0", "--diagnostics-address", "0", "--sync-period", "1h", "--deliver")
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, shared.binary, append([]string{
+		"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", "0", "--diagnostics-address", "0",
+		"--sync-period", "1h", "--deliver",
+	}, arguments...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		_ = cmd.Wait() // it is killed
+	})
 	t.Cleanup(func() {
-		_ = cmd.Wait() // it is killed with the test's context
+		stop()
 		if t.Failed() {
 			t.Log(log.String())
 		}
 	})
-	return ns
+	return stop
 }
 
 // eventually waits until problem returns "", or fails when the condition of no Cluster has changed for a while.

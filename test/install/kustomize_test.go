@@ -37,6 +37,7 @@ var installs = map[string]string{
 	"manager hooks":   "resources: [%[1]s/default]\ncomponents: [%[1]s/components/manager-hooks, %[1]s/components/network-policies]",
 	"everything":      "resources: [%[1]s/clusterclass]\ncomponents: [%[1]s/components/manager-hooks, %[1]s/components/network-policies]",
 	"delivery":        "resources: [%[1]s/default]\ncomponents: [%[1]s/components/deliver]",
+	"in place":        "resources: [%[1]s/default]\ncomponents: [%[1]s/components/in-place]",
 	"ExtensionConfig": "resources: [%[1]s/extensionconfig]",
 	"no webhooks":     "resources: [%[1]s/without-webhooks]",
 }
@@ -73,7 +74,7 @@ func overlay(t *testing.T, config, text string) []*unstructured.Unstructured {
 	return objects
 }
 
-// images returns the images of all containers with the names of their Deployments.
+// images returns the images of all containers, and those that they are to use on nodes, with the names of their Deployments.
 func images(t *testing.T, objects []*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -81,6 +82,11 @@ func images(t *testing.T, objects []*unstructured.Unstructured) map[string]strin
 		pod := deployment.Spec.Template.Spec
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 			found[deployment.Name+"/"+container.Name] = container.Image
+			for _, argument := range container.Args {
+				if image, names := strings.CutPrefix(argument, "--node-image="); names {
+					found[deployment.Name+"/"+container.Name+" --node-image"] = image
+				}
+			}
 		}
 	}
 	return found

@@ -1,0 +1,387 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	nodeImage      = "registry.example.com/capi-proxy-patcher:v1"
+	otherNodeImage = "registry.example.com/capi-proxy-patcher:v2"
+	password       = "s3cr%t\"$'\\`{{"
+)
+
+// inPlace is a Cluster that asks for updates in place, with its workload cluster.
+type inPlace struct {
+	publisher
+
+	workload *mgmt.Cluster
+	remote   client.Client
+}
+
+// newInPlace makes one, with a manager for its namespace that the returned function ends, and waits until the first
+// files are delivered.
+func newInPlace(t *testing.T, before func(remote client.Client)) (inPlace, func()) {
+	t.Helper()
+	if shared == nil {
+		t.Skipf("%s is not set", mgmt.AssetsVariable)
+	}
+	ns := vocabulary.Namespace(t, shared.client, "nodes-")
+	stop := manage(t, ns, "--node-image", nodeImage)
+	workload := vocabulary.StartCluster(t)
+	t.Cleanup(func() { // it would wait for the watches of Cluster API
+		if err := workload.KillServer(); err != nil {
+			t.Error(err)
+		}
+	})
+	deliverer(t, ns)
+	c := inPlace{publisher: newPublisher(t, ns, "prod", "annotations", map[string]string{
+		"httpProxy": proxyURL, "username": "u", "password": password, "readinessEndpoints": "https://a.example.com/",
+	}), workload: workload}
+	c.remote = c.connect(workload)
+	if before != nil {
+		before(c.remote)
+	}
+	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
+	c.annotate(contract.AnnotationPublish, "")
+	return c, stop
+}
+
+// annotate sets an annotation of the Cluster, or removes it for "".
+func (c inPlace) annotate(key, value string) {
+	c.T.Helper()
+	c.Edit(func(cluster *clusterv1.Cluster) {
+		if cluster.Annotations == nil {
+			cluster.Annotations = map[string]string{}
+		}
+		if cluster.Annotations[key] = value; value == "" {
+			delete(cluster.Annotations, key)
+		}
+	})
+}
+
+// get reads an object of the workload cluster, and reports whether it exists.
+func get[T client.Object](c inPlace, name string, object T) bool {
+	c.T.Helper()
+	err := c.remote.Get(c.T.Context(), client.ObjectKey{Namespace: contract.NodesNamespace, Name: name}, object)
+	if client.IgnoreNotFound(err) != nil {
+		c.T.Fatal(err)
+	}
+	return err == nil
+}
+
+// has waits until the workload cluster has the files of a generated Secret, and returns its DaemonSet and their digest.
+func (c inPlace) has(generated string) (*appsv1.DaemonSet, string) {
+	c.T.Helper()
+	set, digest := &appsv1.DaemonSet{}, ""
+	eventually(c.T, "files of "+generated+" in the workload cluster", func() string {
+		want := c.Secret(strings.TrimPrefix(generated, c.Name))
+		if !get(c, nodes.Label(generated), set) {
+			return "no DaemonSet"
+		}
+		digest = set.Spec.Template.Labels[contract.LabelFilesDigest]
+		secret := &corev1.Secret{}
+		if !get(c, nodes.SecretName(nodes.Label(generated), digest), secret) {
+			return "no Secret for " + digest
+		}
+		return cmp.Diff(nodes.Files(want), secret.Data)
+	})
+	return set, digest
+}
+
+// versions returns the names of our Secrets in the workload cluster.
+func (c inPlace) versions() []string {
+	c.T.Helper()
+	var secrets corev1.SecretList
+	if err := c.remote.List(c.T.Context(), &secrets, client.InNamespace(contract.NodesNamespace),
+		client.HasLabels{contract.LabelNodeFiles}); err != nil {
+		c.T.Fatal(err)
+	}
+	var names []string
+	for i := range secrets.Items {
+		names = append(names, secrets.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// pod makes a Pod that uses the files of a digest.
+func (c inPlace) pod(generated, digest string) *corev1.Pod {
+	labels := map[string]string{contract.LabelNodeFiles: nodes.Label(generated), contract.LabelFilesDigest: digest}
+	maps.Copy(labels, nodes.Marks(c.Name))
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace, Name: "pod-" + digest, Labels: labels},
+		Spec: corev1.PodSpec{
+			Containers:                    []corev1.Container{{Name: "watch", Image: nodeImage}},
+			TerminationGracePeriodSeconds: new(int64),
+		},
+	}
+}
+
+// finalizes stands in for the controller of namespaces, which an API server alone does not have: it empties a Namespace
+// that is being deleted, and lets it go.
+func (c inPlace) finalizes() string {
+	c.T.Helper()
+	ctx, namespace := context.Background(), &corev1.Namespace{}
+	err := c.remote.Get(ctx, client.ObjectKey{Name: contract.NodesNamespace}, namespace)
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err == nil && !namespace.DeletionTimestamp.IsZero() {
+		for _, kind := range []client.Object{&corev1.Pod{}, &corev1.Secret{}, &appsv1.DaemonSet{}} {
+			if err := c.remote.DeleteAllOf(ctx, kind, client.InNamespace(contract.NodesNamespace),
+				client.GracePeriodSeconds(0)); err != nil {
+				c.T.Fatal(err)
+			}
+		}
+		namespace.Spec.Finalizers = nil
+		err = client.IgnoreNotFound(c.remote.SubResource("finalize").Update(ctx, namespace))
+	}
+	if err != nil && !apierrors.IsConflict(err) {
+		c.T.Fatal(err)
+	}
+	return "the Namespace is there"
+}
+
+// isGone waits until nothing of ours is in either cluster.
+func (c inPlace) isGone() {
+	c.T.Helper()
+	eventually(c.T, "nothing in the workload cluster", c.finalizes)
+	c.Eventually("")
+	cluster := c.Cluster()
+	for key := range maps.Keys(cluster.Annotations) {
+		if key == contract.AnnotationInPlace {
+			c.T.Errorf("the Cluster has annotations %v", cluster.Annotations)
+		}
+	}
+	var left corev1.SecretList
+	if err := shared.client.List(c.T.Context(), &left, client.InNamespace(c.Namespace),
+		client.HasLabels{contract.LabelOutput}); err != nil || len(left.Items) > 0 {
+		c.T.Errorf("left are %v, %v", left.Items, err)
+	}
+	var labelled corev1.NodeList
+	if err := c.remote.List(c.T.Context(), &labelled, client.HasLabels{contract.LabelNodeFiles}); err != nil ||
+		len(labelled.Items) > 0 {
+		c.T.Errorf("labelled Nodes are %v, %v", labelled.Items, err)
+	}
+}
+
+// TestNodes_GetFilesAndLoseThem follows a Cluster from the annotation on to the annotation off.
+func TestNodes_GetFilesAndLoseThem(t *testing.T) {
+	c, stop := newInPlace(t, nil)
+	c.Eventually(contract.ReasonPublished, "Published: nodes=prod-proxy-files")
+	set, digest := c.has("prod-proxy-files")
+	if got := set.Spec.Template.Spec.Containers[0].Image; got != nodeImage ||
+		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "1" {
+		t.Errorf("image %s, %v", got, set.Spec.UpdateStrategy)
+	}
+	if c.Cluster().Annotations[contract.AnnotationInPlace] != contract.InPlaceValue {
+		t.Errorf("annotations %v", c.Cluster().Annotations)
+	}
+	delivered := vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-nodes", &corev1.Secret{})
+	key, usable := nodes.KeyOf(delivered.Annotations)
+	if !usable || nodes.Digest(key, c.Secret("-proxy-files")) != digest {
+		t.Errorf("the digest is %s, with key %q", digest, delivered.Annotations[contract.AnnotationDigestKey])
+	}
+	c.changesFiles(digest)
+	c.changesImage(stop)
+	vocabulary.Create(t, c.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "node-a", Labels: map[string]string{contract.LabelNodeFiles: "prod-proxy-files"},
+	}})
+	c.annotate(contract.AnnotationRollout, "")
+	c.isGone()
+}
+
+// changesFiles changes the proxy while a Pod uses the files of before, and how many nodes change at a time.
+func (c inPlace) changesFiles(before string) {
+	t := c.T
+	t.Helper()
+	vocabulary.Create(t, c.remote, c.pod("prod-proxy-files", before))
+	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
+	eventually(t, "another digest", func() string {
+		if _, digest := c.has("prod-proxy-files"); digest == before {
+			return digest
+		}
+		return ""
+	})
+	set, digest := c.has("prod-proxy-files")
+	old, current := nodes.SecretName("prod-proxy-files", before), nodes.SecretName("prod-proxy-files", digest)
+	if got := c.versions(); !slices.Contains(got, old) || !slices.Contains(got, current) {
+		t.Errorf("Secrets %v, want %s and %s", got, old, current)
+	}
+	if err := c.remote.Delete(t.Context(), c.pod("prod-proxy-files", before)); err != nil {
+		t.Fatal(err)
+	}
+	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "25%")
+	eventually(t, "the Secret of before gone", func() string {
+		if got := c.versions(); !slices.Equal(got, []string{current}) {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	changed, same := c.has("prod-proxy-files")
+	if changed.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "25%" || same != digest ||
+		cmp.Diff(set.Spec.Template, changed.Spec.Template) != "" {
+		t.Errorf("maxUnavailable changes the template:\n%s", cmp.Diff(set.Spec, changed.Spec))
+	}
+	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "25 %")
+	c.Eventually(contract.ReasonInvalidSettings, `"25 %" is neither a positive number nor a percentage`)
+	if kept, digest := c.has("prod-proxy-files"); digest != same || kept.Generation != changed.Generation {
+		t.Errorf("an annotation that cannot be read changes the DaemonSet:\n%s", cmp.Diff(changed.Spec, kept.Spec))
+	}
+	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "")
+	c.Eventually(contract.ReasonPublished)
+}
+
+// changesImage restarts the manager, first without an image, then with another one.
+func (c inPlace) changesImage(stop func()) {
+	t := c.T
+	t.Helper()
+	stop()
+	before, digest := c.has("prod-proxy-files")
+	stop = manage(t, c.Namespace)
+	c.Eventually(contract.ReasonInPlaceNotInstalled, "the manager runs without --node-image")
+	stop()
+	if kept, _ := c.has("prod-proxy-files"); kept.Generation != before.Generation {
+		t.Errorf("without an image the DaemonSet changes:\n%s", cmp.Diff(before.Spec, kept.Spec))
+	}
+	manage(t, c.Namespace, "--node-image", otherNodeImage)
+	eventually(t, "the other image", func() string {
+		set, same := c.has("prod-proxy-files")
+		if got := set.Spec.Template.Spec.InitContainers[0].Image; got != otherNodeImage || same != digest {
+			return got + " " + same
+		}
+		return ""
+	})
+	c.Eventually(contract.ReasonPublished)
+}
+
+// TestNodes_OfAPoolHaveFilesOfTheirOwn has a pool with another proxy Secret, and takes it away again.
+func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
+	c, _ := newInPlace(t, nil)
+	o := vocabulary.NewClassic(c.Namespace, c.Name, c.Name)
+	o.Deployment.Annotations = map[string]string{contract.AnnotationSecret: "pool"}
+	vocabulary.Create(t, shared.client, vocabulary.ProxySecret(c.Namespace, "pool", map[string]string{"httpProxy": otherProxyURL}),
+		vocabulary.MachineTemplate(c.Namespace, c.Name), o.Template, o.Deployment)
+	const ofPool = "prod.prod-md.md.proxy-files"
+	_, own := c.has("prod-proxy-files")
+	if _, other := c.has(ofPool); other == own {
+		t.Errorf("both have digest %s", own)
+	}
+	for name, label := range map[string]string{"own": "prod-proxy-files", "of-pool": ofPool} {
+		vocabulary.Create(t, c.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{contract.LabelNodeFiles: label},
+		}})
+	}
+	vocabulary.Change(t, shared.client, vocabulary.Fetch(t, shared.client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{}),
+		func(d *clusterv1.MachineDeployment) { delete(d.Annotations, contract.AnnotationSecret) })
+	eventually(t, "no files of the pool", func() string {
+		if get(c, ofPool, &appsv1.DaemonSet{}) || len(c.versions()) != 1 {
+			return fmt.Sprint(c.versions())
+		}
+		return ""
+	})
+	c.Eventually(contract.ReasonPublished, "Published: nodes=prod-proxy-files")
+	if _, same := c.has("prod-proxy-files"); same != own {
+		t.Errorf("the digest of the other nodes is %s, was %s", same, own)
+	}
+	if node := vocabulary.Fetch(t, c.remote, "", "of-pool", &corev1.Node{}); node.Labels[contract.LabelNodeFiles] == ofPool {
+		t.Errorf("labels of the pool's Node are %v", node.Labels)
+	}
+	c.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	c.isGone()
+}
+
+// TestNodes_LeaveADaemonSetOfOthersAlone has a DaemonSet in the workload cluster that has the name of ours.
+func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
+	labels := map[string]string{"app": "mine"}
+	mine := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace, Name: "prod-proxy-files"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "mine"}}},
+			},
+		},
+	}
+	c, _ := newInPlace(t, func(remote client.Client) {
+		vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: contract.NodesNamespace}}, mine)
+	})
+	c.Eventually(contract.ReasonDeliveryFailed, "output nodes=prod-proxy-files: Cluster API could not apply")
+	set := &appsv1.DaemonSet{}
+	if !get(c, "prod-proxy-files", set) || set.UID != mine.UID || set.Spec.Template.Spec.Containers[0].Image != "mine" {
+		t.Errorf("the DaemonSet is %v", set)
+	}
+	if err := c.remote.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	c.Eventually(contract.ReasonPublished)
+	c.has("prod-proxy-files")
+}
+
+// TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre pauses a Cluster, and then deletes it while its workload
+// cluster is away.
+func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
+	c, _ := newInPlace(t, nil)
+	c.has("prod-proxy-files")
+	c.Eventually(contract.ReasonPublished)
+	content := func() string {
+		return vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-nodes", &corev1.Secret{}).ResourceVersion
+	}
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) })
+	before := content()
+	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "3")
+	c.annotate(contract.AnnotationRollout, "")
+	c.fence("paused")
+	if content() != before {
+		t.Error("the delivery of a paused Cluster changes")
+	}
+	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
+	eventually(t, "what was asked for while it was paused", func() string {
+		set, _ := c.has("prod-proxy-files")
+		if got := set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "3" {
+			return got
+		}
+		return ""
+	})
+	c.Eventually(contract.ReasonPublished)
+	if err := c.workload.KillServer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.client.Delete(t.Context(), c.Cluster()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Cluster deleted", func() string {
+		err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &clusterv1.Cluster{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprint("it is there: ", err)
+	})
+}
+
+// fence waits until the manager has published another Cluster, so that it has seen everything of before.
+func (c inPlace) fence(name string) {
+	c.T.Helper()
+	newPublisher(c.T, c.Namespace, name, "annotations", map[string]string{"httpProxy": proxyURL}).
+		Eventually(contract.ReasonPublished)
+}
+
