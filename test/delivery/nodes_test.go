@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -31,8 +33,9 @@ const (
 type inPlace struct {
 	publisher
 
-	workload *mgmt.Cluster
-	remote   client.Client
+	remote client.Client
+	// leave ends the API server of the workload cluster.
+	leave func()
 }
 
 // newInPlace makes one, with a manager for its namespace that the returned function ends, and waits until the first
@@ -45,15 +48,16 @@ func newInPlace(t *testing.T, before func(remote client.Client)) (inPlace, func(
 	ns := vocabulary.Namespace(t, shared.client, "nodes-")
 	stop := manage(t, ns, "--node-image", nodeImage)
 	workload := vocabulary.StartCluster(t)
-	t.Cleanup(func() { // it would wait for the watches of Cluster API
+	leave := sync.OnceFunc(func() {
 		if err := workload.KillServer(); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(leave) // it would wait for the watches of Cluster API
 	deliverer(t, ns)
 	c := inPlace{publisher: newPublisher(t, ns, "prod", "annotations", map[string]string{
 		"httpProxy": proxyURL, "username": "u", "password": password, "readinessEndpoints": "https://a.example.com/",
-	}), workload: workload}
+	}), leave: leave}
 	c.remote = c.connect(workload)
 	if before != nil {
 		before(c.remote)
@@ -199,6 +203,12 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	if !usable || nodes.Digest(key, c.Secret("-proxy-files")) != digest {
 		t.Errorf("the digest is %s, with key %q", digest, delivered.Annotations[contract.AnnotationDigestKey])
 	}
+	versions := c.objectVersions()
+	c.annotate("example.com/own", "x")
+	c.fence("rest")
+	if diff := cmp.Diff(versions, c.objectVersions()); diff != "" {
+		t.Errorf("a pass without news writes (-before +after):\n%s", diff)
+	}
 	c.changesFiles(digest)
 	c.changesImage(stop)
 	vocabulary.Create(t, c.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -206,6 +216,20 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	}})
 	c.annotate(contract.AnnotationRollout, "")
 	c.isGone()
+}
+
+// objectVersions are the resource versions of what is written for the delivery in both clusters.
+func (c inPlace) objectVersions() map[string]string {
+	c.T.Helper()
+	ns, name := c.Namespace, "prod-proxy-files"
+	set, digest := c.has(name)
+	return map[string]string{
+		"Secret":             vocabulary.Fetch(c.T, shared.client, ns, "prod-proxy-nodes", &corev1.Secret{}).ResourceVersion,
+		"ClusterResourceSet": vocabulary.Fetch(c.T, shared.client, ns, "prod-proxy", &addonsv1.ClusterResourceSet{}).ResourceVersion,
+		"DaemonSet":          set.ResourceVersion,
+		"files": vocabulary.Fetch(c.T, c.remote, contract.NodesNamespace, nodes.SecretName(name, digest),
+			&corev1.Secret{}).ResourceVersion,
+	}
 }
 
 // changesFiles changes the proxy while a Pod uses the files of before, and how many nodes change at a time.
@@ -363,19 +387,23 @@ func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 		return ""
 	})
 	c.Eventually(contract.ReasonPublished)
-	if err := c.workload.KillServer(); err != nil {
-		t.Fatal(err)
-	}
+	c.leave()
+	const own = "example.com/hold"
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = []string{own} })
+	before = content()
 	if err := shared.client.Delete(t.Context(), c.Cluster()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Cluster deleted", func() string {
-		err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &clusterv1.Cluster{})
-		if apierrors.IsNotFound(err) {
-			return ""
-		}
-		return fmt.Sprint("it is there: ", err)
-	})
+	c.annotate(contract.AnnotationRollout, "")
+	c.fence("deleted")
+	if cluster := c.Cluster(); content() != before || !slices.Equal(cluster.Finalizers, []string{own}) {
+		t.Errorf("finalizers of a deleted Cluster are %v, and its delivery may change", cluster.Finalizers)
+	}
+	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = nil })
+	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &clusterv1.Cluster{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the deleted Cluster: %v", err)
+	}
 }
 
 // fence waits until the manager has published another Cluster, so that it has seen everything of before.
@@ -384,4 +412,3 @@ func (c inPlace) fence(name string) {
 	newPublisher(c.T, c.Namespace, name, "annotations", map[string]string{"httpProxy": proxyURL}).
 		Eventually(contract.ReasonPublished)
 }
-
