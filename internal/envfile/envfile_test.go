@@ -266,17 +266,17 @@ func TestParse_RefusesWhatWasNotRendered(t *testing.T) {
 	t.Parallel()
 	const header = envfile.Header + "\n"
 	for text, want := range map[string]string{
-		"":                           `line 1 is not "# Managed by capi-proxy-patcher"`,
-		"A=\"secret\"\n":             `line 1 is not "# Managed by capi-proxy-patcher"`,
-		header + "A=\"secret\"":      `line 2 is not NAME="VALUE"`,
-		header + "\n":                `line 2 is not NAME="VALUE"`,
-		header + "A=secret\n":        `line 2 is not NAME="VALUE"`,
-		header + "A='secret'\n":      `line 2 is not NAME="VALUE"`,
-		header + "A=\"\nB=\"\n":      `line 2 is not NAME="VALUE"`,
-		header + "A=\"se\"cret\"\n":  `line 2 is not NAME="VALUE"`,
-		header + "A=\"secret\\\"\n":  `line 2 is not NAME="VALUE"`,
-		header + "A=\"$secret\"\n":   `line 2 is not NAME="VALUE"`,
-		header + "A=\"sec\\ret\"\n":  `line 2 is not NAME="VALUE"`,
+		"":                            `line 1 is not "# Managed by capi-proxy-patcher"`,
+		"A=\"secret\"\n":              `line 1 is not "# Managed by capi-proxy-patcher"`,
+		header + "A=\"secret\"":       `line 2 is not NAME="VALUE"`,
+		header + "\n":                 `line 2 is not NAME="VALUE"`,
+		header + "A=secret\n":         `line 2 is not NAME="VALUE"`,
+		header + "A='secret'\n":       `line 2 is not NAME="VALUE"`,
+		header + "A=\"\nB=\"\n":       `line 2 is not NAME="VALUE"`,
+		header + "A=\"se\"cret\"\n":   `line 2 is not NAME="VALUE"`,
+		header + "A=\"secret\\\"\n":   `line 2 is not NAME="VALUE"`,
+		header + "A=\"$secret\"\n":    `line 2 is not NAME="VALUE"`,
+		header + "A=\"sec\\ret\"\n":   `line 2 is not NAME="VALUE"`,
 		header + "A=\"1\"\n1=\"2\"\n": `line 3 is not NAME="VALUE"`,
 	} {
 		if vars, err := envfile.Parse([]byte(text)); err == nil || err.Error() != want {

@@ -127,6 +127,9 @@ func (h Host) Apply(want Version, tried error) error {
 		return err
 	}
 	plan := now.plan(want)
+	if now.interrupted {
+		h.Say("continuing after an interruption")
+	}
 	if tried != nil {
 		if now.interrupted {
 			return h.undo(now, plan, tried)
@@ -187,21 +190,21 @@ func (h Host) carryOut(now state, want Version, plan Plan) error {
 			return err
 		}
 	}
-	if err := h.inForce(plan); err != nil {
+	if err := h.inForce(plan, false); err != nil {
 		return err
 	}
 	return h.check(want, plan)
 }
 
-// inForce makes services use the files that there are.
-func (h Host) inForce(plan Plan) error {
+// inForce makes services use the files that there are: all that is possible if whatever is set, and nothing more after a
+// failure otherwise.
+func (h Host) inForce(plan Plan, whatever bool) error {
 	var failed []error
 	if plan.Trust {
 		h.Say("installing the certificates of " + contract.PathTrustedCA)
 		failed = append(failed, h.Services.Trust())
 	}
-	// Also without the certificates: after a failure the old files come back and must be in force whatever else is.
-	if len(plan.Services) > 0 {
+	if len(plan.Services) > 0 && (whatever || joined(failed) == nil) {
 		h.Say("restarting " + strings.Join(plan.Services, " and "))
 		failed = append(failed, h.Services.Restart(plan.Services))
 	}
@@ -220,7 +223,7 @@ func (h Host) undo(now state, plan Plan, cause error) error {
 		}
 	}
 	if touched {
-		failed = append(failed, h.inForce(plan))
+		failed = append(failed, h.inForce(plan, true))
 	}
 	left := joined(failed)
 	if left == nil {

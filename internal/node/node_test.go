@@ -262,7 +262,9 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 	t.Parallel()
 	before, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
-	isNew := func(env, ca []byte) bool { return strings.Contains(string(env), "u:p%40") || strings.Contains(string(ca), "CA2") }
+	isNew := func(env, ca []byte) bool {
+		return strings.Contains(string(env), "u:p%40") || strings.Contains(string(ca), "CA2")
+	}
 	for call, cause := range map[string]string{
 		"trust": "the command fails", "restart": "containerd does not answer", "check": "the endpoint does not answer",
 	} {
@@ -283,6 +285,10 @@ func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 			}
 			if diff := d.inForce(t, before); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			restarts := map[string]int{"trust": 1, "restart": 2, "check": 2}[call]
+			if got := strings.Count(strings.Join(d.calls, "\n"), "restart containerd"); got != restarts {
+				t.Errorf("%d restarts, want %d", got, restarts)
 			}
 			d.calls = nil
 			again := d.host().Apply(version(t, want), failed.Cause)

@@ -313,4 +313,3 @@ func freeAddress(t *testing.T) string {
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
-

@@ -38,6 +38,9 @@ func settle() {
 		from, to, _ := strings.Cut(fields[0], "-")
 		start, _ := strconv.ParseUint(from, 16, 64)
 		end, _ := strconv.ParseUint(to, 16, 64)
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), unix.MADV_PAGEOUT)
+		// Without MADV_RANDOM the pages around each page that is read come back with it.
+		for _, advice := range []uintptr{unix.MADV_PAGEOUT, unix.MADV_RANDOM} {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), advice)
+		}
 	}
 }

@@ -80,7 +80,7 @@ func TestKubernetes(t *testing.T) {
 		s.image = image{
 			root: rootfs.Dir(t), squid: rootfs.Squid(t), programs: rootfs.Kubernetes(t),
 			registry: rootfs.Build(t, "registry", programs), probe: rootfs.Build(t, "probe", programs),
-			capi: rootfs.Build(t, "capi", programs),
+			capi: rootfs.Build(t, "capi", programs), product: rootfs.Product(t, programs),
 		}
 	}) || s.capi == "" {
 		return
@@ -104,6 +104,7 @@ func TestKubernetes(t *testing.T) {
 	t.Run("cluster", s.cluster)
 	t.Run("a proxy without credentials", func(t *testing.T) { s.plain(t, plain) })
 	t.Run("static Pods", func(t *testing.T) { s.static(t, static, without) })
+	t.Run("in place", s.inPlace)
 	t.Run("pulls", s.pulls)
 	t.Run("nothing is left on the host", func(t *testing.T) {
 		remains, err := machine.Remains()

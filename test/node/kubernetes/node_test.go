@@ -37,7 +37,7 @@ const (
 
 // image is what nodes and the lab are made of.
 type image struct {
-	root, programs, squid, registry, probe, capi string
+	root, programs, squid, registry, probe, capi, product string
 }
 
 // node is a machine of the Cluster.
@@ -142,6 +142,7 @@ func images(t *testing.T, i image) []lab.Image {
 	list := []lab.Image{
 		{Repository: "pause", Tag: "3.10.2", Files: map[string]string{"/pause": at("pause")}, Entrypoint: []string{"/pause"}},
 		{Repository: "probe", Tag: "v1", Files: map[string]string{"/probe": i.probe}, Entrypoint: []string{"/probe"}},
+		{Repository: "capi-proxy-patcher", Tag: "v1", Files: map[string]string{"/capi-proxy-patcher": i.product}, Entrypoint: []string{"/capi-proxy-patcher"}},
 		{Repository: "etcd", Tag: etcdVersion, Files: map[string]string{"/usr/local/bin/etcd": at("etcd")}},
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {

@@ -6,8 +6,9 @@
 //
 //	probe serve ADDRESS [CERTIFICATE KEY]
 //	probe get URL
+//	probe count
 //
-// Without a certificate it serves plain HTTP.
+// Without a certificate it serves plain HTTP. count prints the time, in milliseconds since 1970, ten times a second.
 package main
 
 import (
@@ -22,6 +23,8 @@ import (
 const (
 	readTimeout = 5 * time.Second
 	getTimeout  = 10 * time.Second
+	// countInterval is the time between two lines of count.
+	countInterval = 100 * time.Millisecond
 )
 
 func main() {
@@ -36,10 +39,17 @@ func run(args []string) error {
 		return serve(args[1], "", "")
 	case len(args) == 4 && args[0] == "serve":
 		return serve(args[1], args[2], args[3])
+	case len(args) == 1 && args[0] == "count":
+		for now := range time.Tick(countInterval) {
+			if _, err := fmt.Println(now.UnixMilli()); err != nil { //nolint:forbidigo // that is what it is for
+				return err
+			}
+		}
+		return nil
 	case len(args) == 2 && args[0] == "get":
 		return get(args[1])
 	default:
-		return errors.New("usage: probe serve ADDRESS [CERTIFICATE KEY] | probe get URL")
+		return errors.New("usage: probe serve ADDRESS [CERTIFICATE KEY] | probe get URL | probe count")
 	}
 }
 

@@ -50,15 +50,25 @@ func Squid(t *testing.T) string {
 	return script(t, "node-squid.sh")
 }
 
-// Build builds the command in a folder below test/node, linked statically, into
-// another folder and returns its path.
+// Build builds the command in a folder below test/node, linked statically, into another folder and returns its path.
 func Build(t *testing.T, folder, into string) string {
 	t.Helper()
-	path := filepath.Join(into, filepath.Base(folder))
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=e2e,node", "-trimpath", "-o", path, "./test/node/"+folder) //nolint:gosec // a command of this repository
+	return build(t, "./test/node/"+folder, into, "-tags=e2e,node")
+}
+
+// Product is Build for the product, which is built as for its image.
+func Product(t *testing.T, into string) string {
+	t.Helper()
+	return build(t, "./cmd/capi-proxy-patcher", into, "-ldflags=-s -w")
+}
+
+func build(t *testing.T, command, into string, flags ...string) string {
+	t.Helper()
+	path := filepath.Join(into, filepath.Base(command))
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), command)...) //nolint:gosec // a command of this repository
 	cmd.Dir, cmd.Env = repository(t), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", folder, err, out)
+		t.Fatalf("building %s: %v\n%s", command, err, out)
 	}
 	return path
 }

@@ -1,0 +1,482 @@
+//go:build node
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+)
+
+const (
+	rotatingProxy   = "rotating"
+	rotatingURL     = "http://10.77.0.1:3134"
+	inPlaceEndpoint = "10.77.0.50"
+	inPlaceWorker   = "10.77.0.51"
+	generatedName   = clusterName + contract.GeneratedSecretSuffix
+	oldRotating     = "Old1 %@"
+	newRotating     = "New2 %@"
+	journalFolder   = "/etc/capi-proxy-patcher/.node-apply"
+
+	// applyWithin is how long one node may take.
+	applyWithin = 3 * time.Minute
+	// driftWithin is how long a difference may stay unnoticed.
+	driftWithin = 2 * time.Minute
+
+	stepDeliver = "files for running nodes arrive, and nothing is restarted"
+	stepRotate  = "in place: a new password, the old one being refused"
+	stepEntry   = "in place: a NO_PROXY entry"
+	stepTrust   = "in place: a CA is added and removed"
+	stepWrong   = "in place: a wrong password stops at one node, before it writes"
+	stepBack    = "in place: certificates that cannot be installed are put back"
+	stepDrift   = "in place: a file changed by hand is shown, and mended by the next change"
+	stepCut     = "in place: the power fails in the middle"
+
+	// askAPI asks kube-apiserver until a file appears, and prints when it answered, in milliseconds.
+	askAPI = `until [ -e /run/stop-asking ]; do
+	curl --silent --insecure --output /dev/null --max-time 1 https://` + inPlaceEndpoint + `:6443/readyz && date +%s%3N
+	sleep 0.05
+done`
+)
+
+// running is a cluster of two nodes that change in place.
+type running struct {
+	*suite
+	cluster
+	first, worker node
+	values        map[string]string // of the proxy Secret
+}
+
+func (r *running) nodes() []node { return []node{r.first, r.worker} }
+
+// inPlace changes the proxy of nodes that run, by the objects that are delivered for it.
+func (s *suite) inPlace(t *testing.T) {
+	r := &running{suite: s, values: map[string]string{
+		contract.KeyHTTPProxy: rotatingURL, contract.KeyUsername: "rotating", contract.KeyPassword: oldRotating,
+		contract.KeyTrustedCA:          string(s.authority.PEM),
+		contract.KeyReadinessEndpoints: "https://" + registryHost + "/v2/",
+	}}
+	s.lab.StartProxy(t, lab.Proxy{Name: rotatingProxy, Port: 3134, Username: "rotating", Password: oldRotating})
+	manifest := strings.NewReplacer("10.77.0.10", inPlaceEndpoint,
+		"  annotations:\n    "+contract.AnnotationSecret+": "+poolSecret+"\n", "").Replace(clusterManifest)
+	r.cluster = s.management.newCluster(t, "in-place", manifest, map[string]map[string]string{"http-proxy": r.values})
+	r.first = s.node(t, nodeOptions{
+		name: "in-place-control-plane", address: inPlaceEndpoint, pods: "10.244.0.0/24", boot: r.waitBoot(t, ofControlPlane),
+	})
+	r.first.Start(t)
+	r.first.mustBootstrap(t)
+	r.worker = s.node(t, nodeOptions{
+		name: "in-place-worker", address: inPlaceWorker, pods: "10.244.1.0/24", boot: r.waitBoot(t, ofPool),
+	})
+	s.join(t, r.first, r.worker)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"files arrive", r.arrive},
+		{"a new password", r.rotate},
+		{"a NO_PROXY entry", r.entry},
+		{"a CA is added and removed", r.trust},
+		{"a wrong password", r.wrong},
+		{"certificates that cannot be installed", r.putBack},
+		{"drift", r.drift},
+		{"the power fails", r.powerCut},
+	} {
+		if !t.Run(step.name, step.run) {
+			return
+		}
+	}
+	r.worker.Stop(t)
+	r.first.Stop(t)
+}
+
+// arrive has the DaemonSet come up with what the nodes have already.
+func (r *running) arrive(t *testing.T) {
+	r.report.Step(t, stepDeliver)
+	for _, n := range r.nodes() {
+		r.first.kubectl(t, "label", "node", n.host, contract.LabelNodeFiles+"="+nodes.Label(generatedName))
+	}
+	before := r.processes(t)
+	r.deliver(t, r.generated(t))
+	r.rolledOut(t)
+	if after := r.processes(t); !slices.Equal(before, after) {
+		t.Errorf("processes of services were %v, are %v", before, after)
+	}
+	for _, n := range r.nodes() {
+		pid := strings.TrimSpace(n.MustRun(t, "pgrep", "--full", "node watch"))
+		memory := n.MustRun(t, "grep", "-E", "^(VmRSS|RssAnon|RssFile):", "/proc/"+pid+"/status")
+		r.report.Saw(t, stepDeliver, "%s: watch has %s", n.name, strings.Join(strings.Fields(memory), " "))
+	}
+}
+
+// rotate changes the password where the old one does not work any more.
+func (r *running) rotate(t *testing.T) {
+	r.report.Step(t, stepRotate)
+	for _, n := range r.nodes() {
+		r.first.kubectl(t, "run", "count-"+n.name, "--image="+probeImage,
+			`--overrides={"spec": {"nodeName": "`+n.host+`", "automountServiceAccountToken": false, "tolerations": [{"operator": "Exists"}]}}`,
+			"--", "count")
+		r.first.kubectl(t, "wait", "--for=condition=Ready", "pod/count-"+n.name, "--timeout=90s")
+	}
+	r.lab.StopProxy(t, rotatingProxy)
+	r.lab.StartProxy(t, lab.Proxy{Name: rotatingProxy, Port: 3134, Username: "rotating", Password: newRotating})
+	for _, n := range r.nodes() {
+		if out, err := n.Run("cripull", pauseImage); err == nil {
+			t.Errorf("%s pulls with the old password: %s", n.name, out)
+		}
+	}
+	machines := r.machineNames(t)
+	gaps := r.askAPI(t)
+	r.values[contract.KeyPassword] = newRotating
+	r.change(t)
+	r.report.Saw(t, stepRotate, "kube-apiserver did not answer for %d ms at most", longestGap(t, gaps()))
+	for _, n := range r.nodes() {
+		if out, err := n.Run("cripull", pauseImage); err != nil {
+			t.Errorf("%s does not pull: %s %v", n.name, out, err)
+		}
+		for _, unit := range []string{"containerd", "kubelet"} {
+			if env := n.Environ(t, unit); !strings.Contains(env["HTTPS_PROXY"], "New2") {
+				t.Errorf("%s of %s has other variables", unit, n.name)
+			}
+		}
+		if out, _ := n.Run("grep", "--recursive", "--files-with-matches", "Old1", "/etc", "/run/systemd"); out != "" {
+			t.Errorf("%s keeps the old password in %s", n.name, out)
+		}
+		r.saw(t, stepRotate, n)
+		r.stillCounts(t, n)
+	}
+	if after := r.machineNames(t); !slices.Equal(machines, after) {
+		t.Errorf("Machines were %s, are %s", machines, after)
+	}
+}
+
+// stillCounts checks that a Pod was neither stopped nor started again.
+func (r *running) stillCounts(t *testing.T, n node) {
+	t.Helper()
+	var pod corev1.Pod
+	decode(t, r.first.kubectl(t, "get", "pod", "count-"+n.name, "-o", "yaml"), &pod)
+	if status := pod.Status.ContainerStatuses; len(status) != 1 || status[0].RestartCount != 0 || !status[0].Ready {
+		t.Errorf("the Pod on %s: %+v", n.name, status)
+	}
+	gap := longestGap(t, r.first.kubectl(t, "logs", "count-"+n.name))
+	if gap > 5000 { //nolint:mnd // ms; far more than a busy machine needs, far less than a Pod that starts again
+		t.Errorf("the Pod on %s did not count for %d ms", n.name, gap)
+	}
+	r.report.Saw(t, stepRotate, "a Pod on %s counts on, longest gap %d ms", n.name, gap)
+}
+
+func (r *running) entry(t *testing.T) {
+	r.report.Step(t, stepEntry)
+	r.values[contract.KeyNoProxy] = "in-place.example.org"
+	r.change(t)
+	for _, n := range r.nodes() {
+		if env := n.Environ(t, "containerd"); !strings.Contains(env["NO_PROXY"], "in-place.example.org") {
+			t.Errorf("containerd of %s has NO_PROXY %s", n.name, env["NO_PROXY"])
+		}
+		r.saw(t, stepEntry, n)
+	}
+}
+
+func (r *running) trust(t *testing.T) {
+	r.report.Step(t, stepTrust)
+	another := lab.NewAuthority(t, "in-place CA")
+	certificate := strings.Split(string(another.PEM), "\n")[1]
+	for _, step := range []struct {
+		ca      string
+		trusted bool
+	}{{string(r.authority.PEM) + string(another.PEM), true}, {string(r.authority.PEM), false}} {
+		r.values[contract.KeyTrustedCA] = step.ca
+		r.change(t)
+		for _, n := range r.nodes() {
+			_, err := n.Run("grep", "--fixed-strings", "--quiet", certificate, "/etc/ssl/certs/ca-certificates.crt")
+			if (err == nil) != step.trusted {
+				t.Errorf("%s trusts the certificate: %t", n.name, err == nil)
+			}
+			r.saw(t, stepTrust, n)
+		}
+	}
+}
+
+// wrong gives the nodes a password that the proxy refuses.
+func (r *running) wrong(t *testing.T) {
+	r.report.Step(t, stepWrong)
+	good, processes := r.generated(t), r.processes(t)
+	r.values[contract.KeyPassword] = "Wrong3"
+	r.changeSecret(t)
+	r.deliver(t, r.generated(t))
+	message := r.failure(t)
+	if !strings.Contains(message, "https://"+registryHost+": Proxy Authentication Required") ||
+		strings.Contains(message, "Wrong3") {
+		t.Errorf("says %s", message)
+	}
+	r.untouched(t, good, processes)
+	r.report.Saw(t, stepWrong, "%s", message)
+	r.values[contract.KeyPassword] = newRotating
+	r.change(t)
+	if after := r.processes(t); !slices.Equal(processes, after) {
+		t.Errorf("processes of services were %v, are %v", processes, after)
+	}
+}
+
+// putBack gives the nodes a bundle that setup.sh refuses, after files are written.
+func (r *running) putBack(t *testing.T) {
+	r.report.Step(t, stepBack)
+	good := r.generated(t)
+	bad := r.generated(t)
+	bad[contract.KeyTrustedCABundle] = append(bad[contract.KeyTrustedCABundle], "-----BEGIN CERTIFICATE-----\n"...)
+	r.deliver(t, bad)
+	message := r.failure(t)
+	if !strings.Contains(message, "; the files of before are back in force") {
+		t.Errorf("says %s", message)
+	}
+	r.untouched(t, good, nil)
+	r.report.Saw(t, stepBack, "%s", message)
+	for _, n := range r.nodes() {
+		if out, err := n.Run("cripull", pauseImage); err != nil {
+			t.Errorf("%s does not pull: %s %v", n.name, out, err)
+		}
+	}
+	r.deliver(t, good)
+	r.rolledOut(t)
+}
+
+func (r *running) drift(t *testing.T) {
+	r.report.Step(t, stepDrift)
+	r.worker.MustRun(t, "sh", "-c", "echo '# by hand' >>"+contract.PathProxyEnv)
+	begin := time.Now() //nolint:forbidigo // how long it takes is what is measured
+	r.first.WaitFor(t, driftWithin, "sh", "-c", `kubectl --kubeconfig=/etc/kubernetes/admin.conf get pods \
+--namespace=`+contract.NodesNamespace+` --field-selector=spec.nodeName=`+r.worker.host+` \
+-o jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}' | grep -q False`)
+	r.report.Saw(t, stepDrift, "shown after %d s", int(time.Since(begin).Seconds()))
+	r.values[contract.KeyNoProxy] = "in-place.example.org, drift.example.org"
+	r.change(t)
+}
+
+// powerCut ends the worker while it changes.
+func (r *running) powerCut(t *testing.T) {
+	r.report.Step(t, stepCut)
+	r.values[contract.KeyNoProxy] = "power.example.org"
+	r.changeSecret(t)
+	want := r.generated(t)
+	r.deliver(t, want)
+	r.worker.WaitFor(t, applyWithin, "test", "-e", journalFolder)
+	r.worker.Kill(t)
+	r.worker.Start(t)
+	r.rolledOut(t)
+	r.haveFiles(t, want)
+	if env := r.worker.Environ(t, "containerd"); !strings.Contains(env["NO_PROXY"], "power.example.org") {
+		t.Errorf("containerd has NO_PROXY %s", env["NO_PROXY"])
+	}
+	if log := r.log(t, r.worker); !strings.Contains(log, "continuing after an interruption") {
+		t.Errorf("the power did not fail in the middle: %s", log)
+	}
+	r.report.Saw(t, stepCut, "comes back with the new files, in force")
+	r.saw(t, stepCut, r.worker)
+}
+
+// change changes the proxy Secret and waits until every node has what is generated from it.
+func (r *running) change(t *testing.T) {
+	t.Helper()
+	r.changeSecret(t)
+	data := r.generated(t)
+	r.deliver(t, data)
+	r.rolledOut(t)
+	r.haveFiles(t, data)
+}
+
+// changeSecret changes the proxy Secret and waits for the generated one.
+func (r *running) changeSecret(t *testing.T) {
+	t.Helper()
+	before := r.generated(t)
+	r.user(t, proxySecret(t, "http-proxy", r.values), "apply", "-f", "-")
+	waitUntil(t, "the generated Secret to change", func() bool {
+		after := r.generated(t)
+		return !bytes.Equal(before[contract.KeyProxyEnv], after[contract.KeyProxyEnv]) ||
+			!bytes.Equal(before[contract.KeyTrustedCABundle], after[contract.KeyTrustedCABundle])
+	})
+}
+
+func (r *running) generated(t *testing.T) map[string][]byte {
+	t.Helper()
+	var secret corev1.Secret
+	decode(t, r.user(t, "", "get", "secret", generatedName, "-o", "json"), &secret)
+	return secret.Data
+}
+
+// deliver applies the objects to the workload cluster, as Cluster API's ClusterResourceSet does.
+func (r *running) deliver(t *testing.T, data map[string][]byte) {
+	t.Helper()
+	objects, err := nodes.Objects(nodes.Input{
+		Cluster: clusterName, Secret: generatedName, Data: data, Key: bytes.Repeat([]byte("k"), nodes.KeyBytes),
+		Image: registryHost + "/capi-proxy-patcher:v1", MaxUnavailable: "1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.input(t, string(objects), "apply", "-f", "-")
+}
+
+// input is kubectl with a standard input.
+func (r *running) input(t *testing.T, input string, args ...string) {
+	t.Helper()
+	argv := append([]string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
+	if _, err := r.first.Do(machine.Command{Argv: argv, Input: input}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *running) rolledOut(t *testing.T) {
+	t.Helper()
+	r.first.kubectl(t, "rollout", "status", "daemonset/"+nodes.Label(generatedName), "--namespace="+contract.NodesNamespace,
+		"--timeout="+(2*applyWithin).String())
+}
+
+// haveFiles checks the files of each node, and that nothing of before is left.
+func (r *running) haveFiles(t *testing.T, data map[string][]byte) {
+	t.Helper()
+	for _, n := range r.nodes() {
+		for path, want := range map[string]struct{ key, mode string }{
+			contract.PathProxyEnv:  {contract.KeyProxyEnv, "600 root root"},
+			contract.PathTrustedCA: {contract.KeyTrustedCABundle, "644 root root"},
+			contract.PathSetup:     {contract.KeySetup, "755 root root"},
+		} {
+			if got := n.ReadFile(t, path); got != string(data[want.key]) {
+				t.Errorf("%s of %s is not that of the Secret", path, n.name)
+			}
+			if got := strings.TrimSpace(n.MustRun(t, "stat", "--format=%a %U %G", path)); got != want.mode {
+				t.Errorf("%s of %s is %s, want %s", path, n.name, got, want.mode)
+			}
+		}
+		if out, err := n.Run("test", "!", "-e", journalFolder, "-a", "!", "-e", journalFolder+".scrap"); err != nil {
+			t.Errorf("%s has a journal: %s", n.name, out)
+		}
+	}
+}
+
+// untouched checks that all nodes have these files and, if given, these processes.
+func (r *running) untouched(t *testing.T, data map[string][]byte, processes []string) {
+	t.Helper()
+	r.haveFiles(t, data)
+	if after := r.processes(t); processes != nil && !slices.Equal(processes, after) {
+		t.Errorf("processes of services were %v, are %v", processes, after)
+	}
+}
+
+// processes are the main processes of the services.
+func (r *running) processes(t *testing.T) []string {
+	t.Helper()
+	var pids []string
+	for _, n := range r.nodes() {
+		pids = append(pids, strings.Fields(n.MustRun(t, "systemctl", "show", "--property=MainPID", "--value", "containerd", "kubelet"))...)
+	}
+	return pids
+}
+
+// machineNames are those of all Machines.
+func (r *running) machineNames(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(r.user(t, "", "get", "machines", "-o", "name"))
+}
+
+// pods are those of the DaemonSet.
+func (r *running) pods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(r.first.kubectl(t, "get", "pods", "--namespace="+contract.NodesNamespace, "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// failure waits until a Pod says why it cannot apply, and checks that it is the only one that has tried.
+func (r *running) failure(t *testing.T) string {
+	t.Helper()
+	message := ""
+	waitUntil(t, "a Pod that fails", func() bool {
+		failed := 0
+		for _, pod := range r.pods(t) {
+			for _, status := range pod.Status.InitContainerStatuses {
+				for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+					if state.Terminated != nil && state.Terminated.ExitCode != 0 {
+						failed++
+						message = state.Terminated.Message
+						break
+					}
+				}
+			}
+		}
+		if failed > 1 {
+			t.Errorf("%d nodes have tried", failed)
+		}
+		return failed > 0
+	})
+	lines := strings.Split(strings.TrimSpace(message), "\n")
+	return lines[len(lines)-1] // those before it are steps
+}
+
+// log is what the apply of a node has written.
+func (r *running) log(t *testing.T, n node) string {
+	t.Helper()
+	for _, pod := range r.pods(t) {
+		if pod.Spec.NodeName == n.host {
+			return r.first.kubectl(t, "logs", pod.Name, "--namespace="+contract.NodesNamespace, "--container=apply")
+		}
+	}
+	t.Fatalf("no Pod on %s", n.name)
+	return ""
+}
+
+// saw notes how long the apply of a node took, step by step, as its Pod says.
+func (r *running) saw(t *testing.T, step string, n node) {
+	t.Helper()
+	var parts []string
+	for line := range strings.Lines(r.log(t, n)) {
+		parts = append(parts, strings.TrimPrefix(strings.TrimSpace(line), contract.Name+": "))
+	}
+	r.report.Saw(t, step, "%s: %s", n.name, strings.Join(parts, ", "))
+}
+
+// askAPI asks kube-apiserver in the background. What it returns ends that, and returns when there were answers.
+func (r *running) askAPI(t *testing.T) func() string {
+	t.Helper()
+	answers := make(chan string, 1)
+	go func() {
+		out, _ := r.worker.Run("sh", "-c", askAPI)
+		answers <- out
+	}()
+	return func() string {
+		r.worker.MustRun(t, "touch", "/run/stop-asking")
+		return <-answers
+	}
+}
+
+// longestGap is the longest time between two lines that are times in milliseconds.
+func longestGap(t *testing.T, text string) int64 {
+	t.Helper()
+	last, longest := int64(0), int64(0)
+	for line := range strings.FieldsSeq(text) {
+		at, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last > 0 {
+			longest = max(longest, at-last)
+		}
+		last = at
+	}
+	if last == 0 {
+		t.Error("nothing was counted, so this shows nothing")
+	}
+	return longest
+}
