@@ -11,20 +11,26 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -64,6 +70,15 @@ type Roll struct {
 	Why      string   `json:"why"`
 }
 
+// Restart are nodes that would get other values in place, with a restart of containerd and kubelet.
+type Restart struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Machines and Nodes are their names, in the same order.
+	Machines []string `json:"machines"`
+	Nodes    []string `json:"nodes"`
+}
+
 // Result is what one pass would do.
 type Result struct {
 	controller.Preview
@@ -73,6 +88,8 @@ type Result struct {
 	// Writes are in their order, without those that only report.
 	Writes []Write
 	Rolls  []Roll
+	// Restarts are by control plane and pool. Nodes of MachinePools are not among them.
+	Restarts []Restart
 }
 
 // Run runs a pass, again if an object has changed since it was read.
@@ -125,8 +142,58 @@ func run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	result.Writes = writer.writes
-	result.Rolls, err = rolls(ctx, w, cluster.Name, result)
+	if result.Before.IsInPlace() && asksInPlace(cluster) && result.Condition.Reason == contract.ReasonConfigured {
+		// What the nodes have is known to the controller alone.
+		before := result.Before
+		result.Condition = finding.Condition{Status: before.Status, Reason: before.Reason, Message: before.Message}
+	}
+	if result.Rolls, err = rolls(ctx, w, cluster.Name, result); err != nil {
+		return Result{}, err
+	}
+	result.Restarts, err = restarts(ctx, w, cluster, result)
 	return result, err
+}
+
+// asksInPlace reports whether a Cluster asks for updates in place.
+func asksInPlace(cluster *clusterv1.Cluster) bool {
+	return intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
+}
+
+// restarts says which nodes would get other values in place.
+func restarts(ctx context.Context, w *world, cluster *clusterv1.Cluster, result Result) (all []Restart, err error) {
+	if !asksInPlace(cluster) || result.Behind == nil {
+		return nil, nil
+	}
+	var machines clusterv1.MachineList
+	if err := w.live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	nodes := map[string]string{}
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		config := &bootstrapv1.KubeadmConfig{}
+		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}
+		switch err := w.Get(ctx, key, config); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		case inplace.SecretOf(patch.SpecOf(&config.Spec)) != "":
+			nodes[machine.Name] = machine.Status.NodeRef.Name
+		}
+	}
+	for _, group := range *result.Behind {
+		restart := Restart{Kind: group.Kind, Name: group.Name}
+		for _, machine := range group.Machines {
+			if node := nodes[machine.Name]; node != "" && machine.Lag == plan.OldContent {
+				restart.Machines, restart.Nodes = append(restart.Machines, machine.Name), append(restart.Nodes, node)
+			}
+		}
+		if len(restart.Nodes) > 0 {
+			all = append(all, restart)
+		}
+	}
+	return all, nil
 }
 
 // Differs reports whether the controller, without any change to try out, would write other values into a generated

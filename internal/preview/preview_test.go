@@ -35,6 +35,8 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 	}
 	behind := []status.Group{
 		group(plan.KindControlPlane, "cp", plan.OldEntries, "cp-a"), group("MachineDeployment", "md", plan.OldContent, "md-a", "md-b"),
+		group("MachineDeployment", "gpu", plan.OldContent, "gpu-a"),
+		group("MachineDeployment", "mixed", plan.OldContent, "mixed-a", "mixed-b"),
 	}
 	result := Result{
 		Preview: controller.Preview{
@@ -44,6 +46,10 @@ func TestPrint_SaysWhatIsReplacedAndWhatStays(t *testing.T) {
 		Before: status.Row{Namespace: "team", Name: "prod"},
 		Writes: []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}},
 		Rolls:  []Roll{{plan.KindControlPlane, "cp", []string{"cp-a", "cp-b"}, "it changes"}},
+		Restarts: []Restart{
+			{"MachineDeployment", "gpu", []string{"gpu-a"}, []string{"node-1"}},
+			{"MachineDeployment", "mixed", []string{"mixed-b"}, []string{"node-2"}},
+		},
 	}
 	var out bytes.Buffer
 	if err := result.Data().Print(&out); err != nil {
@@ -58,8 +64,13 @@ The controller writes:
 Machines that are replaced at once:
   2 of KubeadmControlPlane cp, because it changes: cp-a, cp-b
 
+Nodes that get other values in place, with a restart of containerd and kubelet:
+  1 of MachineDeployment gpu: node-1
+  1 of MachineDeployment mixed: node-2
+
 Machines that keep what they have until they are replaced for another reason:
   2 of MachineDeployment md: md-a (older values), md-b (older values)
+  1 of MachineDeployment mixed: mixed-a (older values)
 
 Condition now:   none
 Condition after: True Configured: fine

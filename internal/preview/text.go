@@ -17,9 +17,11 @@ type Data struct {
 	Cluster   string `json:"cluster"`
 	// Writes are the controller's, in their order.
 	Writes []Write `json:"writes"`
-	// Replaced are the Machines that are replaced at once, Behind those that keep what they have.
-	Replaced []Roll         `json:"replaced"`
-	Behind   []status.Group `json:"behind"`
+	// Replaced are the Machines that are replaced at once, Restarted the nodes that get other values in place, Behind those
+	// that keep what they have.
+	Replaced  []Roll         `json:"replaced"`
+	Restarted []Restart      `json:"restarted"`
+	Behind    []status.Group `json:"behind"`
 	// Before and After are the condition; nil is none.
 	Before *Condition `json:"before,omitempty"`
 	After  *Condition `json:"after,omitempty"`
@@ -36,7 +38,8 @@ type Condition struct {
 func (r Result) Data() Data {
 	d := Data{
 		Version: 1, Namespace: r.Before.Namespace, Cluster: r.Before.Name,
-		Writes: append([]Write{}, r.Writes...), Replaced: append([]Roll{}, r.Rolls...), Behind: r.left(),
+		Writes: append([]Write{}, r.Writes...), Replaced: append([]Roll{}, r.Rolls...),
+		Restarted: append([]Restart{}, r.Restarts...), Behind: r.left(),
 		Before: conditionOf(finding.Condition{Status: r.Before.Status, Reason: r.Before.Reason, Message: r.Before.Message}),
 		After:  conditionOf(r.Condition),
 	}
@@ -50,14 +53,20 @@ func conditionOf(c finding.Condition) *Condition {
 	return &Condition{c.Status, c.Reason, c.Message}
 }
 
-// left are the groups of Machines that are behind and are not replaced.
+// left are the groups of Machines that are behind, and are neither replaced nor get other values in place.
 func (r Result) left() []status.Group {
 	left := []status.Group{}
 	if r.Behind == nil {
 		return left
 	}
 	for _, group := range *r.Behind {
-		if !slices.ContainsFunc(r.Rolls, func(roll Roll) bool { return roll.Kind == group.Kind && roll.Name == group.Name }) {
+		if slices.ContainsFunc(r.Rolls, func(roll Roll) bool { return roll.Kind == group.Kind && roll.Name == group.Name }) {
+			continue
+		}
+		machines := slices.DeleteFunc(slices.Clone(group.Machines), func(m status.Machine) bool {
+			return slices.ContainsFunc(r.Restarts, func(restart Restart) bool { return slices.Contains(restart.Machines, m.Name) })
+		})
+		if group.Machines = machines; len(machines) > 0 {
 			left = append(left, group)
 		}
 	}
@@ -82,6 +91,12 @@ func (d Data) Print(out io.Writer) error {
 			strings.Join(roll.Machines, ", "))
 	}
 	none(&b, len(d.Replaced))
+	if len(d.Restarted) > 0 {
+		b.WriteString("\nNodes that get other values in place, with a restart of containerd and kubelet:\n")
+	}
+	for _, restart := range d.Restarted {
+		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(restart.Nodes), restart.Kind, restart.Name, strings.Join(restart.Nodes, ", "))
+	}
 	b.WriteString("\nMachines that keep what they have until they are replaced for another reason:\n")
 	for _, group := range d.Behind {
 		fmt.Fprintf(&b, "  %d of %s %s: ", len(group.Machines), group.Kind, group.Name)

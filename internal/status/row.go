@@ -63,6 +63,13 @@ func (r Row) IsBehind() bool { return len(r.Behind) > 0 }
 // IsTrue reports whether the condition is True.
 func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
 
+// IsInPlace reports whether the condition is about an update in place. The controller alone connects to workload
+// clusters.
+func (r Row) IsInPlace() bool {
+	return r.Reason == contract.ReasonInPlaceProgressing || r.Reason == contract.ReasonInPlaceFailed ||
+		r.Reason == contract.ReasonInPlaceUnknown
+}
+
 // Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
 // metadata is read, or nil if they are not known.
 func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata) []Row {
@@ -114,7 +121,7 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 func (r *Row) count(record, controlPlane string) {
 	behind, err := ParseRecord(record)
 	known := err == nil && (r.IsTrue() || r.Reason == contract.ReasonWaitingForRollout ||
-		r.Reason == contract.ReasonRemovalWaiting)
+		r.Reason == contract.ReasonRemovalWaiting || r.IsInPlace())
 	for _, machines := range []*Machines{&r.ControlPlane, &r.Pools} {
 		if machines.State = Unknown; known {
 			machines.State = UpToDate

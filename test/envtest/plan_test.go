@@ -186,6 +186,19 @@ func TestPlan_SaysWhatASecretWouldDo(t *testing.T) {
 	if len(replaced) > 0 || !slices.Equal(behind, []string{"one-cp-a", "one-md-a"}) {
 		t.Errorf("replaced are %q, behind %q", replaced, behind)
 	}
+	// In place a Machine with a node gets it there.
+	machine := fetch(t, ns, "one-md-a", &clusterv1.Machine{})
+	machine.Status.NodeRef.Name = "node-1"
+	if err := shared.client.Status().Update(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	inPlace := c.plan(t, secret("httpProxy: "+proxyURL+", username: node, password: p2")+"---\n"+
+		c.changedCluster("labels: {"+contract.LabelEnabled+": \"true\"}, annotations: {"+contract.AnnotationRollout+": "+contract.RolloutInPlace+"}"))
+	replaced, behind = machinesOf(inPlace)
+	if len(replaced) > 0 || !slices.Equal(behind, []string{"one-cp-a"}) || len(inPlace.Restarted) != 1 ||
+		!slices.Equal(inPlace.Restarted[0].Nodes, []string{"node-1"}) {
+		t.Errorf("in place: replaced are %q, behind %q, restarted %+v", replaced, behind, inPlace.Restarted)
+	}
 	// A key that the file leaves out is gone, and a Secret that is no good says so.
 	if bad := c.plan(t, secret("username: node")); bad.After.Reason != contract.ReasonInvalidSettings || len(bad.Writes) > 0 {
 		t.Errorf("%+v, condition %s", bad.Writes, bad.After)

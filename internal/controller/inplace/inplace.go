@@ -141,7 +141,7 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err e
 	for i := range configs {
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
-		secret := secretOf(patch.SpecOf(&config.Spec))
+		secret := SecretOf(patch.SpecOf(&config.Spec))
 		if owner == nil || owner.Kind != "Machine" || secret == "" || config.Status.DataSecretName == "" {
 			continue
 		}
@@ -164,8 +164,8 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err e
 	return append(members, pools...), err
 }
 
-// secretOf returns the generated Secret from which a node with a spec has its variables, or "".
-func secretOf(spec patch.Spec) string {
+// SecretOf returns the generated Secret from which a node with a spec has its variables, or "".
+func SecretOf(spec patch.Spec) string {
 	for _, file := range spec.Files {
 		if path.Clean(file.Path) == contract.PathProxyEnv && patch.IsManagedFile(file) {
 			return file.ContentFrom.Name
@@ -198,7 +198,7 @@ func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positio
 func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err error) {
 	secrets := map[string]string{}
 	for _, o := range p.Objects {
-		if secret := secretOf(o.Spec); o.Kind == plan.KindConfig && secret != "" {
+		if secret := SecretOf(o.Spec); o.Kind == plan.KindConfig && secret != "" {
 			for _, pool := range o.Pools {
 				secrets[pool.Object] = secret
 			}
