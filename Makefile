@@ -166,7 +166,7 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
-	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl || true; \
+	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY); \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/delivery -json -count=1 ./... | $(SUMMARY)
 

@@ -179,6 +179,18 @@ capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"} 1e12x100
 		"somebody reverts": {
 			healthy + `capi_proxy_patcher_clusters{status="False",reason="Contested"} 2x10000`, minute, 20 * minute, []string{"Contested"},
 		},
+		"nodes are changed, one after the other": {
+			healthy + `capi_proxy_patcher_clusters{status="Unknown",reason="InPlaceProgressing"} 1x10000` + "\n" +
+				`capi_proxy_patcher_machines_behind 1000-1x10000`, minute, 300 * minute, nil,
+		},
+		"nodes are changed no longer": {
+			healthy + `capi_proxy_patcher_clusters{status="Unknown",reason="InPlaceProgressing"} 1x10000` + "\n" +
+				`capi_proxy_patcher_machines_behind 1000-1x9 991x10000`, minute, 130 * minute, []string{"InPlaceStuck"},
+		},
+		"a node cannot be changed": {
+			healthy + `capi_proxy_patcher_clusters{status="False",reason="InPlaceFailed"} 1x10000`, minute, 16 * minute,
+			[]string{"ClustersNotConfigured"},
+		},
 		"Machines are behind for six days":   {healthy + `capi_proxy_patcher_machines_behind 4x10000`, hour, 6 * 24 * hour, nil},
 		"Machines are behind for seven days": {healthy + `capi_proxy_patcher_machines_behind 4x10000`, hour, 7*24*hour + 2*hour, []string{"MachinesBehind"}},
 		"Machines are behind, and the leader changed": {

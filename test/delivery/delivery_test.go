@@ -77,6 +77,17 @@ func (p publisher) connect(workload *mgmt.Cluster) client.Client {
 	if err != nil {
 		p.T.Fatal(err)
 	}
+	p.connectTo(kubeconfig)
+	remote, err := vocabulary.NewClient(workload.Config())
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	return remote
+}
+
+// connectTo gives Cluster API a kubeconfig.
+func (p publisher) connectTo(kubeconfig []byte) {
+	p.T.Helper()
 	vocabulary.Create(p.T, shared.client, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: p.Name},
@@ -89,11 +100,6 @@ func (p publisher) connect(workload *mgmt.Cluster) client.Client {
 	if err := shared.client.Status().Patch(p.T.Context(), cluster, before); err != nil {
 		p.T.Fatal(err)
 	}
-	remote, err := vocabulary.NewClient(workload.Config())
-	if err != nil {
-		p.T.Fatal(err)
-	}
-	return remote
 }
 
 // podEnv creates a Pod in the workload cluster and returns the variables of its container.

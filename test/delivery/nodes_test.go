@@ -33,14 +33,15 @@ const (
 type inPlace struct {
 	publisher
 
-	remote client.Client
+	workload *mgmt.Cluster
+	remote   client.Client
 	// leave ends the API server of the workload cluster.
 	leave func()
 }
 
 // newInPlace makes one, with a manager for its namespace that the returned function ends, and waits until the first
 // files are delivered.
-func newInPlace(t *testing.T, before func(remote client.Client)) (inPlace, func()) {
+func newInPlace(t *testing.T, before func(inPlace)) (inPlace, func()) {
 	t.Helper()
 	if shared == nil {
 		t.Skipf("%s is not set", mgmt.AssetsVariable)
@@ -57,10 +58,10 @@ func newInPlace(t *testing.T, before func(remote client.Client)) (inPlace, func(
 	deliverer(t, ns)
 	c := inPlace{publisher: newPublisher(t, ns, "prod", "annotations", map[string]string{
 		"httpProxy": proxyURL, "username": "u", "password": password, "readinessEndpoints": "https://a.example.com/",
-	}), leave: leave}
+	}), workload: workload, leave: leave}
 	c.remote = c.connect(workload)
 	if before != nil {
-		before(c.remote)
+		before(c)
 	}
 	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
 	c.annotate(contract.AnnotationPublish, "")
@@ -345,8 +346,8 @@ func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 			},
 		},
 	}
-	c, _ := newInPlace(t, func(remote client.Client) {
-		vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: contract.NodesNamespace}}, mine)
+	c, _ := newInPlace(t, func(c inPlace) {
+		vocabulary.Create(t, c.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: contract.NodesNamespace}}, mine)
 	})
 	c.Eventually(contract.ReasonDeliveryFailed, "output nodes=prod-proxy-files: Cluster API could not apply")
 	set := &appsv1.DaemonSet{}

@@ -1,0 +1,352 @@
+package delivery
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// followed is a Cluster that asks for updates in place, whose Machines have joined a workload cluster with the
+// controllers of Kubernetes.
+type followed struct {
+	inPlace
+	kubelets
+}
+
+// nodeNames are the Nodes whose Machines have the product's files.
+func nodeNames() []string { return []string{"node-a", "node-b", "node-c"} }
+
+// newFollowed makes one, and waits until every node has the first files.
+func newFollowed(t *testing.T) (followed, func()) {
+	t.Helper()
+	var c followed
+	now := time.Now()
+	in, stop := newInPlace(t, func(in inPlace) {
+		c.kubelets = kubelets{t: t, remote: in.remote, says: func(string, string) *corev1.PodStatus { return podStatus(true, now) }}
+		controllers(t, in.workload)
+		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
+		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment)
+		template := &bootstrapv1.KubeadmConfigTemplate{}
+		eventually(t, "the template patched", func() string {
+			vocabulary.Fetch(t, shared.client, in.Namespace, in.Name+"-md", template)
+			if len(template.Spec.Template.Spec.Files) == 0 {
+				return "no files"
+			}
+			return ""
+		})
+		for _, node := range nodeNames() {
+			in.joins(node, template.Spec.Template.Spec)
+		}
+		in.joins("plain", bootstrapv1.KubeadmConfigSpec{PreKubeadmCommands: []string{"true"}})
+		for _, node := range append(nodeNames(), "plain", "foreign") {
+			vocabulary.Create(t, in.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: node, Labels: map[string]string{"kubernetes.io/os": "linux"},
+			}})
+		}
+	})
+	c.inPlace = in
+	eventually(t, "labels of Nodes", func() string {
+		c.work()
+		want := "[node-a prod-proxy-files node-b prod-proxy-files node-c prod-proxy-files]"
+		if got := fmt.Sprint(c.labels()); got != want {
+			return got
+		}
+		return ""
+	})
+	c.reports("True", contract.ReasonConfigured)
+	return c, stop
+}
+
+// joins makes a Machine with bootstrap data of a spec, and its Node.
+func (c inPlace) joins(name string, spec bootstrapv1.KubeadmConfigSpec) {
+	c.T.Helper()
+	labels := map[string]string{clusterv1.ClusterNameLabel: c.Name, clusterv1.MachineDeploymentNameLabel: c.Name + "-md"}
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}, Spec: spec}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: labels},
+		Spec:       vocabulary.MachineSpec(c.Name, c.Name, "KubeadmConfig", name),
+	}
+	vocabulary.Create(c.T, shared.client, config, machine)
+	config.Status.DataSecretName = name
+	config.Status.Conditions = []metav1.Condition{{
+		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+	}}
+	machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
+	for _, object := range []client.Object{config, machine} {
+		if err := shared.client.Status().Update(c.T.Context(), object); err != nil {
+			c.T.Fatal(err)
+		}
+	}
+	vocabulary.Change(c.T, shared.client, config, func(config *bootstrapv1.KubeadmConfig) {
+		config.Labels = labels
+		config.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID, Controller: new(true),
+		}}
+	})
+}
+
+// reports waits, while the kubelets work, until the condition has a status and a reason, "" for any, and its message
+// parts. It returns the message.
+func (c *followed) reports(status, reason string, parts ...string) (message string) {
+	c.T.Helper()
+	eventually(c.T, "condition ProxyConfigured", func() string {
+		c.work()
+		condition := vocabulary.Condition(c.Cluster())
+		message = condition.Message
+		for _, part := range parts {
+			if !strings.Contains(message, part) {
+				return fmt.Sprintf("%s lacks %q", condition.Reason+" "+message, part)
+			}
+		}
+		if string(condition.Status) != status || reason != "" && condition.Reason != reason {
+			return fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, message)
+		}
+		return ""
+	})
+	return message
+}
+
+// behind waits until so many Machines are behind. The one without the product's files is always.
+func (c *followed) behind(machines int) {
+	c.T.Helper()
+	eventually(c.T, "Machines behind", func() string {
+		c.work()
+		got := c.Cluster().Annotations[contract.AnnotationMachinesBehind]
+		if !strings.Contains(got, fmt.Sprintf(`"machines":%d,`, machines)) {
+			return got
+		}
+		return ""
+	})
+}
+
+// labels returns the labels of Nodes.
+func (c *followed) labels() (labelled []string) {
+	c.T.Helper()
+	var list corev1.NodeList
+	if err := c.remote().List(c.T.Context(), &list); err != nil {
+		c.T.Fatal(err)
+	}
+	for i := range list.Items {
+		if value, found := list.Items[i].Labels[contract.LabelNodeFiles]; found {
+			labelled = append(labelled, list.Items[i].Name+" "+value)
+		}
+	}
+	return labelled
+}
+
+func (c *followed) remote() client.Client { return c.inPlace.remote }
+
+// updated returns contract.AnnotationUpdatedAt of the Machines with files.
+func (c *followed) updated() (times []string) {
+	c.T.Helper()
+	for _, name := range nodeNames() {
+		config := vocabulary.Fetch(c.T, shared.client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
+		times = append(times, config.Annotations[contract.AnnotationUpdatedAt])
+	}
+	return times
+}
+
+// TestInPlace_IsFollowed follows a rotated password through a workload cluster with the controllers of Kubernetes.
+func TestInPlace_IsFollowed(t *testing.T) {
+	c, stop := newFollowed(t)
+	c.behind(1)
+	c.failsOnOneNode()
+	c.drifts()
+	c.restarts(stop)
+	c.moves()
+	c.isUnreachable()
+	at := c.updated()
+	c.annotate(contract.AnnotationRollout, "")
+	c.isGone()
+	c.behind(1)
+	c.reports("True", contract.ReasonConfigured)
+	if got := c.updated(); !slices.Equal(got, at) {
+		t.Errorf("the records of Machines are %v, were %v", got, at)
+	}
+	c.UseProxy(map[string]string{"httpProxy": proxyURL, "noProxy": "later.example.com"})
+	c.behind(4)
+}
+
+// failsOnOneNode changes the password, has it fail on the node that comes first, and then succeed.
+func (c *followed) failsOnOneNode() {
+	t := c.T
+	t.Helper()
+	_, before := c.has("prod-proxy-files")
+	var mutex sync.Mutex
+	first, fails := "", true
+	now := time.Now()
+	c.says = func(digest, node string) *corev1.PodStatus {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if digest != before && first == "" {
+			first = node
+		}
+		if digest != before && node == first && fails {
+			return failedStatus("applying\n\x1b[31mthe proxy refuses %s \u202e{{\"$(id)\n\n")
+		}
+		return podStatus(true, now)
+	}
+	c.UseProxy(map[string]string{"httpProxy": proxyURL, "username": "u", "password": "other"})
+	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); delete Pod capi-proxy-patcher-nodes/`,
+		"0 of 3 nodes have the current files of Secret prod-proxy-files, and 1 failed")
+	c.behind(4)
+	message := vocabulary.Condition(c.Cluster()).Message
+	if !strings.Contains(message, "node "+first+": ") || strings.ContainsAny(message, "\x1b\n\u202e") {
+		t.Errorf("message %q, want one about node %s", message, first)
+	}
+	mutex.Lock()
+	fails = false
+	c.says = func(digest, node string) *corev1.PodStatus {
+		if digest != before && node == first {
+			return nil // it is starting
+		}
+		return podStatus(true, now)
+	}
+	mutex.Unlock()
+	var pods corev1.PodList
+	if err := c.remote().List(t.Context(), &pods, client.InNamespace(contract.NodesNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	changed := 0
+	for i := range pods.Items {
+		if pods.Items[i].Labels[contract.LabelFilesDigest] != before {
+			changed++
+			if err := c.remote().Delete(t.Context(), &pods.Items[i]); err != nil { // as the message says
+				t.Fatal(err)
+			}
+		}
+	}
+	if changed != 1 {
+		t.Errorf("%d nodes are changed while one fails", changed)
+	}
+	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 3 nodes have the current files of Secret prod-proxy-files; "+
+		"waiting for node "+first)
+	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }
+	c.reports("True", contract.ReasonConfigured)
+	c.behind(1)
+	if at := c.updated(); at[0] == "" || at[0] != at[1] || at[0] != at[2] {
+		t.Errorf("the records of Machines are %v", at)
+	}
+}
+
+// drifts has somebody change files on a node, and then back.
+func (c *followed) drifts() {
+	c.T.Helper()
+	now := time.Now()
+	c.says = func(_, node string) *corev1.PodStatus { return podStatus(node != "node-b", now) }
+	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: the files on it are not those that were written any more")
+	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }
+	c.reports("True", contract.ReasonConfigured)
+	c.behind(1)
+}
+
+// restarts restarts the manager, whose condition stays.
+func (c *followed) restarts(stop func()) {
+	c.T.Helper()
+	before := vocabulary.Condition(c.Cluster())
+	stop()
+	manage(c.T, c.Namespace, "--node-image", nodeImage)
+	c.fence("after-restart")
+	if got := vocabulary.Condition(c.Cluster()); got != before {
+		c.T.Errorf("after a restart the condition is %+v, was %+v", got, before)
+	}
+	c.behind(1)
+}
+
+// moves replaces Machines and their KubeadmConfigs by others with the same names, as clusterctl move does.
+func (c *followed) moves() {
+	t := c.T
+	t.Helper()
+	at := c.updated()
+	for i, name := range nodeNames() {
+		config := vocabulary.Fetch(t, shared.client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
+		for _, object := range []client.Object{
+			config, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}},
+		} {
+			if err := shared.client.Delete(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.joins(name, config.Spec)
+		moved := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+		vocabulary.Change(t, shared.client, moved, func(config *bootstrapv1.KubeadmConfig) {
+			config.Annotations = map[string]string{contract.AnnotationUpdatedAt: at[i]}
+		})
+	}
+	c.fence("after-move")
+	c.reports("True", contract.ReasonConfigured)
+	c.behind(1)
+	if got := c.labels(); len(got) != len(nodeNames()) {
+		t.Errorf("labels are %v", got)
+	}
+}
+
+// isUnreachable takes the workload cluster away for a while.
+func (c *followed) isUnreachable() {
+	c.T.Helper()
+	if err := c.workload.KillServer(); err != nil {
+		c.T.Fatal(err)
+	}
+	c.reports("Unknown", contract.ReasonInPlaceUnknown, "the workload cluster does not answer with the kubeconfig of Secret "+
+		c.Namespace+"/prod-kubeconfig")
+	if err := c.workload.StartServer(); err != nil {
+		c.T.Fatal(err)
+	}
+	c.reports("True", contract.ReasonConfigured)
+}
+
+// TestInPlace_LeavesOtherClustersAlone has a server stand in for a workload cluster, and counts who asks it.
+func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
+	if shared == nil {
+		t.Skipf("%s is not set", mgmt.AssetsVariable)
+	}
+	var mutex sync.Mutex
+	var agents []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		agents = append(agents, r.UserAgent())
+		http.Error(w, "nobody is at home", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	asked := func() string {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return strings.Join(agents, "\n")
+	}
+	ns := vocabulary.Namespace(t, shared.client, "quiet-")
+	manage(t, ns, "--node-image", nodeImage)
+	c := inPlace{publisher: newPublisher(t, ns, "quiet", "annotations", map[string]string{"httpProxy": proxyURL})}
+	c.connectTo([]byte(fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, "+
+		"user: u}}]\nclusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: "+
+		"{token: t}}]\n", server.URL)))
+	c.Eventually(contract.ReasonPublished)
+	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
+	c.annotate(contract.AnnotationRollout, contract.RolloutImmediate)
+	c.Eventually(contract.ReasonPublished)
+	if got := asked(); got != "" {
+		t.Errorf("a workload cluster of a Cluster that does not ask was asked by %s", got)
+	}
+	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
+	eventually(t, "the workload cluster asked", func() string {
+		if got := asked(); !strings.HasPrefix(got, contract.Name+"/") {
+			return "by " + got
+		}
+		return ""
+	})
+}
