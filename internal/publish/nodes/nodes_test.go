@@ -3,9 +3,11 @@ package nodes_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -208,5 +210,23 @@ func TestWithdrawn_IsTheNamespaceOfObjects(t *testing.T) {
 	all, err := nodes.Objects(inputs()["plain"])
 	if err != nil || !strings.HasPrefix(string(all), string(text)+"---\n") || strings.Contains(string(text), "---") {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestObjects_AreTextWhateverTheDigest has digests that YAML would read as numbers.
+func TestObjects_AreTextWhateverTheDigest(t *testing.T) {
+	t.Parallel()
+	in, numbers := inputs()["plain"], 0
+	for i := 0; numbers < 3; i++ {
+		in.Data[contract.KeyProxyEnv] = fmt.Appendf(nil, "%d", i)
+		digest := nodes.Digest(in.Key, in.Data)
+		if _, err := strconv.ParseFloat(digest, 64); err != nil {
+			continue
+		}
+		numbers++
+		if _, secret, set := parse(t, in); secret.Labels[contract.LabelFilesDigest] != digest ||
+			set.Spec.Template.Labels[contract.LabelFilesDigest] != digest {
+			t.Errorf("labels %v and %v, want %s", secret.Labels, set.Spec.Template.Labels, digest)
+		}
 	}
 }
