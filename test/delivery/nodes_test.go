@@ -260,9 +260,16 @@ func (c inPlace) changesFiles(before string) {
 		}
 		return ""
 	})
-	changed, same := c.has("prod-proxy-files")
-	if changed.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "25%" || same != digest ||
-		cmp.Diff(set.Spec.Template, changed.Spec.Template) != "" {
+	var changed *appsv1.DaemonSet
+	var same string
+	eventually(t, "the other maxUnavailable", func() string {
+		changed, same = c.has("prod-proxy-files")
+		if got := changed.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "25%" {
+			return got
+		}
+		return ""
+	})
+	if same != digest || cmp.Diff(set.Spec.Template, changed.Spec.Template) != "" {
 		t.Errorf("maxUnavailable changes the template:\n%s", cmp.Diff(set.Spec, changed.Spec))
 	}
 	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "25 %")
