@@ -70,11 +70,17 @@ func (w *world) webhook(ctx context.Context, r *results) error {
 	if r.Webhook.Scale, err = w.call(ctx, p, folder, url+controlPlanePath, scaled); err != nil {
 		return err
 	}
+	if err := p.profile(ctx, w.profiles, "allocs", "webhook-scale.allocs.pprof"); err != nil {
+		return err
+	}
 	after, err := w.audit.read()
 	if err != nil {
 		return err
 	}
 	if r.Webhook.Create, err = w.call(ctx, p, folder, url+controlPlanePath, created); err != nil {
+		return err
+	}
+	if err := p.profile(ctx, w.profiles, "allocs", "webhook-create.allocs.pprof"); err != nil {
 		return err
 	}
 	last, err := w.audit.read()

@@ -51,11 +51,11 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if w.folder, err = os.MkdirTemp("", "scale-"); err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
-	defer func() {
+	defer func(made *world) {
 		if err != nil {
-			err = errors.Join(err, w.close())
+			err = errors.Join(err, made.close())
 		}
-	}()
+	}(w)
 	w.audit.path = filepath.Join(w.folder, "audit.log")
 	if w.cluster, err = mgmt.Start(ctx, mgmt.Options{Progress: progress, AuditLog: w.audit.path}); err != nil {
 		return nil, err
