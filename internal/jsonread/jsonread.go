@@ -19,12 +19,17 @@ import (
 // maxDepth is the limit of encoding/json.
 const maxDepth = 10000
 
+// maxNames is how many different names of members a Reader keeps once. Almost all of an object occur again and again.
+const maxNames = 64
+
 // Reader walks over one text. Its methods read the next value; after an error they do nothing.
 type Reader struct {
 	text  []byte
 	at    int
 	depth int
 	err   error
+	// names are those of decoded members.
+	names map[string]string
 }
 
 // New returns a Reader at the start of text, which must not be changed while the Reader and what it returned are in
@@ -63,7 +68,10 @@ func Count(text []byte) int {
 
 // Members reads an object and yields the name of each member, with the Reader at its value. A value that is not read is
 // skipped. What is not an object is skipped as a whole, and yields nothing. Breaking off leaves the Reader unusable.
-func (r *Reader) Members(yield func(name []byte) bool) {
+func (r *Reader) Members(yield func(name []byte) bool) { r.members(yield) }
+
+// members is Members; with a nil yield it skips the object.
+func (r *Reader) members(yield func(name []byte) bool) {
 	if !r.enter('{') {
 		return
 	}
@@ -75,7 +83,12 @@ func (r *Reader) Members(yield func(name []byte) bool) {
 			r.fail("expected a name")
 			return
 		}
-		name, _ := r.Bytes()
+		var name []byte
+		if yield == nil {
+			r.str()
+		} else {
+			name, _ = r.Bytes()
+		}
 		if r.blanks(); r.peek() != ':' {
 			r.fail("expected a colon")
 			return
@@ -114,7 +127,7 @@ func (r *Reader) Elements(yield func(index int) bool) {
 func (r *Reader) element(yield func([]byte) bool, name []byte) bool {
 	r.blanks()
 	start := r.at
-	if r.err == nil && !yield(name) {
+	if r.err == nil && yield != nil && !yield(name) {
 		r.fail("reading was cancelled")
 	}
 	if r.at == start {
@@ -209,7 +222,7 @@ func (r *Reader) Value() any {
 	case '{':
 		object := map[string]any{}
 		for name := range r.Members {
-			key := string(name)
+			key := r.once(name)
 			object[key] = r.Value()
 		}
 		return object
@@ -236,11 +249,51 @@ func (r *Reader) Value() any {
 	}
 }
 
+// Decoded is a value that a Reader has decoded.
+type Decoded struct {
+	// Value is what Reader.Value returns.
+	Value any
+
+	text []byte
+}
+
+// ValueLike decodes a value as Value does, unless it is an object, an array or a string with the very text of known:
+// then it is the value of known, and shared.
+func (r *Reader) ValueLike(known Decoded) Decoded {
+	kind := r.Kind()
+	if r.err == nil && (kind == '{' || kind == '[' || kind == '"') && known.text != nil &&
+		bytes.HasPrefix(r.text[r.at:], known.text) { // the bracket or quote at its end is the end of this one, too
+		r.at += len(known.text)
+		return known
+	}
+	start := r.at
+	value := r.Value()
+	if r.err != nil {
+		return Decoded{Value: value}
+	}
+	return Decoded{Value: value, text: r.text[start:r.at]}
+}
+
+// once returns a name as the one string for all members that have it.
+func (r *Reader) once(name []byte) string {
+	if known, found := r.names[string(name)]; found {
+		return known
+	}
+	key := string(name)
+	if r.names == nil {
+		r.names = make(map[string]string, maxNames)
+	}
+	if len(r.names) < maxNames {
+		r.names[key] = key
+	}
+	return key
+}
+
 // Skip skips a value and checks it.
 func (r *Reader) Skip() {
 	switch r.Kind() {
 	case '{':
-		r.Members(func([]byte) bool { return true })
+		r.members(nil)
 	case '[':
 		r.Elements(func(int) bool { return true })
 	case '"':

@@ -35,7 +35,8 @@ type write struct {
 
 func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
 
-// decode reads a request. Objects stay in JSON, so that fields that this program does not know are kept.
+// decode reads a request. Objects stay in JSON, so that fields that this program does not know are kept. They share what
+// is the same in both, and are never changed.
 func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	w := write{
 		kind: kind, namespace: request.Namespace, name: request.Name,
@@ -43,12 +44,13 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 		asked:   &unstructured.Unstructured{}, stored: &unstructured.Unstructured{},
 	}
 	var err error
-	if w.asked.Object, err = decodeObject(request.Object.Raw); err != nil {
+	known := map[string]jsonread.Decoded{} // of the spec; most updates change few members
+	if w.asked.Object, err = decodeObject(request.Object.Raw, known); err != nil {
 		return write{}, fmt.Errorf("decoding object of request: %w", err)
 	}
 	if w.created {
 		w.stored = w.asked
-	} else if w.stored.Object, err = decodeObject(request.OldObject.Raw); err != nil {
+	} else if w.stored.Object, err = decodeObject(request.OldObject.Raw, known); err != nil {
 		return write{}, fmt.Errorf("decoding old object of request: %w", err)
 	}
 	var spec map[string]any
@@ -61,8 +63,8 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 }
 
 // decodeObject decodes an object without what no decision reads, which is most of it: managedFields, and the status but
-// for a few fields.
-func decodeObject(text []byte) (map[string]any, error) {
+// for a few fields. spec are the members of the spec that was decoded before, and becomes those of this one.
+func decodeObject(text []byte, spec map[string]jsonread.Decoded) (map[string]any, error) {
 	r := jsonread.New(text)
 	if r.Kind() != '{' {
 		return nil, errors.New("it is no JSON object")
@@ -76,6 +78,14 @@ func decodeObject(text []byte) (map[string]any, error) {
 			object[key] = members(r, func(name string) bool {
 				return name == "dataSecretName" || name == "conditions" || name == "replicas"
 			})
+		case key == "spec" && r.Kind() == '{':
+			values := map[string]any{}
+			for name := range r.Members {
+				member := string(name)
+				spec[member] = r.ValueLike(spec[member])
+				values[member] = spec[member].Value
+			}
+			object[key] = values
 		default:
 			object[key] = r.Value()
 		}
