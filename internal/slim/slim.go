@@ -4,7 +4,7 @@
 // Each function changes the object that it is given. Every decision is the same on the rest: SpecOf of a slim spec is
 // that of the whole one except for the contents of files that are not managed, and a spec is empty only if it was.
 // Labels, annotations and owner references stay, as they are written back. Never send a slim object to the API server
-// whole.
+// whole. Lists that stay are copied: a decoder leaves up to half of their arrays empty.
 package slim
 
 import (
@@ -34,7 +34,7 @@ func Metadata(object metav1.Object) {
 	object.SetLabels(share(object.GetLabels()))
 	object.SetNamespace(once(object.GetNamespace()))
 	object.SetFinalizers(each(object.GetFinalizers()))
-	owners := object.GetOwnerReferences()
+	owners := slices.Clone(object.GetOwnerReferences())
 	for i := range owners {
 		owners[i].APIVersion, owners[i].Kind, owners[i].Name = once(owners[i].APIVersion), once(owners[i].Kind),
 			once(owners[i].Name)
@@ -141,7 +141,7 @@ func Binding(binding *addonsv1.ClusterResourceSetBinding) {
 	binding.ObjectMeta = metav1.ObjectMeta{
 		Namespace: once(binding.Namespace), Name: binding.Name, UID: binding.UID, ResourceVersion: binding.ResourceVersion,
 	}
-	binding.Spec.Bindings = slices.Clip(slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
+	binding.Spec.Bindings = slices.Clone(slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
 		return b.ClusterResourceSetName != binding.Name+contract.DeliverySuffix
 	}))
 }
@@ -178,7 +178,7 @@ func files(files []bootstrapv1.File) []bootstrapv1.File {
 		f.Path, f.Owner, f.Permissions, f.Content = once(f.Path), once(f.Owner), once(f.Permissions), once(f.Content)
 		f.ContentFrom.Secret.Name, f.ContentFrom.Secret.Key = once(f.ContentFrom.Secret.Name), once(f.ContentFrom.Secret.Key)
 	}
-	return slices.Clip(files)
+	return slices.Clone(files)
 }
 
 func registration(whole bootstrapv1.NodeRegistrationOptions) bootstrapv1.NodeRegistrationOptions {
@@ -191,7 +191,7 @@ func registration(whole bootstrapv1.NodeRegistrationOptions) bootstrapv1.NodeReg
 	}
 	return bootstrapv1.NodeRegistrationOptions{
 		CRISocket:        once(whole.CRISocket),
-		KubeletExtraArgs: slices.Clip(whole.KubeletExtraArgs),
+		KubeletExtraArgs: slices.Clone(whole.KubeletExtraArgs),
 	}
 }
 
@@ -232,7 +232,7 @@ func each(list []string) []string {
 	for i := range list {
 		list[i] = once(list[i])
 	}
-	return slices.Clip(list)
+	return slices.Clone(list)
 }
 
 // share returns an equal map whose strings are kept once. It has no spare room.

@@ -1,13 +1,21 @@
 // Package spelling finds the name that was probably meant.
 package spelling
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Same reports whether a and b differ only in letter case and _-.
 func Same(a, b string) bool { return normalize(a) == normalize(b) }
 
 func normalize(name string) string {
-	return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("_-.", r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
 }
 
 // Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count. A name

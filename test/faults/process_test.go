@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -46,6 +47,8 @@ func launch(t *testing.T, ns string, flags ...string) *process {
 		"--diagnostics-address", p.diagnostics, "-v", "2",
 	}, flags...)
 	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
+	// It panics if an object of a cache is changed, which is read without a copy in places.
+	p.cmd.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true")
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting the manager: %v", err)

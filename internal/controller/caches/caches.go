@@ -42,7 +42,7 @@ func NewScheme() (*runtime.Scheme, error) {
 }
 
 // Options returns the options of the manager's cache: of every object only what decisions read (package slim), and of
-// Secrets only those that the product generated. namespace limits it to one namespace if not empty. Reading a kind that
+// Secrets only those that the product generated, which nobody may change that reads one. namespace limits it to one namespace if not empty. Reading a kind that
 // is not watched fails instead of starting a watch. deliver adds our ClusterResourceSets, and what Cluster API has
 // applied of them.
 func Options(namespace string, resync time.Duration, deliver bool) (cache.Options, error) {
@@ -56,7 +56,11 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 		SyncPeriod:                  &resync,
 		DefaultTransform:            kept(slim.Metadata),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Label: generated, Transform: kept(func(secret *corev1.Secret) { slim.Secret(secret, script) })},
+			// A pass reads the Secret of a Cluster some thirty times, and what is written is always another object.
+			&corev1.Secret{}: {
+				Label: generated, Transform: kept(func(secret *corev1.Secret) { slim.Secret(secret, script) }),
+				UnsafeDisableDeepCopy: new(true),
+			},
 
 			&clusterv1.Cluster{}:                  {Transform: kept(slim.Cluster)},
 			&clusterv1.MachineDeployment{}:        {Transform: kept(slim.Deployment)},
