@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -97,6 +98,7 @@ func TestOutputs_TakeTheirNamesBack(t *testing.T) {
 	if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "prod.example.com") {
 		t.Errorf("NO_PROXY is %q", got)
 	}
+	c.eventuallyConfigured()
 	p.stop()
 	staysQuiet(t, ns, "--deliver")
 }
@@ -185,6 +187,13 @@ func TestOutputs_OfATopologyFollowItsVariable(t *testing.T) {
 	c.Edit(variable(`{"delivery":"%s"}`))
 	c.Eventually(contract.ReasonInvalidSettings, "delivery")
 	wantEnv(otherProxyURL, "other.example.com")
+	eventually(t, "condition about nodes", func() string {
+		cluster := c.Cluster()
+		if found := vocabulary.Condition(cluster); found.Reason != contract.ReasonInvalidSettings || found.ObservedGeneration != cluster.Generation {
+			return fmt.Sprintf("reason %s of generation %d", found.Reason, found.ObservedGeneration)
+		}
+		return ""
+	})
 	p.stop()
 	staysQuiet(t, ns)
 }
