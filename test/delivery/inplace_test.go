@@ -39,20 +39,27 @@ func newFollowed(t *testing.T) (followed, func()) {
 		c.kubelets = kubelets{t: t, remote: in.remote, says: func(string, string) *corev1.PodStatus { return podStatus(true, now) }}
 		controllers(t, in.workload)
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
-		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment)
+		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment, o.Config,
+			o.Pool)
 		template := &bootstrapv1.KubeadmConfigTemplate{}
 		eventually(t, "the template patched", func() string {
 			vocabulary.Fetch(t, shared.client, in.Namespace, in.Name+"-md", template)
-			if len(template.Spec.Template.Spec.Files) == 0 {
+			vocabulary.Fetch(t, shared.client, in.Namespace, in.Name+"-mp", o.Config)
+			if len(template.Spec.Template.Spec.Files) == 0 || len(o.Config.Spec.Files) == 0 {
 				return "no files"
 			}
 			return ""
 		})
+		vocabulary.Fetch(t, shared.client, in.Namespace, o.Pool.Name, o.Pool)
+		o.Pool.Status.NodeRefs = []corev1.ObjectReference{{Name: "node-p"}}
+		if err := shared.client.Status().Update(t.Context(), o.Pool); err != nil {
+			t.Fatal(err)
+		}
 		for _, node := range nodeNames() {
 			in.joins(node, template.Spec.Template.Spec)
 		}
 		in.joins("plain", bootstrapv1.KubeadmConfigSpec{PreKubeadmCommands: []string{"true"}})
-		for _, node := range append(nodeNames(), "plain", "foreign") {
+		for _, node := range append(nodeNames(), "node-p", "plain", "foreign") {
 			vocabulary.Create(t, in.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 				Name: node, Labels: map[string]string{"kubernetes.io/os": "linux"},
 			}})
@@ -61,7 +68,8 @@ func newFollowed(t *testing.T) (followed, func()) {
 	c.inPlace = in
 	eventually(t, "labels of Nodes", func() string {
 		c.work()
-		want := "[node-a prod-proxy-files node-b prod-proxy-files node-c prod-proxy-files]"
+		want := "[node-a prod-proxy-files node-b prod-proxy-files node-c prod-proxy-files " +
+			"node-p prod-proxy-files]"
 		if got := fmt.Sprint(c.labels()); got != want {
 			return got
 		}
@@ -203,7 +211,7 @@ func (c *followed) failsOnOneNode() {
 	}
 	c.UseProxy(map[string]string{"httpProxy": proxyURL, "username": "u", "password": "other"})
 	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); delete Pod capi-proxy-patcher-nodes/`,
-		"0 of 3 nodes have the current files of Secret prod-proxy-files, and 1 failed")
+		"0 of 4 nodes have the current files of Secret prod-proxy-files, and 1 failed")
 	c.behind(4)
 	message := vocabulary.Condition(c.Cluster()).Message
 	if !strings.Contains(message, "node "+first+": ") || strings.ContainsAny(message, "\x1b\n\u202e") {
@@ -234,7 +242,7 @@ func (c *followed) failsOnOneNode() {
 	if changed != 1 {
 		t.Errorf("%d nodes are changed while one fails", changed)
 	}
-	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 3 nodes have the current files of Secret prod-proxy-files; "+
+	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 4 nodes have the current files of Secret prod-proxy-files; "+
 		"waiting for node "+first)
 	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }
 	c.reports("True", contract.ReasonConfigured)
@@ -258,7 +266,7 @@ func (c *followed) drifts() {
 // restarts restarts the manager, whose condition stays.
 func (c *followed) restarts(stop func()) {
 	c.T.Helper()
-	before := vocabulary.Condition(c.Cluster())
+	before, versions := vocabulary.Condition(c.Cluster()), c.versionsOf()
 	stop()
 	manage(c.T, c.Namespace, "--node-image", nodeImage)
 	c.fence("after-restart")
@@ -266,6 +274,21 @@ func (c *followed) restarts(stop func()) {
 		c.T.Errorf("after a restart the condition is %+v, was %+v", got, before)
 	}
 	c.behind(1)
+	if got := c.versionsOf(); !slices.Equal(got, versions) {
+		c.T.Errorf("a restart has written: versions are %v, were %v", got, versions)
+	}
+}
+
+// versionsOf returns the versions of what is written for updates in place.
+func (c *followed) versionsOf() []string {
+	c.T.Helper()
+	versions := []string{c.Cluster().ResourceVersion}
+	for _, name := range nodeNames() {
+		config := vocabulary.Fetch(c.T, shared.client, c.Namespace, name, &bootstrapv1.KubeadmConfig{})
+		node := vocabulary.Fetch(c.T, c.remote(), "", name, &corev1.Node{})
+		versions = append(versions, config.ResourceVersion, node.ResourceVersion)
+	}
+	return versions
 }
 
 // moves replaces Machines and their KubeadmConfigs by others with the same names, as clusterctl move does.
@@ -291,7 +314,7 @@ func (c *followed) moves() {
 	c.fence("after-move")
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(1)
-	if got := c.labels(); len(got) != len(nodeNames()) {
+	if got := c.labels(); len(got) != len(nodeNames())+1 {
 		t.Errorf("labels are %v", got)
 	}
 }

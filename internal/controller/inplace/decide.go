@@ -24,6 +24,7 @@ type Want struct {
 
 // Member is a node whose bootstrap data refers to a generated Secret.
 type Member struct {
+	// Node is its name, "" as long as Cluster API has not found it: of a Machine that boots, or after clusterctl move.
 	Node string
 	// Secret is the name of the generated Secret.
 	Secret string
@@ -85,10 +86,13 @@ func Decide(wants []Want, members []Member, labelled map[string]string, pods []P
 	for _, m := range members {
 		labels[m.Node] = nodes.Label(m.Secret)
 	}
+	_, unknown := labels[""]
 	for node, has := range labelled {
-		if labels[node] != has {
-			d.Labels[node] = labels[node]
+		want := labels[node]
+		if want == has || want == "" && unknown { // it may be the one that is not known
+			continue
 		}
+		d.Labels[node] = want
 	}
 	byNode := map[string]Pod{}
 	for _, pod := range pods {
@@ -114,7 +118,7 @@ func (d *Decision) follow(want Want, members []Member, pods map[string]Pod, now 
 	var done, all int
 	var next, waiting, failing []string
 	for _, m := range members {
-		if m.Secret != want.Secret || m.Leaving {
+		if m.Secret != want.Secret || m.Leaving || m.Node == "" {
 			continue
 		}
 		all++

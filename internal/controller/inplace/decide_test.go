@@ -61,6 +61,17 @@ func TestDecide_LabelsNodesOfMachinesWithFiles(t *testing.T) {
 	}
 }
 
+// TestDecide_KeepsLabelsWhileNodesAreNotKnown has Cluster API find the nodes of Machines again, one after the other, as
+// after clusterctl move.
+func TestDecide_KeepsLabelsWhileNodesAreNotKnown(t *testing.T) {
+	t.Parallel()
+	got := Decide([]Want{{main, fresh}}, []Member{machine("a", main), machine("", main)},
+		map[string]string{"a": "", "b": main, "plain": ""}, []Pod{pod("a", fresh, true), pod("b", fresh, true)}, noon)
+	if diff := cmp.Diff(map[string]string{"a": main}, got.Labels); diff != "" || len(got.Findings) > 0 {
+		t.Errorf("%+v, labels (-want +got):\n%s", got, diff)
+	}
+}
+
 func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 	t.Parallel()
 	failed := with(pod("a", fresh, false), func(p *Pod) { p.Failure = "the proxy refuses %s" })

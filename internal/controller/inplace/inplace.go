@@ -89,7 +89,7 @@ func Source(clusters clustercache.ClusterCache, controller string) source.Source
 // Follow labels Nodes, records which Machines have the present files, and reports about the others.
 func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err error) {
 	members, err := f.members(ctx, p)
-	if err != nil || len(members) == 0 {
+	if err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
 	wants, changed, err := wantsOf(ctx, p, members)
@@ -142,11 +142,11 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err e
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
 		secret := SecretOf(patch.SpecOf(&config.Spec))
-		if owner == nil || owner.Kind != "Machine" || secret == "" || config.Status.DataSecretName == "" {
+		if owner == nil || owner.Kind != "Machine" || secret == "" {
 			continue
 		}
 		node, known := f.nodes.Get(owner.UID, f.Now())
-		if !known {
+		if !known && config.Status.DataSecretName != "" {
 			machines[owner.UID] = len(members)
 		}
 		members = append(members, Member{
@@ -159,7 +159,6 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err e
 			return nil, err
 		}
 	}
-	members = slices.DeleteFunc(members, func(m Member) bool { return m.Node == "" })
 	pools, err := f.pools(ctx, p)
 	return append(members, pools...), err
 }
@@ -216,6 +215,9 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 		secret := secrets[pool.Name]
 		if secret == "" || pool.Spec.ClusterName != p.Cluster.Name {
 			continue
+		}
+		if len(pool.Status.NodeRefs) == 0 {
+			members = append(members, Member{Secret: secret})
 		}
 		for _, node := range pool.Status.NodeRefs {
 			members = append(members, Member{Node: node.Name, Secret: secret, Leaving: !pool.DeletionTimestamp.IsZero()})

@@ -1,0 +1,135 @@
+package inplace
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+)
+
+// management is a management cluster with one Machine, whose node is node-a.
+type management struct {
+	client.Client
+
+	listed int
+}
+
+func (m *management) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *bootstrapv1.KubeadmConfigList:
+		config := bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+			Name: "a-config", OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: "a", UID: "1", Controller: new(true)}},
+		}}
+		config.Status.DataSecretName = "a"
+		config.Spec.Files = []bootstrapv1.File{{Path: contract.PathProxyEnv, ContentFrom: bootstrapv1.FileSource{
+			Secret: bootstrapv1.SecretFileSource{Name: main, Key: contract.KeyProxyEnv},
+		}}}
+		list.Items = append(list.Items, config)
+	case *clusterv1.MachineList:
+		m.listed++
+		machine := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
+		machine.Status.NodeRef.Name = "node-a"
+		list.Items = append(list.Items, machine)
+	}
+	return nil
+}
+
+func (m *management) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if secret, ok := object.(*corev1.Secret); ok {
+		secret.Labels = map[string]string{contract.LabelGenerated: "prod"}
+	}
+	return nil
+}
+
+// workloads is a workload cluster that answers no request.
+type workloads struct {
+	clustercache.ClusterCache
+
+	api unanswered
+
+	connected error
+	state     clustercache.HealthCheckingState
+}
+
+// unanswered is an API server that answers no request.
+type unanswered struct {
+	client.Client
+
+	asked int
+}
+
+func (w *workloads) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return &w.api, w.connected
+}
+
+func (w *workloads) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {
+	return w.state
+}
+
+func (w *workloads) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error { return nil }
+
+func (w *unanswered) List(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) error {
+	if w.asked++; ctx.Done() == nil {
+		return errors.New("asked without an end")
+	}
+	return errors.New("\x1b[2Jevil\n" + "the server says so")
+}
+
+// TestFollow_LeavesAClusterAloneThatDoesNotAnswer asks it once in half a minute, whatever events come.
+func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	clock, remote, api := noon, &workloads{}, &management{}
+	f := &Follower{Clusters: remote, Live: api, Now: func() time.Time { return clock }}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
+	view := intent.Cluster{Namespace: "team", Name: "prod"}
+	follow := func() (again time.Duration, holds bool) {
+		t.Helper()
+		reader := bootstrap.Reader{Client: api}
+		out, err := f.Follow(t.Context(), Pass{
+			Cluster: cluster, Configs: reader.Configs(view), Secrets: generated.Store{Reader: reader}.Of(cluster, view, reader.Configs(view)),
+			Keys: func(context.Context) (map[string][]byte, error) { return nil, nil },
+		})
+		const want = "which nodes have the current files is not known, because the workload cluster does not answer with the kubeconfig " +
+			"of Secret team/prod-kubeconfig; the log of the manager has the details"
+		if got := finding.ConditionOf(out.Findings, ""); err != nil || got != (finding.Condition{
+			Status: "Unknown", Reason: contract.ReasonInPlaceUnknown, Message: want,
+		}) {
+			t.Fatalf("got %+v, error %v", got, err)
+		}
+		return out.Again, out.Holds
+	}
+	remote.connected = clustercache.ErrClusterNotConnected
+	if _, holds := follow(); !holds {
+		t.Error("a condition is changed before the first connection is tried")
+	}
+	remote.state.LastProbeTime = noon
+	if _, holds := follow(); holds || remote.api.asked > 0 {
+		t.Errorf("a condition is kept though there is no connection; %d requests", remote.api.asked)
+	}
+	remote.connected = nil
+	for _, step := range []struct {
+		after, again time.Duration
+		asked        int
+	}{{0, awayTime, 1}, {29 * time.Second, time.Second, 1}, {awayTime, awayTime, 2}} {
+		clock = noon.Add(step.after)
+		if again, _ := follow(); remote.api.asked != step.asked || again != step.again {
+			t.Errorf("after %s: %d requests, again after %s", step.after, remote.api.asked, again)
+		}
+	}
+	if api.listed != 1 {
+		t.Errorf("%d lists of Machines", api.listed)
+	}
+}
