@@ -17,8 +17,8 @@ type Data struct {
 	Cluster   string `json:"cluster"`
 	// Writes are the controller's, in their order.
 	Writes []Write `json:"writes"`
-	// Replaced are the Machines that are replaced at once, Restarted the nodes that get other values in place, Behind those
-	// that keep what they have.
+	// Replaced are the Machines that are replaced at once, Restarted the nodes that get other values in place, Behind
+	// those that keep what they have.
 	Replaced  []Roll         `json:"replaced"`
 	Restarted []Restart      `json:"restarted"`
 	Behind    []status.Group `json:"behind"`
@@ -64,7 +64,8 @@ func (r Result) left() []status.Group {
 			continue
 		}
 		machines := slices.DeleteFunc(slices.Clone(group.Machines), func(m status.Machine) bool {
-			return slices.ContainsFunc(r.Restarts, func(restart Restart) bool { return slices.Contains(restart.Machines, m.Name) })
+			has := func(restart Restart) bool { return slices.Contains(restart.Machines, m.Name) }
+			return slices.ContainsFunc(r.Restarts, has)
 		})
 		if group.Machines = machines; len(machines) > 0 {
 			left = append(left, group)
@@ -95,7 +96,8 @@ func (d Data) Print(out io.Writer) error {
 		b.WriteString("\nNodes that get other values in place, with a restart of containerd and kubelet:\n")
 	}
 	for _, restart := range d.Restarted {
-		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(restart.Nodes), restart.Kind, restart.Name, strings.Join(restart.Nodes, ", "))
+		nodes := strings.Join(restart.Nodes, ", ")
+		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(restart.Nodes), restart.Kind, restart.Name, nodes)
 	}
 	b.WriteString("\nMachines that keep what they have until they are replaced for another reason:\n")
 	for _, group := range d.Behind {

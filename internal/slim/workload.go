@@ -18,8 +18,8 @@ func Node(node *metav1.PartialObjectMetadata) {
 	}
 }
 
-// NodePod keeps of a Pod of a workload cluster its node, its labels, whether it is being deleted, and how its containers
-// are.
+// NodePod keeps of a Pod of a workload cluster its node, its labels, whether it is being deleted, and how its
+// containers are.
 func NodePod(pod *corev1.Pod) {
 	status := corev1.PodStatus{
 		InitContainerStatuses: containers(pod.Status.InitContainerStatuses),
@@ -44,7 +44,9 @@ func NodePod(pod *corev1.Pod) {
 func containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, 0, len(all))
 	for _, c := range all {
-		kept = append(kept, corev1.ContainerStatus{Name: once(c.Name), State: c.State, LastTerminationState: c.LastTerminationState})
+		kept = append(kept, corev1.ContainerStatus{
+			Name: once(c.Name), State: c.State, LastTerminationState: c.LastTerminationState,
+		})
 	}
 	return slices.Clip(kept)
 }

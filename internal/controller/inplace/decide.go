@@ -240,10 +240,10 @@ func reasonOf(container corev1.ContainerStatus) string {
 // maxFailure is the longest failure of a node in a message, in bytes.
 const maxFailure = 300
 
-// LastLine returns the last line of a text from a node that is not blank, in a form that can stand in a message: at most
+// LastLine returns the last line of a text from a node that is not blank, as it can stand in a message: at most
 // maxFailure bytes, without characters that do not print. A node can write anything.
 func LastLine(text string) string {
-	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029' })
+	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\u2028\u2029", r) })
 	for _, line := range slices.Backward(lines) {
 		line = strings.Map(func(r rune) rune {
 			switch {

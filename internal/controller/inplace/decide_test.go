@@ -85,20 +85,25 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 		again   time.Duration
 	}{
 		"nothing delivered": {
-			[]Member{machine("a", main)}, "",
+			[]Member{machine("a", main)},
+			"",
 			nil, "the files of Secret prod-proxy-files are not delivered to 1 nodes yet; condition capi-proxy-patcher.io/" +
 				"ProxyPublished says why", "Unknown InPlaceProgressing", 0, 0,
 		},
 		"no Pod yet": {
-			[]Member{machine("b", main), machine("a", main)}, fresh, nil,
+			[]Member{machine("b", main), machine("a", main)},
+			fresh, nil,
 			"0 of 2 nodes have the current files of Secret prod-proxy-files; waiting for node a", "Unknown InPlaceProgressing", 0, 0,
 		},
 		"files of before": {
-			[]Member{machine("a", main), machine("b", main)}, fresh, []Pod{pod("a", stale, true), pod("b", fresh, true)},
+			[]Member{machine("a", main), machine("b", main)},
+			fresh,
+			[]Pod{pod("a", stale, true), pod("b", fresh, true)},
 			"1 of 2 nodes have the current files of Secret prod-proxy-files; waiting for node a", "Unknown InPlaceProgressing", 1, 0,
 		},
 		"the node that changes is named before those that wait": {
-			[]Member{machine("a", main), machine("b", main), machine("c", main)}, fresh,
+			[]Member{machine("a", main), machine("b", main), machine("c", main)},
+			fresh,
 			[]Pod{pod("a", stale, true), pod("b", fresh, false), pod("c", stale, true)},
 			"0 of 3 nodes have the current files of Secret prod-proxy-files; waiting for node b", "Unknown InPlaceProgressing", 0, 0,
 		},
@@ -109,31 +114,39 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 			[]Member{machine("a", main)}, fresh, []Pod{pod("a", fresh, true), pod("a", stale, true)}, "", "True Configured", 1, 0,
 		},
 		"a Pod with the files of another pool": {
-			[]Member{machine("a", main)}, fresh, []Pod{with(pod("a", fresh, true), func(p *Pod) { p.Label = gpu })},
+			[]Member{machine("a", main)},
+			fresh,
+			[]Pod{with(pod("a", fresh, true), func(p *Pod) { p.Label = gpu })},
 			"0 of 1 nodes have the current files of Secret prod-proxy-files; waiting for node a", "Unknown InPlaceProgressing", 0, 0,
 		},
 		"a Machine that is being deleted": {
-			[]Member{machine("a", main), {Node: "b", Secret: main, Machine: "m", Config: "c", Leaving: true}}, fresh,
-			[]Pod{pod("a", fresh, true)}, "", "True Configured", 1, 0,
+			[]Member{machine("a", main), {Node: "b", Secret: main, Machine: "m", Config: "c", Leaving: true}},
+			fresh,
+			[]Pod{pod("a", fresh, true)},
+			"", "True Configured", 1, 0,
 		},
 		"a node of a MachinePool": {
 			[]Member{{Node: "a", Secret: main}}, fresh, []Pod{pod("a", fresh, true)}, "", "True Configured", 0, 0,
 		},
 		"one node failed": {
-			[]Member{machine("a", main), machine("b", main), machine("c", main)}, fresh,
+			[]Member{machine("a", main), machine("b", main), machine("c", main)},
+			fresh,
 			[]Pod{failed, pod("b", stale, true), pod("c", fresh, true)},
 			"node a: the proxy refuses %s; delete Pod capi-proxy-patcher-nodes/p-a to have it tried again; " +
 				"1 of 3 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 1, 0,
 		},
 		"other files since a while": {
-			[]Member{machine("a", main)}, fresh,
+			[]Member{machine("a", main)},
+			fresh,
 			[]Pod{with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-15 * time.Second) })},
 			"node a: the files on it are not those that were written any more; delete Pod capi-proxy-patcher-nodes/p-a to have it " +
 				"tried again; 0 of 1 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 0, 0,
 		},
 		"a kubelet that has just started again": {
-			[]Member{machine("a", main)}, fresh,
-			[]Pod{with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-5 * time.Second) })}, "", "True Configured", 1,
+			[]Member{machine("a", main)},
+			fresh,
+			[]Pod{with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-5 * time.Second) })},
+			"", "True Configured", 1,
 			10 * time.Second,
 		},
 	} {
@@ -159,7 +172,7 @@ func TestDecide_NamesFewOfManyFailures(t *testing.T) {
 	t.Parallel()
 	var members []Member
 	var pods []Pod
-	for _, node := range strings.Split("f,e,d,c,b,a", ",") {
+	for _, node := range []string{"f", "e", "d", "c", "b", "a"} {
 		members = append(members, machine(node, main))
 		pods = append(pods, with(pod(node, fresh, false), func(p *Pod) { p.Failure = "no\u202e" }))
 	}

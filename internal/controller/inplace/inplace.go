@@ -1,5 +1,5 @@
-// Package inplace follows updates in place (contract.RolloutInPlace): it labels the Nodes of a workload cluster that get
-// files, records which Machines have got them, and reports how far that is. A function of values decides (Decide).
+// Package inplace follows updates in place (contract.RolloutInPlace): it labels the Nodes of a workload cluster that
+// get files, records which Machines have got them, and reports how far that is. A function of values decides (Decide).
 package inplace
 
 import (
@@ -98,8 +98,8 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	}
 	key := client.ObjectKeyFromObject(p.Cluster)
 	unknown := func(again time.Duration) (report.Outcome, error) {
-		out.Add(contract.ReasonInPlaceUnknown, "which nodes have the current files is not known, because the workload cluster "+
-			"does not answer with the kubeconfig of Secret %s-kubeconfig; the log of the manager has the details", key)
+		out.Add(contract.ReasonInPlaceUnknown, "which nodes have the current files is not known, because the workload "+
+			"cluster does not answer with the kubeconfig of Secret %s-kubeconfig; the log of the manager has the details", key)
 		out.LookAgain(again)
 		return out, nil
 	}
