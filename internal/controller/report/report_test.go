@@ -7,6 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 func TestNews_IsWhatDiffersFromTheLastReport(t *testing.T) {
@@ -87,5 +90,23 @@ func TestSteady_HoldsBackAMessageThatChangesWithEachPass(t *testing.T) {
 	s.forget("uid")
 	if len(s.pending) != 0 {
 		t.Errorf("%d Clusters are remembered", len(s.pending))
+	}
+}
+
+// TestReport_HoldsWhatIsThere keeps a condition that a step is about to know more about: a manager that has just
+// started says nothing about a workload cluster before it has tried to connect. A write would need a client.
+func TestReport_HoldsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	cluster.Status.Conditions = []metav1.Condition{{
+		Type: contract.ConditionProxyConfigured, Status: metav1.ConditionTrue, Reason: contract.ReasonConfigured,
+	}}
+	out := Outcome{}
+	out.Join(Outcome{Holds: true})
+	out.Join(Outcome{})
+	out.Add(contract.ReasonInPlaceUnknown, "not known yet")
+	again, err := (&Reporter{Now: time.Now}).Report(t.Context(), cluster, out, "")
+	if again != 0 || err != nil {
+		t.Errorf("again after %s, error %v", again, err)
 	}
 }
