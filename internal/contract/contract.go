@@ -339,7 +339,8 @@ const (
 	ReasonInPlaceProgressing = "InPlaceProgressing"
 	// ReasonInPlaceFailed surfaces when RolloutInPlace has failed on a node, which stops it for the pool.
 	ReasonInPlaceFailed = "InPlaceFailed"
-	// ReasonInPlaceUnknown surfaces while RolloutInPlace cannot be followed because the workload cluster cannot be reached.
+	// ReasonInPlaceUnknown surfaces while RolloutInPlace cannot be followed because the workload cluster cannot be
+	// reached.
 	ReasonInPlaceUnknown = "InPlaceUnknown"
 	// ReasonInternalError surfaces when an API call failed and a retry is expected to succeed.
 	ReasonInternalError = "InternalError"
@@ -366,8 +367,8 @@ const (
 	ReasonTooLarge = "TooLarge"
 	// ReasonDeliveryNotInstalled surfaces when an output has to be delivered and the manager runs without --deliver.
 	ReasonDeliveryNotInstalled = "DeliveryNotInstalled"
-	// ReasonInPlaceNotInstalled surfaces when a Cluster asks for RolloutInPlace, or something of it is to be withdrawn, and
-	// the manager runs without --node-image.
+	// ReasonInPlaceNotInstalled surfaces when a Cluster asks for RolloutInPlace, or something of it is to be withdrawn,
+	// and the manager runs without --node-image.
 	ReasonInPlaceNotInstalled = "InPlaceNotInstalled"
 	// ReasonDeliveryFailed surfaces when Cluster API could not apply an output to the workload cluster.
 	ReasonDeliveryFailed = "DeliveryFailed"

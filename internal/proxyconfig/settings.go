@@ -105,9 +105,9 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 // Parse validates the decoded data of a proxy Secret. Spaces and line ends around a value are dropped.
 //
 // Its error is finding.Errors, each of which names the key and what to do, in a fixed order: unknown keys, URLs,
-// credentials, trustedCA, readinessEndpoints. No finding quotes a value, since any value may hold a password. A Secret that is not a proxy
-// Secret is one finding that names none of its keys: otherwise everybody who may write a Cluster could read the keys of
-// any Secret in its namespace. noproxy.Compose validates the entries of noProxy.
+// credentials, trustedCA, readinessEndpoints. No finding quotes a value, since any value may hold a password. A Secret
+// that is not a proxy Secret is one finding that names none of its keys: otherwise everybody who may write a Cluster
+// could read the keys of any Secret in its namespace. noproxy.Compose validates the entries of noProxy.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings

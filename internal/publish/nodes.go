@@ -17,7 +17,8 @@ import (
 // cannot ask for it; contract.RolloutInPlace does, for each generated Secret of the Cluster.
 const Nodes Name = "nodes"
 
-// endNodes ends the name of the Secret that delivers the Cluster's generated Secret. That of a pool has a hash after it.
+// endNodes ends the name of the Secret that delivers the Cluster's generated Secret. That of a pool has a hash after
+// it.
 const endNodes = "proxy-nodes"
 
 // nodesPattern matches the name of a Secret that delivers files to nodes.

@@ -49,8 +49,8 @@ func isNodes(secret *corev1.Secret) (generated string, ok bool) {
 	return o.Argument, known && o.Name == publish.Nodes
 }
 
-// nodes returns the Secrets that bring files to running nodes, one for each generated Secret of the Cluster. What is out
-// stays as long as it is not known what the Cluster asks for, or its files.
+// nodes returns the Secrets that bring files to running nodes, one for each generated Secret of the Cluster. What is
+// out stays as long as it is not known what the Cluster asks for, or its files.
 func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	if !p.view.Enabled {
 		return nil, nil
@@ -68,8 +68,8 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	case options.Rollout != contract.RolloutInPlace:
 		return nil, nil
 	case !p.installed():
-		p.out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s asks for %s, and the manager runs without --node-image; "+
-			"add it, or remove the annotation", contract.AnnotationRollout, contract.RolloutInPlace)
+		p.out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s asks for %s, and the manager runs without "+
+			"--node-image; add it, or remove the annotation", contract.AnnotationRollout, contract.RolloutInPlace)
 		return p.keptNodes(), nil
 	}
 	var generated corev1.SecretList

@@ -79,9 +79,9 @@ func (p *pass) conclude(ctx context.Context, err error) (ctrl.Result, error) {
 
 // summary names the outputs that are asked for.
 func (p *pass) summary() string {
-	names := make([]string, len(p.asks.Outputs))
-	for i, o := range p.asks.Outputs {
-		names[i] = o.String()
+	names := make([]string, 0, len(p.asks.Outputs)+len(p.files))
+	for _, o := range p.asks.Outputs {
+		names = append(names, o.String())
 	}
 	for _, secret := range p.files {
 		names = append(names, secret.Delivered.String())
@@ -298,5 +298,6 @@ func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, 
 			return false, err
 		}
 	}
-	return len(p.existing) > 0 || p.cluster.Annotations[contract.AnnotationInPlace] != "" || p.cluster.Labels[contract.LabelDeliverTo] != "", nil
+	return len(p.existing) > 0 || p.cluster.Annotations[contract.AnnotationInPlace] != "" ||
+		p.cluster.Labels[contract.LabelDeliverTo] != "", nil
 }

@@ -46,9 +46,9 @@ type Input struct {
 	MaxUnavailable string
 }
 
-// Label returns the value of contract.LabelNodeFiles for a generated Secret, which is also the name of its DaemonSet: the
-// name of the Secret or, if that is no value of a label, a shorter one with a hash. No two generated Secrets have the
-// same: names of generated Secrets do not end like a hash.
+// Label returns the value of contract.LabelNodeFiles for a generated Secret, which is also the name of its DaemonSet:
+// the name of the Secret or, if that is no value of a label, a shorter one with a hash. No two generated Secrets have
+// the same: names of generated Secrets do not end like a hash.
 func Label(secretName string) string {
 	if len(secretName) <= maxLabel {
 		return secretName
@@ -110,9 +110,9 @@ func KeyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) 
 // object is a value in YAML.
 type object = map[string]any
 
-// Objects returns the objects as a stream of YAML: the Namespace, the immutable Secret with the files, and the DaemonSet
-// that brings them to the nodes with contract.LabelNodeFiles. A Secret per digest, because Pods of before must keep what
-// they have applied: they would all be unready at once, and be replaced at once.
+// Objects returns the objects as a stream of YAML: the Namespace, the immutable Secret with the files, and the
+// DaemonSet that brings them to the nodes with contract.LabelNodeFiles. A Secret per digest, because Pods of before
+// must keep what they have applied: they would all be unready at once, and be replaced at once.
 func Objects(in Input) ([]byte, error) {
 	digest := Digest(in.Key, in.Data)
 	secret, err := encode(in.secret(digest))
