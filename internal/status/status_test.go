@@ -212,3 +212,20 @@ md-0      MachineDeployment/md     other files or commands   2026-01-01T12:00:00
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestRowOf_KnowsMachinesDuringAnUpdateInPlace has a count in each state of an update in place: the controller compares
+// Machines in every pass, whether the workload cluster answers or not.
+func TestRowOf_KnowsMachinesDuringAnUpdateInPlace(t *testing.T) {
+	t.Parallel()
+	record := status.Record([]status.Group{group("MachineDeployment", "md", noon)})
+	for reason, want := range map[string]status.State{
+		contract.ReasonInPlaceProgressing: status.UpToDate, contract.ReasonInPlaceFailed: status.UpToDate,
+		contract.ReasonInPlaceUnknown: status.UpToDate, contract.ReasonInvalidSettings: status.Unknown,
+	} {
+		one := cluster("a", "one", "Unknown", reason, record)
+		row := status.RowOf(&one, nil)
+		if row.ControlPlane.State != want || row.Pools.State != status.MachinesBehind || row.IsInPlace() != (want == status.UpToDate) {
+			t.Errorf("%s: %+v", reason, row)
+		}
+	}
+}
