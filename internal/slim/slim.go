@@ -141,9 +141,10 @@ func Binding(binding *addonsv1.ClusterResourceSetBinding) {
 	binding.ObjectMeta = metav1.ObjectMeta{
 		Namespace: once(binding.Namespace), Name: binding.Name, UID: binding.UID, ResourceVersion: binding.ResourceVersion,
 	}
-	binding.Spec.Bindings = slices.Clone(slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
+	ours := slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
 		return b.ClusterResourceSetName != binding.Name+contract.DeliverySuffix
-	}))
+	})
+	binding.Spec.Bindings = slices.Clone(ours)
 }
 
 // bootstrapSpec returns a spec with what patch.SpecOf reads.

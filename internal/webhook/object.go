@@ -35,8 +35,8 @@ type write struct {
 
 func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
 
-// decode reads a request. Objects stay in JSON, so that fields that this program does not know are kept. They share what
-// is the same in both, and are never changed.
+// decode reads a request. Objects stay in JSON, so that fields that this program does not know are kept. They share
+// what is the same in both, and are never changed.
 func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	w := write{
 		kind: kind, namespace: request.Namespace, name: request.Name,

@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/remote"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -58,7 +58,7 @@ func (c *cluster) waitPublished(t *testing.T, reason string) {
 // remote returns a client of the workload cluster, made of the kubeconfig that Cluster API has.
 func (c *cluster) remote(t *testing.T) client.Client {
 	t.Helper()
-	config, err := remote.RESTConfig(t.Context(), "test", c.client, c.key(c.name))
+	config, err := clientcmd.RESTConfigFromKubeConfig(get[corev1.Secret](t, c, c.name+"-kubeconfig").Data["value"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +226,7 @@ func TestGiantSwarm_DropInReachesTheNode(t *testing.T) {
 		}
 		checked++
 		t.Run("in systemd", func(t *testing.T) {
+			t.Parallel()
 			result := realsystemd.Start(t, "containerd", map[string][]byte{path: []byte(file.Content)})
 			got := vocabulary.ProxyVariables(result.Environ)
 			if diff := cmp.Diff(proxyURL, got["HTTPS_PROXY"]); diff != "" || got["https_proxy"] != proxyURL ||

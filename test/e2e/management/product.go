@@ -68,8 +68,8 @@ func BuildChanged(ctx context.Context, root, dir, file string, change func(strin
 // withDelivery is config/default with config/components/deliver.
 const withDelivery = "test/faults/testdata/deliver"
 
-// InstallProduct applies config/default and the component for delivery, starts the manager with the arguments of its Deployment, those of more added,
-// and has its webhooks asked. It returns when the manager is ready.
+// InstallProduct applies config/default and the component for delivery, starts the manager with the arguments of its
+// Deployment, those of more added, and has its webhooks asked. It returns when the manager is ready.
 func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
 	port, err := c.freePort(ctx)
 	if err != nil {
