@@ -3,6 +3,7 @@ package nodeagent_test
 import (
 	"encoding/pem"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,13 +52,13 @@ func tunnel(t *testing.T, w http.ResponseWriter, to *httptest.Server) {
 		t.Error(err)
 		return
 	}
-	w.WriteHeader(http.StatusOK)
-	client, _, err := http.NewResponseController(w).Hijack()
+	client, read, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+	_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(server, read); _ = server.Close() }()
 	go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
 }
 
@@ -78,6 +79,7 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told about every CA that is not trusted
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	direct := httptest.NewServer(http.NotFoundHandler())

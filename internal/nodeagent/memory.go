@@ -18,7 +18,11 @@ import (
 // restart containerd again. It holds a keyed digest of the version, and nothing of it.
 type memory struct{ folder string }
 
-const saltLength = 16
+const (
+	saltLength = 16
+	// maxCause is how much of a cause is recalled, in bytes.
+	maxCause = 1024
+)
 
 func (m memory) file() string { return filepath.Join(m.folder, "failed") }
 

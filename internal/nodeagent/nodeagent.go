@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/dbus"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/services"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -37,7 +37,7 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	on, err := openFiles(o.Root)
+	on, err := rootfiles.Open(o.Root)
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 		return err
 	}
 	steps := newSteps(log)
-	services := &services{ctx: ctx, root: o.Root, files: on, steps: steps}
-	defer services.close()
-	err = node.Host{Files: on, Services: services, Say: steps.begin}.Apply(version, tried)
+	running := services.New(ctx, o.Root, steps.begin)
+	defer running.Close()
+	err = node.Host{Files: on, Services: onNode{running, ctx, on}, Say: steps.begin}.Apply(version, tried)
 	steps.end()
 	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && tried == nil {
 		if remembering := memory.remember(version, failed.Cause); remembering != nil {
@@ -65,7 +65,7 @@ func DryRun(o Options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	on, err := openFiles(o.Root)
+	on, err := rootfiles.Open(o.Root)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func Check(ctx context.Context, o Options) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	on, err := openFiles(o.Root)
+	on, err := rootfiles.Open(o.Root)
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func read(folder string) (node.Version, error) {
 		if err != nil {
 			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
 		}
-		data[key], err = readAll(file)
+		data[key], err = rootfiles.ReadAll(file)
 		if err := errors.Join(err, file.Close()); err != nil {
 			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
 		}
@@ -113,65 +113,14 @@ func read(folder string) (node.Version, error) {
 	return node.NewVersion(data)
 }
 
-// services are node.Services by systemd, which is connected to when it is needed.
-type services struct {
-	ctx        context.Context //nolint:containedctx // of the one call that they serve
-	root       string
-	files      files
-	steps      *steps
-	connection *dbus.Conn
+// onNode are node.Services: those of systemd, and the requests of check.
+type onNode struct {
+	*services.Services
+	ctx   context.Context //nolint:containedctx // of the one call that they serve
+	files rootfiles.Files
 }
 
-func (s *services) close() {
-	if s.connection != nil {
-		s.connection.Close()
-	}
-}
-
-func (s *services) connect() (err error) {
-	if s.connection == nil || !s.connection.Connected() {
-		s.connection, err = systemd(s.ctx, s.root)
-	}
-	return err
-}
-
-func (s *services) Ready() error { return s.connect() }
-
-func (s *services) Check(v node.Version) error { return check(s.ctx, s.files, v) }
-
-func (s *services) Trust() error {
-	if err := s.connect(); err != nil {
-		return err
-	}
-	return installCA(s.ctx, s.connection)
-}
-
-func (s *services) Restart(names []string) error {
-	if err := s.connect(); err != nil {
-		return err
-	}
-	if err := reload(s.ctx, s.connection); err != nil {
-		return err
-	}
-	var failed []string
-	for _, name := range names {
-		restarted, err := restart(s.ctx, s.connection, name)
-		if err == nil && restarted {
-			s.steps.begin("waiting until " + name + " answers")
-			err = answers(s.ctx, s.root, name)
-		}
-		if err != nil {
-			failed = append(failed, err.Error())
-		}
-	}
-	if len(failed) > 0 {
-		return errors.New(printableUpTo(strings.Join(failed, "; "), maxCause))
-	}
-	return nil
-}
-
-// maxCause is how long the cause of a failure may be, in bytes.
-const maxCause = 1024
+func (n onNode) Check(v node.Version) error { return check(n.ctx, n.files, v) }
 
 // steps writes each step with how long it took.
 type steps struct {

@@ -1,4 +1,5 @@
-package nodeagent
+// Package rootfiles makes the system calls of package node below a folder that is the root of a node.
+package rootfiles
 
 import (
 	"errors"
@@ -16,21 +17,21 @@ import (
 // maxFile is how long a file may be, in bytes. A Secret holds at most 1 MiB.
 const maxFile = 2 << 20
 
-// files are node.Files below a folder. No symbolic link is followed, not even one that stays below it: nothing that
+// Files are node.Files below a folder. No symbolic link is followed, not even one that stays below it: nothing that
 // bootstrap writes is one.
-type files struct{ root *os.Root }
+type Files struct{ root *os.Root }
 
-// openFiles opens the root of a node.
-func openFiles(folder string) (files, error) {
+// Open opens the root of a node.
+func Open(folder string) (Files, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return files{}, fmt.Errorf("opening the root of the node: %w", err)
+		return Files{}, fmt.Errorf("opening the root of the node: %w", err)
 	}
-	return files{root: root}, nil
+	return Files{root: root}, nil
 }
 
 // plain returns a name below the root and what is there, which may be nothing. Every folder above is a folder.
-func (f files) plain(name string) (string, fs.FileInfo, error) {
+func (f Files) plain(name string) (string, fs.FileInfo, error) {
 	name = strings.TrimPrefix(path.Clean(name), "/")
 	for i, c := range name {
 		if c != '/' {
@@ -52,7 +53,7 @@ func (f files) plain(name string) (string, fs.FileInfo, error) {
 }
 
 // open opens what plain has found, and nothing that has taken its place since.
-func (f files) open(name string, found fs.FileInfo) (*os.File, fs.FileInfo, error) {
+func (f Files) open(name string, found fs.FileInfo) (*os.File, fs.FileInfo, error) {
 	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
@@ -67,7 +68,8 @@ func (f files) open(name string, found fs.FileInfo) (*os.File, fs.FileInfo, erro
 	return file, info, nil
 }
 
-func (f files) Read(name string) (node.File, error) {
+// Read implements node.Files.
+func (f Files) Read(name string) (node.File, error) {
 	name, found, err := f.plain(name)
 	switch {
 	case err != nil:
@@ -82,15 +84,15 @@ func (f files) Read(name string) (node.File, error) {
 		return node.File{}, err
 	}
 	defer func() { _ = file.Close() }()
-	content, err := readAll(file)
+	content, err := ReadAll(file)
 	if err != nil {
 		return node.File{}, err
 	}
 	return node.File{Content: content, Mode: info.Mode(), Owned: isOwned(info)}, nil
 }
 
-// readAll reads a file of a size that a Secret can have.
-func readAll(file *os.File) ([]byte, error) {
+// ReadAll reads an open file of a size that a Secret can have.
+func ReadAll(file *os.File) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		return nil, fmt.Errorf("%s is longer than %d bytes", file.Name(), maxFile)
@@ -104,7 +106,8 @@ func isOwned(info fs.FileInfo) bool {
 	return found && int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()
 }
 
-func (f files) List(name string) ([]string, error) {
+// List implements node.Files.
+func (f Files) List(name string) ([]string, error) {
 	folder, err := f.folder(name)
 	if err != nil {
 		return nil, err
@@ -113,7 +116,7 @@ func (f files) List(name string) ([]string, error) {
 	return names, errors.Join(err, folder.Close())
 }
 
-func (f files) folder(name string) (*os.File, error) {
+func (f Files) folder(name string) (*os.File, error) {
 	name, found, err := f.plain(name)
 	switch {
 	case err != nil:
@@ -127,7 +130,8 @@ func (f files) folder(name string) (*os.File, error) {
 	return folder, err
 }
 
-func (f files) Write(name string, content node.Content, mode fs.FileMode) (err error) {
+// Write implements node.Files.
+func (f Files) Write(name string, content node.Content, mode fs.FileMode) (err error) {
 	name, _, err = f.plain(name)
 	if err != nil {
 		return err
@@ -149,7 +153,8 @@ func (f files) Write(name string, content node.Content, mode fs.FileMode) (err e
 	return file.Sync()
 }
 
-func (f files) Rename(from, to string) error {
+// Rename implements node.Files.
+func (f Files) Rename(from, to string) error {
 	from, _, err := f.plain(from)
 	if err != nil {
 		return err
@@ -161,7 +166,8 @@ func (f files) Rename(from, to string) error {
 	return f.root.Rename(from, to)
 }
 
-func (f files) Remove(name string) error {
+// Remove implements node.Files.
+func (f Files) Remove(name string) error {
 	name, _, err := f.plain(name)
 	if err != nil {
 		return err
@@ -169,7 +175,8 @@ func (f files) Remove(name string) error {
 	return f.root.Remove(name)
 }
 
-func (f files) Mkdir(name string) error {
+// Mkdir implements node.Files.
+func (f Files) Mkdir(name string) error {
 	name, _, err := f.plain(name)
 	if err != nil {
 		return err
@@ -177,7 +184,8 @@ func (f files) Mkdir(name string) error {
 	return f.root.Mkdir(name, 0o700)
 }
 
-func (f files) Sync(name string) error {
+// Sync implements node.Files.
+func (f Files) Sync(name string) error {
 	folder, err := f.folder(name)
 	if err != nil {
 		return err
