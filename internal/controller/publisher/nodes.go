@@ -40,6 +40,9 @@ const (
 	cleanPeriod = time.Hour
 )
 
+// workloadTime is how long one pass waits for a workload cluster. Whoever has it decides how it answers.
+const workloadTime = 5 * time.Second
+
 // installed reports whether files can be brought to nodes, and taken back.
 func (c *Controller) installed() bool { return c.Deliver && c.NodeImage != "" && c.Workload != nil }
 
@@ -163,7 +166,9 @@ func (p *pass) clean(ctx context.Context, set *addonsv1.ClusterResourceSet, with
 	if done, _ := p.cleaned.Get(p.cluster.UID, p.Now()); !withdraws && (!settled || done == state) {
 		return false, nil
 	}
-	switch left, err := p.Workload.Clean(ctx, client.ObjectKeyFromObject(p.cluster), keep); {
+	remoteCtx, cancel := context.WithTimeout(ctx, workloadTime)
+	defer cancel()
+	switch left, err := p.Workload.Clean(remoteCtx, client.ObjectKeyFromObject(p.cluster), keep); {
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Info("Waiting for the workload cluster", "Cluster", klog.KObj(p.cluster), "cause", err.Error())
 		if withdraws {
