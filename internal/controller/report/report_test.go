@@ -105,7 +105,7 @@ func TestReport_HoldsWhatIsThere(t *testing.T) {
 	out.Join(Outcome{Holds: true})
 	out.Join(Outcome{})
 	out.Add(contract.ReasonInPlaceUnknown, "not known yet")
-	again, err := (&Reporter{Now: time.Now}).Report(t.Context(), cluster, out, "")
+	again, err := (&Reporter{}).Report(t.Context(), cluster, out, "")
 	if again != 0 || err != nil {
 		t.Errorf("again after %s, error %v", again, err)
 	}
