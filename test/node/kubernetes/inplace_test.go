@@ -103,6 +103,7 @@ func (s *suite) inPlace(t *testing.T) {
 
 // arrive has the DaemonSet come up with what the nodes have already.
 func (r *running) arrive(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepDeliver)
 	for _, n := range r.nodes() {
 		r.first.kubectl(t, "label", "node", n.host, contract.LabelNodeFiles+"="+nodes.Label(generatedName))
@@ -122,6 +123,7 @@ func (r *running) arrive(t *testing.T) {
 
 // rotate changes the password where the old one does not work any more.
 func (r *running) rotate(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepRotate)
 	for _, n := range r.nodes() {
 		r.first.kubectl(t, "run", "count-"+n.name, "--image="+probeImage,
@@ -177,6 +179,7 @@ func (r *running) stillCounts(t *testing.T, n node) {
 }
 
 func (r *running) entry(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepEntry)
 	r.values[contract.KeyNoProxy] = "in-place.example.org"
 	r.change(t)
@@ -189,6 +192,7 @@ func (r *running) entry(t *testing.T) {
 }
 
 func (r *running) trust(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepTrust)
 	another := lab.NewAuthority(t, "in-place CA")
 	certificate := strings.Split(string(another.PEM), "\n")[1]
@@ -210,6 +214,7 @@ func (r *running) trust(t *testing.T) {
 
 // wrong gives the nodes a password that the proxy refuses.
 func (r *running) wrong(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepWrong)
 	good, processes := r.generated(t), r.processes(t)
 	r.values[contract.KeyPassword] = "Wrong3"
@@ -231,6 +236,7 @@ func (r *running) wrong(t *testing.T) {
 
 // putBack gives the nodes a bundle that setup.sh refuses, after files are written.
 func (r *running) putBack(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepBack)
 	good := r.generated(t)
 	bad := r.generated(t)
@@ -252,6 +258,7 @@ func (r *running) putBack(t *testing.T) {
 }
 
 func (r *running) drift(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepDrift)
 	r.worker.MustRun(t, "sh", "-c", "echo '# by hand' >>"+contract.PathProxyEnv)
 	begin := time.Now() //nolint:forbidigo // how long it takes is what is measured
@@ -265,6 +272,7 @@ func (r *running) drift(t *testing.T) {
 
 // powerCut ends the worker while it changes.
 func (r *running) powerCut(t *testing.T) {
+	t.Helper()
 	r.report.Step(t, stepCut)
 	r.values[contract.KeyNoProxy] = "power.example.org"
 	r.changeSecret(t)
