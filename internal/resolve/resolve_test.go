@@ -314,7 +314,7 @@ func TestParseOptions(t *testing.T) {
 	}
 	for value, valid := range map[string]bool{
 		"1": true, "999999": true, "1%": true, "100%": true, "": false, "0": false, "0%": false, "101%": false, "-1": false,
-		"01": false, "1000000": false, "1.5": false, "1 ": false, "%": false, "1\n": false, "one": false,
+		"01": false, "1000000": false, "1.5": false, "1 2": false, "%": false, "1\n": false, "one": false,
 	} {
 		got, err := intent.ParseOptions(map[string]string{
 			contract.AnnotationInPlaceMaxUnavailable: value, contract.AnnotationRollout: "InPlace",

@@ -91,8 +91,8 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.SecretNames == nil ||
 		config.InfrastructureClusters == nil || config.Absences == nil || config.Now == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope, Installation, Deliver, NodeImage and Workload is " +
-			"required")
+		return nil, errors.New("publisher: every field of Config but Scope, Installation, Deliver, NodeImage and Workload " +
+			"is required")
 	}
 	return &Controller{
 		Config: config,
