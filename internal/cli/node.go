@@ -20,8 +20,8 @@ func newNode(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node COMMAND",
 		Short: "Change the files of a running node",
-		Long: `Commands that run on a node, in the Pods by which rollout InPlace reaches it. People need them to look at one node.
-Each reads the keys of a generated Secret (proxy.env, trusted-ca.pem, setup.sh, readiness-endpoints) as files of a
+		Long: `Commands that run on a node, in the Pods by which rollout InPlace reaches it. People need them to look at one
+node. Each reads the keys of a generated Secret (proxy.env, trusted-ca.pem, setup.sh, readiness-endpoints) as files of a
 folder. See docs/in-place.md.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -55,10 +55,10 @@ func newNodeApply(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply --from FOLDER",
 		Short: "Bring the files of a node and its services to a version",
-		Long: `Replaces the files of the product on a node, and restarts containerd and kubelet if the variables or the trusted
-certificates differ. If a service does not come back, or a readiness endpoint does not answer, the files of before are
-put back in force. It refuses a node on which bootstrap has not written the files, and never writes a file without the
-line "Managed by capi-proxy-patcher". SIGTERM does not end it.
+		Long: `Replaces the files of the product on a node, and restarts containerd and kubelet if the variables or the
+trusted certificates differ. If a service does not come back, or a readiness endpoint does not answer, the files of
+before are put back in force. It refuses a node on which bootstrap has not written the files, and never writes a file
+without the line "Managed by capi-proxy-patcher". SIGTERM does not end it.
 
 Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong usage, 3 it has not and the files of
 before could not be put back in force (the next run continues). The last line on standard error says why.`,
@@ -73,7 +73,8 @@ before could not be put back in force (the next run continues). The last line on
 		},
 	}
 	nodeFlags(cmd, &o)
-	cmd.Flags().StringVar(&o.State, "state", "", "folder that remembers a version that was put back: it is not tried again")
+	cmd.Flags().StringVar(&o.State, "state", "",
+		"folder that remembers a version that was put back: it is not tried again")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, without values, and change nothing")
 	return cmd
 }
@@ -96,8 +97,8 @@ func newNodeWatch(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch --from FOLDER",
 		Short: "Say whether the files of a node are those of a version",
-		Long: `Compares the files of the product on a node with a version, once a minute, and answers GET /readyz: 200 while they are
-the same, 503 with the paths that differ otherwise. It changes nothing.
+		Long: `Compares the files of the product on a node with a version, once a minute, and answers GET /readyz: 200 while
+they are the same, 503 with the paths that differ otherwise. It changes nothing.
 
 Exit status: 0 ended by SIGTERM, 1 the files cannot be compared or the address not be used, 2 wrong usage.`,
 		Args: noArgs,
@@ -115,8 +116,8 @@ func newNodeCheck(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check --from FOLDER",
 		Short: "Ask the readiness endpoints through the proxy",
-		Long: `Asks each URL of readiness-endpoints with the variables and certificates of a version, beside the certificates that
-the node trusts. Any response is an answer, except 407 and those of 5xx; redirects are not followed.
+		Long: `Asks each URL of readiness-endpoints with the variables and certificates of a version, beside the certificates
+that the node trusts. Any response is an answer, except 407 and those of 5xx; redirects are not followed.
 
 Exit status: 0 all answer, 1 one does not, 2 wrong usage.`,
 		Args: noArgs,

@@ -127,8 +127,8 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// Parse returns the variables of a file that Render has written, in their order. Any other file is an error, which names
-// the line and never a value.
+// Parse returns the variables of a file that Render has written, in their order. Any other file is an error, which
+// names the line and never a value.
 func Parse(content []byte) ([]Var, error) {
 	text, found := strings.CutPrefix(string(content), Header+"\n")
 	if !found {

@@ -47,8 +47,6 @@ type disk struct {
 	trusted string // by the trust store
 }
 
-const temporaryEnd = ".new"
-
 // call counts a call and injects what is to be injected.
 func (d *disk) call(format string, args ...any) error {
 	d.calls = append(d.calls, fmt.Sprintf(format, args...))

@@ -3,6 +3,7 @@ package node_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -181,10 +182,7 @@ func TestApply_IsConsistentAfterItWasKilled(t *testing.T) {
 func (d *disk) clone(t *testing.T) *disk {
 	t.Helper()
 	c := *d
-	c.calls, c.root, c.running = nil, copyOf(d.root), map[string]string{}
-	for service, environment := range d.running {
-		c.running[service] = environment
-	}
+	c.calls, c.root, c.running = nil, copyOf(d.root), maps.Clone(d.running)
 	return &c
 }
 

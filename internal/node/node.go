@@ -36,8 +36,8 @@ const (
 	kubelet    = string(contract.TargetKubelet)
 )
 
-// ErrNotRegular is the error of Files.Read for a symbolic link, a folder, or anything else that is no regular file, and for
-// a path that has a symbolic link in it.
+// ErrNotRegular is the error of Files.Read for a symbolic link, a folder, or anything else that is no regular file, and
+// for a path that has a symbolic link in it.
 var ErrNotRegular = errors.New("not a regular file")
 
 // Content is the content of a file. It may hold credentials, and prints itself redacted.
@@ -110,8 +110,8 @@ func (e *RolledBackError) Error() string {
 
 func (e *RolledBackError) Unwrap() error { return e.Cause }
 
-// Apply brings the node to a version. A nil error means that every file of it that the node has is whole, durable and in
-// force. If nothing differs nothing is asked, written or restarted.
+// Apply brings the node to a version. A nil error means that every file of it that the node has is whole, durable and
+// in force. If nothing differs nothing is asked, written or restarted.
 //
 // A *RolledBackError comes after files were written; any other error of a run that found no journal means that the node
 // is as it was.
@@ -196,8 +196,8 @@ func (h Host) carryOut(now state, want Version, plan Plan) error {
 	return h.check(want, plan)
 }
 
-// inForce makes services use the files that there are: all that is possible if whatever is set, and nothing more after a
-// failure otherwise.
+// inForce makes services use the files that there are: all that is possible if whatever is set, and nothing more after
+// a failure otherwise.
 func (h Host) inForce(plan Plan, whatever bool) error {
 	var failed []error
 	if plan.Trust {

@@ -114,7 +114,7 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 				t.Errorf("after the power failed (-want +got):\n%s", diff)
 			}
 			called := slices.DeleteFunc(slices.Clone(d.calls), func(c string) bool { return strings.Contains(c, "/") })
-			if diff := cmp.Diff(test.services, called, cmp.Comparer(func(a, b []string) bool { return slices.Equal(a, b) })); diff != "" {
+			if diff := cmp.Diff(test.services, called, cmp.Comparer(slices.Equal[[]string])); diff != "" {
 				t.Errorf("services (-want +got):\n%s", diff)
 			}
 			for i, call := range d.calls {
@@ -230,7 +230,7 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 	for name, change := range map[string]func(*inode){
 		"mode":    func(n *inode) { n.mode = 0o666 },
 		"owner":   func(n *inode) { n.foreign = true },
-		"content": func(n *inode) { n.content = append(n.content[:len(n.content):len(n.content)], '#', '\n') },
+		"content": func(n *inode) { n.content = append(slices.Clip(n.content), '#', '\n') },
 	} {
 		for _, f := range patch.NodeFiles() {
 			t.Run(name+" of "+f.Path, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 			t.Parallel()
 			d, checks := newDisk(t, before), 0
 			d.refuses = func(at string, env, ca []byte) bool {
-				if at == "check" && at == call {
+				if at == "check" && call == "check" {
 					checks++
 					return checks > 1 // the one after the restart
 				}

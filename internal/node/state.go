@@ -21,8 +21,8 @@ type Version struct {
 	endpoints []string
 }
 
-// NewVersion reads the data of a generated Secret. Content without the mark of the product is an error, because the next
-// version could not replace it.
+// NewVersion reads the data of a generated Secret. Content without the mark of the product is an error, because the
+// next version could not replace it.
 func NewVersion(data map[string][]byte) (Version, error) {
 	v := Version{files: map[string]Content{}}
 	for _, f := range patch.NodeFiles() {

@@ -1,6 +1,7 @@
 package nodeagent_test
 
 import (
+	"context"
 	"encoding/pem"
 	"io"
 	"log"
@@ -38,16 +39,16 @@ func newProxy(t *testing.T, to *httptest.Server, status int) *proxy {
 			w.WriteHeader(status)
 			return
 		}
-		tunnel(t, w, to)
+		tunnel(r.Context(), t, w, to)
 	}))
 	t.Cleanup(p.Close)
 	return p
 }
 
-func tunnel(t *testing.T, w http.ResponseWriter, to *httptest.Server) {
+func tunnel(ctx context.Context, t *testing.T, w http.ResponseWriter, to *httptest.Server) {
 	t.Helper()
 	var dialer net.Dialer
-	server, err := dialer.DialContext(t.Context(), "tcp", to.Listener.Addr().String())
+	server, err := dialer.DialContext(ctx, "tcp", to.Listener.Addr().String())
 	if err != nil {
 		t.Error(err)
 		return

@@ -30,8 +30,8 @@ type Options struct {
 	State string
 }
 
-// Apply brings the node to the version in o.From, and writes each step with its time to log. Its error is for people, on
-// one line; see node.Host.Apply for what it says about the node.
+// Apply brings the node to the version in o.From, and writes each step with its time to log. Its error is for people,
+// on one line; see node.Host.Apply for what it says about the node.
 func Apply(ctx context.Context, o Options, log io.Writer) error {
 	version, err := read(o.From)
 	if err != nil {
@@ -92,8 +92,9 @@ func Check(ctx context.Context, o Options) (int, error) {
 
 // read reads a mounted Secret, whose files are symbolic links.
 func read(folder string) (node.Version, error) {
-	keys := []string{contract.KeyReadiness}
-	for _, f := range patch.NodeFiles() {
+	files := patch.NodeFiles()
+	keys := append(make([]string, 0, 1+len(files)), contract.KeyReadiness)
+	for _, f := range files {
 		keys = append(keys, f.Key)
 	}
 	data := map[string][]byte{}

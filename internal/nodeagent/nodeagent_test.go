@@ -66,11 +66,11 @@ func proxyEnv(t *testing.T, proxy string, noProxy ...string) string {
 // mount changes a key as kubelet does: keys are links.
 func (f folders) mount(key, content string) {
 	f.t.Helper()
-	real := filepath.Join(f.From, "..data-"+key)
-	if err := os.WriteFile(real, []byte(content), 0o600); err != nil {
+	target := filepath.Join(f.From, "..data-"+key)
+	if err := os.WriteFile(target, []byte(content), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := os.Symlink(real, filepath.Join(f.From, key)); err != nil && !os.IsExist(err) {
+	if err := os.Symlink(target, filepath.Join(f.From, key)); err != nil && !os.IsExist(err) {
 		f.t.Fatal(err)
 	}
 }
@@ -260,7 +260,7 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	expect := func(status int, text string) {
 		t.Helper()
 		wait.Rule{Still: 10 * time.Second, Poll: 10 * time.Millisecond}.Until(t, "readyz", func() string {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

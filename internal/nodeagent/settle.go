@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchHeap is when garbage is collected while nothing but comparisons happens, in bytes. The start of the program leaves
-// 4 MiB that are used.
+// watchHeap is when garbage is collected while nothing but comparisons happens, in bytes. The start of the program
+// leaves 4 MiB that are used.
 const watchHeap = 12 << 20
 
 // settle gives back the memory that only the start of the program needed: of its heap, and the pages of its file, most

@@ -28,8 +28,8 @@ const (
 )
 
 // Watch compares the files of the node with the version in o.From, at once and at every interval, until ctx ends. GET
-// /readyz at the address, which has to be of the loopback interface, answers 200 while they are the same and 503 with the
-// paths that differ otherwise. Each change is written to log.
+// /readyz at the address, which has to be of the loopback interface, answers 200 while they are the same and 503 with
+// the paths that differ otherwise. Each change is written to log.
 func Watch(ctx context.Context, o Options, address string, interval time.Duration, log io.Writer) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() {

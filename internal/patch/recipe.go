@@ -137,8 +137,8 @@ type NodeFile struct {
 	Mode      fs.FileMode
 }
 
-// NodeFiles returns the managed files that come from a generated Secret, with the modes that bootstrap gives them. A node
-// has those that its targets need.
+// NodeFiles returns the managed files that come from a generated Secret, with the modes that bootstrap gives them. A
+// node has those that its targets need.
 func NodeFiles() []NodeFile {
 	var files []NodeFile
 	for _, f := range managedFiles() {

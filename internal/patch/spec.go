@@ -75,8 +75,8 @@ func References(spec Spec) []string {
 	return names
 }
 
-// HasMark reports whether content is that of a managed file: one of its first two lines is the header of managed files; a
-// script has its interpreter in the first.
+// HasMark reports whether content is that of a managed file: one of its first two lines is the header of managed files;
+// a script has its interpreter in the first.
 func HasMark(content string) bool {
 	first, rest, _ := strings.Cut(content, "\n")
 	second, _, _ := strings.Cut(rest, "\n")

@@ -34,7 +34,7 @@ func nodeNames() []string { return []string{"node-a", "node-b", "node-c"} }
 func newFollowed(t *testing.T) (followed, func()) {
 	t.Helper()
 	var c followed
-	now := time.Now()
+	now := timeOfDay()
 	in, stop := newInPlace(t, func(in inPlace) {
 		c.kubelets = kubelets{t: t, remote: in.remote, says: func(string, string) *corev1.PodStatus { return podStatus(true, now) }}
 		controllers(t, in.workload)
@@ -92,7 +92,7 @@ func (c inPlace) joins(name string, spec bootstrapv1.KubeadmConfigSpec) {
 	config.Status.DataSecretName = name
 	config.Status.Conditions = []metav1.Condition{{
 		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
-		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
+		LastTransitionTime: metav1.NewTime(timeOfDay().Add(-time.Minute)),
 	}}
 	machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
 	for _, object := range []client.Object{config, machine} {
@@ -109,13 +109,13 @@ func (c inPlace) joins(name string, spec bootstrapv1.KubeadmConfigSpec) {
 }
 
 // reports waits, while the kubelets work, until the condition has a status and a reason, "" for any, and its message
-// parts. It returns the message.
-func (c *followed) reports(status, reason string, parts ...string) (message string) {
+// parts.
+func (c *followed) reports(status, reason string, parts ...string) {
 	c.T.Helper()
 	eventually(c.T, "condition ProxyConfigured", func() string {
 		c.work()
 		condition := vocabulary.Condition(c.Cluster())
-		message = condition.Message
+		message := condition.Message
 		for _, part := range parts {
 			if !strings.Contains(message, part) {
 				return fmt.Sprintf("%s lacks %q", condition.Reason+" "+message, part)
@@ -126,7 +126,6 @@ func (c *followed) reports(status, reason string, parts ...string) (message stri
 		}
 		return ""
 	})
-	return message
 }
 
 // behind waits until so many Machines are behind. The one without the product's files is always.
@@ -197,7 +196,7 @@ func (c *followed) failsOnOneNode() {
 	_, before := c.has("prod-proxy-files")
 	var mutex sync.Mutex
 	first, fails := "", true
-	now := time.Now()
+	now := timeOfDay()
 	c.says = func(digest, node string) *corev1.PodStatus {
 		mutex.Lock()
 		defer mutex.Unlock()
@@ -255,7 +254,7 @@ func (c *followed) failsOnOneNode() {
 // drifts has somebody change files on a node, and then back.
 func (c *followed) drifts() {
 	c.T.Helper()
-	now := time.Now()
+	now := timeOfDay()
 	c.says = func(_, node string) *corev1.PodStatus { return podStatus(node != "node-b", now) }
 	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: the files on it are not those that were written any more")
 	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }

@@ -143,7 +143,8 @@ func (c inPlace) pod(generated, digest string) *corev1.Pod {
 // that is being deleted, and lets it go.
 func (c inPlace) finalizes() string {
 	c.T.Helper()
-	ctx, namespace := context.Background(), &corev1.Namespace{}
+	ctx := context.Background() //nolint:forbidigo // also when the test has ended
+	namespace := &corev1.Namespace{}
 	err := c.remote.Get(ctx, client.ObjectKey{Name: contract.NodesNamespace}, namespace)
 	if apierrors.IsNotFound(err) {
 		return ""

@@ -36,6 +36,7 @@ func controllers(t *testing.T, workload *mgmt.Cluster) {
 		t.Fatal(err)
 	}
 	log := &logbuffer.Buffer{}
+	//nolint:gosec // a program that was built for the test
 	cmd := exec.CommandContext(t.Context(), program, "--kubeconfig", kubeconfig, "--leader-elect=false",
 		"--bind-address=127.0.0.1", "--secure-port", port, "--cert-dir", dir,
 		"--controllers=daemonset-controller,namespace-controller,garbage-collector-controller")
@@ -109,10 +110,13 @@ func nodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
+// timeOfDay is what kubelets write into a status, and Cluster API into a condition.
+func timeOfDay() time.Time { return time.Now() } //nolint:forbidigo // the manager compares it with the time of day
+
 // podStatus is the status of a Pod that has applied its files, since a time, and is ready or not.
 func podStatus(ready bool, since time.Time) *corev1.PodStatus {
 	status, running := corev1.ConditionFalse, corev1.ContainerState{
-		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))},
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(timeOfDay().Add(-time.Hour))},
 	}
 	if ready {
 		status = corev1.ConditionTrue
@@ -132,7 +136,7 @@ func podStatus(ready bool, since time.Time) *corev1.PodStatus {
 
 // failedStatus is the status of a Pod whose init container has failed with a message.
 func failedStatus(message string) *corev1.PodStatus {
-	status := podStatus(false, time.Now().Add(-2*time.Hour))
+	status := podStatus(false, timeOfDay().Add(-2*time.Hour))
 	status.Phase = corev1.PodPending
 	status.InitContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}
 	status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}

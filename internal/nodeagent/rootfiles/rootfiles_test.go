@@ -40,10 +40,10 @@ func TestFiles_WriteWithModeAndOwnerWhateverTheFolder(t *testing.T) {
 		t.Errorf("%v %v", info, err)
 	}
 	// A folder with this bit gives new files its group.
-	must(t, os.Chmod(filepath.Join(folder, "own"), 0o700|fs.ModeSetgid)) //nolint:gosec // a folder
+	must(t, os.Chmod(filepath.Join(folder, "own"), 0o700|fs.ModeSetgid))
 	if os.Geteuid() == 0 {
 		must(t, os.Chown(filepath.Join(folder, "own"), 0, 12345))
-		must(t, os.Chmod(filepath.Join(folder, "own"), 0o700|fs.ModeSetgid)) //nolint:gosec // a folder
+		must(t, os.Chmod(filepath.Join(folder, "own"), 0o700|fs.ModeSetgid))
 	}
 	for name, mode := range map[string]fs.FileMode{"a": 0o600, "b": 0o644, "c": 0o755} {
 		name = "/own/" + name

@@ -9,8 +9,8 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// Services are those of a node. They are connected to when they are needed. Every call is bounded in time, and ends with
-// the context of New.
+// Services are those of a node. They are connected to when they are needed. Every call is bounded in time, and ends
+// with the context of New.
 type Services struct {
 	ctx        context.Context //nolint:containedctx // of the one apply that they serve
 	root       string
