@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -47,6 +48,18 @@ func Cut(text string, limit int) string {
 		end--
 	}
 	return text[:end] + ellipsis
+}
+
+// Line returns a text that others may have written as one line of at most limit bytes: what does not print, and what is
+// no UTF-8, becomes a blank, and blanks beside each other become one. limit must hold the ellipsis of Cut.
+func Line(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, " "))
+	return Cut(strings.Join(strings.Fields(text), " "), limit)
 }
 
 // ConditionOf summarizes findings. The reason is that of the most severe finding. The message lists each finding once,

@@ -68,6 +68,20 @@ func TestCondition_SummarizesFindings(t *testing.T) {
 	}
 }
 
+func TestLine_IsOneLineThatPrints(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                     "",
+		"  a\n\tb\r\u2028c \x00 d  ":           "a b c d",
+		"\x1b[31mred\u200b\u202e\xff\ufffd %s": "[31mred %s",
+		strings.Repeat("é", 20):                strings.Repeat("é", 8) + "…",
+	} {
+		if got := finding.Line(text, 20); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestCut_NeverCutsACharacter(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/net/http/httpproxy"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
 )
@@ -109,7 +109,7 @@ func nameOf(endpoint string) string {
 	if err != nil {
 		return "an endpoint"
 	}
-	return printable(u.Scheme + "://" + u.Host)
+	return finding.Line(u.Scheme+"://"+u.Host, maxReason)
 }
 
 // secretsOf are the texts that an error may not have: users and passwords, as they are written and as they are meant.
@@ -144,21 +144,5 @@ func reason(err error, secrets []string) string {
 			text = strings.ReplaceAll(text, secret, hidden)
 		}
 	}
-	return printable(text)
-}
-
-// printable makes one short line of a text that others may have written.
-func printable(text string) string { return printableUpTo(text, maxReason) }
-
-func printableUpTo(text string, limit int) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "")
-	}
-	return text
+	return finding.Line(text, maxReason)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 )
 
@@ -42,7 +43,7 @@ func (m memory) recall(v node.Version) (tried, err error) {
 	if len(text) < header || !hmac.Equal(text[saltLength:header], digest(text[:saltLength], v)) {
 		return nil, nil
 	}
-	return errors.New(printableUpTo(string(text[header:]), maxCause)), nil
+	return errors.New(finding.Line(string(text[header:]), maxCause)), nil
 }
 
 func (m memory) remember(v node.Version, cause error) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
 )
@@ -114,11 +115,11 @@ func (w *watcher) compare() {
 func (w *watcher) drift() string {
 	version, err := read(w.from)
 	if err != nil {
-		return printable(err.Error())
+		return finding.Line(err.Error(), maxReason)
 	}
 	drifted, err := w.host.Drift(version, w.paths)
 	if err != nil {
-		return printable(err.Error())
+		return finding.Line(err.Error(), maxReason)
 	}
 	if len(drifted) == 0 {
 		return ""

@@ -20,9 +20,8 @@ const (
 )
 
 // SecretData returns the data of a generated Secret: the files of a node, the URLs that it asks when the files are
-// changed in place, and for people the origin of every NO_PROXY
-// entry, as far as there is room. beside is the size of the other keys in bytes. It returns finding.Errors if the total
-// is more than a Secret holds.
+// changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. beside is the size of
+// the other keys in bytes. It returns finding.Errors if the total is more than a Secret holds.
 func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
 	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
 	if err != nil {

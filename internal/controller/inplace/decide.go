@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -245,15 +244,8 @@ const maxFailure = 300
 func LastLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\u2028\u2029", r) })
 	for _, line := range slices.Backward(lines) {
-		line = strings.Map(func(r rune) rune {
-			switch {
-			case r == unicode.ReplacementChar, !unicode.IsPrint(r):
-				return ' '
-			}
-			return r
-		}, strings.ToValidUTF8(line, " "))
-		if line = strings.Join(strings.Fields(line), " "); line != "" {
-			return finding.Cut(line, maxFailure)
+		if line = finding.Line(line, maxFailure); line != "" {
+			return line
 		}
 	}
 	return ""
