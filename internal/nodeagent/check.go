@@ -22,7 +22,7 @@ const (
 	// checkLimit is how long one endpoint may take, checkTries how often it is asked.
 	checkLimit, checkTries = 10 * time.Second, 2
 	maxHeader              = 64 << 10
-	// maxReason is how much of an error is kept, in bytes: a proxy may write into it.
+	// maxReason is how much of an error is kept, in bytes.
 	maxReason = 200
 	// minSecret is the shortest text that is taken out of an error: shorter ones are in other words by chance.
 	minSecret = 4
@@ -59,9 +59,10 @@ func check(ctx context.Context, on rootfiles.Files, v node.Version) error {
 		Timeout:       checkLimit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy:             func(r *http.Request) (*url.URL, error) { return through(r.URL) },
-			TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-			DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
+			Proxy:                  func(r *http.Request) (*url.URL, error) { return through(r.URL) },
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			OnProxyConnectResponse: connected,
+			DisableKeepAlives:      true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
 		},
 	}
 	defer client.CloseIdleConnections()
@@ -81,6 +82,17 @@ func check(ctx context.Context, on rootfiles.Files, v node.Version) error {
 		return errors.New("readiness endpoints do not answer with the mounted values: " + strings.Join(failed, "; "))
 	}
 	return nil
+}
+
+// connected returns the error of a proxy that does not connect, in words of ours: its own may repeat a password.
+func connected(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	if text := http.StatusText(response.StatusCode); text != "" {
+		return errors.New(text)
+	}
+	return fmt.Errorf("status %d", response.StatusCode)
 }
 
 func ask(ctx context.Context, client *http.Client, endpoint string) error {
