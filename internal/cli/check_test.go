@@ -53,6 +53,9 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"hook port":                    {"--hook-port 70000", "--hook-port 70000: use a port from 1 to 65535"},
 		"hook address":                 {"--hook-bind-address x", `--hook-bind-address "x": use an IP address`},
 		"hook certificates missing":    {"--hook-cert-dir " + none, "--hook-cert-dir: file " + none + "/tls.crt does not exist"},
+		"image of nodes":               {"--deliver --node-image a,b", `--node-image "a,b": not the name of an image`},
+		"image of nodes too long":      {"--deliver --node-image " + strings.Repeat("a", 513), `--node-image "aaa`},
+		"image that is not delivered":  {"--node-image a", "--node-image: add --deliver"},
 		"hook authorities missing":     {"--hook-cert-dir " + certificates + " --hook-client-ca-name none.crt", "--hook-client-ca-name: file " + certificates + "/none.crt does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +80,7 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 		{"--logging-format", "json", "--feature-gates", "PriorityQueue=false", "--feature-gates", "", "--insecure-diagnostics"},
 		{"--leader-elect-lease-duration", "60s", "--leader-elect-renew-deadline", "40s", "--leader-elect-retry-period", "5s"},
 		{"--namespace", "team-a", "--default-proxy-secret", "system/proxy.v1", "--default-proxy-namespaces", "a,!b,c in (d)"},
+		{"--deliver", "--node-image", "[::1]:5000/a@sha256:" + strings.Repeat("a", 512-20)},
 		{"--default-proxy-namespaces", "", "--webhook-cert-dir", certificates, "--hook-cert-dir", certificates},
 	} {
 		if status, stderr := startManager(t, args...); status != exitInput ||

@@ -51,14 +51,16 @@ func (o Options) check() error {
 	)
 }
 
-// imagePattern is what the name of an image consists of.
-var imagePattern = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]{0,511}$`)
+// imagePattern is what the name of an image consists of, up to maxImage bytes of it.
+var imagePattern = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]*$`)
+
+const maxImage = 512
 
 func (o Options) checkNodeImage() error {
 	switch {
 	case o.NodeImage == "":
 		return nil
-	case !imagePattern.MatchString(o.NodeImage):
+	case len(o.NodeImage) > maxImage || !imagePattern.MatchString(o.NodeImage):
 		return usagef("--node-image %q: not the name of an image", o.NodeImage)
 	case !o.Deliver:
 		return usagef("--node-image: add --deliver, by which the image reaches workload clusters")

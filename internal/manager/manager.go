@@ -12,13 +12,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -71,6 +76,8 @@ type drainedManager struct {
 	servers []interface{ Drain() }
 	checks  readiness
 	tls     server.TLS
+	// informers are those of fill.
+	informers []cache.Informer
 
 	counters *counters.Counters
 }
@@ -132,7 +139,7 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err := addController(ctx, drained, o); err != nil {
 		return nil, err
 	}
-	drained.checks["caches"] = cachesSynced(mgr.GetCache())
+	drained.checks["caches"] = drained.filled
 	if err := addHealth(ctx, drained, o); err != nil {
 		return nil, err
 	}
@@ -150,16 +157,27 @@ func orDefault(d time.Duration) *time.Duration {
 	return &d
 }
 
-// cachesSynced is ready when the caches are synced.
-func cachesSynced(c cache.Cache) healthz.Checker {
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !c.WaitForCacheSync(ctx) {
+// fill has c cache objects from the start of the manager on. Controllers would have that done only when they start: one
+// kind after the others, and never in a replica that does not lead, whose webhooks and hooks read them, too.
+func (m *drainedManager) fill(ctx context.Context, c cache.Cache, objects ...client.Object) error {
+	for _, object := range objects {
+		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("caching %T: %w", object, err)
+		}
+		m.informers = append(m.informers, informer)
+	}
+	return nil
+}
+
+// filled is the check that everything is in the caches. It does not wait for it: who asks will ask again.
+func (m *drainedManager) filled(*http.Request) error {
+	for _, informer := range m.informers {
+		if !informer.HasSynced() {
 			return errors.New("caches are not synced yet")
 		}
-		return nil
 	}
+	return nil
 }
 
 // addController adds the controller, its cache of proxy Secrets and the webhooks to mgr.
@@ -172,15 +190,19 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	if err != nil {
 		return err
 	}
-	proxySecrets, err := cache.New(mgr.GetConfig(), secretOptions)
+	proxySecrets, err := mgr.addCache(ctx, secretOptions, &corev1.Secret{})
 	if err != nil {
-		return fmt.Errorf("setting up cache of proxy Secrets: %w", err)
+		return err
 	}
-	if err := mgr.Add(proxySecrets); err != nil {
-		return fmt.Errorf("adding cache of proxy Secrets: %w", err)
-	}
-	secretNames, err := newSecretNames(ctx, mgr, o.Namespace, installation.Secret.Namespace)
+	nameOptions, err := caches.SecretNameOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
 	if err != nil {
+		return err
+	}
+	secretNames, err := mgr.addCache(ctx, nameOptions, lookup.SecretMetadata())
+	if err != nil {
+		return err
+	}
+	if err := mgr.fill(ctx, mgr.GetCache(), read(installation)...); err != nil {
 		return err
 	}
 	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
@@ -271,24 +293,39 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	return nil
 }
 
-// newSecretNames adds the cache of the names of Secrets to mgr.
-func newSecretNames(ctx context.Context, mgr *drainedManager, namespace, defaultNamespace string) (cache.Cache, error) {
-	options, err := caches.SecretNameOptions(namespace, defaultNamespace, mgr.GetScheme())
+// read are the objects that decisions read from the manager's cache.
+func read(installation resolve.Installation) []client.Object {
+	objects := []client.Object{
+		&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}, &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{},
+		&bootstrapv1.KubeadmConfigTemplate{}, &bootstrapv1.KubeadmConfig{}, &corev1.Secret{}, caches.MachineMetadata(),
+	}
+	if installation.Secret != (types.NamespacedName{}) {
+		objects = append(objects, lookup.NamespaceMetadata())
+	}
+	return objects
+}
+
+// addCache adds a cache of objects to m that is not its own one.
+func (m *drainedManager) addCache(ctx context.Context, options cache.Options, object client.Object) (cache.Cache, error) {
+	options.HTTPClient, options.Mapper = m.GetHTTPClient(), m.GetRESTMapper()
+	c, err := cache.New(m.GetConfig(), options)
 	if err != nil {
+		return nil, fmt.Errorf("setting up a cache of %T: %w", object, err)
+	}
+	if err := m.fill(ctx, c, object); err != nil {
 		return nil, err
 	}
-	names, err := cache.New(mgr.GetConfig(), options)
-	if err != nil {
-		return nil, fmt.Errorf("setting up cache of names of Secrets: %w", err)
+	if err := m.Add(ownCache{c}); err != nil {
+		return nil, fmt.Errorf("adding a cache of %T: %w", object, err)
 	}
-	if _, err := names.GetInformer(ctx, lookup.SecretMetadata(), cache.BlockUntilSynced(false)); err != nil {
-		return nil, fmt.Errorf("watching names of Secrets: %w", err)
-	}
-	if err := mgr.Add(names); err != nil {
-		return nil, fmt.Errorf("adding cache of names of Secrets: %w", err)
-	}
-	return names, nil
+	return c, nil
 }
+
+// ownCache has a manager start a cache as it does its own: before anything else, whether it leads or not.
+type ownCache struct{ cache.Cache }
+
+// GetCache is what a manager knows it by.
+func (c ownCache) GetCache() cache.Cache { return c.Cache }
 
 // addHooks adds the runtime hooks to mgr. Every replica serves them, not only the leader.
 func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installation resolve.Installation,

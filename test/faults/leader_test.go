@@ -163,3 +163,39 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	second.stop()
 	staysQuiet(t, f.ns)
 }
+
+// TestLeader_IsNotNeededToAdmit has a manager that does not lead admit objects: what they get depends on what its caches
+// hold, and the API server asks any of the managers.
+func TestLeader_IsNotNeededToAdmit(t *testing.T) {
+	f := newFleet(t, 2)
+	t.Parallel()
+	f.useProxy("http://proxy.example.com:3128") // Inline writes no credentials
+	election := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns}
+	leads := manager(t, f.ns, election...)
+	eventually(t, "a leader", func() string {
+		if f.leader() == "" {
+			return "nobody leads"
+		}
+		return ""
+	})
+	holder := f.leader()
+	_, flags := f.serveWebhooks("testdata/webhooks")
+	waits := manager(t, f.ns, append(flags, election...)...)
+	eventually(t, "admission", func() string {
+		if err := f.probe(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	from := setMark(t, f.ns)
+	f.create(enabled, inline)
+	f.eventuallyAsRendered()
+	if writes := from.since(request.isOfSpec); len(writes) > 0 {
+		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])
+	}
+	if now := f.leader(); now != holder {
+		t.Fatalf("%s leads, and not %s", now, holder)
+	}
+	waits.stop()
+	leads.stop()
+}
