@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -137,7 +138,8 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	// A resync enqueues every Cluster once, not once more for each of its objects.
-	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	started := passes.SinceStart[client.Object]()
+	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}, started)
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
@@ -149,15 +151,16 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&bootstrapv1.KubeadmConfig{}, c.passes.Enqueue(find.OfConfig), changed).
 		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
 		Watches(&corev1.Secret{}, c.passes.Enqueue(owners.OfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, passes.EnqueueContent(find.OfProxySecret))).
+		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, passes.EnqueueContent(find.OfProxySecret),
+			passes.SinceStart[*corev1.Secret]())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
-			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
+			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}, started))
 	}
 	if c.SecretNames != nil {
 		b = b.WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(),
-			passes.EnqueueExistence(find.OfSecretName)))
+			passes.EnqueueExistence(find.OfSecretName), passes.SinceStart[*metav1.PartialObjectMetadata]()))
 	}
 	if c.inPlace != nil {
 		b = b.WatchesRawSource(inplace.Source(c.Clusters, Name))

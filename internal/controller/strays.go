@@ -26,13 +26,10 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootst
 	if err != nil {
 		return nil, err
 	}
-	values := []string{
-		caches.PatchedForCluster(p.view.Name),
-		caches.PatchedForSecret(intent.GeneratedSecretName(p.view.Name)),
-	}
+	values := []string{caches.PatchedForCluster(p.view.Name)}
 	for i := range secrets {
-		if value := caches.PatchedForSecret(secrets[i].Name); !slices.Contains(values, value) {
-			values = append(values, value)
+		if name := secrets[i].Name; intent.GeneratedFor(name) != p.view.Name { // else the Cluster finds them, too
+			values = append(values, caches.PatchedForSecret(name))
 		}
 	}
 	var strays []bootstrap.Object

@@ -44,13 +44,18 @@ func Render(vars []Var) ([]byte, error) {
 	if err := Validate(vars); err != nil {
 		return nil, fmt.Errorf("rendering environment file: %w", err)
 	}
-	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "`", "\\`")
-	var b strings.Builder
-	b.WriteString(Header + "\n")
+	text := []byte(Header + "\n")
 	for _, v := range vars {
-		b.WriteString(v.Name + `="` + escape.Replace(v.Value) + "\"\n")
+		text = append(text, v.Name+`="`...)
+		for _, char := range []byte(v.Value) {
+			if strings.IndexByte("\\\"$`", char) >= 0 {
+				text = append(text, '\\')
+			}
+			text = append(text, char)
+		}
+		text = append(text, "\"\n"...)
 	}
-	return []byte(b.String()), nil
+	return text, nil
 }
 
 // Validate returns an error for every variable that cannot reach a process

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,22 +24,38 @@ const (
 // changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. beside is the size of
 // the other keys in bytes. It returns finding.Errors if the total is more than a Secret holds.
 func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
-	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
+	data, err := maps.Clone(resolution.files), error(nil)
+	if data == nil {
+		if data, err = filesOf(resolution); err != nil {
+			return nil, err
+		}
+	}
+	size, err := checkSize(resolution, data, beside)
 	if err != nil {
 		return nil, err
 	}
-	if endpoints := resolution.Settings.ReadinessEndpoints; len(endpoints) > 0 {
+	data[contract.KeyNoProxyOrigins] = []byte(resolution.NoProxy.Origins(min(originsLimit, maxFiles-size-beside)))
+	return data, nil
+}
+
+// filesOf renders what nodes read of a generated Secret.
+func filesOf(resolution Resolution) (map[string][]byte, error) {
+	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
+	if endpoints := resolution.Settings.ReadinessEndpoints; err == nil && len(endpoints) > 0 {
 		data[contract.KeyReadiness] = []byte(strings.Join(endpoints, "\n") + "\n")
 	}
-	size := 0
-	for _, value := range data {
+	return data, err
+}
+
+// checkSize returns the size of files in bytes, or finding.Errors if they do not fit into a generated Secret.
+func checkSize(resolution Resolution, files map[string][]byte, beside int) (size int, err error) {
+	for _, value := range files {
 		size += len(value)
 	}
 	if size+beside > maxFiles {
-		return nil, tooLarge(resolution, size, beside)
+		return size, tooLarge(resolution, size, beside)
 	}
-	data[contract.KeyNoProxyOrigins] = []byte(resolution.NoProxy.Origins(min(originsLimit, maxFiles-size-beside)))
-	return data, nil
+	return size, nil
 }
 
 func tooLarge(resolution Resolution, size, beside int) error {

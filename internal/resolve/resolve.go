@@ -114,6 +114,9 @@ type Resolution struct {
 	Infrastructure *infrastructure.Memory
 	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
+
+	// files are what nodes read of a generated Secret, nil if there is none. Nobody changes them.
+	files map[string][]byte
 }
 
 // Note says what people should know of the kind of settings, or "".
@@ -258,7 +261,7 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 
 	if unusable == nil && settings.IsTrustOnly() { // there is no NO_PROXY, so nothing of the network has to be known
 		resolution.Complete = true
-		return resolution, checkSize(resolution, options)
+		return resolution, resolution.render(options)
 	}
 	layer := func(s *Secret) noproxy.Layer {
 		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
@@ -285,7 +288,7 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return Resolution{}, err
 	}
 	resolution.NoProxy = result
-	if err := checkSize(resolution, options); err != nil {
+	if err := resolution.render(options); err != nil {
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
@@ -312,12 +315,15 @@ func noNodeNetwork() finding.Finding {
 	}
 }
 
-// checkSize returns why settings do not fit into a generated Secret, or nil. Inline delivery has none.
-func checkSize(resolution Resolution, options intent.Options) error {
+// render renders what nodes read of a generated Secret, or returns why it does not fit into one. Inline delivery has
+// none.
+func (r *Resolution) render(options intent.Options) (err error) {
 	if options.Delivery == contract.DeliveryInline {
 		return nil
 	}
-	_, err := SecretData(resolution, 0)
+	if r.files, err = filesOf(*r); err == nil {
+		_, err = checkSize(*r, r.files, 0)
+	}
 	return err
 }
 

@@ -32,9 +32,8 @@ type Object struct {
 	client.Object
 
 	// Kind is plan.KindControlPlane, plan.KindTemplate or plan.KindConfig.
-	Kind     string
-	Spec     patch.Spec
-	Location patch.Location
+	Kind string
+	Spec patch.Spec
 	// Pools use the object; none for a control plane.
 	Pools []plan.Pool
 	// Running reports that a change of the object replaces Machines of a control plane, or comes too late for
@@ -200,16 +199,15 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool) 
 // New returns an object of a kind with its spec. running is Object.Running.
 func New(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec, running bool) Object {
 	return Object{
-		Object: object, Kind: kind, Spec: patch.SpecOf(spec), Location: locate(object, kind, spec),
-		Running: running,
+		Object: object, Kind: kind, Spec: patch.SpecOf(spec), Running: running,
 	}
 }
 
-// locate returns where spec is in object. It only sees fields of the program's types.
-func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec) patch.Location {
-	at := patch.Location{Parents: plan.Parents(kind)}
+// location returns where the spec is in o. It only sees fields of the program's types.
+func (o Object) location() patch.Location {
+	at, spec := patch.Location{Parents: plan.Parents(o.Kind)}, SpecOf(o.Object)
 	parents := 1 // that hold only the spec: the API accepts none of them empty
-	if template, ok := object.(*bootstrapv1.KubeadmConfigTemplate); ok &&
+	if template, ok := o.Object.(*bootstrapv1.KubeadmConfigTemplate); ok &&
 		reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
 		parents = len(at.Parents)
 	}
@@ -228,7 +226,7 @@ func locate(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSp
 func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
-		client.MatchingFields{caches.IndexCluster: cluster.Name},
+		client.MatchingFields{caches.IndexCluster: cluster.Name}, client.UnsafeDisableDeepCopy,
 	}
 	var (
 		deployments  clusterv1.MachineDeploymentList
@@ -261,7 +259,8 @@ func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	err := r.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing control-plane Machines: %w", err)
 	}
@@ -288,7 +287,7 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 	}
 	var deployments clusterv1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexBootstrap: o.GetName()}); err != nil {
+		client.MatchingFields{lookup.IndexBootstrap: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
 	}
 	var others []plan.Pool

@@ -150,11 +150,12 @@ func (w *Writer) patchJSON(ctx context.Context, object client.Object, data []byt
 // if a part of the spec exists that the program's types do not show.
 func operations(o Object, edits []patch.Edit, annotations map[string]string) []patch.Operation {
 	ops := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: o.GetResourceVersion()}}
-	if o.Location.Missing > 0 {
-		outermost := o.Location.Parents[len(o.Location.Parents)-o.Location.Missing]
+	at := o.location()
+	if at.Missing > 0 {
+		outermost := at.Parents[len(at.Parents)-at.Missing]
 		ops = append(ops, patch.Operation{Op: "test", Path: outermost, Value: json.RawMessage("null")})
 	}
-	ops = append(ops, patch.Operations(o.Location, o.Spec, edits)...)
+	ops = append(ops, patch.Operations(at, o.Spec, edits)...)
 	return append(ops, plan.AnnotationOperations(o.GetAnnotations(), annotations)...)
 }
 

@@ -150,10 +150,11 @@ func (s *Secrets) write(ctx context.Context, name string,
 	if err != nil {
 		return out, err
 	}
-	key, sum := contest.Key{Secret: client.ObjectKeyFromObject(desired)}, digestOf(desired)
+	key, sum := contest.Key{Secret: client.ObjectKeyFromObject(desired)}, contest.Digest{}
+	ours := []any{desired.Data, maps.Clone(desired.Labels), maps.Clone(desired.Annotations)}
 	data, same := desired.Data, exists && sameSecret(current, desired)
-	if same {
-		sum = contest.Digest{}
+	if !same {
+		sum = contest.DigestOf(ours) // which is the same while the settings are
 	}
 	var waits bool
 	if out, waits = s.Contests.Check("Secret "+key.Secret.String(), key, sum, s.Now()); waits {
@@ -277,12 +278,6 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
 		Type: corev1.SecretTypeOpaque,
 		Data: data,
 	}, nil
-}
-
-// digestOf is the digest of what the product writes into a generated Secret, which is stable while the settings are
-// unchanged.
-func digestOf(secret *corev1.Secret) contest.Digest {
-	return contest.DigestOf([]any{secret.Data, secret.Labels, secret.Annotations})
 }
 
 // sameSecret reports whether current has what desired sets. Labels and annotations of others are ignored.

@@ -101,7 +101,7 @@ func (f Finder) OfControlPlane(ctx context.Context, object client.Object) []reco
 func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
 	var pools clusterv1.MachineDeploymentList
 	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}); err != nil {
+		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
 		return nil
 	}
@@ -121,7 +121,7 @@ func (f Finder) OfConfig(ctx context.Context, object client.Object) []reconcile.
 	requests := OfLabel(ctx, object)
 	var pools clusterv1.MachinePoolList
 	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}); err != nil {
+		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
 		return requests
 	}
@@ -158,7 +158,7 @@ func (f Finder) ofSecret(ctx context.Context, namespace, name string) []reconcil
 	requests := f.clusters(ctx, "Secret", options...)
 	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
 		if err := f.Client.List(ctx, list, client.InNamespace(namespace),
-			client.MatchingFields{caches.IndexSecret: name}); err != nil {
+			client.MatchingFields{caches.IndexSecret: name}, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
 			continue
 		}

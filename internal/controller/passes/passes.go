@@ -192,17 +192,22 @@ func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret,
 	}
 }
 
-// EnqueueExistence returns the handler that enqueues the Clusters of a Secret when it is created or deleted. Those that
-// exist when the process starts are read in the first pass anyway.
+// SinceStart filters out the events of objects that exist when the process starts: the first pass over each Cluster,
+// which has such an event of its own, reads them anyway.
+func SinceStart[T any]() predicate.TypedFuncs[T] {
+	return predicate.TypedFuncs[T]{
+		CreateFunc: func(e event.TypedCreateEvent[T]) bool { return !e.IsInInitialList },
+	}
+}
+
+// EnqueueExistence returns the handler that enqueues the Clusters of a Secret when it is created or deleted.
 func EnqueueExistence(clusters handler.TypedMapFunc[*metav1.PartialObjectMetadata, reconcile.Request],
 ) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
 	type metadata = *metav1.PartialObjectMetadata
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[metadata, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[metadata], q queue) {
-			if !e.IsInInitialList {
-				fanOut(q, clusters(ctx, e.Object))
-			}
+			fanOut(q, clusters(ctx, e.Object))
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[metadata], q queue) {
 			fanOut(q, clusters(ctx, e.Object))

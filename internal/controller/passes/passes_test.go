@@ -212,6 +212,23 @@ func TestEnqueueContent_LeavesTheSameBytesAlone(t *testing.T) {
 	}
 }
 
+// TestSinceStart_LeavesOutWhatWasThere is the restart of a manager.
+func TestSinceStart_LeavesOutWhatWasThere(t *testing.T) {
+	t.Parallel()
+	filter := SinceStart[*corev1.Secret]()
+	created := event.TypedCreateEvent[*corev1.Secret]{Object: at("1")}
+	if !filter.Create(created) {
+		t.Error("a new Secret brings no pass")
+	}
+	if created.IsInInitialList = true; filter.Create(created) {
+		t.Error("a Secret that was there brings a pass")
+	}
+	if !filter.Update(event.TypedUpdateEvent[*corev1.Secret]{ObjectOld: at("1"), ObjectNew: at("2")}) ||
+		!filter.Delete(event.TypedDeleteEvent[*corev1.Secret]{Object: at("2")}) {
+		t.Error("a change or a deletion brings no pass")
+	}
+}
+
 func TestOfOthers_TellsOfDeletedClusters(t *testing.T) {
 	t.Parallel()
 	var p Passes

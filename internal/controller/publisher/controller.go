@@ -107,25 +107,28 @@ func New(config Config) (*Controller, error) {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	started := passes.SinceStart[client.Object]()
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
-		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles), changed).
-		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane), builder.WithPredicates(ofVersions())).
+		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence(), started)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles),
+			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}, started)).
+		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
+			builder.WithPredicates(ofVersions(), started)).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
-			passes.EnqueueContent(concerned(c, find.OfProxySecret)))).
+			passes.EnqueueContent(concerned(c, find.OfProxySecret)), passes.SinceStart[*corev1.Secret]())).
 		WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(),
 			passes.EnqueueExistence(concerned(c, func(ctx context.Context,
 				secret *metav1.PartialObjectMetadata,
 			) []reconcile.Request {
 				return append(find.OfSecretName(ctx, secret), ofOutputName(ctx, secret)...)
-			})))).
+			})), passes.SinceStart[*metav1.PartialObjectMetadata]())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), c.enqueue(find.OfNamespace),
-			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
+			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}, started))
 	}
 	if c.Deliver {
 		b = b.Watches(&addonsv1.ClusterResourceSet{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
