@@ -280,7 +280,7 @@ func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Obje
 		files, err = p.secrets.OriginalsOf(ctx, o)
 		facts.Originals = &plan.Originals{Files: files}
 	case plan.FactOwners:
-		facts.Owners, err = p.secrets.Owners(ctx, o.Spec)
+		facts.Owners, err = p.secrets.Owners(ctx, patch.References(o.Spec))
 	default:
 		err = fmt.Errorf("deciding about %s: no answer to question %d", o, asks.Ask)
 	}

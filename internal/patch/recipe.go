@@ -159,16 +159,18 @@ func (b builder) recipe() (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	content := map[string]string{} // of files in the spec other than drop-ins
+	var content map[string]string // of files in the spec other than drop-ins
 	inline := b.Delivery == contract.DeliveryInline
 	if inline {
-		content[contract.PathSetup] = nodescript.Setup()
+		content = map[string]string{contract.PathSetup: nodescript.Setup()}
 		if content[contract.PathTrustedCA] = TrustedCABundle(b.Settings); len(b.Settings.TrustedCA) == 0 {
 			b.Targets = slices.DeleteFunc(slices.Clone(b.Targets),
 				func(t contract.Target) bool { return t == contract.TargetTrust })
 		}
 	}
-	for _, f := range managedFiles() {
+	managed := managedFiles()
+	recipe.Files = make([]File, 0, len(managed))
+	for _, f := range managed {
 		file := File{Path: f.path, Owner: "root:root", Permissions: f.mode}
 		switch {
 		case !b.targets(f.targets...) || inline && f.path == contract.PathProxyEnv:
@@ -306,8 +308,10 @@ func TrustedCABundle(s proxyconfig.Settings) string {
 	return b.String()
 }
 
+var setup = []byte(nodescript.Setup()) //nolint:gochecknoglobals // a constant
+
 // SecretData returns the data of the generated Secret of Reference delivery: the content of every managed file
-// that comes from it, whatever the targets are. It holds the proxy's credentials.
+// that comes from it, whatever the targets are. It holds the proxy's credentials. The caller must not change the values.
 func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
 	env, err := envfile.Render(s.Vars(noProxy))
 	if err != nil {
@@ -316,7 +320,7 @@ func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, erro
 	return map[string][]byte{
 		contract.KeyProxyEnv:        env,
 		contract.KeyTrustedCABundle: []byte(TrustedCABundle(s)),
-		contract.KeySetup:           []byte(nodescript.Setup()),
+		contract.KeySetup:           setup,
 	}, nil
 }
 

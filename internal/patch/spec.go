@@ -8,6 +8,7 @@ package patch
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -89,6 +90,7 @@ func SpecOf(typed *bootstrapv1.KubeadmConfigSpec) Spec {
 		PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands,
 		Format: string(typed.Format),
 	}
+	spec.Files = slices.Grow(spec.Files, len(typed.Files))
 	for _, f := range typed.Files {
 		spec.Files = append(spec.Files, File{
 			Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content,

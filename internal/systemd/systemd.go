@@ -40,6 +40,9 @@ func DropInPath(unitName string) string {
 // service.d. Links are not followed and other names of the unit (Alias=) are
 // not known here.
 func IsDropInOf(filePath, unitName string) bool {
+	if !strings.Contains(filePath, dropInName) { // almost all
+		return false
+	}
 	folder, file := path.Split(path.Clean(filePath))
 	if file != dropInName {
 		return false

@@ -203,12 +203,13 @@ func (s *Secrets) write(ctx context.Context, name string,
 func (s *Secrets) Follow(ctx context.Context, spec patch.Spec,
 	resolution resolve.Resolution,
 ) (out report.Outcome, err error) {
-	owners, err := s.Owners(ctx, spec)
+	ensured := func(name string) bool { return s.ensured[name] }
+	owners, err := s.Owners(ctx, slices.DeleteFunc(patch.References(spec), ensured))
 	if err != nil {
 		return out, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
-		if owners[name] != s.cluster.Name || s.ensured[name] {
+		if owners[name] != s.cluster.Name {
 			continue
 		}
 		found, err := s.Ensure(ctx, name, resolution)
@@ -354,11 +355,10 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// Owners returns for which Clusters the Secrets were generated that managed files of spec come from, as far as the
-// cache knows.
-func (s *Secrets) Owners(ctx context.Context, spec patch.Spec) (map[string]string, error) {
+// Owners returns for which Clusters Secrets were generated, by name, as far as the cache knows.
+func (s *Secrets) Owners(ctx context.Context, names []string) (map[string]string, error) {
 	labels := map[string]string{}
-	for _, name := range patch.References(spec) {
+	for _, name := range names {
 		secret := &corev1.Secret{}
 		if _, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil {
 			return nil, err

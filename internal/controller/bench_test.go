@@ -1,0 +1,240 @@
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
+
+// BenchmarkPass measures a pass over a Cluster that is as it should be: a control plane and three pools, with one proxy
+// Secret for all Clusters, in the manager's own caches.
+func BenchmarkPass(b *testing.B) {
+	const clusters = 30
+	reconciler := converged(b, clusters)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		pass(b, reconciler, i%clusters)
+	}
+}
+
+const team = "team"
+
+func nameOf(i int) string { return fmt.Sprintf("cluster-%05d", i) }
+
+func pass(b *testing.B, reconciler reconcile.Reconciler, i int) {
+	b.Helper()
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: team, Name: nameOf(i)}}
+	if result, err := reconciler.Reconcile(b.Context(), request); err != nil || !result.IsZero() {
+		b.Fatal(result, err)
+	}
+}
+
+// converged returns a controller with caches of that many configured Clusters. It cannot write.
+func converged(b *testing.B, clusters int) reconcile.Reconciler {
+	b.Helper()
+	scheme, err := caches.NewScheme()
+	must(b, err)
+	proxy := vocabulary.ProxySecret("operators", "proxy", nil)
+	proxy.Data = map[string][]byte{
+		"httpProxy": []byte("http://proxy.example.com:3128"), "username": []byte("node"), "password": []byte("s3cr%t"),
+		"noProxy": []byte(".corp.example.com,10.20.0.0/16"),
+	}
+	objects := []client.Object{proxy}
+	for i := range clusters {
+		objects = append(objects, classic(nameOf(i))...)
+	}
+	building := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&clusterv1.Cluster{})
+	must(b, caches.SetupIndexes(b.Context(), indexer{building}))
+	stored := building.Build()
+	first := newController(b, stored, reader{Reader: stored})
+	for i := range clusters {
+		pass(b, first, i)
+	}
+	server := httptest.NewServer(lists{stored})
+	b.Cleanup(server.Close)
+	options, err := caches.Options("", time.Hour, false)
+	must(b, err)
+	secrets, err := caches.ProxySecretOptions("", "", scheme)
+	must(b, err)
+	options.Scheme, secrets.Scheme = scheme, scheme
+	config := &rest.Config{Host: server.URL}
+	main := start(b, config, options)
+	cached, err := client.New(config, client.Options{
+		Scheme: scheme, Mapper: mapper{}, Cache: &client.CacheOptions{Reader: main},
+	})
+	must(b, err)
+	return newController(b, cached, start(b, config, secrets))
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// classic is a labelled Cluster without MachinePools and with three MachineDeployments.
+func classic(name string) []client.Object {
+	c := vocabulary.NewClassic(team, name, "machines")
+	c.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	objects := []client.Object{c.Cluster, c.ControlPlane}
+	for i := range 3 {
+		deployment, template := c.Deployment.DeepCopy(), c.Template.DeepCopy()
+		template.Name = fmt.Sprintf("%s-md-%d", name, i)
+		deployment.Name, deployment.Spec.Template.Spec.Bootstrap.ConfigRef.Name = template.Name, template.Name
+		objects = append(objects, template, deployment)
+	}
+	for _, object := range objects {
+		object.SetUID(types.UID(fmt.Sprintf("%T/%s", object, object.GetName())))
+		object.SetLabels(map[string]string{clusterv1.ClusterNameLabel: name, contract.LabelEnabled: contract.LabelEnabledValue})
+	}
+	return objects
+}
+
+func newController(b *testing.B, c client.Client, secrets cache.Cache) reconcile.Reconciler {
+	b.Helper()
+	made, err := controller.New(controller.Config{
+		Client: c, Live: c, ProxySecrets: secrets, Absences: &lookup.Absences{Now: time.Now, Names: none{}},
+		Infrastructure:         &lookup.Infrastructure{Live: c, Mapper: mapper{}, Now: time.Now},
+		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: c, Live: c, Mapper: mapper{}},
+		Admission:              true, Recorder: events.NewFakeRecorder(1000), Now: time.Now,
+		Installation: resolve.Installation{
+			Secret:     types.NamespacedName{Namespace: "operators", Name: "proxy"},
+			Namespaces: resolve.EveryNamespace{},
+		},
+	})
+	must(b, err)
+	return reconcile.AsReconciler(c, made)
+}
+
+// indexer has the fake client index as a cache does.
+type indexer struct{ *fake.ClientBuilder }
+
+// IndexField implements client.FieldIndexer.
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	i.WithIndex(object, field, values)
+	return nil
+}
+
+// reader is a cache that only reads.
+type reader struct {
+	cache.Cache
+	client.Reader
+}
+
+func (r reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, with ...client.GetOption) error {
+	return r.Reader.Get(ctx, key, into, with...)
+}
+
+func (r reader) List(ctx context.Context, into client.ObjectList, with ...client.ListOption) error {
+	return r.Reader.List(ctx, into, with...)
+}
+
+// none has no object.
+type none struct{ client.Reader }
+
+func (none) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// mapper knows no kind of infrastructure.
+type mapper struct{ meta.RESTMapper }
+
+func (mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if strings.HasPrefix(kind.Group, "infrastructure.") {
+		return nil, &meta.NoKindMatchError{GroupKind: kind}
+	}
+	gvk := kind.WithVersion(versions[0])
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return &meta.RESTMapping{Resource: plural, GroupVersionKind: gvk, Scope: meta.RESTScopeNamespace}, nil
+}
+
+// start fills a cache from a server.
+func start(b *testing.B, config *rest.Config, options cache.Options) cache.Cache {
+	b.Helper()
+	options.Mapper = mapper{}
+	made, err := cache.New(config, options)
+	must(b, err)
+	kinds := slices.Collect(maps.Keys(options.ByObject))
+	if len(kinds) > 1 {
+		kinds = append(kinds, caches.MachineMetadata())
+		must(b, caches.SetupIndexes(b.Context(), made))
+	}
+	for _, kind := range kinds {
+		_, err := made.GetInformer(b.Context(), kind, cache.BlockUntilSynced(false))
+		must(b, err)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	b.Cleanup(stop)
+	go func() { _ = made.Start(ctx) }() //nolint:errcheck // it ends with the benchmark
+	if !made.WaitForCacheSync(ctx) {
+		b.Fatal("the cache is not filled")
+	}
+	return made
+}
+
+// lists serves lists of what a client has, and watches without events.
+type lists struct{ client.Client }
+
+func (l lists) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	if query.Get("sendInitialEvents") != "" { // a list follows
+		http.Error(w, "", http.StatusUnprocessableEntity)
+		return
+	}
+	if query.Get("watch") != "" {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return
+	}
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // apis/GROUP/VERSION/RESOURCE, or api/VERSION/RESOURCE
+	list := &unstructured.UnstructuredList{}
+	for gvk := range l.Scheme().AllKnownTypes() {
+		if plural, _ := meta.UnsafeGuessKindToResource(gvk); slices.Equal(path[1:],
+			slices.DeleteFunc([]string{gvk.Group, gvk.Version, plural.Resource}, func(s string) bool { return s == "" })) {
+			list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		}
+	}
+	selector, err := labels.Parse(query.Get("labelSelector"))
+	if err == nil {
+		err = l.List(r.Context(), list, client.MatchingLabelsSelector{Selector: selector})
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	list.SetResourceVersion("1000000")
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(list) //nolint:errchkjson // the cache is then not filled
+}
