@@ -35,16 +35,25 @@ func (c Condition) IsOn(cluster *clusterv1.Cluster) bool {
 
 // Set writes the condition if it differs from the Cluster's, and reports whether more than the generation differs.
 func (c Condition) Set(ctx context.Context, cluster *clusterv1.Cluster, content finding.Condition) (bool, error) {
-	condition, previous := c.of(cluster, content), meta.FindStatusCondition(cluster.Status.Conditions, c.Type)
-	return differs(previous, condition), c.write(ctx, cluster, previous, condition)
+	previous := meta.FindStatusCondition(cluster.Status.Conditions, c.Type)
+	condition := c.of(cluster, content, previous)
+	_, err := c.write(ctx, cluster, previous, condition)
+	return differs(previous, condition), err
 }
 
-// of returns the condition of a Cluster with a content that is new.
-func (c Condition) of(cluster *clusterv1.Cluster, content finding.Condition) metav1.Condition {
-	return metav1.Condition{
+// of returns the condition of a Cluster with a content. It is as old as the previous one, nil if there is none, that has
+// its status.
+func (c Condition) of(cluster *clusterv1.Cluster, content finding.Condition,
+	previous *metav1.Condition,
+) metav1.Condition {
+	condition := metav1.Condition{
 		Type: c.Type, Status: metav1.ConditionStatus(content.Status), Reason: content.Reason, Message: content.Message,
 		ObservedGeneration: cluster.Generation, LastTransitionTime: metav1.NewTime(c.Now()),
 	}
+	if previous != nil && previous.Status == condition.Status {
+		condition.LastTransitionTime = previous.LastTransitionTime
+	}
+	return condition
 }
 
 // differs reports whether more than the generation differs from the previous condition, nil if there is none.
@@ -53,19 +62,17 @@ func differs(previous *metav1.Condition, condition metav1.Condition) bool {
 		previous.Message != condition.Message
 }
 
-// write writes condition if it differs from the Cluster's, which is previous.
+// write writes condition if it differs from the Cluster's, which is previous. It returns the version of the Cluster that
+// has it, "" if nothing was written.
 func (c Condition) write(ctx context.Context, cluster *clusterv1.Cluster, previous *metav1.Condition,
 	condition metav1.Condition,
-) error {
-	if previous != nil && previous.Status == condition.Status {
-		condition.LastTransitionTime = previous.LastTransitionTime
-	}
+) (version string, err error) {
 	if previous != nil && *previous == condition {
-		return nil
+		return "", nil
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
 	if err != nil {
-		return fmt.Errorf("converting condition: %w", err)
+		return "", fmt.Errorf("converting condition: %w", err)
 	}
 	return c.apply(ctx, cluster, []any{object})
 }
@@ -75,11 +82,13 @@ func (c Condition) Remove(ctx context.Context, cluster *clusterv1.Cluster) error
 	if !c.IsOn(cluster) {
 		return nil
 	}
-	return c.apply(ctx, cluster, []any{})
+	_, err := c.apply(ctx, cluster, []any{})
+	return err
 }
 
 // apply applies our part of the conditions, a list that the API server merges by type: those of others are not changed.
-func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) error {
+// It returns the version of the Cluster that has it.
+func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) (version string, err error) {
 	configuration := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
 		"status":   map[string]any{"conditions": conditions},
@@ -87,11 +96,11 @@ func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, condit
 	configuration.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	// The UID prevents writing the condition to a newer Cluster of the same name.
 	configuration.SetUID(cluster.UID)
-	err := c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
+	err = c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
 		client.FieldOwner(c.Owner), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("applying condition: %w", err)
+		return "", fmt.Errorf("applying condition: %w", err)
 	}
 	passes.Wrote(ctx, configuration)
-	return nil
+	return configuration.GetResourceVersion(), nil
 }

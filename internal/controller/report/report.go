@@ -30,32 +30,38 @@ type Reporter struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	news   news
-	states states
-	steady steady
+	news    news
+	states  states
+	steady  steady
+	written written
 }
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event
-// of the pass. If only the message would change, it is not written before it has stayed the same for a second: again is
-// after which time another pass has to report it.
+// of the pass. A condition that says the same to the user is not written before it has stayed the same for a second:
+// again is after which time another pass has to report it.
 func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) (
 	again time.Duration, err error,
 ) {
 	found := finding.ConditionOf(out.Findings, summary)
-	previous := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
+	previous := r.written.latest(cluster.UID, cluster.ResourceVersion,
+		meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured))
 	if out.Holds && previous != nil {
 		r.changed(cluster, out)
 		return 0, nil
 	}
 	r.states.note(cluster, found, out)
-	condition := r.condition().of(cluster, found)
+	condition := r.condition().of(cluster, found, previous)
 	if again = r.steady.wait(cluster.UID, previous, condition, r.Now()); again > 0 {
 		r.changed(cluster, out)
 		return again, nil
 	}
 	changed := differs(previous, condition)
-	if err = r.condition().write(ctx, cluster, previous, condition); err == nil {
+	version, err := r.condition().write(ctx, cluster, previous, condition)
+	if err == nil {
 		r.steady.forget(cluster.UID)
+	}
+	if version != "" {
+		r.written.note(cluster.UID, version, condition)
 	}
 	if err == nil && out.Behind != nil {
 		err = r.record(ctx, cluster, status.Record(*out.Behind))
@@ -78,6 +84,7 @@ func (r *Reporter) condition() Condition {
 func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
 	r.states.forget(cluster.UID)
 	r.steady.forget(cluster.UID)
+	r.written.forget(cluster.UID)
 	err := r.record(ctx, cluster, "")
 	if err == nil {
 		err = r.condition().Remove(ctx, cluster)
@@ -122,6 +129,7 @@ func (r *Reporter) Forget(uid types.UID) {
 	r.news.forget(uid)
 	r.states.forget(uid)
 	r.steady.forget(uid)
+	r.written.forget(uid)
 }
 
 // HasCondition reports whether a Cluster has the condition.

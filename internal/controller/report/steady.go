@@ -6,17 +6,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// settleTime is how long the message of a condition must stay the same before it replaces another one with the same
-// reason. While a Cluster is created or rolled out, every pass has another message. After maxSettleTime the latest one
-// is written all the same.
+// settleTime is how long a condition must stay the same before it replaces one that says the same to the user. While a
+// Cluster is created or rolled out, every pass has another message, and finds another object missing. After
+// maxSettleTime the latest one is written all the same.
 const (
 	settleTime    = time.Second
 	maxSettleTime = 10 * time.Second
 )
 
-// steady holds messages back until they have stayed the same for settleTime.
+// steady holds conditions back until they have stayed the same for settleTime.
 type steady struct {
 	mutex   sync.Mutex
 	pending map[types.UID]pending
@@ -29,15 +31,13 @@ type pending struct {
 	since, first time.Time
 }
 
-// wait returns how long condition must still stay the same before it replaces previous, 0 if it may now. A different
-// status or reason never waits.
+// wait returns how long condition must still stay the same before it replaces previous, 0 if it may now.
 func (s *steady) wait(uid types.UID, previous *metav1.Condition, condition metav1.Condition,
 	now time.Time,
 ) time.Duration {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if previous == nil || previous.Status != condition.Status || previous.Reason != condition.Reason ||
-		previous.Message == condition.Message && previous.ObservedGeneration == condition.ObservedGeneration {
+	if previous == nil || !mayWait(*previous, condition) || same(*previous, condition) {
 		delete(s.pending, uid)
 		return 0
 	}
@@ -45,8 +45,7 @@ func (s *steady) wait(uid types.UID, previous *metav1.Condition, condition metav
 	if !known {
 		waiting.first = now
 	}
-	if !known || waiting.condition.Message != condition.Message ||
-		waiting.condition.ObservedGeneration != condition.ObservedGeneration {
+	if !known || !same(waiting.condition, condition) {
 		if s.pending == nil {
 			s.pending = map[types.UID]pending{}
 		}
@@ -60,4 +59,21 @@ func (s *steady) forget(uid types.UID) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.pending, uid)
+}
+
+// mayWait reports whether a condition may replace the previous one later: it has its status, and its reason or another
+// one by which something is not there yet and comes by itself. Whatever asks the user for something is written at once.
+func mayWait(previous, next metav1.Condition) bool {
+	return previous.Status == next.Status &&
+		(previous.Reason == next.Reason || comesByItself(previous.Reason) && comesByItself(next.Reason))
+}
+
+func comesByItself(reason string) bool {
+	return reason == contract.ReasonWaitingForObjects || reason == contract.ReasonWaitingForEndpoint
+}
+
+// same reports whether two conditions say the same about the same generation.
+func same(a, b metav1.Condition) bool {
+	a.LastTransitionTime, b.LastTransitionTime = metav1.Time{}, metav1.Time{}
+	return a == b
 }
