@@ -31,7 +31,8 @@ type bench struct {
 	client         *http.Client
 	null, product  *exec.Cmd
 	nullURL, ouURL string
-	started        time.Duration
+	// started is how long the product took until it answered, nullStarted how long the other did.
+	started, nullStarted time.Duration
 }
 
 func newBench(program string) (*bench, error) {
@@ -59,7 +60,7 @@ func newBench(program string) (*bench, error) {
 		}
 	}
 	b.nullURL, b.ouURL = "https://127.0.0.1:"+ports[0]+hooks, "https://127.0.0.1:"+ports[1]+hooks
-	if b.null, _, err = b.start(b.nullURL, self, "-null", "-port", ports[0], "-cert-dir", folder); err != nil {
+	if b.null, b.nullStarted, err = b.start(b.nullURL, self, "-null", "-port", ports[0], "-cert-dir", folder); err != nil {
 		return nil, err
 	}
 	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", ports[1], "--bind-address", "127.0.0.1",

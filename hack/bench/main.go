@@ -57,8 +57,9 @@ func run() error {
 		return err
 	}
 	defer b.close()
-	fmt.Printf("start to answered discovery: %d ms; idle resident memory %.0f MiB\n\n", b.started.Milliseconds(),
-		measure.ResidentMiB(b.product.Process.Pid))
+	fmt.Printf("start to answered discovery: %d ms (null %d ms); idle resident memory %.1f MiB (null %.1f MiB)\n\n",
+		b.started.Milliseconds(), b.nullStarted.Milliseconds(),
+		measure.ResidentMiB(b.product.Process.Pid), measure.ResidentMiB(b.null.Process.Pid))
 	fmt.Println("pools  request      bytes in  bytes out   null ms    ours ms    ratio  goal")
 	missed := 0
 	for _, n := range pools {

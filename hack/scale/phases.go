@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
@@ -66,6 +70,17 @@ func (w *world) null(ctx context.Context, port, certDir string) (*process, error
 	return p, launch(ctx, p, filepath.Join(w.folder, "null.log"), self, "-null", "-null-kubeconfig", w.kubeconfig,
 		"-null-health", p.health,
 		"-null-pprof", p.pprof, "-null-port", port, "-null-cert-dir", certDir)
+}
+
+// hooks starts the product as a server of hooks, which needs no management cluster.
+func (w *world) hooks(ctx context.Context, port, certDir string) (*process, error) {
+	free, err := addresses(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{health: free[0]}
+	return p, launch(ctx, p, filepath.Join(w.folder, "hooks.log"), w.program, "hooks", "--port", port,
+		"--bind-address", "127.0.0.1", "--cert-dir", certDir, "--health-addr", p.health)
 }
 
 // watch runs what begins a phase and waits until nothing happens any more and done, if it is not nil, reports true. p
@@ -128,7 +143,6 @@ func (w *world) watch(ctx context.Context, p **process, begin func() error,
 
 // measureAll runs all phases.
 func measureAll(ctx context.Context, o options) (r *results, err error) {
-	began := time.Now()
 	w, err := newWorld(ctx, o)
 	if err != nil {
 		return nil, err
@@ -138,7 +152,7 @@ func measureAll(ctx context.Context, o options) (r *results, err error) {
 	if err := w.empty(ctx, r); err != nil {
 		return nil, err
 	}
-	progress(fmt.Sprintf("creating %d Clusters", o.clusters))
+	w.progress(fmt.Sprintf("creating %d Clusters", o.clusters))
 	if err := each(o.clusters, func(i int) error { return w.create(ctx, clusterName(i)) }); err != nil {
 		return nil, err
 	}
@@ -154,22 +168,53 @@ func measureAll(ctx context.Context, o options) (r *results, err error) {
 	if info, err := os.Stat(o.program); err == nil {
 		r.ProgramMB = float64(info.Size()) / 1e6
 	}
-	r.Seconds = time.Since(began).Seconds()
+	r.Seconds = time.Since(w.began).Seconds()
 	return r, nil
 }
 
-// empty measures a manager without Clusters.
+// empty measures a manager without Clusters, the one that does nothing, and the server of hooks.
 func (w *world) empty(ctx context.Context, r *results) error {
-	progress("empty")
-	p, err := w.manager(ctx)
+	w.progress("empty")
+	folder := filepath.Join(w.folder, "empty")
+	port, err := certified(ctx, folder)
 	if err != nil {
+		return err
+	}
+	start := func(start func() (*process, error)) (*process, error) {
+		p, err := start()
+		if err == nil {
+			p.stop()
+		}
+		return p, err
+	}
+	null := func() (*process, error) { return w.null(ctx, port, folder) }
+	// An API server that has just started tells the first who watches a kind to ask again after a second.
+	p, err := start(null)
+	if err != nil {
+		return err
+	}
+	r.NullFirstReadySeconds = p.ready.Seconds()
+	if p, err = start(null); err != nil {
+		return err
+	}
+	r.NullEmptyReadySeconds = p.ready.Seconds()
+	if p, err = w.manager(ctx); err != nil {
 		return err
 	}
 	defer p.stop()
 	r.EmptyReadySeconds, r.EmptyResidentMiB = p.ready.Seconds(), measure.ResidentMiB(p.pid())
 	live, _, err := p.heap(ctx)
+	if err != nil {
+		return err
+	}
 	r.EmptyLiveMiB = live / (1 << 20)
-	return err
+	hooks, err := w.hooks(ctx, port, folder)
+	if err != nil {
+		return err
+	}
+	defer hooks.stop()
+	r.HooksReadySeconds, r.HooksResidentMiB = hooks.ready.Seconds(), measure.ResidentMiB(hooks.pid())
+	return nil
 }
 
 // lifecycle measures convergence, restart, and changes of the Secret.
@@ -188,7 +233,7 @@ func (w *world) lifecycle(ctx context.Context, r *results) error {
 		return err
 	}
 	run := func(name string, begin func() error, done func(float64, requests) bool) error {
-		progress(name)
+		w.progress(name)
 		f, err := w.watch(ctx, &p, begin, done)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -215,25 +260,28 @@ func (w *world) lifecycle(ctx context.Context, r *results) error {
 		return err
 	}
 	r.ReadySeconds = p.ready.Seconds()
-	if err := run("changed", func() error { return w.setProxy(ctx, "proxy-2.example.com", "1") },
+	if err := run("changed", func() error { return w.measureFanOut(ctx, p, r) },
 		func(_ float64, r requests) bool { return r["update secrets"] >= w.clusters }); err != nil {
 		return err
 	}
 	if err := run("same", func() error { return w.setProxy(ctx, "proxy-2.example.com", "2") }, nil); err != nil {
 		return err
 	}
-	if err := run("newcomer", func() error { return w.newcomers(ctx, r) },
+	if err := w.nullFloor(ctx, r); err != nil {
+		return err
+	}
+	if err := run("newcomer", func() error { return w.measureNewcomers(ctx, r) },
 		func(_ float64, r requests) bool { return r["update secrets"] >= w.clusters }); err != nil {
 		return err
 	}
 	p.stop()
 	p = nil
-	return w.floors(ctx, r)
+	return w.plainWriter(ctx, r)
 }
 
 // status measures command status for all Clusters.
 func (w *world) status(ctx context.Context, r *results) error {
-	progress("status")
+	w.progress("status")
 	before, err := w.audit.read()
 	if err != nil {
 		return err
@@ -261,11 +309,58 @@ func (w *world) setProxy(ctx context.Context, host, touch string) error {
 	return w.client.Update(ctx, secret)
 }
 
-// newcomers is how many Clusters are created while all others get another proxy.
-const newcomers = 5
+// measureFanOut changes the proxy of all, and measures how long it takes until the Secret has arrived at a client that
+// watches nothing else, and until the manager has queued all Clusters.
+func (w *world) measureFanOut(ctx context.Context, p *process, r *results) error {
+	before, err := p.queued(ctx)
+	if err != nil {
+		return err
+	}
+	watcher, err := client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: w.client.Scheme()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	secrets := &corev1.SecretList{}
+	if err := watcher.List(ctx, secrets, client.InNamespace(proxyNamespace)); err != nil {
+		return err
+	}
+	events, err := watcher.Watch(ctx, &corev1.SecretList{}, client.InNamespace(proxyNamespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: secrets.ResourceVersion}})
+	if err != nil {
+		return fmt.Errorf("watching Secrets: %w", err)
+	}
+	defer events.Stop()
+	if err := w.setProxy(ctx, "proxy-2.example.com", "1"); err != nil {
+		return err
+	}
+	written := time.Now()
+	seen := make(chan time.Duration, 1)
+	go func() {
+		<-events.ResultChan()
+		seen <- time.Since(written)
+	}()
+	for queued := before; queued < before+float64(w.clusters); {
+		if time.Since(written) > time.Minute {
+			return fmt.Errorf("%.0f of %d Clusters are queued a minute after their proxy Secret has changed", queued-before,
+				w.clusters)
+		}
+		if queued, err = p.queued(ctx); err != nil {
+			return err
+		}
+	}
+	r.QueuedSeconds, r.WatchedSeconds = time.Since(written).Seconds(), (<-seen).Seconds()
+	return nil
+}
 
-// newcomers changes the proxy of all, creates Clusters one after the other, and waits for each.
-func (w *world) newcomers(ctx context.Context, r *results) error {
+// measureNewcomers changes the proxy of all, creates Clusters meanwhile, and measures how long each takes. Before, it
+// creates some while nothing else happens.
+func (w *world) measureNewcomers(ctx context.Context, r *results) error {
+	alone := func() (int, error) { return 0, nil }
+	took, _, err := w.newcomers(ctx, "alone", alone)
+	if err != nil {
+		return err
+	}
+	r.AloneSeconds = percentile(took, 0.5)
 	before, err := w.audit.read()
 	if err != nil {
 		return err
@@ -273,21 +368,37 @@ func (w *world) newcomers(ctx context.Context, r *results) error {
 	if err := w.setProxy(ctx, "proxy-3.example.com", "3"); err != nil {
 		return err
 	}
-	fanned := func() (int, error) {
+	took, r.NewcomerBehind, err = w.newcomers(ctx, "newcomer", func() (int, error) {
 		now, err := w.audit.read()
 		return now.minus(before)["update secrets"], err
+	})
+	r.Newcomers, r.NewcomerSeconds, r.NewcomerP99Seconds = len(took), percentile(took, 0.5), percentile(took, 0.99)
+	return err
+}
+
+// newcomers creates Clusters, one in twenty of those that there are but five at least and fifty at most, five at once.
+// It returns how long each took that was configured before fanned counted all others, or was the first of all, and the
+// most that were counted meanwhile.
+func (w *world) newcomers(ctx context.Context, prefix string, fanned func() (int, error),
+) (took []float64, behind int, err error) {
+	const atOnce = 5
+	var mutex sync.Mutex
+	counted := func() (int, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return fanned()
 	}
-	for i := range newcomers {
-		name := fmt.Sprintf("newcomer-%d", i)
+	return took, behind, some(atOnce, min(50, max(atOnce, w.clusters/20)), func(i int) error {
+		name := fmt.Sprintf("%s-%d", prefix, i)
 		created := time.Now()
-		at, err := fanned()
+		at, err := counted()
 		if err != nil {
 			return err
 		}
 		if err := w.create(ctx, name); err != nil {
 			return err
 		}
-		for ok := false; !ok; time.Sleep(5 * time.Millisecond) {
+		for ok := false; !ok; time.Sleep(20 * time.Millisecond) {
 			if ok, err = w.configured(ctx, name); err != nil {
 				return err
 			}
@@ -295,35 +406,29 @@ func (w *world) newcomers(ctx context.Context, r *results) error {
 				return fmt.Errorf("%s is not configured", name)
 			}
 		}
-		until, err := fanned()
-		if err != nil {
-			return err
-		}
+		seconds := time.Since(created).Seconds()
+		until, err := counted()
+		mutex.Lock()
+		defer mutex.Unlock()
 		if until < w.clusters || i == 0 { // else none was before it
-			r.NewcomerSeconds = max(r.NewcomerSeconds, time.Since(created).Seconds())
-			r.NewcomerBehind = max(r.NewcomerBehind, until-at)
-			r.Newcomers++
+			took, behind = append(took, seconds), max(behind, until-at)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
-// floors measures a plain writer, and the manager that does nothing.
-func (w *world) floors(ctx context.Context, r *results) error {
-	progress("floors")
-	secrets := &corev1.SecretList{}
-	if err := w.client.List(ctx, secrets, client.InNamespace(namespace),
-		client.HasLabels{contract.LabelGenerated}); err != nil {
-		return err
+// percentile returns the value that a part of all values does not exceed, 0 of none.
+func percentile(values []float64, part float64) float64 {
+	if len(values) == 0 {
+		return 0
 	}
-	started := time.Now()
-	if err := each(len(secrets.Items), func(i int) error {
-		secrets.Items[i].Data["plain"] = []byte("written by a plain client")
-		return w.client.Update(ctx, &secrets.Items[i])
-	}); err != nil {
-		return err
-	}
-	r.PlainWriterSeconds = time.Since(started).Seconds() * float64(w.clusters) / float64(len(secrets.Items))
+	slices.Sort(values)
+	return values[int(math.Ceil(part*float64(len(values))))-1]
+}
+
+// nullFloor measures the manager that does nothing.
+func (w *world) nullFloor(ctx context.Context, r *results) error {
+	w.progress("floor of a restart")
 	folder := filepath.Join(w.folder, "null")
 	port, err := certified(ctx, folder)
 	if err != nil {
@@ -346,9 +451,28 @@ func (w *world) floors(ctx context.Context, r *results) error {
 	return err
 }
 
+// plainWriter measures a client that writes all generated Secrets.
+func (w *world) plainWriter(ctx context.Context, r *results) error {
+	w.progress("floor of writes")
+	secrets := &corev1.SecretList{}
+	if err := w.client.List(ctx, secrets, client.InNamespace(namespace),
+		client.HasLabels{contract.LabelGenerated}); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := each(len(secrets.Items), func(i int) error {
+		secrets.Items[i].Data["plain"] = []byte("written by a plain client")
+		return w.client.Update(ctx, &secrets.Items[i])
+	}); err != nil {
+		return err
+	}
+	r.PlainWriterSeconds = time.Since(started).Seconds() * float64(w.clusters) / float64(len(secrets.Items))
+	return nil
+}
+
 // rest measures a manager that keeps reconciling every Cluster although nothing changes.
 func (w *world) rest(ctx context.Context, r *results) error {
-	progress("rest")
+	w.progress("rest")
 	period := max(5*time.Second, time.Duration(w.clusters)*5*time.Millisecond)
 	p, err := w.manager(ctx, "--sync-period", period.String())
 	if err != nil {
@@ -373,7 +497,7 @@ func (w *world) rest(ctx context.Context, r *results) error {
 	}
 	f := &phase{}
 	started := time.Now()
-	for f.Reconciles < 2*float64(w.clusters+newcomers) {
+	for f.Reconciles < 2*float64(w.created.Load()) {
 		if time.Since(started) > 10*period {
 			return fmt.Errorf("rest: %.0f reconciles in %s", f.Reconciles, time.Since(started))
 		}

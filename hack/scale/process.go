@@ -83,26 +83,34 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 
 // progress is how many reconciles have ended, and how many Clusters wait for one.
 func (p *process) progress(ctx context.Context) (reconciles, waiting float64, err error) {
+	sums, err := p.sums(ctx)
+	return sums["controller_runtime_reconcile_total"],
+		sums["workqueue_depth"] + sums["controller_runtime_active_workers"], err
+}
+
+// queued is how many Clusters were ever queued.
+func (p *process) queued(ctx context.Context) (float64, error) {
+	sums, err := p.sums(ctx)
+	return sums["workqueue_adds_total"], err
+}
+
+// sums returns metrics by name, each summed up over its labels.
+func (p *process) sums(ctx context.Context) (map[string]float64, error) {
 	text, err := get(ctx, "http://"+p.metrics+"/metrics")
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
+	sums := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 2 {
-			continue
-		}
-		value, err := strconv.ParseFloat(fields[1], 64)
-		switch name, _, _ := strings.Cut(fields[0], "{"); {
-		case err != nil:
-		case name == "controller_runtime_reconcile_total":
-			reconciles += value
-		case name == "workqueue_depth", name == "controller_runtime_active_workers":
-			waiting += value
+		if fields := strings.Fields(lines.Text()); len(fields) == 2 {
+			if value, err := strconv.ParseFloat(fields[1], 64); err == nil {
+				name, _, _ := strings.Cut(fields[0], "{")
+				sums[name] += value
+			}
 		}
 	}
-	return reconciles, waiting, lines.Err()
+	return sums, lines.Err()
 }
 
 // heap returns the bytes of live objects after a collection, and how many objects were ever allocated.

@@ -52,6 +52,30 @@ func TestCompare_FailsWhenACountHasGrown(t *testing.T) {
 	}
 }
 
+func TestPercentile_IsAValueThatWasMeasured(t *testing.T) {
+	t.Parallel()
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[99-i] = float64(i + 1) // the slowest first
+	}
+	for _, row := range []struct {
+		values     []float64
+		part, want float64
+	}{
+		{nil, 0.99, 0},
+		{[]float64{3}, 0.5, 3},
+		{[]float64{3}, 0.99, 3},
+		{[]float64{3, 1, 2}, 0.5, 2},
+		{[]float64{3, 1, 2}, 0.99, 3},
+		{hundred, 0.5, 50},
+		{hundred, 0.99, 99},
+	} {
+		if got := percentile(row.values, row.part); got != row.want {
+			t.Errorf("%g of %g: %g, want %g", row.part, row.values, got, row.want)
+		}
+	}
+}
+
 func TestAudit_CountsByVerbAndResource(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")

@@ -44,7 +44,7 @@ func certified(ctx context.Context, folder string) (string, error) {
 
 // webhook measures calls for a KubeadmControlPlane that is scaled: the product's webhook, and one that does nothing.
 func (w *world) webhook(ctx context.Context, r *results) error {
-	progress("webhook")
+	w.progress("webhook")
 	folder := filepath.Join(w.folder, "webhook")
 	port, err := certified(ctx, folder)
 	if err != nil {

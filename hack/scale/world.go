@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,16 +39,20 @@ const (
 type world struct {
 	options
 
+	// created is how many Clusters it has.
+	created atomic.Int64
+
 	cluster    *mgmt.Cluster
 	client     client.Client
 	folder     string
 	kubeconfig string
 	audit      audit
 	runs       int
+	began      time.Time
 }
 
 func newWorld(ctx context.Context, o options) (w *world, err error) {
-	w = &world{options: o}
+	w = &world{options: o, began: time.Now()}
 	if w.folder, err = os.MkdirTemp("", "scale-"); err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
@@ -57,7 +62,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 		}
 	}(w)
 	w.audit.path = filepath.Join(w.folder, "audit.log")
-	if w.cluster, err = mgmt.Start(ctx, mgmt.Options{Progress: progress, AuditLog: w.audit.path}); err != nil {
+	if w.cluster, err = mgmt.Start(ctx, mgmt.Options{Progress: w.progress, AuditLog: w.audit.path}); err != nil {
 		return nil, err
 	}
 	account, err := w.cluster.InstallProduct(ctx, ".")
@@ -88,8 +93,10 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	return w, nil
 }
 
-// progress says what is being done.
-func progress(text string) { fmt.Fprintln(os.Stderr, "scale:", text) }
+// progress says what is being done, and after how many seconds.
+func (w *world) progress(text string) {
+	fmt.Fprintf(os.Stderr, "scale: %5.0f s %s\n", time.Since(w.began).Seconds(), text)
+}
 
 func (w *world) close() error {
 	var err error
@@ -126,6 +133,7 @@ func (w *world) create(ctx context.Context, name string) error {
 			return fmt.Errorf("creating %s of %s: %w", object.GetName(), name, err)
 		}
 	}
+	w.created.Add(1)
 	return nil
 }
 
@@ -187,14 +195,17 @@ func (w *world) raw(ctx context.Context, apiVersion, kind, name string) (*unstru
 	return object, w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 }
 
-// each calls f for 0 to n-1, some at once, and returns the first error.
-func each(n int, f func(i int) error) error {
+// each calls f for 0 to n-1, as many at once as the product has workers, and returns the first error.
+func each(n int, f func(i int) error) error { return some(writers, n, f) }
+
+// some calls f for 0 to n-1, as many at once as atOnce says, and returns the first error.
+func some(atOnce, n int, f func(i int) error) error {
 	var (
 		next  atomic.Int64
 		group sync.WaitGroup
 		first atomic.Pointer[error]
 	)
-	for range writers {
+	for range atOnce {
 		group.Go(func() {
 			for i := int(next.Add(1) - 1); i < n && first.Load() == nil; i = int(next.Add(1) - 1) {
 				if err := f(i); err != nil {

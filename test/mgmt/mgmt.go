@@ -107,6 +107,9 @@ func NewEnvironment() *envtest.Environment {
 	env.ControlPlane.GetAPIServer().Configure().
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none")
+	// etcd keeps all versions for five minutes; with the 2 GiB that it has by itself some thousand Clusters are too many.
+	env.ControlPlane.Etcd = &envtest.Etcd{}
+	env.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", "16000000000")
 	return env
 }
 

@@ -26,6 +26,10 @@ rules:
 - level: None
 `
 
+// maxAuditLog is the size in megabytes from which on the API server begins another audit log, which nobody would read.
+// Its own limit is reached by a few thousand Clusters.
+const maxAuditLog = "10000"
+
 // serverScript is run in place of kube-apiserver: it notes its process id and becomes kube-apiserver.
 const serverScript = `#!/bin/sh
 echo $$ >"${0%/*}/pid"
@@ -50,7 +54,8 @@ func prepareServer(server *envtest.APIServer, auditLog string) (string, error) {
 	if auditLog != "" {
 		server.Configure().
 			Set("audit-policy-file", policy).
-			Set("audit-log-path", auditLog)
+			Set("audit-log-path", auditLog).
+			Set("audit-log-maxsize", maxAuditLog)
 	}
 	return dir, nil
 }
