@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
@@ -34,42 +32,6 @@ func seeds(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-}
-
-// FuzzDecodeTemplate compares what is read of a template with what package patch reads of it through encoding/json.
-func FuzzDecodeTemplate(f *testing.F) {
-	seeds(f)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if jsonread.Count(text) > maxValues { // it is refused
-			return
-		}
-		got, err := (&request.Item{Object: text}).Template()
-		if (err == nil) != json.Valid(text) {
-			t.Fatalf("%s: %v", text, err)
-		}
-		var o map[string]any
-		if err != nil || json.Unmarshal(text, &o) != nil {
-			return
-		}
-		spec, at := plan.Locate(plan.KindTemplate, o)
-		at.Alone = 0
-		if diff := cmp.Diff(at, got.At); diff != "" {
-			t.Fatalf("%s (-want +got):\n%s", text, diff)
-		}
-		want := patch.SpecOfMap(spec)
-		if patch.Unsupported(want) != patch.Unsupported(got.Spec) {
-			t.Fatalf("%s: unsupported as %q, want as %q", text, patch.Unsupported(got.Spec), patch.Unsupported(want))
-		}
-		want.CRISockets, want.KubeletArgs, got.Spec.CRISockets, got.Spec.KubeletArgs = nil, nil, nil, nil
-		for i, file := range want.Files {
-			if !patch.IsManagedPath(file.Path) {
-				want.Files[i].Content = ""
-			}
-		}
-		if diff := cmp.Diff(want, got.Spec, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%s (-want +got):\n%s", text, diff)
-		}
-	})
 }
 
 // FuzzGenerate feeds templates to the handler: it never panics, what it answers applies, a second call changes nothing,
@@ -120,12 +82,12 @@ func FuzzGenerate(f *testing.F) {
 		if again := ask(patched); again != nil {
 			t.Fatalf("a second call patches %s with %s", patched, again)
 		}
-		before, _ := plan.Locate(plan.KindTemplate, o)
+		before := plan.Locate(plan.KindTemplate, o)
 		var p map[string]any
 		if err := json.Unmarshal(patched, &p); err != nil {
 			t.Fatal(err)
 		}
-		after, _ := plan.Locate(plan.KindTemplate, p)
+		after := plan.Locate(plan.KindTemplate, p)
 		if diff := cmp.Diff(patch.Own(before), patch.Own(after), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("(-before +after):\n%s", diff)
 		}

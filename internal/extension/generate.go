@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,7 +25,7 @@ type generator struct {
 	pools    map[intent.Pool]bool         // those of stored, and the control plane
 	values   map[intent.Pool]*plan.Values // by recipeKey
 	made     map[madeOf]string            // in base64
-	files    map[patch.File][]byte        // managed files in JSON
+	encoder  patch.Encoder
 }
 
 // madeOf is everything that a patch depends on. Pools of one class mostly have the same template.
@@ -52,7 +51,6 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	if enabled {
 		g := &generator{
 			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]string{},
-			files: map[patch.File][]byte{},
 		}
 		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
 			return err
@@ -188,68 +186,9 @@ func (g *generator) make(it *request.Item, pool intent.Pool) (string, error) {
 	if err != nil || len(operations) == 0 {
 		return "", err
 	}
-	text, err := g.encode(operations)
+	text, err := g.encoder.Encode(operations)
 	if err != nil {
 		return "", fmt.Errorf("writing a patch: %w", err)
 	}
 	return base64.StdEncoding.EncodeToString(text), nil
-}
-
-// encode writes operations like encoding/json, but faster.
-func (g *generator) encode(operations []patch.Operation) ([]byte, error) {
-	text := append(make([]byte, 0, 4<<10), '[')
-	for i, operation := range operations {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(append(text, `{"op":"`...), operation.Op...)
-		text = append(append(append(text, `","path":"`...), operation.Path...), '"')
-		if operation.Value != nil {
-			var err error
-			if text, err = g.appendValue(append(text, `,"value":`...), operation.Value); err != nil {
-				return nil, err
-			}
-		}
-		text = append(text, '}')
-	}
-	return append(text, ']'), nil
-}
-
-// appendValue appends the value of an operation.
-func (g *generator) appendValue(text []byte, value any) ([]byte, error) {
-	switch v := value.(type) {
-	case struct{}:
-		return append(text, "{}"...), nil
-	case string:
-		return patch.AppendString(text, v)
-	case patch.File:
-		file, known := g.files[v]
-		var err error
-		if !known {
-			file, err = v.MarshalJSON()
-			g.files[v] = file
-		}
-		return append(text, file...), err
-	case []patch.File:
-		return appendList(g, text, v)
-	case []string:
-		return appendList(g, text, v)
-	}
-	encoded, err := json.Marshal(value)
-	return append(text, encoded...), err
-}
-
-// appendList appends a list of such values.
-func appendList[T any](g *generator, text []byte, list []T) ([]byte, error) {
-	text = append(text, '[')
-	for i, entry := range list {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		var err error
-		if text, err = g.appendValue(text, entry); err != nil {
-			return nil, err
-		}
-	}
-	return append(text, ']'), nil
 }

@@ -510,27 +510,6 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-func TestEncode_WritesWhatEncodingJSONWrites(t *testing.T) {
-	t.Parallel()
-	operations := []patch.Operation{
-		{Op: "add", Path: "/spec", Value: struct{}{}},
-		{Op: "add", Path: "/spec/files", Value: []any{}},
-		{Op: "add", Path: "/spec/files/0", Value: patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
-		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
-		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
-		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: "echo '<&>'"},
-		{Op: "add", Path: "/spec/preKubeadmCommands", Value: []string{"a", "\x7f\xff"}},
-		{Op: "remove", Path: "/spec/postKubeadmCommands"},
-	}
-	got, err := (&generator{files: map[patch.File][]byte{}}).encode(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(encoded(t, operations)), string(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestEncodeFailure_WritesOneLine(t *testing.T) {
 	t.Parallel()
 	var failure bytes.Buffer

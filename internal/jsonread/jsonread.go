@@ -249,31 +249,6 @@ func (r *Reader) Value() any {
 	}
 }
 
-// Decoded is a value that a Reader has decoded.
-type Decoded struct {
-	// Value is what Reader.Value returns.
-	Value any
-
-	text []byte
-}
-
-// ValueLike decodes a value as Value does, unless it is an object, an array or a string with the very text of known:
-// then it is the value of known, and shared.
-func (r *Reader) ValueLike(known Decoded) Decoded {
-	kind := r.Kind()
-	if r.err == nil && (kind == '{' || kind == '[' || kind == '"') && known.text != nil &&
-		bytes.HasPrefix(r.text[r.at:], known.text) { // the bracket or quote at its end is the end of this one, too
-		r.at += len(known.text)
-		return known
-	}
-	start := r.at
-	value := r.Value()
-	if r.err != nil {
-		return Decoded{Value: value}
-	}
-	return Decoded{Value: value, text: r.text[start:r.at]}
-}
-
 // once returns a name as the one string for all members that have it.
 func (r *Reader) once(name []byte) string {
 	if known, found := r.names[string(name)]; found {

@@ -100,21 +100,94 @@ func removal(at Location) []Operation {
 	return operations
 }
 
+// Encoder writes JSON patches like encoding/json, but faster. Its zero value is ready to use.
+type Encoder struct{ files map[File][]byte } // in JSON
+
+// Encode writes a JSON patch.
+func (e *Encoder) Encode(operations []Operation) ([]byte, error) {
+	text := append(make([]byte, 0, 4<<10), '[')
+	for i, operation := range operations {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(text, `{"op":"`...), operation.Op...)
+		var err error
+		if text, err = AppendString(append(text, `","path":`...), operation.Path); err != nil {
+			return nil, err
+		}
+		if operation.Value != nil {
+			if text, err = e.appendValue(append(text, `,"value":`...), operation.Value); err != nil {
+				return nil, err
+			}
+		}
+		text = append(text, '}')
+	}
+	return append(text, ']'), nil
+}
+
+// appendValue appends the value of an operation.
+func (e *Encoder) appendValue(text []byte, value any) ([]byte, error) {
+	switch v := value.(type) {
+	case struct{}:
+		return append(text, "{}"...), nil
+	case string:
+		return AppendString(text, v)
+	case File:
+		file, known := e.files[v]
+		if known {
+			return append(text, file...), nil
+		}
+		start := len(text)
+		text, err := v.appendTo(text)
+		if err == nil {
+			if e.files == nil {
+				e.files = map[File][]byte{}
+			}
+			e.files[v] = text[start:len(text):len(text)]
+		}
+		return text, err
+	case []File:
+		return appendList(e, text, v)
+	case []string:
+		return appendList(e, text, v)
+	}
+	encoded, err := json.Marshal(value)
+	return append(text, encoded...), err
+}
+
+// appendList appends a list of such values.
+func appendList[T any](e *Encoder, text []byte, list []T) ([]byte, error) {
+	text = append(text, '[')
+	for i, entry := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		var err error
+		if text, err = e.appendValue(text, entry); err != nil {
+			return nil, err
+		}
+	}
+	return append(text, ']'), nil
+}
+
 // Field is one field of a File in the order in which it is written.
 type Field struct {
-	Name  string
-	Value any // string or []Field
+	Name string
+	// Text is the value, unless Fields are.
+	Text   string
+	Fields []Field
 }
 
 // Fields returns f in the form of a manifest.
 func (f File) Fields() []Field {
-	fields := []Field{{"path", f.Path}, {"owner", f.Owner}, {"permissions", f.Permissions}}
+	fields := append(make([]Field, 0, 4), Field{Name: "path", Text: f.Path}, Field{Name: "owner", Text: f.Owner},
+		Field{Name: "permissions", Text: f.Permissions})
 	switch {
 	case f.ContentFrom != (SecretKey{}):
-		return append(fields,
-			Field{"contentFrom", []Field{{"secret", []Field{{"name", f.ContentFrom.Name}, {"key", f.ContentFrom.Key}}}}})
+		key := []Field{{Name: "name", Text: f.ContentFrom.Name}, {Name: "key", Text: f.ContentFrom.Key}}
+		return append(fields, Field{Name: "contentFrom", Fields: []Field{{Name: "secret", Fields: key}}})
 	case f.Content != "":
-		return append(fields, Field{"content", f.Content})
+		return append(fields, Field{Name: "content", Text: f.Content})
 	}
 	return fields
 }
@@ -129,11 +202,13 @@ func (f File) Map() map[string]any {
 }
 
 // MarshalJSON returns f in the form of an object: an original verbatim, any other by its Fields.
-func (f File) MarshalJSON() ([]byte, error) {
+func (f File) MarshalJSON() ([]byte, error) { return f.appendTo(nil) }
+
+func (f File) appendTo(text []byte) ([]byte, error) {
 	if f.Original != "" {
-		return []byte(f.Original), nil
+		return append(text, f.Original...), nil
 	}
-	return appendFields(nil, f.Fields())
+	return appendFields(text, f.Fields())
 }
 
 // appendFields appends fields to text as an object in JSON.
@@ -141,17 +216,13 @@ func appendFields(text []byte, fields []Field) ([]byte, error) {
 	for i, field := range fields {
 		text = append(append(append(text, "{,"[min(i, 1)]), '"'), field.Name...)
 		text = append(text, '"', ':')
-		nested, isNested := field.Value.([]Field)
-		if isNested {
-			var err error
-			if text, err = appendFields(text, nested); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		plain, _ := field.Value.(string)
 		var err error
-		if text, err = AppendString(text, plain); err != nil {
+		if field.Fields != nil {
+			text, err = appendFields(text, field.Fields)
+		} else {
+			text, err = AppendString(text, field.Text)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

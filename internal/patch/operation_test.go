@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
@@ -116,5 +117,34 @@ func testOperations(t *testing.T, tests map[string]operationsTest) {
 				t.Errorf("%s leaves %s (%v), want %s", text, got, err, test.want)
 			}
 		})
+	}
+}
+
+func TestEncoder_WritesWhatEncodingJSONWrites(t *testing.T) {
+	t.Parallel()
+	operations := []patch.Operation{
+		{Op: "add", Path: "/spec", Value: struct{}{}},
+		{Op: "add", Path: "/spec/files", Value: []any{}},
+		{Op: "add", Path: "/spec/files/0", Value: patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
+		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
+		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
+		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: "echo '<&>'"},
+		{Op: "add", Path: "/spec/preKubeadmCommands", Value: []string{"a", "\x7f\xff"}},
+		{Op: "add", Path: "/metadata/annotations/a~1\"b\n%", Value: map[string]string{"<": "`$"}},
+		{Op: "remove", Path: "/spec/postKubeadmCommands"},
+	}
+	want, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var encoder patch.Encoder
+	for range 2 {
+		got, err := encoder.Encode(operations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -58,6 +58,18 @@ func object(t *testing.T, text string) map[string]any {
 	return o
 }
 
+// readByRolls returns an object with the members of its spec that RollsBy names.
+func readByRolls(object map[string]any) map[string]any {
+	spec, _ := object["spec"].(map[string]any)
+	read := map[string]any{}
+	for _, name := range plan.RollsBy() {
+		if value, found := spec[name]; found {
+			read[name] = value
+		}
+	}
+	return map[string]any{"spec": read}
+}
+
 func TestRolls(t *testing.T) {
 	t.Parallel()
 	const stored = `
@@ -123,6 +135,9 @@ spec:
 			after := object(t, string(text))
 			if got := plan.Rolls(before, after, now); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
+			}
+			if got := plan.Rolls(readByRolls(before), readByRolls(after), now); got != test.want {
+				t.Errorf("with the members of RollsBy alone: got %v, want %v", got, test.want)
 			}
 			if diff := cmp.Diff(object(t, stored), before); diff != "" {
 				t.Errorf("the argument was changed:\n%s", diff)
@@ -317,28 +332,6 @@ func TestBring_KeepsThePlacesOfAdoptedFiles(t *testing.T) {
 			if diff := cmp.Diff(answer, patch.Apply(answer, again.Edits)); diff != "" {
 				t.Errorf("%s, %s: called again, the answer changes (-first +again):\n%s", name, what, diff)
 			}
-		}
-	}
-}
-
-func TestLocate_FindsWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]patch.Location{
-		`{}`:                                {Missing: 3},
-		`{"spec":{}}`:                       {Missing: 2},
-		`{"spec":{"template":{"spec":{}}}}`: {Alone: 3},
-		`{"spec":{"template":{"spec":{"files":[{}],"postKubeadmCommands":["x"]}}}}`:                       {Alone: 3},
-		`{"spec":{"template":{"spec":{"files":[{}]},"metadata":{"labels":{"a":"b"}}}}}`:                   {Alone: 1},
-		`{"spec":{"template":{"spec":{"files":[{}]}},"future":1}}`:                                        {Alone: 2},
-		`{"spec":{"template":{"spec":{"files":[{}],"format":"ignition"}}}}`:                               {},
-		`{"spec":{"template":{"spec":{"files":[{}],"preKubeadmCommands":[]}}}}`:                           {},
-		`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","spec":{"template":{"spec":{"files":[{}]}}}}`: {},
-		`{"spec":[1]}`: {Missing: 3},
-	} {
-		_, at := plan.Locate(plan.KindTemplate, object(t, text))
-		want.Parents = plan.Parents(plan.KindTemplate)
-		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
 }

@@ -31,6 +31,11 @@ func Rolls(stored, asked map[string]any, now time.Time) bool {
 	return err == nil && !due.After(now)
 }
 
+// RollsBy returns the members of the spec of a KubeadmControlPlane that Rolls reads.
+func RollsBy() []string {
+	return []string{"version", "machineTemplate", "kubeadmConfigSpec", "rollout"}
+}
+
 // AtRest reports whether a change of a KubeadmControlPlane without Machines applies to all its future Machines. paused
 // is the status of its condition Paused, "" if it has none, in the version that the change replaces.
 //

@@ -34,13 +34,13 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 		return answer{}, err
 	}
 	switch {
-	case !plan.IsReadable(kind, object.asked.Object):
+	case !object.asked.Readable:
 		return answer{}, nil // and refused by the API server
-	case object.asked.GetDeletionTimestamp() != nil, plan.IsTopologyOwned(object.asked.GetLabels()):
+	case object.asked.deleted, plan.IsTopologyOwned(object.asked.labels):
 		return answer{}, nil
 	case kind == plan.KindConfig && (object.ofControlPlane() || object.created && patch.IsPatched(object.spec)):
 		return answer{}, nil // a KubeadmConfig that is cloned from a patched template is as it should be
-	case kind == plan.KindConfig && !object.created && (hasOwner(object, "Machine") || hasOwner(object, "MachineSet")):
+	case kind == plan.KindConfig && !object.created && (object.hasOwner("Machine") || object.hasOwner("MachineSet")):
 		return answer{}, nil // Cluster API is at work on it
 	}
 	found, err := w.owner(ctx, object)
@@ -89,13 +89,14 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 		want.Options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
 	object := plan.Object{
-		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
+		Kind: a.kind, Name: a.String(), Labels: a.asked.labels, Annotations: a.asked.annotations,
 		Spec: a.spec, Pools: a.found.pools, Foreign: a.found.foreign,
-		OfMachine: hasOwner(a.write, "Machine") || hasOwner(a.write, "MachineSet"),
-		Running:   a.hasData() || a.replicas() > 0, Busy: !plan.AtRest(a.paused()),
-		Rolls: a.kind == plan.KindControlPlane && !a.created && plan.Rolls(a.stored.Object, a.asked.Object, a.Now()),
+		OfMachine: a.hasOwner("Machine") || a.hasOwner("MachineSet"),
+		Running:   a.isRunning(), Busy: !plan.AtRest(a.stored.paused),
+		Rolls: a.rolls(a.Now()),
 		Write: &plan.Write{
-			Stored: a.before, Annotations: a.stored.GetAnnotations(), Sent: a.sent, Recognized: a.adopted, Creates: a.created,
+			Stored: a.stored.Spec, Annotations: a.stored.annotations, Sent: a.asked.Spec, Recognized: a.adopted,
+			Creates: a.created,
 		},
 		Facts: plan.Facts{Taken: map[string]string{}},
 	}
@@ -137,7 +138,7 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 	case plan.FactOriginals:
 		facts.Originals, err = a.answerable(ctx)
 	case plan.FactOwners:
-		facts.Owners = a.generatedFor(ctx, a.namespace, a.before)
+		facts.Owners = a.generatedFor(ctx, a.namespace, a.stored.Spec)
 	case plan.FactAdoptable:
 		facts.Adoptable, err = a.adoptable(ctx, *asks.Recipe)
 	default:
@@ -198,8 +199,8 @@ func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
-	operations := append(patch.Operations(a.at, a.sent, decision.Edits),
-		plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
+	operations := append(patch.Operations(a.asked.At, a.asked.Spec, decision.Edits),
+		plan.AnnotationOperations(a.asked.annotations, decision.Annotations)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))
 	} else if len(warnings) > 0 {

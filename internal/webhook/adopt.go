@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -20,7 +20,7 @@ import (
 // contains again. Later decisions see a write without them.
 func (a *admission) recognize(ctx context.Context) (write, error) {
 	var managed []patch.File
-	for _, f := range a.before.Files {
+	for _, f := range a.stored.Spec.Files {
 		if patch.IsManagedFile(f) {
 			managed = append(managed, f)
 		}
@@ -40,16 +40,6 @@ func (a *admission) adopt(ctx context.Context, recipe patch.Recipe) (write, erro
 		return w, err
 	}
 	w.adopted = patch.Adopt(w.spec, recipe, func(index int) bool { return adoptable[index] })
-	w.asked = w.asked.DeepCopy()
-	spec, _ := plan.Locate(w.kind, w.asked.Object)
-	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
-	if err != nil {
-		return w, fmt.Errorf("reading files of %s: %w", w, err)
-	}
-	for _, edit := range w.adopted {
-		files[edit.Index] = edit.File.Map()
-	}
-	spec[string(patch.ListFiles)] = files
 	w.spec = patch.Apply(w.spec, w.adopted)
 	return w, nil
 }
@@ -70,11 +60,12 @@ func (a *admission) adoptable(ctx context.Context, recipe patch.Recipe) (map[int
 	if err != nil {
 		return nil, err
 	}
-	spec, _ := plan.Locate(a.kind, a.asked.Object)
-	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
-	if err != nil {
+	r := jsonread.New(a.asked.Text)
+	spec, _ := r.Value().(map[string]any)
+	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("reading files of %s: %w", a, err)
 	}
+	files := filesOf(spec)
 	for _, edit := range candidates {
 		if patch.SameEntry(files[edit.Index], originals[edit.File.Path]) {
 			adoptable[edit.Index] = true
@@ -105,7 +96,7 @@ func (a *admission) answerable(ctx context.Context) (*plan.Originals, error) {
 	unconfirmed := func(f patch.File) bool {
 		return patch.IsManagedFile(f) && all[f.Path] != nil && originals[f.Path] == nil
 	}
-	return &plan.Originals{Files: originals, Withheld: slices.ContainsFunc(a.before.Files, unconfirmed)}, nil
+	return &plan.Originals{Files: originals, Withheld: slices.ContainsFunc(a.stored.Spec.Files, unconfirmed)}, nil
 }
 
 // originals are the user's files that managed files of the object have replaced, as far as the controller keeps them.

@@ -2,12 +2,14 @@ package webhook_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,5 +141,19 @@ func TestAdmission_RestoresTheOriginalOfARemovedFile(t *testing.T) {
 				t.Errorf("the original is not back: %s, warnings %q", got, warnings)
 			}
 		})
+	}
+}
+
+func TestAdmission_TakesTheManifestOfAnAdoptedFileForNoRollout(t *testing.T) {
+	t.Parallel()
+	before := adopted(t)
+	cached := adopting(t, map[string]string{contract.AnnotationTargets: "kubelet"})
+	got, warnings := updated(t, cached, before, controlPlane("v1.37.0", `"echo own"`))
+	var was, is map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(before), &was), json.Unmarshal([]byte(got), &is)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(was["spec"], is["spec"]); diff != "" || len(warnings) > 0 {
+		t.Errorf("Machines are replaced, warnings %q (-before +after):\n%s", warnings, diff)
 	}
 }

@@ -100,7 +100,7 @@ func encode(t *testing.T, value any) []byte {
 
 // spec returns the bootstrap spec of an object.
 func (u *user) spec(object map[string]any) patch.Spec {
-	spec, _ := plan.Locate(u.kind, object)
+	spec := plan.Locate(u.kind, object)
 	return patch.SpecOfMap(spec)
 }
 
@@ -111,7 +111,7 @@ func (u *user) without(object map[string]any, lists ...patch.List) map[string]an
 	if err := json.Unmarshal(encode(u.T, object), &copied); err != nil {
 		u.Fatal(err)
 	}
-	spec, _ := plan.Locate(u.kind, copied)
+	spec := plan.Locate(u.kind, copied)
 	for _, list := range lists {
 		delete(spec, string(list))
 	}

@@ -9,46 +9,81 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
-// clusterCache is a cache of one Cluster, which costs what controller-runtime's does.
+// clusterCache is a cache of one Cluster and its generated Secret, which costs what controller-runtime's does.
 type clusterCache struct {
 	*world
 
 	cluster *clusterv1.Cluster
+	secret  *corev1.Secret
 }
 
 func (c clusterCache) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
-	if cluster, ok := into.(*clusterv1.Cluster); ok {
-		c.cluster.DeepCopyInto(cluster)
+	switch object := into.(type) {
+	case *clusterv1.Cluster:
+		c.cluster.DeepCopyInto(object)
+		return nil
+	case *corev1.Secret:
+		c.secret.DeepCopyInto(object)
 		return nil
 	}
 	return c.world.Get(ctx, key, into, o...)
 }
 
-func (c clusterCache) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+func (c clusterCache) List(_ context.Context, list client.ObjectList, o ...client.ListOption) error {
+	var options client.ListOptions
+	options.ApplyOptions(o)
 	if clusters, ok := list.(*clusterv1.ClusterList); ok {
 		clusters.Items = []clusterv1.Cluster{*c.cluster.DeepCopy()}
-		return nil
 	}
-	return c.world.List(ctx, list, o...)
+	return nil
+}
+
+// controlPlaneOf returns a control plane in the shape that people use, in JSON.
+func controlPlaneOf(tb testing.TB, change func(*controlplanev1.KubeadmControlPlane)) []byte {
+	tb.Helper()
+	request, err := hookrequests.Generate(hookrequests.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var template controlplanev1.KubeadmControlPlaneTemplate
+	if err := json.Unmarshal(request.Items[1].Object.Raw, &template); err != nil {
+		tb.Fatal(err)
+	}
+	o := vocabulary.NewClassic("ns", "one", "linux").ControlPlane
+	o.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(plan.KindControlPlane))
+	o.Spec.KubeadmConfigSpec = template.Spec.Template.Spec.KubeadmConfigSpec
+	change(o)
+	text, err := json.Marshal(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text
 }
 
 // BenchmarkAdmission answers the creation of a control plane, and an update that scales a patched one.
 func BenchmarkAdmission(b *testing.B) {
 	classic := vocabulary.NewClassic("ns", "one", "linux")
 	classic.Cluster.Labels = labelled().Labels
-	cache := clusterCache{newWorld(b), classic.Cluster}
+	cache := clusterCache{newWorld(b), classic.Cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: intent.GeneratedSecretName("one"), Labels: map[string]string{contract.LabelGenerated: "one"},
+	}}}
 	now := func() time.Time { return time.Unix(0, 0) }
 	hooks := &webhook.Webhook{
 		Cached: cache, Live: cache, Secrets: lookup.Secrets{},
@@ -60,45 +95,51 @@ func BenchmarkAdmission(b *testing.B) {
 	if err := hooks.Register(registrar{mux}); err != nil {
 		b.Fatal(err)
 	}
-	object := func(change func(*controlplanev1.KubeadmControlPlane)) []byte {
-		o := classic.ControlPlane.DeepCopy()
-		o.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(plan.KindControlPlane))
-		change(o)
-		text, err := json.Marshal(o)
-		if err != nil {
-			b.Fatal(err)
+	call := func(body string) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
+			strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		mux.ServeHTTP(recorder, request)
+		if recorder.Code != http.StatusOK {
+			b.Fatal(recorder.Body)
 		}
-		return text
+		return recorder
 	}
 	managed := func(o *controlplanev1.KubeadmControlPlane) {
 		fields := `{"f:spec":{` + strings.TrimSuffix(strings.Repeat(`"f:field":{".":{},"f:other":{}},`, 100), ",") + `}}`
 		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(fields)}}
 	}
-	for name, change := range map[string]func(*admissionv1.AdmissionRequest){
-		"create": func(r *admissionv1.AdmissionRequest) {
-			r.Object.Raw = object(func(*controlplanev1.KubeadmControlPlane) {})
-		},
-		"scale": func(r *admissionv1.AdmissionRequest) {
-			r.Operation, r.OldObject.Raw = admissionv1.Update, object(managed)
-			r.Object.Raw = object(func(o *controlplanev1.KubeadmControlPlane) {
+	create := review(b, "{}", func(r *admissionv1.AdmissionRequest) {
+		r.Name = classic.ControlPlane.Name
+		r.Object.Raw = controlPlaneOf(b, func(*controlplanev1.KubeadmControlPlane) {})
+	})
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal(call(create).Body.Bytes(), &answer); err != nil {
+		b.Fatal(err)
+	}
+	operations, err := jsonpatch.DecodePatch(answer.Response.Patch)
+	if err != nil {
+		b.Fatal(err)
+	}
+	scale := review(b, "{}", func(r *admissionv1.AdmissionRequest) {
+		r.Name, r.Operation = classic.ControlPlane.Name, admissionv1.Update
+		for replicas, text := range map[int32]*[]byte{3: &r.OldObject.Raw, 5: &r.Object.Raw} {
+			stored := controlPlaneOf(b, func(o *controlplanev1.KubeadmControlPlane) {
 				managed(o)
-				o.Spec.Replicas = new(int32(5))
+				o.Spec.Replicas = &replicas
 			})
-		},
-	} {
+			if *text, err = operations.Apply(stored); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for name, body := range map[string]string{"create": create, "scale": scale} {
 		b.Run(name, func(b *testing.B) {
-			body := review(b, "{}", func(r *admissionv1.AdmissionRequest) { r.Name = classic.ControlPlane.Name; change(r) })
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
-					strings.NewReader(body))
-				request.Header.Set("Content-Type", "application/json")
-				recorder := httptest.NewRecorder()
-				mux.ServeHTTP(recorder, request)
-				if recorder.Code != http.StatusOK {
-					b.Fatal(recorder.Body)
-				}
+				call(body)
 			}
 		})
 	}

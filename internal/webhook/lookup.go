@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -55,7 +54,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clu
 		ref := cluster.Spec.ControlPlaneRef
 		return ref.Kind == plan.KindControlPlane && ref.Name == object.name
 	}
-	if name := clusterName(object); name != "" {
+	if name := object.clusterName(); name != "" {
 		cluster, err := w.cluster(ctx, object.namespace, name)
 		if err != nil || cluster == nil || refers(cluster) {
 			return cluster, err
@@ -91,9 +90,9 @@ func (w *Webhook) ownerOfTemplate(ctx context.Context, object write) (owner, err
 // ownerOfConfig finds the pool and the Cluster of a KubeadmConfig: of a MachinePool that refers to it, or those that
 // Cluster API has written on the KubeadmConfig of a Machine.
 func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error) {
-	labels := object.asked.GetLabels()
+	labels := object.asked.labels
 	deployment, name := labels[clusterv1.MachineDeploymentNameLabel], labels[clusterv1.ClusterNameLabel]
-	if deployment == "" && !hasOwner(object, "Machine") && !hasOwner(object, "MachineSet") {
+	if deployment == "" && !object.hasOwner("Machine") && !object.hasOwner("MachineSet") {
 		pools, err := w.pools(ctx, object, &clusterv1.MachinePoolList{})
 		if err != nil || len(pools) > 0 {
 			if err != nil {
@@ -124,7 +123,7 @@ func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error
 // ownerByPools finds the Cluster of pools. Pools of a second one are foreign to the first labelled one by name.
 func (w *Webhook) ownerByPools(ctx context.Context, object write, pools []plan.Pool) (owner, error) {
 	var found owner
-	for _, name := range clusterNames(pools, clusterName(object)) {
+	for _, name := range clusterNames(pools, object.clusterName()) {
 		cluster, err := w.cluster(ctx, object.namespace, name)
 		if err != nil {
 			return owner{}, err
@@ -208,24 +207,6 @@ func poolsOf(list client.ObjectList, object write) []plan.Pool {
 	return pools
 }
 
-// clusterName is the Cluster that the label or an owner reference of the object names, or "".
-func clusterName(object write) string {
-	if name := object.asked.GetLabels()[clusterv1.ClusterNameLabel]; name != "" {
-		return name
-	}
-	for _, reference := range object.asked.GetOwnerReferences() {
-		if reference.Kind == "Cluster" && strings.HasPrefix(reference.APIVersion, clusterv1.GroupVersion.Group+"/") {
-			return reference.Name
-		}
-	}
-	return ""
-}
-
-func hasOwner(object write, kind string) bool {
-	return slices.ContainsFunc(object.asked.GetOwnerReferences(),
-		func(r metav1.OwnerReference) bool { return r.Kind == kind })
-}
-
 // cluster returns a Cluster, nil if there is none.
 func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
@@ -289,7 +270,7 @@ func (a *admission) fromCache(ctx context.Context) (client.Object, error) {
 // isStored reports whether the write is an update of an object that the cache has. A client that forges a request does
 // not know the UID, or may read the object anyway.
 func (a *admission) isStored(object client.Object) bool {
-	return !a.created && object != nil && object.GetUID() != "" && object.GetUID() == a.stored.GetUID()
+	return !a.created && object != nil && object.GetUID() != "" && object.GetUID() == a.stored.uid
 }
 
 // mayHaveValues reports whether the values of Inline delivery may be in the answer: the write is an update of the

@@ -1,17 +1,18 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
@@ -50,20 +51,20 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	log := ctrl.LoggerFrom(ctx).WithName("webhook").WithValues("kind", h.kind)
 
-	review, status, err := readReview(w, r)
+	request, status, err := readReview(w, r)
 	if err != nil {
 		log.V(2).Info("Refusing request", "reason", err.Error())
 		http.Error(w, err.Error(), status)
 		return
 	}
-	log = log.WithValues("namespace", review.Request.Namespace, "name", review.Request.Name)
-	result, err := h.webhook.admit(ctrl.LoggerInto(ctx, log), h.kind, review.Request)
+	log = log.WithValues("namespace", request.Namespace, "name", request.Name)
+	result, err := h.webhook.admit(ctrl.LoggerInto(ctx, log), h.kind, request)
 	if err != nil {
 		log.Error(err, "Answering admission request")
 		http.Error(w, "please check the manager's logs for errors", http.StatusInternalServerError)
 		return
 	}
-	text, err := encode(review.Request, result)
+	text, err := encode(request, result)
 	if err != nil {
 		log.Error(err, "Encoding admission response")
 		http.Error(w, "please check the manager's logs for errors", http.StatusInternalServerError)
@@ -76,40 +77,107 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // readReview reads an AdmissionReview of version v1. On an error it returns an HTTP status.
-func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, int, error) {
+func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, int, error) {
 	if r.Method != http.MethodPost {
 		return nil, http.StatusMethodNotAllowed, errors.New("method must be POST")
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, http.StatusUnsupportedMediaType, errors.New("content type must be application/json")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
-	if err != nil {
+	body := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), MaxRequest)+bytes.MinRead))
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, MaxRequest)); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d bytes", tooLarge.Limit)
 		}
 		return nil, http.StatusBadRequest, errors.New("request cannot be read")
 	}
-	if jsonread.Count(body) > maxValues {
+	if jsonread.Count(body.Bytes()) > maxValues {
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d values", maxValues)
 	}
-	review := &admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(body, review); err != nil {
-		return nil, http.StatusBadRequest, errors.New("request is not an AdmissionReview")
+	request, err := decodeReview(body.Bytes())
+	if err != nil {
+		return nil, http.StatusBadRequest, err
 	}
-	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" ||
-		review.Request == nil {
-		return nil, http.StatusBadRequest,
-			errors.New("request is not an AdmissionReview of " + admissionv1.SchemeGroupVersion.String())
+	return request, http.StatusOK, nil
+}
+
+// apiVersion is that of an AdmissionReview.
+const apiVersion = "admission.k8s.io/v1"
+
+// decodeReview reads what is used of an AdmissionReview. Objects are not copied.
+func decodeReview(text []byte) (*admissionv1.AdmissionRequest, error) {
+	var (
+		request       *admissionv1.AdmissionRequest
+		version, kind []byte
+	)
+	r := jsonread.New(text)
+	for name := range r.Members {
+		switch string(name) {
+		case "apiVersion":
+			version, _ = r.Bytes()
+		case "kind":
+			kind, _ = r.Bytes()
+		case "request":
+			if request = nil; r.Kind() == '{' {
+				request = decodeRequest(r)
+			}
+		}
 	}
-	return review, http.StatusOK, nil
+	switch {
+	case r.End() != nil:
+		return nil, errors.New("request is not an AdmissionReview")
+	case string(version) != apiVersion || string(kind) != "AdmissionReview" || request == nil:
+		return nil, errors.New("request is not an AdmissionReview of " + apiVersion)
+	}
+	return request, nil
+}
+
+func decodeRequest(r *jsonread.Reader) *admissionv1.AdmissionRequest {
+	q := &admissionv1.AdmissionRequest{}
+	for name := range r.Members {
+		switch string(name) {
+		case "uid":
+			uid, _ := r.Text()
+			q.UID = types.UID(uid)
+		case "kind":
+			for name := range r.Members {
+				if string(name) == "kind" {
+					q.Kind.Kind, _ = r.Text()
+				}
+			}
+		case "namespace":
+			q.Namespace, _ = r.Text()
+		case "name":
+			q.Name, _ = r.Text()
+		case "operation":
+			operation, _ := r.Text()
+			q.Operation = admissionv1.Operation(operation)
+		case "object":
+			q.Object.Raw = decodeRaw(r)
+		case "oldObject":
+			q.OldObject.Raw = decodeRaw(r)
+		case "options":
+			q.Options.Raw = r.Raw()
+		}
+	}
+	return q
+}
+
+// decodeRaw reads an object, nil for null.
+func decodeRaw(r *jsonread.Reader) []byte {
+	if r.Kind() == 'n' {
+		r.Skip()
+		return nil
+	}
+	return r.Raw()
 }
 
 // encode writes the answer to request, which always allows the write.
 func encode(request *admissionv1.AdmissionRequest, result answer) ([]byte, error) {
 	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: result.warnings}
 	if len(result.operations) > 0 {
-		operations, err := json.Marshal(result.operations)
+		var encoder patch.Encoder
+		operations, err := encoder.Encode(result.operations)
 		if err != nil {
 			return nil, fmt.Errorf("encoding JSON patch: %w", err)
 		}

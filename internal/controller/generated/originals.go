@@ -50,7 +50,7 @@ func (s *Secrets) KeepOriginals(ctx context.Context, o bootstrap.Object, edits [
 	if live.GetResourceVersion() != o.GetResourceVersion() {
 		return bootstrap.Stale(o.Kind, o.Object)
 	}
-	spec, _ := plan.Locate(o.Kind, live.Object)
+	spec := plan.Locate(o.Kind, live.Object)
 	files, _, err := unstructured.NestedSlice(spec, string(patch.ListFiles))
 	if err != nil {
 		return fmt.Errorf("reading files of %s: %w", o, err)

@@ -380,9 +380,9 @@ func valueOf(value any) any {
 func mapping(fields []patch.Field) manifest.Map {
 	m := make(manifest.Map, 0, len(fields))
 	for _, field := range fields {
-		value := field.Value
-		if nested, ok := value.([]patch.Field); ok {
-			value = mapping(nested)
+		var value any = field.Text
+		if field.Fields != nil {
+			value = mapping(field.Fields)
 		}
 		m = append(m, manifest.Field{Name: field.Name, Value: value})
 	}
