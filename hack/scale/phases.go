@@ -388,7 +388,7 @@ func (w *world) newcomers(ctx context.Context, prefix string, fanned func() (int
 		defer mutex.Unlock()
 		return fanned()
 	}
-	return took, behind, some(atOnce, min(50, max(atOnce, w.clusters/20)), func(i int) error {
+	err = some(atOnce, min(50, max(atOnce, w.clusters/20)), func(i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		created := time.Now()
 		at, err := counted()
@@ -415,6 +415,7 @@ func (w *world) newcomers(ctx context.Context, prefix string, fanned func() (int
 		}
 		return err
 	})
+	return took, behind, err
 }
 
 // percentile returns the value that a part of all values does not exceed, 0 of none.
