@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
@@ -29,12 +30,14 @@ const quiet = 2500 * time.Millisecond
 type phase struct {
 	Reconciles float64  `json:"reconciles"`
 	Requests   requests `json:"requests"`
-	// Seconds is the time from its begin to the last thing that happened.
-	Seconds     float64 `json:"seconds"`
-	CPUSeconds  float64 `json:"cpuSeconds"`
-	ResidentMiB float64 `json:"residentMiB"`
-	PeakMiB     float64 `json:"peakMiB"`
-	LiveMiB     float64 `json:"liveMiB"`
+	// Seconds is the time from its begin to the last thing that happened, AnsweredSeconds that from its last write of the
+	// proxy Secret to the answer to the last request after it, 0 without any.
+	Seconds         float64 `json:"seconds"`
+	AnsweredSeconds float64 `json:"answeredSeconds"`
+	CPUSeconds      float64 `json:"cpuSeconds"`
+	ResidentMiB     float64 `json:"residentMiB"`
+	PeakMiB         float64 `json:"peakMiB"`
+	LiveMiB         float64 `json:"liveMiB"`
 }
 
 // manager starts the product, in its first phase.
@@ -137,6 +140,9 @@ func (w *world) watch(ctx context.Context, p **process, begin func() error,
 		}
 	}
 	f.Seconds = last.Sub(started).Seconds()
+	if w.written.After(started) {
+		f.AnsweredSeconds = max(0, w.audit.last.Sub(w.written).Seconds())
+	}
 	f.ResidentMiB, f.PeakMiB = measure.ResidentMiB((*p).pid()), measure.PeakMiB((*p).pid())
 	return f, nil
 }
@@ -305,7 +311,7 @@ func (w *world) setProxy(ctx context.Context, host, touch string) error {
 	if err := w.client.Get(ctx, client.ObjectKeyFromObject(secret), current); err != nil {
 		return err
 	}
-	secret.ResourceVersion = current.ResourceVersion
+	secret.ResourceVersion, w.written = current.ResourceVersion, time.Now()
 	return w.client.Update(ctx, secret)
 }
 
@@ -427,15 +433,20 @@ func percentile(values []float64, part float64) float64 {
 	return values[int(math.Ceil(part*float64(len(values))))-1]
 }
 
-// nullFloor measures the manager that does nothing.
-func (w *world) nullFloor(ctx context.Context, r *results) error {
-	w.progress("floor of a restart")
+// startNull starts the manager that does nothing.
+func (w *world) startNull(ctx context.Context) (*process, error) {
 	folder := filepath.Join(w.folder, "null")
 	port, err := certified(ctx, folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := w.null(ctx, port, folder)
+	return w.null(ctx, port, folder)
+}
+
+// nullFloor measures the manager that does nothing.
+func (w *world) nullFloor(ctx context.Context, r *results) error {
+	w.progress("floor of a restart")
+	p, err := w.startNull(ctx)
 	if err != nil {
 		return err
 	}
@@ -452,9 +463,24 @@ func (w *world) nullFloor(ctx context.Context, r *results) error {
 	return err
 }
 
-// plainWriter measures a client that writes all generated Secrets.
+// plainWriter measures a client that writes all generated Secrets, as the ServiceAccount of the product. The manager
+// that does nothing watches them.
 func (w *world) plainWriter(ctx context.Context, r *results) error {
 	w.progress("floor of writes")
+	p, err := w.startNull(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	config, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	writer, err := client.New(config, client.Options{Scheme: w.client.Scheme(), Mapper: w.client.RESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
 	secrets := &corev1.SecretList{}
 	if err := w.client.List(ctx, secrets, client.InNamespace(namespace),
 		client.HasLabels{contract.LabelGenerated}); err != nil {
@@ -463,7 +489,7 @@ func (w *world) plainWriter(ctx context.Context, r *results) error {
 	started := time.Now()
 	if err := each(len(secrets.Items), func(i int) error {
 		secrets.Items[i].Data["plain"] = []byte("written by a plain client")
-		return w.client.Update(ctx, &secrets.Items[i])
+		return writer.Update(ctx, &secrets.Items[i])
 	}); err != nil {
 		return err
 	}
@@ -480,7 +506,7 @@ func (w *world) rest(ctx context.Context, r *results) error {
 		return err
 	}
 	defer p.stop()
-	// The floor has written into the generated Secrets: they are repaired first.
+	// The plain writer has written into the generated Secrets: they are repaired first.
 	if _, err := w.watch(ctx, &p, func() error { return nil }, nil); err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -505,7 +531,7 @@ func (w *world) rest(ctx context.Context, r *results) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(time.Second): // to ask for the metrics costs as much as some passes
 		}
 		now, _, err := p.progress(ctx)
 		if err != nil {

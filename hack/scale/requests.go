@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"strings"
+	"time"
 )
 
 // requests counts requests by verb and resource, as "create secrets" or "patch clusters/status".
@@ -57,6 +58,8 @@ type audit struct {
 	path   string
 	offset int64
 	counts requests
+	// last is when the last of them was answered.
+	last time.Time
 }
 
 // read returns the requests so far.
@@ -83,8 +86,9 @@ func (a *audit) read() (requests, error) {
 		}
 		a.offset += int64(len(line))
 		var event struct {
-			Verb      string
-			ObjectRef struct{ Resource, Subresource string }
+			Verb           string
+			ObjectRef      struct{ Resource, Subresource string }
+			StageTimestamp time.Time
 		}
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, fmt.Errorf("reading audit log: %w", err)
@@ -92,6 +96,7 @@ func (a *audit) read() (requests, error) {
 		if event.ObjectRef.Resource == "" {
 			continue // discovery
 		}
+		a.last = event.StageTimestamp
 		a.counts[strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")]++
 	}
 }

@@ -49,6 +49,8 @@ type world struct {
 	audit      audit
 	runs       int
 	began      time.Time
+	// written is when the proxy Secret was last sent to the API server.
+	written time.Time
 }
 
 func newWorld(ctx context.Context, o options) (w *world, err error) {

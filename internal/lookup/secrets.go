@@ -79,7 +79,7 @@ func SecretMetadata() *metav1.PartialObjectMetadata {
 // ReadSecret implements resolve.SecretReader.
 func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	secret := &corev1.Secret{}
-	err := s.Watched.Get(ctx, name, secret)
+	err := s.Watched.Get(ctx, name, secret, client.UnsafeDisableDeepCopy) // nobody changes what is read
 	watched := err == nil
 	if apierrors.IsNotFound(err) {
 		if s.Absences.has(ctx, name) {

@@ -24,6 +24,7 @@ import (
 // Secret is what a SecretReader knows about a Secret.
 type Secret struct {
 	Name types.NamespacedName
+	// Data may be a cache's: nobody changes it.
 	Data map[string][]byte
 	// Watched reports whether a change of the Secret is noticed at once.
 	Watched bool
