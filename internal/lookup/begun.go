@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,11 +23,20 @@ type ControlPlanes struct {
 // Begun reports whether the first Machine of the control plane exists, or at least its KubeadmConfig, which Cluster API
 // creates before it. Only the API server may say that it does not: on a busy management cluster the cache may be
 // seconds behind, and a change in these seconds would replace the Machine.
+//
+// That holds for a control plane that is being created, too. Its Machines may be older than it is: a backup that is
+// restored has the KubeadmConfigs first, in the order of the alphabet, and Cluster API adopts the Machines. Nothing in
+// the request or in the Cluster tells that from a new control plane.
 func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bool, error) {
+	has, err := labels.NewRequirement(clusterv1.MachineControlPlaneLabel, selection.Exists, nil)
+	if err != nil {
+		return false, err // cannot be: the label is a constant
+	}
+	ofControlPlane := client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*has)}
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	configs := &bootstrapv1.KubeadmConfigList{}
-	in, ofControlPlane := client.InNamespace(namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel}
+	in := client.InNamespace(namespace)
 	for _, list := range []client.ObjectList{machines, configs} {
 		err := c.Cached.List(ctx, list, in, client.MatchingFields{IndexLabel: cluster}, ofControlPlane,
 			client.UnsafeDisableDeepCopy)
@@ -33,11 +44,14 @@ func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bo
 			return true, nil
 		}
 	}
-	live := &metav1.PartialObjectMetadataList{}
-	live.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("KubeadmConfigList"))
-	if err := c.Live.List(ctx, live, in, client.MatchingLabels{clusterv1.ClusterNameLabel: cluster}, ofControlPlane,
+	of, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Equals, []string{cluster})
+	if err != nil {
+		return false, fmt.Errorf("selecting KubeadmConfigs by the name of the Cluster: %w", err)
+	}
+	// Not their metadata alone: the client would look up their resource each time, which costs more than an empty list.
+	if err := c.Live.List(ctx, configs, in, client.MatchingLabelsSelector{Selector: ofControlPlane.Add(*of)},
 		client.Limit(1)); err != nil {
 		return false, fmt.Errorf("listing KubeadmConfigs of the control plane: %w", err)
 	}
-	return len(live.Items) > 0, nil
+	return len(configs.Items) > 0, nil
 }

@@ -29,7 +29,7 @@ type GeneratedSecrets struct {
 // request.
 func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, cluster string) (string, error) {
 	secret := &corev1.Secret{}
-	switch err := g.Cached.Get(ctx, name, secret); {
+	switch err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy); {
 	case err == nil:
 		return taken(name, cluster, secret.Labels), nil
 	case apierrors.IsNotFound(err) && g.Absences.has(ctx, name):
@@ -42,7 +42,8 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 // URL; nil is that the cache does not have it.
 func (g GeneratedSecrets) HasOnlyCertificates(ctx context.Context, name types.NamespacedName, cluster string) *bool {
 	secret := &corev1.Secret{}
-	if err := g.Cached.Get(ctx, name, secret); err != nil || taken(name, cluster, secret.Labels) != "" {
+	err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy)
+	if err != nil || taken(name, cluster, secret.Labels) != "" {
 		return nil
 	}
 	return new(patch.HasOnlyCertificates(secret.Data))

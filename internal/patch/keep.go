@@ -81,34 +81,36 @@ func split(commands []string) (first, last []string) {
 	return first, last
 }
 
-// Apply returns spec after edits. It does not modify spec.
+// Apply returns spec after edits. It does not modify spec, and shares the lists that no edit changes.
 func Apply(spec Spec, edits []Edit) Spec {
-	spec.Files = slices.Clone(spec.Files)
-	spec.PreKubeadmCommands = slices.Clone(spec.PreKubeadmCommands)
-	spec.PostKubeadmCommands = slices.Clone(spec.PostKubeadmCommands)
-	for _, edit := range edits {
-		switch edit.List {
-		case ListFiles:
-			spec.Files = applyEdit(spec.Files, edit, edit.File)
-		case ListPre:
-			spec.PreKubeadmCommands = applyEdit(spec.PreKubeadmCommands, edit, edit.Command)
-		case ListPost:
-			spec.PostKubeadmCommands = applyEdit(spec.PostKubeadmCommands, edit, edit.Command)
-		}
-	}
+	spec.Files = applyTo(ListFiles, spec.Files, edits, func(e *Edit) File { return e.File })
+	command := func(e *Edit) string { return e.Command }
+	spec.PreKubeadmCommands = applyTo(ListPre, spec.PreKubeadmCommands, edits, command)
+	spec.PostKubeadmCommands = applyTo(ListPost, spec.PostKubeadmCommands, edits, command)
 	return spec
 }
 
-func applyEdit[T any](list []T, edit Edit, entry T) []T {
-	switch edit.Op {
-	case OpAdd:
-		return slices.Insert(list, edit.Index, entry)
-	case OpRemove:
-		return slices.Delete(list, edit.Index, edit.Index+1)
-	case OpReplace:
-		list[edit.Index] = entry
+// applyTo returns a list after its edits.
+func applyTo[T any](name List, list []T, edits []Edit, entry func(*Edit) T) []T {
+	copied := false
+	for i := range edits {
+		edit := &edits[i]
+		if edit.List != name {
+			continue
+		}
+		if !copied {
+			list, copied = append(make([]T, 0, len(list)+len(edits)), list...), true
+		}
+		switch edit.Op {
+		case OpAdd:
+			list = slices.Insert(list, edit.Index, entry(edit))
+		case OpRemove:
+			list = slices.Delete(list, edit.Index, edit.Index+1)
+		case OpReplace:
+			list[edit.Index] = entry(edit)
+		}
 	}
-	return list
+	return slices.Clip(list)
 }
 
 // Own returns object, a bootstrap spec that was decoded from JSON, without managed entries, as a copy that shares what

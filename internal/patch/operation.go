@@ -70,7 +70,7 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 
 // entries returns the operations of the edits of a list.
 func entries(path string, list List, edits []Edit) []Operation {
-	var operations []Operation
+	operations := make([]Operation, 0, len(edits))
 	for _, edit := range edits {
 		if edit.List != list {
 			continue

@@ -35,7 +35,7 @@ func AnnotationOperations(current, want map[string]string) []patch.Operation {
 	exists := current != nil
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value, found := current[key]
-		path := root + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+		path := root + "/" + strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 		switch {
 		case want[key] == "" && found:
 			operations = append(operations, patch.Operation{Op: "remove", Path: path})

@@ -451,7 +451,7 @@ func (d decider) carryOut(out Decision, forced bool) Decision {
 	running := d.Running
 	if controlPlane && !running && (d.Write == nil || !d.Rolls) {
 		if d.Facts.Begun == nil {
-			return Decision{Ask: FactBegun}
+			return Decision{Ask: FactBegun, Recipe: out.Recipe}
 		}
 		running = *d.Facts.Begun
 	}

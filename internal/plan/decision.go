@@ -144,7 +144,8 @@ type Originals struct {
 
 // Decision is what happens to an object.
 type Decision struct {
-	// Ask is a fact that the decision needs: call Decide again with it. All other fields are meaningless then.
+	// Ask is a fact that the decision needs: call Decide again with it. All other fields but Name and Recipe, which may
+	// become that of the Values, are meaningless then.
 	Ask Fact
 	// Name is the name of the generated Secret if Ask is FactTaken.
 	Name string

@@ -134,7 +134,9 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 	case plan.FactBegun:
 		var begun bool
 		begun, err = lookup.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
-		facts.Begun = &begun
+		if facts.Begun = &begun; facts.Values != nil {
+			facts.Values.Recipe = asks.Recipe
+		}
 	case plan.FactOriginals:
 		facts.Originals, err = a.answerable(ctx)
 	case plan.FactOwners:

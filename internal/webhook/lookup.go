@@ -62,7 +62,7 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clu
 	}
 	var clusters clusterv1.ClusterList
 	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace),
-		client.MatchingFields{lookup.IndexControlPlane: object.name})
+		client.MatchingFields{lookup.IndexControlPlane: object.name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(clusters.Items) == 0 {
 		// A Cluster that the cache does not know yet is new, and a new one matters only with the label.
 		err = w.Live.List(ctx, &clusters, client.InNamespace(object.namespace),
@@ -217,9 +217,10 @@ func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*cluster
 	return cluster, nil
 }
 
-// get reads an object from the cache, or live if it is not there, and reports whether it exists.
+// get reads an object from the cache, or live if it is not there, and reports whether it exists. It is not changed: it
+// shares memory with the cache.
 func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := w.Cached.Get(ctx, key, object)
+	err := w.Cached.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Reading object that the cache does not have", "object", key)
 		err = w.Live.Get(ctx, key, object)
@@ -239,7 +240,8 @@ func (w *Webhook) generatedFor(ctx context.Context, namespace string, spec patch
 	labels := map[string]string{}
 	for _, name := range patch.References(spec) {
 		secret := &corev1.Secret{}
-		if err := w.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); err == nil {
+		if err := w.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret,
+			client.UnsafeDisableDeepCopy); err == nil {
 			labels[name] = secret.Labels[contract.LabelGenerated]
 		}
 	}
@@ -257,7 +259,7 @@ func (a *admission) fromCache(ctx context.Context) (client.Object, error) {
 	default:
 		object = &bootstrapv1.KubeadmConfig{}
 	}
-	err := a.Cached.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, object)
+	err := a.Cached.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, object, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // none is an answer
 	}

@@ -135,31 +135,45 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 		clusterv1.ClusterNameLabel:         "two",
 		clusterv1.MachineControlPlaneLabel: "",
 	}}
+	paused := clusterNamed("one", true, nil)
+	paused.Spec.Paused = new(true)
 	for name, test := range map[string]struct {
 		cached, live client.Object
+		cluster      *clusterv1.Cluster
 		want         bool // it is patched
+		asks         int  // the API server for the KubeadmConfigs
 	}{
-		"nothing of it exists":                           {want: true},
-		"the cache has its first Machine":                {cached: &clusterv1.Machine{ObjectMeta: first}},
-		"the cache has the KubeadmConfig before it":      {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: first}},
-		"the API server has the KubeadmConfig before it": {live: &bootstrapv1.KubeadmConfig{ObjectMeta: first}},
-		"a worker begins":                                {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, want: true},
-		"another control plane begins":                   {cached: &clusterv1.Machine{ObjectMeta: other}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: other}, want: true},
+		"nothing of it exists":                      {want: true, asks: 1},
+		"the cache has its first Machine, to adopt": {cached: &clusterv1.Machine{ObjectMeta: first}},
+		"the cache has the KubeadmConfig before it": {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: first}},
+		"a KubeadmConfig was restored a moment ago": {live: &bootstrapv1.KubeadmConfig{ObjectMeta: first}, asks: 1},
+		"it is moved here before its Machines":      {cluster: paused},
+		"a worker begins":                           {cached: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: worker}, want: true, asks: 1},
+		"another control plane begins":              {cached: &clusterv1.Machine{ObjectMeta: other}, live: &bootstrapv1.KubeadmConfig{ObjectMeta: other}, want: true, asks: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cached, live := newWorld(t, clusterNamed("one", true, nil)), newWorld(t)
-			if test.cached != nil {
-				cached.objects = append(cached.objects, test.cached)
-			}
-			if test.live != nil {
-				live.objects = append(live.objects, test.live)
-			}
-			got := ask(t, cached, live, noSecrets{t}, plan.KindControlPlane, "cp", asked, asked)
-			if patched := strings.Contains(after(t, asked, got), contract.PathProxyEnv); patched != test.want {
-				t.Errorf("patched %t, want %t", patched, test.want)
-			}
-		})
+		for write, stored := range map[string]string{"create": "", "update": asked} {
+			t.Run(name+", "+write, func(t *testing.T) {
+				t.Parallel()
+				cluster := test.cluster
+				if cluster == nil {
+					cluster = clusterNamed("one", true, nil)
+				}
+				cached, live := newWorld(t, cluster), newWorld(t)
+				if test.cached != nil {
+					cached.objects = append(cached.objects, test.cached)
+				}
+				if test.live != nil {
+					live.objects = append(live.objects, test.live)
+				}
+				got := ask(t, cached, live, noSecrets{t}, plan.KindControlPlane, "cp", stored, asked)
+				if patched := strings.Contains(after(t, asked, got), contract.PathProxyEnv); patched != test.want {
+					t.Errorf("patched %t, want %t", patched, test.want)
+				}
+				if len(live.lists) != test.asks {
+					t.Errorf("the API server is asked for %v, want %d lists", live.lists, test.asks)
+				}
+			})
+		}
 	}
 }
 

@@ -49,15 +49,15 @@ type handler struct {
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxTime)
 	defer cancel()
-	log := ctrl.LoggerFrom(ctx).WithName("webhook").WithValues("kind", h.kind)
+	log := ctrl.LoggerFrom(ctx).WithName("webhook")
 
 	request, status, err := readReview(w, r)
 	if err != nil {
-		log.V(2).Info("Refusing request", "reason", err.Error())
+		log.V(2).Info("Refusing request", "kind", h.kind, "reason", err.Error())
 		http.Error(w, err.Error(), status)
 		return
 	}
-	log = log.WithValues("namespace", request.Namespace, "name", request.Name)
+	log = log.WithValues("kind", h.kind, "namespace", request.Namespace, "name", request.Name)
 	result, err := h.webhook.admit(ctrl.LoggerInto(ctx, log), h.kind, request)
 	if err != nil {
 		log.Error(err, "Answering admission request")

@@ -35,6 +35,8 @@ type world struct {
 	scheme  *runtime.Scheme
 	// gets are the names of the Secrets that were asked for.
 	gets []string
+	// lists are the kinds of the lists that were asked for.
+	lists []string
 }
 
 func newWorld(tb testing.TB, objects ...client.Object) *world {
@@ -87,6 +89,7 @@ func (w *world) List(_ context.Context, list client.ObjectList, options ...clien
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	kind := strings.TrimSuffix(w.kindOf(list).Kind, "List")
+	w.lists = append(w.lists, kind)
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
 	items.SetZero()
 	for _, object := range w.objects {
