@@ -24,7 +24,7 @@ type generator struct {
 	stored   *Stored                      // once it has been asked for
 	pools    map[intent.Pool]bool         // those of stored, and the control plane
 	values   map[intent.Pool]*plan.Values // by recipeKey
-	made     map[madeOf]string            // in base64
+	made     map[madeOf][]byte            // in base64
 	encoder  patch.Encoder
 }
 
@@ -50,7 +50,7 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
 		g := &generator{
-			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]string{},
+			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf][]byte{},
 		}
 		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
 			return err
@@ -68,7 +68,7 @@ type items struct {
 }
 
 // add writes the item with a UID in JSON and a patch in base64.
-func (i *items) add(uid []byte, patch string) error {
+func (i *items) add(uid, patch []byte) error {
 	if i.response.Len()+len(patch) > i.limit {
 		return fmt.Errorf("the response would have more than %d bytes; split the pools of the Cluster among several Clusters",
 			i.limit)
@@ -77,9 +77,11 @@ func (i *items) add(uid []byte, patch string) error {
 	if i.count++; i.count > 1 {
 		start = `,{"uid":`
 	}
-	for _, part := range []string{start, string(uid), `,"patchType":"JSONPatch","patch":"`, patch, `"}`} {
-		i.response.WriteString(part)
-	}
+	i.response.WriteString(start)
+	i.response.Write(uid)
+	i.response.WriteString(`,"patchType":"JSONPatch","patch":"`)
+	i.response.Write(patch)
+	i.response.WriteString(`"}`)
 	return nil
 }
 
@@ -117,7 +119,7 @@ func (g *generator) generate(q request.Request, to *items) error {
 		if err != nil {
 			problems = append(problems, err.Error())
 		}
-		if made != "" && it.UID != nil {
+		if made != nil && it.UID != nil {
 			if err := to.add(it.UID, made); err != nil {
 				return err
 			}
@@ -150,45 +152,45 @@ func windowsMachines(q request.Request) (map[request.PoolKey]bool, error) {
 	return found, nil
 }
 
-// template returns the patch of one template in base64, "" if there is nothing to change.
-func (g *generator) template(it *request.Item, pool intent.Pool) (string, error) {
+// template returns the patch of one template in base64, nil if there is nothing to change.
+func (g *generator) template(it *request.Item, pool intent.Pool) ([]byte, error) {
 	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
-		return "", nil
+		return nil, nil
 	}
 	recipe := g.recipeKey(pool)
 	if made, found := g.made[madeOf{string(it.Object), it.IsControlPlane(), recipe}]; found {
 		return made, nil
 	}
 	made, err := g.make(it, pool)
-	if err == nil {
+	if err == nil && len(g.settings.Pools) > 1 { // one template of each kind is like no other
 		g.made[madeOf{string(it.Object), it.IsControlPlane(), recipe}] = made
 	}
 	return made, err
 }
 
 // make is template for one that differs from those before.
-func (g *generator) make(it *request.Item, pool intent.Pool) (string, error) {
+func (g *generator) make(it *request.Item, pool intent.Pool) ([]byte, error) {
 	t, err := it.Template()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !t.Supported {
-		return "", nil
+		return nil, nil
 	}
 	decision, err := g.decide(t.Spec, it, pool)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	operations := patch.Operations(t.At, t.Spec, decision.Edits)
 	if decision.Incomplete {
 		operations, err = holdBack(&t)
 	}
 	if err != nil || len(operations) == 0 {
-		return "", err
+		return nil, err
 	}
 	text, err := g.encoder.Encode(operations)
 	if err != nil {
-		return "", fmt.Errorf("writing a patch: %w", err)
+		return nil, fmt.Errorf("writing a patch: %w", err)
 	}
-	return base64.StdEncoding.EncodeToString(text), nil
+	return base64.StdEncoding.AppendEncode(nil, text), nil
 }

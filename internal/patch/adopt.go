@@ -99,7 +99,9 @@ func Bring(spec Spec, recipe Recipe, originals map[string]json.RawMessage) (Plan
 	if err != nil {
 		return Plan{}, err
 	}
-	plan.Edits = append(back, plan.Edits...)
+	if len(back) > 0 {
+		plan.Edits = append(back, plan.Edits...)
+	}
 	return plan, nil
 }
 

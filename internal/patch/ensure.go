@@ -68,13 +68,13 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 		return Plan{}, &ConflictError{Conflicts: conflicts}
 	}
 	plan := Plan{Warnings: overrides(spec)}
-	plan.Edits = ensureFiles(spec.Files, recipe.Files)
-	plan.Edits = append(plan.Edits, ensureCommands(ListPre, spec.PreKubeadmCommands, recipe.First, recipe.Last)...)
 	post := recipe.Post
 	if !slices.ContainsFunc(spec.PostKubeadmCommands, func(c string) bool { return !isManagedCommand(c) }) {
 		post = nil
 	}
-	plan.Edits = append(plan.Edits, ensureCommands(ListPost, spec.PostKubeadmCommands, post, nil)...)
+	plan.Edits = slices.Concat(ensureFiles(spec.Files, recipe.Files),
+		ensureCommands(ListPre, spec.PreKubeadmCommands, recipe.First, recipe.Last),
+		ensureCommands(ListPost, spec.PostKubeadmCommands, post, nil))
 	return plan, CheckSize(spec, plan.Edits)
 }
 
@@ -262,6 +262,7 @@ func ensureFiles(files, want []File) []Edit {
 		done[want[position].Path] = true
 		index++
 	}
+	edits = slices.Grow(edits, len(want)-len(done))
 	for _, w := range want {
 		if !done[w.Path] {
 			edits = append(edits, Edit{List: ListFiles, Op: OpAdd, Index: index, File: w})
@@ -288,13 +289,16 @@ func ensureCommands(list List, commands, first, last []string) []Edit {
 	if countManaged(commands[head:tail]) > 0 {
 		return rebuildCommands(list, commands, first, last)
 	}
-	edits := replaceCommands(list, commands[:head], first, 0)
-	return append(edits, replaceCommands(list, commands[tail:], last, len(first)+tail-head)...)
+	return slices.Concat(replaceCommands(list, commands[:head], first, 0),
+		replaceCommands(list, commands[tail:], last, len(first)+tail-head))
 }
 
 // replaceCommands replaces the commands have, which begin at index start, by want.
 func replaceCommands(list List, have, want []string, start int) []Edit {
-	var edits []Edit
+	if slices.Equal(have, want) {
+		return nil
+	}
+	edits := make([]Edit, 0, max(len(have), len(want)))
 	for i := range max(len(have), len(want)) {
 		switch {
 		case i >= len(want):

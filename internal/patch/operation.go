@@ -2,6 +2,7 @@ package patch
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 )
 
@@ -29,6 +30,9 @@ type Location struct {
 // with missing parents. Otherwise each edit is one operation, so that no entry of the user is written: the controller
 // does not hold their contents.
 func Operations(at Location, spec Spec, edits []Edit) []Operation {
+	if len(edits) == 0 {
+		return nil
+	}
 	after := Apply(spec, edits)
 	root := at.Parents[len(at.Parents)-1]
 	var operations []Operation
@@ -71,7 +75,8 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 // entries returns the operations of the edits of a list.
 func entries(path string, list List, edits []Edit) []Operation {
 	operations := make([]Operation, 0, len(edits))
-	for _, edit := range edits {
+	for i := range edits {
+		edit := &edits[i]
 		if edit.List != list {
 			continue
 		}
@@ -79,7 +84,7 @@ func entries(path string, list List, edits []Edit) []Operation {
 		switch {
 		case edit.Op == OpRemove:
 		case list == ListFiles:
-			operation.Value = edit.File
+			operation.Value = &edit.File
 		default:
 			operation.Value = edit.Command
 		}
@@ -101,11 +106,14 @@ func removal(at Location) []Operation {
 }
 
 // Encoder writes JSON patches like encoding/json, but faster. Its zero value is ready to use.
-type Encoder struct{ files map[File][]byte } // in JSON
+type Encoder struct {
+	files map[File][]byte // in JSON
+	text  []byte
+}
 
-// Encode writes a JSON patch.
+// Encode writes a JSON patch, which is valid until the next call.
 func (e *Encoder) Encode(operations []Operation) ([]byte, error) {
-	text := append(make([]byte, 0, 4<<10), '[')
+	text := append(slices.Grow(e.text[:0], 4<<10), '[')
 	for i, operation := range operations {
 		if i > 0 {
 			text = append(text, ',')
@@ -122,7 +130,8 @@ func (e *Encoder) Encode(operations []Operation) ([]byte, error) {
 		}
 		text = append(text, '}')
 	}
-	return append(text, ']'), nil
+	e.text = append(text, ']')
+	return e.text, nil
 }
 
 // appendValue appends the value of an operation.
@@ -132,38 +141,37 @@ func (e *Encoder) appendValue(text []byte, value any) ([]byte, error) {
 		return append(text, "{}"...), nil
 	case string:
 		return AppendString(text, v)
-	case File:
-		file, known := e.files[v]
-		if known {
-			return append(text, file...), nil
-		}
-		start := len(text)
-		text, err := v.appendTo(text)
-		if err == nil {
+	case *File:
+		file, known := e.files[*v]
+		if !known {
+			var err error
+			if file, err = v.MarshalJSON(); err != nil {
+				return nil, err
+			}
 			if e.files == nil {
 				e.files = map[File][]byte{}
 			}
-			e.files[v] = text[start:len(text):len(text)]
+			e.files[*v] = file
 		}
-		return text, err
+		return append(text, file...), nil
 	case []File:
-		return appendList(e, text, v)
+		return e.appendList(text, len(v), func(i int) any { return &v[i] })
 	case []string:
-		return appendList(e, text, v)
+		return e.appendList(text, len(v), func(i int) any { return v[i] })
 	}
 	encoded, err := json.Marshal(value)
 	return append(text, encoded...), err
 }
 
 // appendList appends a list of such values.
-func appendList[T any](e *Encoder, text []byte, list []T) ([]byte, error) {
+func (e *Encoder) appendList(text []byte, entries int, entry func(int) any) ([]byte, error) {
 	text = append(text, '[')
-	for i, entry := range list {
+	for i := range entries {
 		if i > 0 {
 			text = append(text, ',')
 		}
 		var err error
-		if text, err = e.appendValue(text, entry); err != nil {
+		if text, err = e.appendValue(text, entry(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -202,13 +210,11 @@ func (f File) Map() map[string]any {
 }
 
 // MarshalJSON returns f in the form of an object: an original verbatim, any other by its Fields.
-func (f File) MarshalJSON() ([]byte, error) { return f.appendTo(nil) }
-
-func (f File) appendTo(text []byte) ([]byte, error) {
+func (f File) MarshalJSON() ([]byte, error) {
 	if f.Original != "" {
-		return append(text, f.Original...), nil
+		return []byte(f.Original), nil
 	}
-	return appendFields(text, f.Fields())
+	return appendFields(make([]byte, 0, 256), f.Fields())
 }
 
 // appendFields appends fields to text as an object in JSON.

@@ -125,9 +125,9 @@ func TestEncoder_WritesWhatEncodingJSONWrites(t *testing.T) {
 	operations := []patch.Operation{
 		{Op: "add", Path: "/spec", Value: struct{}{}},
 		{Op: "add", Path: "/spec/files", Value: []any{}},
-		{Op: "add", Path: "/spec/files/0", Value: patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
-		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
-		{Op: "add", Path: "/spec/files/1", Value: patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
+		{Op: "add", Path: "/spec/files/0", Value: &patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
+		{Op: "add", Path: "/spec/files/1", Value: &patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
+		{Op: "add", Path: "/spec/files/1", Value: &patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
 		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: "echo '<&>'"},
 		{Op: "add", Path: "/spec/preKubeadmCommands", Value: []string{"a", "\x7f\xff"}},
 		{Op: "add", Path: "/metadata/annotations/a~1\"b\n%", Value: map[string]string{"<": "`$"}},

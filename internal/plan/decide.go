@@ -56,7 +56,7 @@ func (d decider) complete(out Decision) Decision {
 		return out
 	}
 	out.object, out.adopts = d.Name, d.want.Options.Adopt
-	if d.Write != nil && !out.asSent {
+	if d.Write != nil && len(d.Write.Recognized) > 0 && !out.asSent {
 		out.Edits = slices.Concat(d.Write.Recognized, out.Edits)
 	}
 	out.Annotations = d.annotations(out)

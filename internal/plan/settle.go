@@ -48,7 +48,9 @@ func bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]j
 	if err != nil {
 		return kept, err
 	}
-	brought.Edits = append(kept.Edits, brought.Edits...)
+	if len(kept.Edits) > 0 {
+		brought.Edits = append(kept.Edits, brought.Edits...)
+	}
 	return brought, nil
 }
 
