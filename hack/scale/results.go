@@ -101,10 +101,10 @@ func (r *results) print(out io.Writer) {
 	row("Secret changed: writes, reads", fmt.Sprintf("%d, 0", r.Clusters), "the same", "%d, %d", changed.Requests.writes(),
 		changed.Requests.reads())
 	row("Secret changed: reconciles a Cluster", "1", "1.05", "%.2f", changed.Reconciles/n)
-	row("Secret changed: seconds", fmt.Sprintf("%.2f", r.PlainWriterSeconds), "1.1x", "%.2f (%.2fx)", changed.AnsweredSeconds,
-		changed.AnsweredSeconds/r.PlainWriterSeconds)
-	row("Secret changed: until its Clusters are queued", fmt.Sprintf("%.0f ms", 1000*r.WatchedSeconds), "100 ms", "%.0f ms",
-		1000*r.QueuedSeconds)
+	row("Secret changed: seconds", fmt.Sprintf("%.2f", r.PlainWriterSeconds), "1.1x", "%.2f (%.2fx)",
+		changed.AnsweredSeconds, changed.AnsweredSeconds/r.PlainWriterSeconds)
+	row("Secret changed: until its Clusters are queued", fmt.Sprintf("%.0f ms", 1000*r.WatchedSeconds), "100 ms",
+		"%.0f ms", 1000*r.QueuedSeconds)
 	row("same bytes: writes, reads", "0, 0", "0, 10", "%d, %d", same.Requests.writes(), same.Requests.reads())
 	row("same bytes: reconciles", "0", "0", "%.0f", same.Reconciles)
 	row("command status: reads", "", "2", "%d", r.StatusRequests.reads())

@@ -306,7 +306,8 @@ func read(installation resolve.Installation) []client.Object {
 }
 
 // addCache adds a cache of objects to m that is not its own one.
-func (m *drainedManager) addCache(ctx context.Context, options cache.Options, object client.Object) (cache.Cache, error) {
+func (m *drainedManager) addCache(ctx context.Context, options cache.Options, object client.Object,
+) (cache.Cache, error) {
 	options.HTTPClient, options.Mapper = m.GetHTTPClient(), m.GetRESTMapper()
 	c, err := cache.New(m.GetConfig(), options)
 	if err != nil {

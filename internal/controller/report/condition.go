@@ -41,8 +41,8 @@ func (c Condition) Set(ctx context.Context, cluster *clusterv1.Cluster, content 
 	return differs(previous, condition), err
 }
 
-// of returns the condition of a Cluster with a content. It is as old as the previous one, nil if there is none, that has
-// its status.
+// of returns the condition of a Cluster with a content. It is as old as the previous one, nil if there is none, if that
+// has its status.
 func (c Condition) of(cluster *clusterv1.Cluster, content finding.Condition,
 	previous *metav1.Condition,
 ) metav1.Condition {
@@ -62,8 +62,8 @@ func differs(previous *metav1.Condition, condition metav1.Condition) bool {
 		previous.Message != condition.Message
 }
 
-// write writes condition if it differs from the Cluster's, which is previous. It returns the version of the Cluster that
-// has it, "" if nothing was written.
+// write writes condition if it differs from the Cluster's, which is previous. It returns the version of the Cluster
+// that has it, "" if nothing was written.
 func (c Condition) write(ctx context.Context, cluster *clusterv1.Cluster, previous *metav1.Condition,
 	condition metav1.Condition,
 ) (version string, err error) {
@@ -88,7 +88,8 @@ func (c Condition) Remove(ctx context.Context, cluster *clusterv1.Cluster) error
 
 // apply applies our part of the conditions, a list that the API server merges by type: those of others are not changed.
 // It returns the version of the Cluster that has it.
-func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, conditions []any) (version string, err error) {
+func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, conditions []any,
+) (version string, err error) {
 	configuration := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
 		"status":   map[string]any{"conditions": conditions},
