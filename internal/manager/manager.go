@@ -108,6 +108,7 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	options := manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
+		NewCache:                      caches.New,
 		Logger:                        o.Log,
 		HealthProbeBindAddress:        off,
 		Metrics:                       metricsserver.Options{BindAddress: off},

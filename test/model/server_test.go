@@ -35,6 +35,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -74,7 +75,9 @@ func newServer() *server {
 	options, err := caches.Options("", time.Hour, false)
 	must(err)
 	for object, by := range options.ByObject {
-		s.slim[s.kindOf(object)] = by.Transform
+		if _, isKept := object.(slim.Kept); !isKept {
+			s.slim[s.kindOf(object)] = by.Transform
+		}
 	}
 	must(caches.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
 	return s
@@ -138,9 +141,9 @@ func (s *server) show(k key) {
 		delete(s.cached, k)
 		return
 	}
-	object = copyOf(object)
-	if slim := s.slim[k.kind]; slim != nil {
-		_, err := slim(object)
+	object = shown(copyOf(object))
+	if transform := s.slim[k.kind]; transform != nil {
+		_, err := transform(object)
 		must(err)
 	}
 	s.cached[k] = object

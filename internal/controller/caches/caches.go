@@ -61,14 +61,10 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 				Label: generated, Transform: kept(func(secret *corev1.Secret) { slim.Secret(secret, script) }),
 				UnsafeDisableDeepCopy: new(true),
 			},
-
-			&clusterv1.Cluster{}:                  {Transform: kept(slim.Cluster)},
-			&clusterv1.MachineDeployment{}:        {Transform: kept(slim.Deployment)},
-			&clusterv1.MachinePool{}:              {Transform: kept(slim.Pool)},
-			&controlplanev1.KubeadmControlPlane{}: {Transform: kept(slim.ControlPlane)},
-			&bootstrapv1.KubeadmConfigTemplate{}:  {Transform: kept(slim.Template)},
-			&bootstrapv1.KubeadmConfig{}:          {Transform: kept(slim.Config)},
 		},
+	}
+	for _, k := range kinds {
+		options.ByObject[k.kept()] = cache.ByObject{Transform: kept(slim.Kept.Keep)}
 	}
 	if deliver {
 		options.ByObject[&addonsv1.ClusterResourceSet{}] = cache.ByObject{Transform: kept(slim.ClusterResourceSet)}

@@ -1,0 +1,158 @@
+package slim
+
+import (
+	"reflect"
+	"unique"
+
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// bootstrap is what patch.SpecOf reads of a bootstrap spec, except for the contents of files that are not managed. Most
+// files, commands and arguments are those of other Clusters, too: each is kept once.
+type bootstrap struct {
+	files      []unique.Handle[file]
+	pre, post  []unique.Handle[string]
+	format     bootstrapv1.Format
+	init, join registration
+	// others is set if the whole spec has more than files and commands.
+	others bool
+}
+
+// file is an entry of files; append is its field of that name.
+type file struct {
+	bootstrapv1.File
+
+	append flag
+}
+
+// flag is an optional boolean that can be compared.
+type flag struct{ set, value bool }
+
+type registration struct {
+	socket string
+	args   []unique.Handle[arg]
+}
+
+type arg struct {
+	name, value string
+	set         bool
+}
+
+func bootstrapOf(whole *bootstrapv1.KubeadmConfigSpec) bootstrap {
+	view, i := patch.SpecOf(&bootstrapv1.KubeadmConfigSpec{Files: whole.Files}).Files, 0
+	return bootstrap{
+		files: handles(whole.Files, func(f bootstrapv1.File) file {
+			if !patch.IsManagedFile(view[i]) {
+				f.Content = ""
+			}
+			i++
+			kept := file{File: f}
+			if f.Append != nil {
+				kept.append, kept.Append = flag{set: true, value: *f.Append}, nil
+			}
+			return kept
+		}),
+		pre: handles(whole.PreKubeadmCommands, same), post: handles(whole.PostKubeadmCommands, same),
+		format: once(whole.Format),
+		init:   registrationOf(&whole.InitConfiguration.NodeRegistration),
+		join:   registrationOf(&whole.JoinConfiguration.NodeRegistration),
+		others: hasOthers(*whole),
+	}
+}
+
+func (b *bootstrap) whole() bootstrapv1.KubeadmConfigSpec {
+	spec := bootstrapv1.KubeadmConfigSpec{
+		Files: values(b.files, func(f file) bootstrapv1.File {
+			if f.append.set {
+				f.Append = new(f.append.value)
+			}
+			return f.File
+		}),
+		PreKubeadmCommands: values(b.pre, same), PostKubeadmCommands: values(b.post, same),
+		Format: b.format,
+	}
+	spec.InitConfiguration.NodeRegistration, spec.JoinConfiguration.NodeRegistration = b.init.whole(), b.join.whole()
+	if b.others && !hasOthers(spec) {
+		spec.Verbosity = new(int32) // not empty
+	}
+	return spec
+}
+
+// hasOthers reports whether a spec has more than files and commands.
+func hasOthers(spec bootstrapv1.KubeadmConfigSpec) bool {
+	spec.Files, spec.PreKubeadmCommands, spec.PostKubeadmCommands = nil, nil, nil
+	return !reflect.DeepEqual(spec, bootstrapv1.KubeadmConfigSpec{})
+}
+
+func registrationOf(whole *bootstrapv1.NodeRegistrationOptions) registration {
+	return registration{
+		socket: once(whole.CRISocket),
+		args: handles(whole.KubeletExtraArgs, func(a bootstrapv1.Arg) arg {
+			if a.Value == nil {
+				return arg{name: a.Name}
+			}
+			return arg{name: a.Name, value: *a.Value, set: true}
+		}),
+	}
+}
+
+func (r *registration) whole() bootstrapv1.NodeRegistrationOptions {
+	return bootstrapv1.NodeRegistrationOptions{
+		CRISocket: r.socket,
+		KubeletExtraArgs: values(r.args, func(a arg) bootstrapv1.Arg {
+			if !a.set {
+				return bootstrapv1.Arg{Name: a.name}
+			}
+			return bootstrapv1.Arg{Name: a.name, Value: new(a.value)}
+		}),
+	}
+}
+
+// machine is what is read of the Machines of a pool.
+type machine struct {
+	cluster, version       string
+	config, infrastructure clusterv1.ContractVersionedObjectReference
+}
+
+func machineOf(whole *clusterv1.MachineSpec) machine {
+	return machine{
+		cluster: once(whole.ClusterName), version: once(whole.Version),
+		config: reference(whole.Bootstrap.ConfigRef), infrastructure: reference(whole.InfrastructureRef),
+	}
+}
+
+func (m *machine) whole() clusterv1.MachineSpec {
+	return clusterv1.MachineSpec{
+		ClusterName: m.cluster, Version: m.version, InfrastructureRef: m.infrastructure,
+		Bootstrap: clusterv1.Bootstrap{ConfigRef: m.config},
+	}
+}
+
+func same(s string) string { return s }
+
+// handles keeps each value once. An empty list stays empty, as a patch would have to replace it.
+func handles[V any, K comparable](list []V, of func(V) K) []unique.Handle[K] {
+	if list == nil {
+		return nil
+	}
+	kept := make([]unique.Handle[K], len(list))
+	for i := range list {
+		kept[i] = unique.Make(of(list[i]))
+	}
+	return kept
+}
+
+// values is the opposite of handles.
+func values[V any, K comparable](kept []unique.Handle[K], of func(K) V) []V {
+	if kept == nil {
+		return nil
+	}
+	list := make([]V, len(kept))
+	for i := range kept {
+		list[i] = of(kept[i].Value())
+	}
+	return list
+}

@@ -1,0 +1,47 @@
+package model_test
+
+import (
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
+)
+
+// shown returns an object as the manager's cache shows it. The object is the caller's.
+func shown(object client.Object) client.Object {
+	switch o := object.(type) {
+	case *clusterv1.Cluster:
+		k := &slim.Cluster{Spec: &o.Spec, Status: &o.Status}
+		k.ObjectMeta = o.ObjectMeta
+		k.Keep()
+		return k.Whole()
+	case *clusterv1.MachineDeployment:
+		k := &slim.Deployment{Spec: &o.Spec}
+		k.ObjectMeta = o.ObjectMeta
+		k.Keep()
+		return k.Whole()
+	case *clusterv1.MachinePool:
+		k := &slim.Pool{Spec: &o.Spec}
+		k.ObjectMeta = o.ObjectMeta
+		k.Keep()
+		return k.Whole()
+	case *controlplanev1.KubeadmControlPlane:
+		k := &slim.ControlPlane{Spec: &o.Spec, Status: &o.Status}
+		k.ObjectMeta = o.ObjectMeta
+		k.Keep()
+		return k.Whole()
+	case *bootstrapv1.KubeadmConfigTemplate:
+		k := &slim.Template{Spec: &o.Spec}
+		k.ObjectMeta = o.ObjectMeta
+		k.Keep()
+		return k.Whole()
+	case *bootstrapv1.KubeadmConfig:
+		k := &slim.Config{Spec: &o.Spec, Status: &o.Status}
+		k.ObjectMeta = o.ObjectMeta
+		k.Keep()
+		return k.Whole()
+	}
+	return object
+}
