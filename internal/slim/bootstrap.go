@@ -13,7 +13,7 @@ import (
 // bootstrap is what patch.SpecOf reads of a bootstrap spec, except for the contents of files that are not managed. Most
 // files, commands and arguments are those of other Clusters, too: each is kept once.
 type bootstrap struct {
-	files      []unique.Handle[file]
+	files      []entry
 	pre, post  []unique.Handle[string]
 	format     bootstrapv1.Format
 	init, join registration
@@ -21,7 +21,13 @@ type bootstrap struct {
 	others bool
 }
 
-// file is an entry of files; append is its field of that name.
+// entry is an entry of files. The Secret that it comes from is the Cluster's own; the rest is not.
+type entry struct {
+	file   unique.Handle[file]
+	secret string
+}
+
+// file is the rest of an entry; append is its field of that name.
 type file struct {
 	bootstrapv1.File
 
@@ -44,18 +50,19 @@ type arg struct {
 func bootstrapOf(whole *bootstrapv1.KubeadmConfigSpec) bootstrap {
 	view, i := patch.SpecOf(&bootstrapv1.KubeadmConfigSpec{Files: whole.Files}).Files, 0
 	return bootstrap{
-		files: handles(whole.Files, func(f bootstrapv1.File) file {
+		files: each(whole.Files, func(f bootstrapv1.File) entry {
 			if !patch.IsManagedFile(view[i]) {
 				f.Content = ""
 			}
 			i++
-			kept := file{File: f}
+			secret, kept := once(f.ContentFrom.Secret.Name), file{File: f}
+			kept.ContentFrom.Secret.Name = ""
 			if f.Append != nil {
 				kept.append, kept.Append = flag{set: true, value: *f.Append}, nil
 			}
-			return kept
+			return entry{unique.Make(kept), secret}
 		}),
-		pre: handles(whole.PreKubeadmCommands, same), post: handles(whole.PostKubeadmCommands, same),
+		pre: each(whole.PreKubeadmCommands, unique.Make), post: each(whole.PostKubeadmCommands, unique.Make),
 		format: once(whole.Format),
 		init:   registrationOf(&whole.InitConfiguration.NodeRegistration),
 		join:   registrationOf(&whole.JoinConfiguration.NodeRegistration),
@@ -65,14 +72,17 @@ func bootstrapOf(whole *bootstrapv1.KubeadmConfigSpec) bootstrap {
 
 func (b *bootstrap) whole() bootstrapv1.KubeadmConfigSpec {
 	spec := bootstrapv1.KubeadmConfigSpec{
-		Files: values(b.files, func(f file) bootstrapv1.File {
+		Files: each(b.files, func(e entry) bootstrapv1.File {
+			f := e.file.Value()
+			f.ContentFrom.Secret.Name = e.secret
 			if f.append.set {
 				f.Append = new(f.append.value)
 			}
 			return f.File
 		}),
-		PreKubeadmCommands: values(b.pre, same), PostKubeadmCommands: values(b.post, same),
-		Format: b.format,
+		PreKubeadmCommands:  each(b.pre, unique.Handle[string].Value),
+		PostKubeadmCommands: each(b.post, unique.Handle[string].Value),
+		Format:              b.format,
 	}
 	spec.InitConfiguration.NodeRegistration, spec.JoinConfiguration.NodeRegistration = b.init.whole(), b.join.whole()
 	if b.others && !hasOthers(spec) {
@@ -90,11 +100,11 @@ func hasOthers(spec bootstrapv1.KubeadmConfigSpec) bool {
 func registrationOf(whole *bootstrapv1.NodeRegistrationOptions) registration {
 	return registration{
 		socket: once(whole.CRISocket),
-		args: handles(whole.KubeletExtraArgs, func(a bootstrapv1.Arg) arg {
+		args: each(whole.KubeletExtraArgs, func(a bootstrapv1.Arg) unique.Handle[arg] {
 			if a.Value == nil {
-				return arg{name: a.Name}
+				return unique.Make(arg{name: a.Name})
 			}
-			return arg{name: a.Name, value: *a.Value, set: true}
+			return unique.Make(arg{name: a.Name, value: *a.Value, set: true})
 		}),
 	}
 }
@@ -102,7 +112,8 @@ func registrationOf(whole *bootstrapv1.NodeRegistrationOptions) registration {
 func (r *registration) whole() bootstrapv1.NodeRegistrationOptions {
 	return bootstrapv1.NodeRegistrationOptions{
 		CRISocket: r.socket,
-		KubeletExtraArgs: values(r.args, func(a arg) bootstrapv1.Arg {
+		KubeletExtraArgs: each(r.args, func(kept unique.Handle[arg]) bootstrapv1.Arg {
+			a := kept.Value()
 			if !a.set {
 				return bootstrapv1.Arg{Name: a.name}
 			}
@@ -131,28 +142,14 @@ func (m *machine) whole() clusterv1.MachineSpec {
 	}
 }
 
-func same(s string) string { return s }
-
-// handles keeps each value once. An empty list stays empty, as a patch would have to replace it.
-func handles[V any, K comparable](list []V, of func(V) K) []unique.Handle[K] {
+// each returns what of returns for each element. An empty list stays empty, as a patch would have to replace it.
+func each[V, K any](list []V, of func(V) K) []K {
 	if list == nil {
 		return nil
 	}
-	kept := make([]unique.Handle[K], len(list))
+	all := make([]K, len(list))
 	for i := range list {
-		kept[i] = unique.Make(of(list[i]))
+		all[i] = of(list[i])
 	}
-	return kept
-}
-
-// values is the opposite of handles.
-func values[V any, K comparable](kept []unique.Handle[K], of func(K) V) []V {
-	if kept == nil {
-		return nil
-	}
-	list := make([]V, len(kept))
-	for i := range kept {
-		list[i] = of(kept[i].Value())
-	}
-	return list
+	return all
 }

@@ -60,7 +60,7 @@ func (h *head) GetAnnotations() map[string]string {
 }
 
 func (h *head) keep() {
-	Metadata(&h.ObjectMeta)
+	metadata(&h.ObjectMeta)
 	if h.ObjectMeta.Labels != nil {
 		h.labels, h.ObjectMeta.Labels = pairsOf(h.ObjectMeta.Labels), nil
 	}

@@ -1,10 +1,12 @@
 // Package slim removes from objects what no decision reads, before a cache keeps them, and stores equal strings once. A
 // management cluster may have ten thousand Clusters, and the manager has little memory.
 //
-// Each function changes the object that it is given. Every decision is the same on the rest: SpecOf of a slim spec is
-// that of the whole one except for the contents of files that are not managed, and a spec is empty only if it was.
-// Labels, annotations and owner references stay, as they are written back. Never send a slim object to the API server
-// whole. Lists that stay are copied: a decoder leaves up to half of their arrays empty.
+// Cluster API's kinds are kept as types of this package, which take a third of the memory; caches show the whole objects
+// to readers. Others keep their type, and the functions change the object that they are given. Every decision is the
+// same on the rest: SpecOf of a slim spec is that of the whole one except for the contents of files that are not
+// managed, and a spec is empty only if it was. Labels, annotations and owner references stay, as they are written back.
+// Never send a slim object to the API server whole. Lists that stay are copied: a decoder leaves up to half of their
+// arrays empty.
 package slim
 
 import (
@@ -23,17 +25,21 @@ import (
 
 // Metadata drops managed fields and the configuration that kubectl has applied last.
 func Metadata(object metav1.Object) {
-	object.SetManagedFields(nil)
-	annotations := object.GetAnnotations()
-	delete(annotations, corev1.LastAppliedConfigAnnotation)
-	object.SetAnnotations(share(annotations))
+	metadata(object)
+	object.SetAnnotations(share(object.GetAnnotations()))
 	object.SetLabels(share(object.GetLabels()))
+}
+
+// metadata is Metadata without the labels and the annotations that stay.
+func metadata(object metav1.Object) {
+	object.SetManagedFields(nil)
+	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	object.SetNamespace(once(object.GetNamespace()))
-	object.SetFinalizers(each(object.GetFinalizers()))
+	object.SetFinalizers(each(object.GetFinalizers(), once))
 	owners := slices.Clone(object.GetOwnerReferences())
 	for i := range owners {
-		owners[i].APIVersion, owners[i].Kind, owners[i].Name = once(owners[i].APIVersion), once(owners[i].Kind),
-			once(owners[i].Name)
+		o := &owners[i]
+		o.APIVersion, o.Kind, o.Name, o.UID = once(o.APIVersion), once(o.Kind), once(o.Name), once(o.UID)
 	}
 	object.SetOwnerReferences(owners)
 }
@@ -85,7 +91,7 @@ func reference(r clusterv1.ContractVersionedObjectReference) clusterv1.ContractV
 
 // network returns the networks of a Cluster without the spare room of lists.
 func network(n clusterv1.ClusterNetwork) clusterv1.ClusterNetwork {
-	n.Pods.CIDRBlocks, n.Services.CIDRBlocks = each(n.Pods.CIDRBlocks), each(n.Services.CIDRBlocks)
+	n.Pods.CIDRBlocks, n.Services.CIDRBlocks = each(n.Pods.CIDRBlocks, once), each(n.Services.CIDRBlocks, once)
 	n.ServiceDomain = once(n.ServiceDomain)
 	return n
 }
@@ -132,13 +138,6 @@ func once[S ~string](s S) S {
 		return ""
 	}
 	return unique.Make(s).Value()
-}
-
-func each(list []string) []string {
-	for i := range list {
-		list[i] = once(list[i])
-	}
-	return slices.Clone(list)
 }
 
 // share returns an equal map whose strings are kept once. It has no spare room.
