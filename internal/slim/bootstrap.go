@@ -17,7 +17,7 @@ type bootstrap struct {
 	pre, post  []unique.Handle[string]
 	format     bootstrapv1.Format
 	init, join registration
-	// others is set if the whole spec has more than files and commands.
+	// others is set if the whole spec has more than files and commands, and none of what is kept shows it.
 	others bool
 }
 
@@ -49,7 +49,7 @@ type arg struct {
 
 func bootstrapOf(whole *bootstrapv1.KubeadmConfigSpec) bootstrap {
 	view, i := patch.SpecOf(&bootstrapv1.KubeadmConfigSpec{Files: whole.Files}).Files, 0
-	return bootstrap{
+	kept := bootstrap{
 		files: each(whole.Files, func(f bootstrapv1.File) entry {
 			if !patch.IsManagedFile(view[i]) {
 				f.Content = ""
@@ -66,8 +66,9 @@ func bootstrapOf(whole *bootstrapv1.KubeadmConfigSpec) bootstrap {
 		format: once(whole.Format),
 		init:   registrationOf(&whole.InitConfiguration.NodeRegistration),
 		join:   registrationOf(&whole.JoinConfiguration.NodeRegistration),
-		others: hasOthers(*whole),
 	}
+	kept.others = kept.format == "" && kept.init.isEmpty() && kept.join.isEmpty() && hasOthers(*whole)
+	return kept
 }
 
 func (b *bootstrap) whole() bootstrapv1.KubeadmConfigSpec {
@@ -85,7 +86,7 @@ func (b *bootstrap) whole() bootstrapv1.KubeadmConfigSpec {
 		Format:              b.format,
 	}
 	spec.InitConfiguration.NodeRegistration, spec.JoinConfiguration.NodeRegistration = b.init.whole(), b.join.whole()
-	if b.others && !hasOthers(spec) {
+	if b.others {
 		spec.Verbosity = new(int32) // not empty
 	}
 	return spec
@@ -94,8 +95,10 @@ func (b *bootstrap) whole() bootstrapv1.KubeadmConfigSpec {
 // hasOthers reports whether a spec has more than files and commands.
 func hasOthers(spec bootstrapv1.KubeadmConfigSpec) bool {
 	spec.Files, spec.PreKubeadmCommands, spec.PostKubeadmCommands = nil, nil, nil
-	return !reflect.DeepEqual(spec, bootstrapv1.KubeadmConfigSpec{})
+	return !reflect.ValueOf(&spec).Elem().IsZero()
 }
+
+func (r *registration) isEmpty() bool { return r.socket == "" && r.args == nil }
 
 func registrationOf(whole *bootstrapv1.NodeRegistrationOptions) registration {
 	return registration{

@@ -40,10 +40,23 @@ func (l *List[T, P]) DeepCopyObject() runtime.Object {
 
 // head is the metadata of a kept object. A map of two labels takes 340 bytes, a list of them 64.
 type head struct {
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	received `json:"metadata,omitempty"`
 
 	labels, annotations pairs
 }
+
+// received is metadata as the API server sends it, without managed fields.
+type received struct {
+	ManagedFields skipped `json:"managedFields,omitempty"`
+
+	metav1.ObjectMeta `json:",inline"`
+}
+
+// skipped is a field that a decoder reads over.
+type skipped struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (skipped) UnmarshalJSON([]byte) error { return nil }
 
 // GetObjectKind implements runtime.Object. The kind is that of the Go type.
 func (*head) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

@@ -40,8 +40,9 @@ func (c classic) hasNetwork(cidr string) {
 		}
 	})
 	cluster := c.cluster()
+	before := cluster.DeepCopy()
 	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
-	if err := shared.client.Status().Update(c.t.Context(), cluster); err != nil {
+	if err := shared.client.Status().Patch(c.t.Context(), cluster, client.MergeFrom(before)); err != nil {
 		c.t.Fatal(err)
 	}
 }

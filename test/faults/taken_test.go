@@ -241,8 +241,9 @@ func TestOutputs_OfInlineDeliveryAreThoseOfReference(t *testing.T) {
 		o.Object["spec"] = map[string]any{"region": "eu-west-1", "network": map[string]any{"vpc": map[string]any{"cidrBlock": "10.50.0.0/16"}}}
 	})
 	cluster := c.Cluster()
+	before := cluster.DeepCopy()
 	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
-	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
+	if err := shared.client.Status().Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	wantEnv("NO_PROXY", "10.50.0.0/16")
