@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 const hooks = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/"
@@ -53,17 +55,19 @@ func newBench(program string) (*bench, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	ports := [2]string{}
-	for i := range ports {
-		if ports[i], err = measure.FreePort(context.Background()); err != nil {
+	free := [2]string{}
+	for i := range free {
+		port, err := ports.Free(context.Background())
+		if err != nil {
 			return nil, err
 		}
+		free[i] = strconv.Itoa(port)
 	}
-	b.nullURL, b.ouURL = "https://127.0.0.1:"+ports[0]+hooks, "https://127.0.0.1:"+ports[1]+hooks
-	if b.null, b.nullStarted, err = b.start(b.nullURL, self, "-null", "-port", ports[0], "-cert-dir", folder); err != nil {
+	b.nullURL, b.ouURL = "https://127.0.0.1:"+free[0]+hooks, "https://127.0.0.1:"+free[1]+hooks
+	if b.null, b.nullStarted, err = b.start(b.nullURL, self, "-null", "-port", free[0], "-cert-dir", folder); err != nil {
 		return nil, err
 	}
-	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", ports[1], "--bind-address", "127.0.0.1",
+	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", free[1], "--bind-address", "127.0.0.1",
 		"--cert-dir", folder, "--health-addr", "0")
 	if err != nil {
 		b.close()

@@ -3,7 +3,6 @@
 package measure
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,17 +18,6 @@ import (
 	"strings"
 	"time"
 )
-
-// FreePort returns a port of 127.0.0.1 that nobody listens at.
-func FreePort(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return port, err
-}
 
 // Certificate writes tls.crt and tls.key for 127.0.0.1 into a folder, and returns the authorities of clients that trust
 // it.

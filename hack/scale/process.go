@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // startTimeout is how long a manager may take to fill its caches.
@@ -36,11 +36,11 @@ type process struct {
 func addresses(ctx context.Context, n int) ([]string, error) {
 	var found []string
 	for range n {
-		port, err := measure.FreePort(ctx)
+		address, err := ports.Address(ctx)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, "127.0.0.1:"+port)
+		found = append(found, address)
 	}
 	return found, nil
 }

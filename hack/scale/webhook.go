@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 const controlPlanePath = "/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane"
@@ -39,7 +41,8 @@ func certified(ctx context.Context, folder string) (string, error) {
 	if _, err := measure.Certificate(folder); err != nil {
 		return "", err
 	}
-	return measure.FreePort(ctx)
+	port, err := ports.Free(ctx)
+	return strconv.Itoa(port), err
 }
 
 // webhook measures calls for a KubeadmControlPlane that is scaled: the product's webhook, and one that does nothing.

@@ -3,13 +3,13 @@ package manager
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
 )
 
@@ -23,12 +23,11 @@ func hookCertificate(t *testing.T) string {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := ports.Free(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 func TestHooks_AreReadyWhenTheyAnswer(t *testing.T) {

@@ -72,8 +72,8 @@ func (o *Cluster) Whole() *clusterv1.Cluster {
 	return c
 }
 
-// ControlPlane is a controlplanev1.KubeadmControlPlane with its bootstrap spec, its versions, rollout.after, and whether
-// there are Machines.
+// ControlPlane is a controlplanev1.KubeadmControlPlane with its bootstrap spec, its versions, rollout.after, and
+// whether there are Machines.
 type ControlPlane struct {
 	head
 

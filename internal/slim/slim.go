@@ -1,12 +1,11 @@
 // Package slim removes from objects what no decision reads, before a cache keeps them, and stores equal strings once. A
 // management cluster may have ten thousand Clusters, and the manager has little memory.
 //
-// Cluster API's kinds are kept as types of this package, which take a third of the memory; caches show the whole objects
-// to readers. Others keep their type, and the functions change the object that they are given. Every decision is the
-// same on the rest: SpecOf of a slim spec is that of the whole one except for the contents of files that are not
-// managed, and a spec is empty only if it was. Labels, annotations and owner references stay, as they are written back.
-// Never send a slim object to the API server whole. Lists that stay are copied: a decoder leaves up to half of their
-// arrays empty.
+// Cluster API's kinds are kept as types of this package, which take a third of the memory; caches show readers whole
+// objects. Others keep their type, and the functions change the object that they are given. Every decision is the same
+// on the rest: SpecOf of a slim spec is that of the whole one but for the contents of files that are not managed, and a
+// spec is empty only if it was. Labels, annotations and owner references stay, as they are written back. Never send a
+// slim object to the API server whole. Lists that stay are copied: a decoder leaves up to half of their arrays empty.
 package slim
 
 import (

@@ -63,7 +63,7 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 			},
 		},
 	}
-	for _, k := range kinds {
+	for _, k := range kinds() {
 		options.ByObject[k.kept()] = cache.ByObject{Transform: kept(slim.Kept.Keep)}
 	}
 	if deliver {

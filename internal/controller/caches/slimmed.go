@@ -34,14 +34,15 @@ func New(config *rest.Config, options cache.Options) (cache.Cache, error) {
 			return nil, fmt.Errorf("building scheme: %w", err)
 		}
 	}
-	for _, k := range kinds {
+	slim := &slimmed{kinds: kinds()}
+	for _, k := range slim.kinds {
 		k.addTo(options.Scheme)
 	}
-	inner, err := cache.New(config, options)
-	if err != nil {
+	var err error
+	if slim.Cache, err = cache.New(config, options); err != nil {
 		return nil, fmt.Errorf("making cache: %w", err)
 	}
-	return &slimmed{Cache: inner}, nil
+	return slim, nil
 }
 
 // kind is a kind that is kept as a type of package slim.
@@ -59,20 +60,22 @@ type kind struct {
 	fill func(ctx context.Context, from client.Reader, into client.ObjectList, options ...client.ListOption) error
 }
 
-// kinds are the kinds of which a Cluster has most objects.
-var kinds = []kind{
-	kindOf[slim.Cluster](clusterv1.GroupVersion, "Cluster",
-		func(l *clusterv1.ClusterList) *[]clusterv1.Cluster { return &l.Items }),
-	kindOf[slim.Deployment](clusterv1.GroupVersion, "MachineDeployment",
-		func(l *clusterv1.MachineDeploymentList) *[]clusterv1.MachineDeployment { return &l.Items }),
-	kindOf[slim.Pool](clusterv1.GroupVersion, "MachinePool",
-		func(l *clusterv1.MachinePoolList) *[]clusterv1.MachinePool { return &l.Items }),
-	kindOf[slim.ControlPlane](controlplanev1.GroupVersion, "KubeadmControlPlane",
-		func(l *controlplanev1.KubeadmControlPlaneList) *[]controlplanev1.KubeadmControlPlane { return &l.Items }),
-	kindOf[slim.Template](bootstrapv1.GroupVersion, "KubeadmConfigTemplate",
-		func(l *bootstrapv1.KubeadmConfigTemplateList) *[]bootstrapv1.KubeadmConfigTemplate { return &l.Items }),
-	kindOf[slim.Config](bootstrapv1.GroupVersion, "KubeadmConfig",
-		func(l *bootstrapv1.KubeadmConfigList) *[]bootstrapv1.KubeadmConfig { return &l.Items }),
+// kinds returns the kinds of which a Cluster has most objects.
+func kinds() []kind {
+	return []kind{
+		kindOf[slim.Cluster](clusterv1.GroupVersion, "Cluster",
+			func(l *clusterv1.ClusterList) *[]clusterv1.Cluster { return &l.Items }),
+		kindOf[slim.Deployment](clusterv1.GroupVersion, "MachineDeployment",
+			func(l *clusterv1.MachineDeploymentList) *[]clusterv1.MachineDeployment { return &l.Items }),
+		kindOf[slim.Pool](clusterv1.GroupVersion, "MachinePool",
+			func(l *clusterv1.MachinePoolList) *[]clusterv1.MachinePool { return &l.Items }),
+		kindOf[slim.ControlPlane](controlplanev1.GroupVersion, "KubeadmControlPlane",
+			func(l *controlplanev1.KubeadmControlPlaneList) *[]controlplanev1.KubeadmControlPlane { return &l.Items }),
+		kindOf[slim.Template](bootstrapv1.GroupVersion, "KubeadmConfigTemplate",
+			func(l *bootstrapv1.KubeadmConfigTemplateList) *[]bootstrapv1.KubeadmConfigTemplate { return &l.Items }),
+		kindOf[slim.Config](bootstrapv1.GroupVersion, "KubeadmConfig",
+			func(l *bootstrapv1.KubeadmConfigList) *[]bootstrapv1.KubeadmConfig { return &l.Items }),
+	}
 }
 
 // kindOf returns the kind whose whole objects are W, in lists L, and kept as K.
@@ -122,10 +125,14 @@ func kindOf[K, W, L any, PK interface {
 }
 
 // slimmed is a cache of slim objects that shows whole ones.
-type slimmed struct{ cache.Cache }
+type slimmed struct {
+	cache.Cache
 
-func kindOfObject(object client.Object) (kind, bool) {
-	for _, k := range kinds {
+	kinds []kind
+}
+
+func (c *slimmed) kindOf(object client.Object) (kind, bool) {
+	for _, k := range c.kinds {
 		if reflect.TypeOf(k.object) == reflect.TypeOf(object) {
 			return k, true
 		}
@@ -133,8 +140,8 @@ func kindOfObject(object client.Object) (kind, bool) {
 	return kind{}, false
 }
 
-func kindOfList(list client.ObjectList) (kind, bool) {
-	for _, k := range kinds {
+func (c *slimmed) kindOfList(list client.ObjectList) (kind, bool) {
+	for _, k := range c.kinds {
 		if reflect.TypeOf(k.list) == reflect.TypeOf(list) {
 			return k, true
 		}
@@ -143,8 +150,9 @@ func kindOfList(list client.ObjectList) (kind, bool) {
 }
 
 // Get implements client.Reader.
-func (c *slimmed) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if k, ok := kindOfObject(into); ok {
+func (c *slimmed) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
+	if k, ok := c.kindOf(into); ok {
 		return k.get(ctx, c.Cache, key, into, options...)
 	}
 	return c.Cache.Get(ctx, key, into, options...)
@@ -156,7 +164,7 @@ func (c *slimmed) List(ctx context.Context, into client.ObjectList, options ...c
 	if all.ApplyOptions(options); all.FieldSelector != nil && all.Namespace == "" {
 		return errors.New("an index finds objects of one namespace: use client.InNamespace")
 	}
-	if k, ok := kindOfList(into); ok {
+	if k, ok := c.kindOfList(into); ok {
 		return k.fill(ctx, c.Cache, into, options...)
 	}
 	return c.Cache.List(ctx, into, options...)
@@ -165,7 +173,7 @@ func (c *slimmed) List(ctx context.Context, into client.ObjectList, options ...c
 // GetInformer implements cache.Informers.
 func (c *slimmed) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption,
 ) (cache.Informer, error) {
-	k, ok := kindOfObject(object)
+	k, ok := c.kindOf(object)
 	if !ok {
 		return c.Cache.GetInformer(ctx, object, options...)
 	}
@@ -177,7 +185,7 @@ func (c *slimmed) GetInformer(ctx context.Context, object client.Object, options
 func (c *slimmed) GetInformerForKind(ctx context.Context, of schema.GroupVersionKind,
 	options ...cache.InformerGetOption,
 ) (cache.Informer, error) {
-	for _, k := range kinds {
+	for _, k := range c.kinds {
 		if k.of == of {
 			return c.GetInformer(ctx, k.object, options...)
 		}
@@ -187,7 +195,7 @@ func (c *slimmed) GetInformerForKind(ctx context.Context, of schema.GroupVersion
 
 // RemoveInformer implements cache.Informers.
 func (c *slimmed) RemoveInformer(ctx context.Context, object client.Object) error {
-	if k, ok := kindOfObject(object); ok {
+	if k, ok := c.kindOf(object); ok {
 		object = k.kept()
 	}
 	return c.Cache.RemoveInformer(ctx, object)

@@ -29,7 +29,7 @@ func keptCluster(name string) *slim.Cluster {
 // TestHandlers_SeeWholeObjects covers the deletion that a watch has missed, too.
 func TestHandlers_SeeWholeObjects(t *testing.T) {
 	t.Parallel()
-	k, ok := kindOfObject(&clusterv1.Cluster{})
+	k, ok := (&slimmed{kinds: kinds()}).kindOf(&clusterv1.Cluster{})
 	if !ok {
 		t.Fatal("Clusters are not kept")
 	}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // gateTimeout is how long the API server waits at a gate, the longest that it can, before it lets the creation pass.
@@ -46,7 +48,7 @@ type Gate struct {
 // NewGate closes a gate for the creation of objects like example, which is never created, in its namespace, and returns
 // when the API server asks it. resource is the name of their kind in URLs.
 func (c *Cluster) NewGate(ctx context.Context, resource string, example *unstructured.Unstructured) (*Gate, error) {
-	port, err := c.freePort(ctx)
+	port, err := ports.Free(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,16 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask
 // them by the ExtensionConfig that users copy.
 func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, error) {
-	port, err := c.freePort(ctx)
+	port, err := ports.Free(ctx)
 	if err != nil {
 		return nil, err
 	}
-	health, err := c.loopback(ctx)
+	health, err := ports.Address(ctx)
 	if err != nil {
 		return nil, err
 	}

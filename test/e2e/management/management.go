@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // featureGates are the same for all managers of Cluster API.
@@ -79,7 +80,6 @@ type Cluster struct {
 	admin     client.Client
 	processes []*Process
 	counted   count
-	ports     int // the next to try, from firstPort; zero is none yet
 	closers   []io.Closer
 }
 
@@ -178,7 +178,7 @@ func (c *Cluster) startServer() error {
 
 // startControllers starts the controllers of Kubernetes that Cluster API relies on. Nobody waits for them.
 func (c *Cluster) startControllers(ctx context.Context) error {
-	port, err := c.freePort(ctx)
+	port, err := ports.Free(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
 		{"capi-bootstrap-kubeadm", "bootstrap/kubeadm"},
 		{"capi-controlplane-kubeadm", "controlplane/kubeadm"},
 	} {
-		port, err := c.freePort(ctx)
+		port, err := ports.Free(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -226,7 +226,7 @@ func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
 func (c *Cluster) startProviders(ctx context.Context, providers []provider) error {
 	failures := make(chan error, len(providers))
 	for _, p := range providers {
-		health, err := c.loopback(ctx)
+		health, err := ports.Address(ctx)
 		if err != nil {
 			return err
 		}

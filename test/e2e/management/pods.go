@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // ProviderLabel is the value of label cluster.x-k8s.io/provider of all objects of the product.
@@ -237,12 +238,12 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 	}
 	key := client.ObjectKeyFromObject(deployment)
 	if p.ports[key] == 0 {
-		if p.ports[key], err = c.freePort(ctx); err != nil {
+		if p.ports[key], err = ports.Free(ctx); err != nil {
 			return nil, err
 		}
 	}
 	port := p.ports[key]
-	health, err := c.loopback(ctx)
+	health, err := ports.Address(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +261,7 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 			return nil, err
 		}
 		args = append(args, c.managerFlags(kubeconfig, deployment.Namespace, health, port)...)
-		if diagnostics, err = c.loopback(ctx); err != nil {
+		if diagnostics, err = ports.Address(ctx); err != nil {
 			return nil, err
 		}
 		args = append(args, "--diagnostics-address", diagnostics, "--insecure-diagnostics")

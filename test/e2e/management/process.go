@@ -6,14 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -152,33 +149,4 @@ func stopAll(processes []*Process) {
 	for _, p := range slices.Backward(processes) {
 		p.Stop()
 	}
-}
-
-// Ports of processes are below those that the kernel gives to connections, which would take one that is not in use yet,
-// or not while a process is stopped.
-const firstPort, lastPort = 20000, 32767
-
-// freePort returns a port of loopback at which nobody listens, another one with each call. Clusters that start at the
-// same time begin at different places.
-func (c *Cluster) freePort(ctx context.Context) (int, error) {
-	const ports = lastPort - firstPort
-	if c.ports == 0 {
-		c.ports = 1 + rand.IntN(ports) //nolint:gosec // no secret
-	}
-	for range ports {
-		port := firstPort + c.ports%ports
-		c.ports++
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
-		if err != nil {
-			continue // that of another cluster
-		}
-		return port, listener.Close()
-	}
-	return 0, errors.New("finding a free port: all are in use")
-}
-
-// loopback returns host:port of a free port.
-func (c *Cluster) loopback(ctx context.Context) (string, error) {
-	port, err := c.freePort(ctx)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
 // BinaryVariable is the environment variable that names a program to run instead of one that is built from the
@@ -71,7 +72,7 @@ const withDelivery = "test/faults/testdata/deliver"
 // InstallProduct applies config/default and the component for delivery, starts the manager with the arguments of its
 // Deployment, those of more added, and has its webhooks asked. It returns when the manager is ready.
 func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
-	port, err := c.freePort(ctx)
+	port, err := ports.Free(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	if err := c.accountKubeconfig(ctx, m, kubeconfig); err != nil {
 		return nil, err
 	}
-	health, err := c.loopback(ctx)
+	health, err := ports.Address(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 		"--diagnostics-address", "0",
 		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
 		c.certificates(), "--v=4")
-	hooks, err := c.freePort(ctx)
+	hooks, err := ports.Free(ctx)
 	if err != nil {
 		return nil, err
 	}
