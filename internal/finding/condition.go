@@ -143,6 +143,9 @@ func rank(findings []Finding) []Finding {
 			ranked = append(ranked, f)
 		}
 	}
+	if len(ranked) < 2 {
+		return ranked
+	}
 	severity := map[string]int{"": len(ranking())}
 	for i, reason := range ranking() {
 		severity[reason] = i
