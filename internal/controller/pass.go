@@ -69,7 +69,7 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	isRendered := func(secret string) bool { return slices.Contains(rendered, secret) }
-	objects, _, err := p.reader.Collect(ctx, p.view)
+	objects, _, err := p.reader.Collect(ctx, p.view, nil)
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
@@ -150,7 +151,11 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 		done.Find(found.Findings...)
 		return done, err
 	}
-	objects, missing, err := p.reader.Collect(ctx, p.view)
+	patched, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForCluster(p.view.Name))
+	if err != nil {
+		return done, err
+	}
+	objects, missing, err := p.reader.Collect(ctx, p.view, patched)
 	if err != nil {
 		return done, err
 	}
@@ -185,7 +190,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			out.Join(found)
 			return out, err
 		},
-		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects) },
+		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
 		func(ctx context.Context) (report.Outcome, error) {
 			return p.finishTopology(ctx, settled, drifts, missing)
 		},
@@ -212,7 +217,11 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 	if err := p.readOptions(); err != nil {
 		p.options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
-	objects, missing, err := p.reader.Collect(ctx, p.view)
+	patched, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForCluster(p.view.Name))
+	if err != nil {
+		return done, err
+	}
+	objects, missing, err := p.reader.Collect(ctx, p.view, patched)
 	if err != nil {
 		return done, err
 	}
@@ -238,7 +247,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 			out.Findings = nil // which Machines still have the proxy is not news
 			return out, err
 		},
-		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects) },
+		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
 		func(ctx context.Context) (report.Outcome, error) { return p.finishTopology(ctx, settled, nil, missing) },
 		func(ctx context.Context) (report.Outcome, error) { return p.secrets.Clean(ctx, settled) },
 	)

@@ -2,12 +2,10 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
@@ -20,33 +18,30 @@ import (
 // A KubeadmConfigTemplate can outlive its use: its pool got a new one, or it now serves a pool of another Cluster. It
 // still has the entries of the Cluster that it was patched for, which caches.IndexPatchedFor finds.
 
-// strays returns the templates that were patched for the Cluster and that no pool of it uses.
-func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootstrap.Object, error) {
+// strays returns the templates that were patched for the Cluster and that no pool of it uses. patched are those that
+// caches.PatchedForCluster finds.
+func (p *pass) strays(ctx context.Context, objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (
+	strays []bootstrap.Object, err error,
+) {
 	secrets, err := p.secrets.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	values := []string{caches.PatchedForCluster(p.view.Name)}
 	for i := range secrets {
-		if name := secrets[i].Name; intent.GeneratedFor(name) != p.view.Name { // else the Cluster finds them, too
-			values = append(values, caches.PatchedForSecret(name))
+		name := secrets[i].Name
+		if intent.GeneratedFor(name) == p.view.Name {
+			continue // its templates are among them
 		}
+		more, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForSecret(name))
+		if err != nil {
+			return nil, err
+		}
+		patched = append(slices.Clip(patched), more...)
 	}
-	var strays []bootstrap.Object
-	for _, value := range values {
-		var templates bootstrapv1.KubeadmConfigTemplateList
-		if err := p.Client.List(ctx, &templates, client.InNamespace(p.view.Namespace),
-			client.MatchingFields{caches.IndexPatchedFor: value},
-			client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
-		}
-		for i := range templates.Items {
-			name := templates.Items[i].Name
-			known := func(o bootstrap.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == name }
-			if slices.ContainsFunc(objects, known) || slices.ContainsFunc(strays, known) {
-				continue
-			}
-			template := templates.Items[i].DeepCopy()
+	for i := range patched {
+		template := &patched[i]
+		known := func(o bootstrap.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == template.Name }
+		if !slices.ContainsFunc(objects, known) && !slices.ContainsFunc(strays, known) {
 			strays = append(strays, bootstrap.New(template, plan.KindTemplate, &template.Spec.Template.Spec, false))
 		}
 	}
@@ -54,9 +49,11 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object) ([]bootst
 }
 
 // tidy removes our entries from templates that are now used by an unlabelled Cluster, and from unused ones when the
-// Cluster is not enabled any more. An unused template may still serve an old MachineSet.
-func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object) (out report.Outcome, err error) {
-	strays, err := p.strays(ctx, objects)
+// Cluster is not enabled any more. An unused template may still serve an old MachineSet. patched is that of strays.
+func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (
+	out report.Outcome, err error,
+) {
+	strays, err := p.strays(ctx, objects, patched)
 	if err != nil {
 		return out, err
 	}

@@ -311,7 +311,7 @@ func TrustedCABundle(s proxyconfig.Settings) string {
 var setup = []byte(nodescript.Setup()) //nolint:gochecknoglobals // a constant
 
 // SecretData returns the data of the generated Secret of Reference delivery: the content of every managed file
-// that comes from it, whatever the targets are. It holds the proxy's credentials. The caller must not change the values.
+// that comes from it, whatever the targets are. It holds the proxy's credentials. Nobody may change the values.
 func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
 	env, err := envfile.Render(s.Vars(noProxy))
 	if err != nil {

@@ -24,8 +24,9 @@ const (
 // changed in place, and for people the origin of every NO_PROXY entry, as far as there is room. beside is the size of
 // the other keys in bytes. It returns finding.Errors if the total is more than a Secret holds.
 func SecretData(resolution Resolution, beside int) (map[string][]byte, error) {
-	data, err := maps.Clone(resolution.files), error(nil)
+	data := maps.Clone(resolution.files)
 	if data == nil {
+		var err error
 		if data, err = filesOf(resolution); err != nil {
 			return nil, err
 		}

@@ -98,9 +98,23 @@ type Reader struct {
 	Client client.Reader
 }
 
+// PatchedFor reads the KubeadmConfigTemplates that a value of caches.IndexPatchedFor finds.
+func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster, value string,
+) ([]bootstrapv1.KubeadmConfigTemplate, error) {
+	var templates bootstrapv1.KubeadmConfigTemplateList
+	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{caches.IndexPatchedFor: value}); err != nil {
+		return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
+	}
+	return templates.Items, nil
+}
+
 // Collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
-// Objects that are missing or cannot be patched are findings.
-func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, report.Outcome, error) {
+// templates are some that are read already: the objects are those, not copies. Objects that are missing or cannot be
+// patched are findings.
+func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
+	[]Object, report.Outcome, error,
+) {
 	var (
 		objects []Object
 		found   report.Outcome
@@ -156,7 +170,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster) ([]Object, 
 			objects[known].Pools = append(objects[known].Pools, p)
 			continue
 		}
-		object, err := r.bootstrapOf(ctx, cluster.Namespace, p)
+		object, err := r.bootstrapOf(ctx, cluster.Namespace, p, templates)
 		if err != nil {
 			return nil, report.Outcome{}, err
 		}
@@ -177,12 +191,22 @@ func isOfMachine(object client.Object) bool {
 }
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
-func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool) (*Object, error) {
+func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
+	templates []bootstrapv1.KubeadmConfigTemplate,
+) (*Object, error) {
 	if p.Bootstrap.Kind == plan.KindTemplate {
-		template := &bootstrapv1.KubeadmConfigTemplate{}
-		exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, template)
-		if err != nil || !exists {
-			return nil, err
+		var template *bootstrapv1.KubeadmConfigTemplate
+		for i := range templates {
+			if templates[i].Name == p.Bootstrap.Name {
+				template = &templates[i]
+			}
+		}
+		if template == nil {
+			template = &bootstrapv1.KubeadmConfigTemplate{}
+			exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, template)
+			if err != nil || !exists {
+				return nil, err
+			}
 		}
 		object := New(template, plan.KindTemplate, &template.Spec.Template.Spec, false)
 		return &object, nil
@@ -226,7 +250,8 @@ func (o Object) location() patch.Location {
 func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool, error) {
 	in := []client.ListOption{
 		client.InNamespace(cluster.Namespace),
-		client.MatchingFields{caches.IndexCluster: cluster.Name}, client.UnsafeDisableDeepCopy,
+		client.MatchingFields{caches.IndexCluster: cluster.Name},
+		client.UnsafeDisableDeepCopy,
 	}
 	var (
 		deployments  clusterv1.MachineDeploymentList
