@@ -214,7 +214,7 @@ func (mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.REST
 func start(b *testing.B, config *rest.Config, options cache.Options) cache.Cache {
 	b.Helper()
 	options.Mapper = mapper{}
-	made, err := cache.New(config, options)
+	made, err := caches.New(config, options)
 	must(b, err)
 	kinds := slices.Collect(maps.Keys(options.ByObject))
 	if len(kinds) > 1 {
