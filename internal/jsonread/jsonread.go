@@ -190,30 +190,42 @@ func (r *Reader) Raw() []byte {
 
 // Text reads a string and reports whether the value was one. Another value is skipped and is the empty string.
 func (r *Reader) Text() (string, bool) {
-	text, is := r.Bytes()
-	return string(text), is
+	inner, text, is := r.quoted()
+	if inner != nil {
+		return string(inner), is
+	}
+	return text, is
 }
 
 // Bytes is Text without a copy if the string needs no decoding. The result must not be changed.
 func (r *Reader) Bytes() ([]byte, bool) {
+	inner, text, is := r.quoted()
+	if inner != nil {
+		return inner, is
+	}
+	return []byte(text), is
+}
+
+// quoted reads a string. inner are its bytes if they need no decoding; otherwise it is nil, and text is the string.
+func (r *Reader) quoted() (inner []byte, text string, is bool) {
 	if r.Kind() != '"' {
 		r.Skip()
-		return nil, false
+		return nil, "", false
 	}
 	start := r.at
 	plain := r.str()
 	if r.err != nil {
-		return nil, false
+		return nil, "", false
 	}
-	quoted := r.text[start:r.at]
-	if inner := quoted[1 : len(quoted)-1]; plain && utf8.Valid(inner) {
-		return inner, true
+	whole := r.text[start:r.at]
+	if inner := whole[1 : len(whole)-1]; plain && utf8.Valid(inner) {
+		return inner, "", true
 	}
-	var text string
-	if err := json.Unmarshal(quoted, &text); err != nil {
+	var decoded string // on the heap
+	if err := json.Unmarshal(whole, &decoded); err != nil {
 		r.fail("not a string") // cannot be: str has checked it
 	}
-	return []byte(text), r.err == nil
+	return nil, decoded, r.err == nil
 }
 
 // Value decodes a value as encoding/json does. What it takes is bounded by Count.
