@@ -47,6 +47,10 @@ func (r *Reader) End() error {
 	return r.err
 }
 
+// HasMore reports whether JSON may have more values than a limit, by Count. Each takes a byte, so short texts are not
+// looked at.
+func HasMore(text []byte, values int) bool { return len(text) >= values && Count(text) > values }
+
 // Count returns how many values JSON has at most: members, elements, objects and arrays. Decoded, a short one may take
 // a hundred times its size.
 func Count(text []byte) int {

@@ -190,5 +190,10 @@ func TestCount_IsNeverLessThanTheNumberOfValues(t *testing.T) {
 		if got := jsonread.Count([]byte(text)); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
+		for limit := range 8 {
+			if got := jsonread.HasMore([]byte(text), limit); got != (want > limit) {
+				t.Errorf("%s: has more than %d values is %t", text, limit, got)
+			}
+		}
 	}
 }

@@ -91,7 +91,7 @@ func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionR
 		}
 		return nil, http.StatusBadRequest, errors.New("request cannot be read")
 	}
-	if jsonread.Count(body.Bytes()) > maxValues {
+	if jsonread.HasMore(body.Bytes(), maxValues) {
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d values", maxValues)
 	}
 	request, err := decodeReview(body.Bytes())

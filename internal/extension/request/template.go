@@ -19,7 +19,7 @@ const maxValues = 50_000
 
 // checkSize returns an error for a template with more values.
 func checkSize(text []byte) error {
-	if jsonread.Count(text) > maxValues {
+	if jsonread.HasMore(text, maxValues) {
 		return fmt.Errorf("it has more than %d values", maxValues)
 	}
 	return nil
