@@ -10,7 +10,7 @@ import (
 )
 
 // Kept is an object as a cache keeps it. It is decoded like the whole one, and takes a third of its memory after Keep.
-// Its method Whole returns the whole object without what Keep has dropped, which shares nothing that can be changed.
+// Its method Into fills in the whole object without what Keep has dropped, and shares nothing that can be changed.
 type Kept interface {
 	runtime.Object
 	metav1.Object
@@ -89,8 +89,8 @@ func (h *head) whole() metav1.ObjectMeta {
 	return m
 }
 
-// copied returns a head that can be changed without changing h.
-func (h *head) copied() head {
+// duplicate returns a head that can be changed without changing h.
+func (h *head) duplicate() head {
 	c := *h
 	c.ObjectMeta = *h.ObjectMeta.DeepCopy()
 	return c

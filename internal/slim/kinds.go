@@ -30,7 +30,7 @@ type Cluster struct {
 // DeepCopyObject implements runtime.Object.
 func (o *Cluster) DeepCopyObject() runtime.Object {
 	c := *o
-	c.head, c.Spec, c.Status = o.copied(), o.Spec.DeepCopy(), o.Status.DeepCopy()
+	c.head, c.Spec, c.Status = o.duplicate(), o.Spec.DeepCopy(), o.Status.DeepCopy()
 	return &c
 }
 
@@ -51,25 +51,23 @@ func (o *Cluster) Keep() {
 	}
 }
 
-// Whole returns the Cluster.
-func (o *Cluster) Whole() *clusterv1.Cluster {
-	c := &clusterv1.Cluster{
+// Into fills in the Cluster.
+func (o *Cluster) Into(whole *clusterv1.Cluster) {
+	*whole = clusterv1.Cluster{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.ClusterKind},
 		ObjectMeta: o.whole(),
 		Spec: clusterv1.ClusterSpec{
-			Paused: o.paused, ClusterNetwork: o.network, ControlPlaneEndpoint: o.endpoint,
+			Paused: copied(o.paused), ClusterNetwork: *o.network.DeepCopy(), ControlPlaneEndpoint: o.endpoint,
 			ControlPlaneRef: o.controlPlane, InfrastructureRef: o.infrastructure,
 		},
 		Status: clusterv1.ClusterStatus{
-			Conditions:     o.conditions,
-			Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: o.provisioned},
+			Conditions:     slices.Clone(o.conditions),
+			Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: copied(o.provisioned)},
 		},
 	}
 	if o.topology != nil {
-		c.Spec.Topology = *o.topology
+		o.topology.DeepCopyInto(&whole.Spec.Topology)
 	}
-	c.Spec, c.Status = *c.Spec.DeepCopy(), *c.Status.DeepCopy()
-	return c
 }
 
 // ControlPlane is a controlplanev1.KubeadmControlPlane with its bootstrap spec, its versions, rollout.after, and
@@ -90,7 +88,7 @@ type ControlPlane struct {
 // DeepCopyObject implements runtime.Object.
 func (o *ControlPlane) DeepCopyObject() runtime.Object {
 	c := *o
-	c.head, c.Spec, c.Status = o.copied(), o.Spec.DeepCopy(), o.Status.DeepCopy()
+	c.head, c.Spec, c.Status = o.duplicate(), o.Spec.DeepCopy(), o.Status.DeepCopy()
 	return &c
 }
 
@@ -109,9 +107,9 @@ func (o *ControlPlane) Keep() {
 	}
 }
 
-// Whole returns the KubeadmControlPlane.
-func (o *ControlPlane) Whole() *controlplanev1.KubeadmControlPlane {
-	c := &controlplanev1.KubeadmControlPlane{
+// Into fills in the KubeadmControlPlane.
+func (o *ControlPlane) Into(whole *controlplanev1.KubeadmControlPlane) {
+	*whole = controlplanev1.KubeadmControlPlane{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane",
 		},
@@ -122,11 +120,7 @@ func (o *ControlPlane) Whole() *controlplanev1.KubeadmControlPlane {
 		},
 		Status: controlplanev1.KubeadmControlPlaneStatus{Version: o.reached}, //nolint:staticcheck // as above
 	}
-	c.Status.Conditions = slices.Clone(o.conditions)
-	if o.replicas != nil {
-		c.Status.Replicas = new(*o.replicas)
-	}
-	return c
+	whole.Status.Conditions, whole.Status.Replicas = slices.Clone(o.conditions), copied(o.replicas)
 }
 
 // Template is a bootstrapv1.KubeadmConfigTemplate with its bootstrap spec and its metadata for Machines.
@@ -142,7 +136,7 @@ type Template struct {
 // DeepCopyObject implements runtime.Object.
 func (o *Template) DeepCopyObject() runtime.Object {
 	c := *o
-	c.head, c.Spec = o.copied(), o.Spec.DeepCopy()
+	c.head, c.Spec = o.duplicate(), o.Spec.DeepCopy()
 	return &c
 }
 
@@ -158,9 +152,9 @@ func (o *Template) Keep() {
 	}
 }
 
-// Whole returns the KubeadmConfigTemplate.
-func (o *Template) Whole() *bootstrapv1.KubeadmConfigTemplate {
-	return &bootstrapv1.KubeadmConfigTemplate{
+// Into fills in the KubeadmConfigTemplate.
+func (o *Template) Into(whole *bootstrapv1.KubeadmConfigTemplate) {
+	*whole = bootstrapv1.KubeadmConfigTemplate{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: bootstrapv1.GroupVersion.String(), Kind: "KubeadmConfigTemplate",
 		},
@@ -186,7 +180,7 @@ type Config struct {
 // DeepCopyObject implements runtime.Object.
 func (o *Config) DeepCopyObject() runtime.Object {
 	c := *o
-	c.head, c.Spec, c.Status = o.copied(), o.Spec.DeepCopy(), o.Status.DeepCopy()
+	c.head, c.Spec, c.Status = o.duplicate(), o.Spec.DeepCopy(), o.Status.DeepCopy()
 	return &c
 }
 
@@ -203,9 +197,9 @@ func (o *Config) Keep() {
 	}
 }
 
-// Whole returns the KubeadmConfig.
-func (o *Config) Whole() *bootstrapv1.KubeadmConfig {
-	return &bootstrapv1.KubeadmConfig{
+// Into fills in the KubeadmConfig.
+func (o *Config) Into(whole *bootstrapv1.KubeadmConfig) {
+	*whole = bootstrapv1.KubeadmConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "KubeadmConfig"},
 		ObjectMeta: o.whole(),
 		Spec:       o.bootstrap.whole(),
@@ -227,7 +221,7 @@ type Deployment struct {
 // DeepCopyObject implements runtime.Object.
 func (o *Deployment) DeepCopyObject() runtime.Object {
 	c := *o
-	c.head, c.Spec = o.copied(), o.Spec.DeepCopy()
+	c.head, c.Spec = o.duplicate(), o.Spec.DeepCopy()
 	return &c
 }
 
@@ -240,15 +234,14 @@ func (o *Deployment) Keep() {
 	}
 }
 
-// Whole returns the MachineDeployment.
-func (o *Deployment) Whole() *clusterv1.MachineDeployment {
-	d := &clusterv1.MachineDeployment{
+// Into fills in the MachineDeployment.
+func (o *Deployment) Into(whole *clusterv1.MachineDeployment) {
+	*whole = clusterv1.MachineDeployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment"},
 		ObjectMeta: o.whole(),
 		Spec:       clusterv1.MachineDeploymentSpec{ClusterName: o.cluster},
 	}
-	d.Spec.Rollout.After, d.Spec.Template.Spec = o.after, o.machine.whole()
-	return d
+	whole.Spec.Rollout.After, whole.Spec.Template.Spec = o.after, o.machine.whole()
 }
 
 // Pool is a clusterv1.MachinePool with the references of its Machines.
@@ -264,7 +257,7 @@ type Pool struct {
 // DeepCopyObject implements runtime.Object.
 func (o *Pool) DeepCopyObject() runtime.Object {
 	c := *o
-	c.head, c.Spec = o.copied(), o.Spec.DeepCopy()
+	c.head, c.Spec = o.duplicate(), o.Spec.DeepCopy()
 	return &c
 }
 
@@ -276,13 +269,19 @@ func (o *Pool) Keep() {
 	}
 }
 
-// Whole returns the MachinePool.
-func (o *Pool) Whole() *clusterv1.MachinePool {
-	p := &clusterv1.MachinePool{
+// Into fills in the MachinePool.
+func (o *Pool) Into(whole *clusterv1.MachinePool) {
+	*whole = clusterv1.MachinePool{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachinePool"},
 		ObjectMeta: o.whole(),
 		Spec:       clusterv1.MachinePoolSpec{ClusterName: o.cluster},
 	}
-	p.Spec.Template.Spec = o.machine.whole()
-	return p
+	whole.Spec.Template.Spec = o.machine.whole()
+}
+
+func copied[T any](value *T) *T {
+	if value == nil {
+		return nil
+	}
+	return new(*value)
 }

@@ -141,7 +141,8 @@ func (s *server) show(k key) {
 		delete(s.cached, k)
 		return
 	}
-	object = shown(copyOf(object))
+	object = copyOf(object)
+	show(object)
 	if transform := s.slim[k.kind]; transform != nil {
 		_, err := transform(object)
 		must(err)

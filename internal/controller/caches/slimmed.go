@@ -82,7 +82,7 @@ func kinds() []kind {
 func kindOf[K, W, L any, PK interface {
 	*K
 	slim.Kept
-	Whole() *W
+	Into(*W)
 }, PW interface {
 	*W
 	client.Object
@@ -92,8 +92,12 @@ func kindOf[K, W, L any, PK interface {
 }](version schema.GroupVersion, name string, items func(PL) *[]W) kind {
 	return kind{
 		of: version.WithKind(name), object: PW(new(W)), list: PL(new(L)),
-		kept:  func() client.Object { return PK(new(K)) },
-		whole: func(kept client.Object) client.Object { return PW(kept.(PK).Whole()) }, //nolint:forcetypeassert // one informer has one type
+		kept: func() client.Object { return PK(new(K)) },
+		whole: func(kept client.Object) client.Object {
+			whole := new(W)
+			kept.(PK).Into(whole) //nolint:forcetypeassert // one informer has one type
+			return PW(whole)
+		},
 		addTo: func(scheme *runtime.Scheme) {
 			scheme.AddKnownTypeWithName(version.WithKind(name), PK(new(K)))
 			scheme.AddKnownTypeWithName(version.WithKind(name+"List"), &slim.List[K, PK]{})
@@ -106,7 +110,7 @@ func kindOf[K, W, L any, PK interface {
 			if err := from.Get(ctx, key, kept, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 				return err
 			}
-			*into.(PW) = *kept.Whole() //nolint:forcetypeassert // kinds are found by this type
+			kept.Into(into.(PW)) //nolint:forcetypeassert // kinds are found by this type
 			return nil
 		},
 		fill: func(ctx context.Context, from client.Reader, into client.ObjectList, options ...client.ListOption) error {
@@ -116,7 +120,7 @@ func kindOf[K, W, L any, PK interface {
 			}
 			whole := make([]W, len(kept.Items))
 			for i := range kept.Items {
-				whole[i] = *PK(&kept.Items[i]).Whole()
+				PK(&kept.Items[i]).Into(&whole[i])
 			}
 			*items(into.(PL)) = whole //nolint:forcetypeassert // as above
 			return nil

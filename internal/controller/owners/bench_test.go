@@ -19,6 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 )
 
 // cachedClusters returns a cache with n enabled Clusters of 100 Namespaces, all by the Secret of their Namespace, and
@@ -48,13 +49,13 @@ func cachedClusters(b *testing.B, n int) (cache.Cache, toolscache.Indexer) {
 		}
 	}
 	var index toolscache.Indexer
-	c, err := cache.New(&rest.Config{}, cache.Options{
-		Scheme: scheme, Mapper: mapper,
+	c, err := caches.New(&rest.Config{}, cache.Options{
+		Mapper: mapper,
 		NewInformer: func(_ toolscache.ListerWatcher, object runtime.Object, resync time.Duration,
 			indexers toolscache.Indexers,
 		) toolscache.SharedIndexInformer {
 			informer := toolscache.NewSharedIndexInformer(cachetest.NewFakeControllerSource(), object, resync, indexers)
-			if _, clusters := object.(*clusterv1.Cluster); clusters {
+			if _, clusters := object.(*slim.Cluster); clusters {
 				index = informer.GetIndexer()
 			}
 			return informer
@@ -71,13 +72,15 @@ func cachedClusters(b *testing.B, n int) (cache.Cache, toolscache.Indexer) {
 		b.Fatal("the cache is not synced")
 	}
 	for i := range n {
-		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		cluster := &slim.Cluster{}
+		cluster.ObjectMeta = metav1.ObjectMeta{
 			Namespace: fmt.Sprintf("team-%02d", i%100), Name: fmt.Sprintf("cluster-%05d", i),
 			Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
-		}}
+		}
 		if i%2 == 0 {
 			cluster.Namespace = "team"
 		}
+		cluster.Keep()
 		if err := index.Add(cluster); err != nil {
 			b.Fatal(err)
 		}

@@ -9,39 +9,38 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 )
 
-// shown returns an object as the manager's cache shows it. The object is the caller's.
-func shown(object client.Object) client.Object {
+// show makes an object what the manager's cache shows of it.
+func show(object client.Object) {
 	switch o := object.(type) {
 	case *clusterv1.Cluster:
 		k := &slim.Cluster{Spec: &o.Spec, Status: &o.Status}
 		k.ObjectMeta = o.ObjectMeta
 		k.Keep()
-		return k.Whole()
+		k.Into(o)
 	case *clusterv1.MachineDeployment:
 		k := &slim.Deployment{Spec: &o.Spec}
 		k.ObjectMeta = o.ObjectMeta
 		k.Keep()
-		return k.Whole()
+		k.Into(o)
 	case *clusterv1.MachinePool:
 		k := &slim.Pool{Spec: &o.Spec}
 		k.ObjectMeta = o.ObjectMeta
 		k.Keep()
-		return k.Whole()
+		k.Into(o)
 	case *controlplanev1.KubeadmControlPlane:
 		k := &slim.ControlPlane{Spec: &o.Spec, Status: &o.Status}
 		k.ObjectMeta = o.ObjectMeta
 		k.Keep()
-		return k.Whole()
+		k.Into(o)
 	case *bootstrapv1.KubeadmConfigTemplate:
 		k := &slim.Template{Spec: &o.Spec}
 		k.ObjectMeta = o.ObjectMeta
 		k.Keep()
-		return k.Whole()
+		k.Into(o)
 	case *bootstrapv1.KubeadmConfig:
 		k := &slim.Config{Spec: &o.Spec, Status: &o.Status}
 		k.ObjectMeta = o.ObjectMeta
 		k.Keep()
-		return k.Whole()
+		k.Into(o)
 	}
-	return object
 }
