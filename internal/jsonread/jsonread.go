@@ -9,9 +9,11 @@ package jsonread
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -345,11 +347,10 @@ func (r *Reader) str() (plain bool) {
 	plain = true
 	text := r.text
 	for i := r.at + 1; i < len(text); i++ {
-		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
+		if i += ordinary(text[i:]); i == len(text) {
+			break
 		}
-		switch {
+		switch c := text[i]; {
 		case c == '"':
 			r.at = i + 1
 			return plain
@@ -382,6 +383,25 @@ func (r *Reader) str() (plain bool) {
 	r.at = len(text)
 	r.fail("")
 	return false
+}
+
+// ordinary returns how many bytes of text stand for themselves in a string before the first that does not: a quote, a
+// backslash or a control character.
+func ordinary(text []byte) int {
+	const each, top = 0x0101010101010101, 0x8080808080808080 // the lowest bit of each byte, and the highest
+	n := 0
+	for ; n+8 <= len(text); n += 8 {
+		word := binary.LittleEndian.Uint64(text[n:])
+		quote, backslash := word^each*'"', word^each*'\\'
+		// The highest bit of a byte that is too small, or equal to what was xored; above the first there may be others.
+		found := ((word-each*' ')&^word | (quote-each)&^quote | (backslash-each)&^backslash) & top
+		if found != 0 {
+			return n + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; n < len(text) && text[n] >= ' ' && text[n] != '"' && text[n] != '\\'; n++ {
+	}
+	return n
 }
 
 func isHex(c byte) bool {

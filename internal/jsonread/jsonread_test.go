@@ -66,6 +66,17 @@ func TestReader_AgreesOnEveryPrefix(t *testing.T) {
 	}
 }
 
+func TestReader_SeesEveryByteOfAString(t *testing.T) {
+	t.Parallel()
+	for before := range 20 {
+		for after := range 10 {
+			for c := range 256 {
+				agree(t, []byte(`"`+strings.Repeat("\x80é!#[]~\x7f", 3)[:before]+string([]byte{byte(c)})+strings.Repeat("#", after)+`"`))
+			}
+		}
+	}
+}
+
 func TestReader_SkipsValuesThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	r := jsonread.New([]byte(`{"skip":{"x":[1,{"y":"}"}]},"list":[1,"two",{"three":3}],"want":"got","not":7}`))
