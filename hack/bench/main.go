@@ -64,11 +64,11 @@ func run() error {
 	missed := 0
 	for _, n := range pools {
 		for _, s := range []scenario{
-			{"plain", 1.5},
-			{"overrides", 1.7},
-			{"distinct", 1.7},
-			{"patched", 1.4},
-			{"validate", 1.4},
+			{"plain", 1.2},
+			{"overrides", 1.3},
+			{"distinct", 1.5},
+			{"patched", 1},
+			{"validate", 0.6},
 		} {
 			figures, err := b.compare(n, s.name, max(*count/n, 20), *rounds)
 			if err != nil {

@@ -399,7 +399,8 @@ func ordinary(text []byte) int {
 			return n + bits.TrailingZeros64(found)/8
 		}
 	}
-	for ; n < len(text) && text[n] >= ' ' && text[n] != '"' && text[n] != '\\'; n++ {
+	for n < len(text) && text[n] >= ' ' && text[n] != '"' && text[n] != '\\' {
+		n++
 	}
 	return n
 }

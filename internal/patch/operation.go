@@ -130,8 +130,9 @@ func (e *Encoder) Encode(operations []Operation) ([]byte, error) {
 		}
 		text = append(text, '}')
 	}
-	e.text = append(text, ']')
-	return e.text, nil
+	text = append(text, ']')
+	e.text = text
+	return text, nil
 }
 
 // appendValue appends the value of an operation.
