@@ -281,8 +281,15 @@ type events struct {
 // OnAdd implements toolscache.ResourceEventHandler.
 func (e events) OnAdd(object any, initial bool) { e.handler.OnAdd(e.show(object), initial) }
 
-// OnUpdate implements toolscache.ResourceEventHandler.
-func (e events) OnUpdate(before, now any) { e.handler.OnUpdate(e.show(before), e.show(now)) }
+// OnUpdate implements toolscache.ResourceEventHandler. A resync has the same object twice.
+func (e events) OnUpdate(before, now any) {
+	whole := e.show(now)
+	if before == now {
+		e.handler.OnUpdate(whole, whole)
+		return
+	}
+	e.handler.OnUpdate(e.show(before), whole)
+}
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (e events) OnDelete(object any) { e.handler.OnDelete(e.show(object)) }

@@ -48,6 +48,10 @@ func TestHandlers_SeeWholeObjects(t *testing.T) {
 	if e.OnUpdate(keptCluster("one"), keptCluster("two")); name(seen.before) != "one" || name(seen.now) != "two" {
 		t.Errorf("updated: %s, %s", name(seen.before), name(seen.now))
 	}
+	same := keptCluster("same")
+	if e.OnUpdate(same, same); name(seen.before) != "same" || seen.before != seen.now {
+		t.Errorf("resync: %s, %s", name(seen.before), name(seen.now))
+	}
 	if e.OnDelete(keptCluster("gone")); name(seen.now) != "gone" {
 		t.Errorf("deleted: %s", name(seen.now))
 	}
