@@ -119,7 +119,7 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 	return nil
 }
 
-// requestLog records the requests of the manager.
+// requestLog records the requests of the manager when they have been answered.
 type requestLog struct {
 	mu       sync.Mutex
 	requests []string
@@ -133,12 +133,13 @@ func (l *requestLog) wrap(next http.RoundTripper) http.RoundTripper {
 			l.used[needed] = true
 			l.mu.Unlock()
 		}
+		response, err := next.RoundTrip(r)
 		if r.URL.Query().Get("watch") == "" {
 			l.mu.Lock()
 			l.requests = append(l.requests, r.Method+" "+r.URL.Path)
 			l.mu.Unlock()
 		}
-		return next.RoundTrip(r)
+		return response, err
 	})
 }
 
