@@ -30,7 +30,7 @@ const (
 // nextProduct changes internal/patch/recipe.go into that of a release to come, whose output version is the next one,
 // and whose setup script is another one.
 func nextProduct(recipe string) (string, error) {
-	const mode, script = "Permissions: f.mode", "contract.KeySetup:           []byte(nodescript.Setup()"
+	const mode, script = "Permissions: f.mode", "var setup = []byte(nodescript.Setup()"
 	this := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion)
 	next := fmt.Sprintf("OutputVersion = %d\n", patch.OutputVersion+1)
 	for _, change := range []struct{ from, to string }{
