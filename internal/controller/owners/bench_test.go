@@ -24,7 +24,7 @@ import (
 
 // cachedClusters returns a cache with n enabled Clusters of 100 Namespaces, all by the Secret of their Namespace, and
 // their index.
-func cachedClusters(b *testing.B, n int) (cache.Cache, toolscache.Indexer) {
+func cachedClusters(b testing.TB, n int) (cache.Cache, toolscache.Indexer) {
 	b.Helper()
 	scheme, err := caches.NewScheme()
 	if err != nil {
@@ -86,6 +86,19 @@ func cachedClusters(b *testing.B, n int) (cache.Cache, toolscache.Indexer) {
 		}
 	}
 	return c, index
+}
+
+// TestOfProxySecret_FindsByTheIndexOfTheManagersCache fails if controller-runtime looks for an index under another name,
+// or for other values.
+func TestOfProxySecret_FindsByTheIndexOfTheManagersCache(t *testing.T) {
+	t.Parallel()
+	c, _ := cachedClusters(t, 4)
+	for namespace, want := range map[string]int{"team": 2, "team-01": 1, "team-0": 0} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: contract.DefaultSecretName}}
+		if got := (Finder{Client: c}).OfProxySecret(t.Context(), secret); len(got) != want {
+			t.Errorf("namespace %s: found %v, want %d Clusters", namespace, got, want)
+		}
+	}
 }
 
 // BenchmarkOfProxySecret finds the 10,000 Clusters of a Secret among 20,000. Its floor is the index alone.
