@@ -24,11 +24,11 @@ import (
 
 // cachedClusters returns a cache with n enabled Clusters of 100 Namespaces, all by the Secret of their Namespace, and
 // their index.
-func cachedClusters(b testing.TB, n int) (cache.Cache, toolscache.Indexer) {
-	b.Helper()
+func cachedClusters(tb testing.TB, n int) (cache.Cache, toolscache.Indexer) {
+	tb.Helper()
 	scheme, err := caches.NewScheme()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, version := range []struct {
@@ -42,7 +42,7 @@ func cachedClusters(b testing.TB, n int) (cache.Cache, toolscache.Indexer) {
 	} {
 		known, _, err := scheme.ObjectKinds(version.of)
 		if err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 		for _, kind := range version.kinds {
 			mapper.Add(known[0].GroupVersion().WithKind(kind), meta.RESTScopeNamespace)
@@ -62,14 +62,14 @@ func cachedClusters(b testing.TB, n int) (cache.Cache, toolscache.Indexer) {
 		},
 	})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	if err := caches.SetupIndexes(b.Context(), c); err != nil {
-		b.Fatal(err)
+	if err := caches.SetupIndexes(tb.Context(), c); err != nil {
+		tb.Fatal(err)
 	}
-	go func() { _ = c.Start(b.Context()) }()
-	if !c.WaitForCacheSync(b.Context()) {
-		b.Fatal("the cache is not synced")
+	go func() { _ = c.Start(tb.Context()) }()
+	if !c.WaitForCacheSync(tb.Context()) {
+		tb.Fatal("the cache is not synced")
 	}
 	for i := range n {
 		cluster := &slim.Cluster{}
@@ -82,7 +82,7 @@ func cachedClusters(b testing.TB, n int) (cache.Cache, toolscache.Indexer) {
 		}
 		cluster.Keep()
 		if err := index.Add(cluster); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return c, index
