@@ -110,8 +110,8 @@ func (r *results) print(out io.Writer) {
 	row("command status: reads", "", "2", "%d", r.StatusRequests.reads())
 	row("command status: seconds", "", "2 s", "%.2f s", r.StatusSeconds)
 	row("rest, two resyncs: requests", "0", "0", "%d", rest.Requests.total())
-	// A resync reconciles every Cluster once in ten minutes.
-	row("rest: CPU with a resync each ten minutes", "0", "0.1 %", "%.3f %%", 100*rest.CPUSeconds/rest.Reconciles*n/600)
+	row("rest: CPU with a resync each ten minutes", "0", "0.1 %", "%.3f %%",
+		100*rest.CPUSeconds/rest.Reconciles*n/steadyResyncs/600)
 	row("created in a fan-out: writes before it", "", "", "%d of %d (%d Clusters)", r.NewcomerBehind,
 		r.Clusters, r.Newcomers)
 	row("created in a fan-out: p50, p99", fmt.Sprintf("%.2f s", r.AloneSeconds), "2 s", "%.2f, %.2f s", r.NewcomerSeconds,

@@ -85,6 +85,9 @@ type Config struct {
 	Counters *counters.Counters
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
+	// Resyncs is after how many resyncs a Cluster is reconciled of which everything is watched and nothing is to be told.
+	// Zero means 10.
+	Resyncs uint32
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a
 	// small API server.
 	Concurrency int
@@ -113,12 +116,16 @@ func New(config Config) (*Controller, error) {
 	if config.Concurrency == 0 {
 		config.Concurrency = 10
 	}
+	if config.Resyncs == 0 {
+		config.Resyncs = 10
+	}
 	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now}
 	c := &Controller{
 		Config:   config,
 		reader:   bootstrap.Reader{Client: config.Client},
 		writer:   &bootstrap.Writer{Client: config.Client, Live: config.Live, Now: config.Now, Contests: &contest.Contests{}},
 		reporter: reporter,
+		passes:   passes.Passes{Resyncs: config.Resyncs},
 		rollouts: &rollout.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
 	}
 	if config.Clusters != nil {

@@ -239,6 +239,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Installation: installation,
 		Scope:        o.scope(),
 		Concurrency:  o.Concurrency,
+		Resyncs:      o.Resyncs,
 		Counters:     mgr.counters,
 	})
 	if err != nil {

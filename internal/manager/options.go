@@ -27,8 +27,10 @@ type Options struct {
 	Election Election
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
-	// SyncPeriod is the interval at which every Cluster is reconciled even if nothing changed.
+	// SyncPeriod is the interval at which a Cluster is reconciled even if nothing changed; Resyncs is how many of them
+	// pass if it is configured and there is nothing to tell, 0 is 10.
 	SyncPeriod time.Duration
+	Resyncs    uint32
 	// QPS and Burst limit requests to the API server.
 	QPS   float32
 	Burst int

@@ -101,7 +101,7 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(5), textlogger.Output(shared.logs)))
 	ctrl.SetLogger(log)
 	mgr, err := manager.New(ctrl.LoggerInto(ctx, log), shared.config, manager.Options{
-		Concurrency: 10, SyncPeriod: resync, QPS: -1, HealthAddr: "0", DiagnosticsAddress: "0", Log: log,
+		Concurrency: 10, SyncPeriod: resync, Resyncs: 1, QPS: -1, HealthAddr: "0", DiagnosticsAddress: "0", Log: log,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,
 		WebhookBindAddress:     shared.webhooks.Host, WebhookPort: shared.webhooks.Port,

@@ -43,8 +43,8 @@ func NewScheme() (*runtime.Scheme, error) {
 
 // Options returns the options of the manager's cache: of every object only what decisions read (package slim), and of
 // Secrets only those that the product generated, which nobody may change that reads one. namespace limits it to one
-// namespace if not empty. Reading a kind that is not watched fails instead of starting a watch. deliver adds our
-// ClusterResourceSets, and what Cluster API has applied of them.
+// namespace if not empty. resync is for Clusters; no other kind has one. Reading a kind that is not watched fails instead
+// of starting a watch. deliver adds our ClusterResourceSets, and what Cluster API has applied of them.
 func Options(namespace string, resync time.Duration, deliver bool) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {
@@ -53,7 +53,7 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 	script := []byte(nodescript.Setup())
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
-		SyncPeriod:                  &resync,
+		SyncPeriod:                  new(time.Duration), // controllers enqueue a Cluster at its own resync
 		DefaultTransform:            kept(slim.Metadata),
 		ByObject: map[client.Object]cache.ByObject{
 			// A pass reads the Secret of a Cluster some thirty times, and what is written is always another object.
@@ -64,7 +64,11 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 		},
 	}
 	for _, k := range kinds() {
-		options.ByObject[k.kept()] = cache.ByObject{Transform: kept(slim.Kept.Keep)}
+		by := cache.ByObject{Transform: kept(slim.Kept.Keep)}
+		if _, isCluster := k.object.(*clusterv1.Cluster); isCluster {
+			by.SyncPeriod = &resync
+		}
+		options.ByObject[k.kept()] = by
 	}
 	if deliver {
 		options.ByObject[&addonsv1.ClusterResourceSet{}] = cache.ByObject{Transform: kept(slim.ClusterResourceSet)}

@@ -1,10 +1,11 @@
-// Package passes keeps the controller from reconciling a Cluster again because of its own writes, and gives new
-// Clusters precedence over a change that concerns many.
+// Package passes keeps the controller from reconciling a Cluster again because of its own writes or without need at a
+// resync, and gives new Clusters precedence over a change that concerns many.
 package passes
 
 import (
 	"bytes"
 	"context"
+	"hash/fnv"
 	"maps"
 	"sync"
 
@@ -24,6 +25,9 @@ import (
 // pass. That is safe only until a later pass begins: it may have read a cache without the write, and waits for the
 // event.
 type Passes struct {
+	// Resyncs is after how many resyncs a steady Cluster is reconciled; 0 is at each.
+	Resyncs uint32
+
 	mutex sync.Mutex
 	last  map[types.NamespacedName]*Pass
 }
@@ -32,8 +36,10 @@ type Passes struct {
 type Pass struct {
 	passes  *Passes
 	running bool
-	// complete reports that it has done everything.
-	complete bool
+	// complete reports that it has done everything, steady that events bring whatever can change its result.
+	complete, steady bool
+	// resyncs counts them. It begins with the hash of a name, so that not all steady Clusters are due at the same one.
+	resyncs uint32
 	// wrote are the versions that it has written and whose events have not arrived yet, by UID.
 	wrote map[types.UID]string
 	// seen are the versions whose events arrived during the pass: an event may be faster than the response to the
@@ -57,6 +63,13 @@ func (p *Passes) Begin(ctx context.Context, cluster types.NamespacedName) (conte
 		p.last = map[types.NamespacedName]*Pass{}
 	}
 	one := &Pass{passes: p, running: true}
+	if last := p.last[cluster]; last != nil {
+		one.resyncs = last.resyncs
+	} else {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(cluster.Name))
+		one.resyncs = hash.Sum32()
+	}
 	p.last[cluster] = one
 	return context.WithValue(ctx, passKey{}, one), one
 }
@@ -80,11 +93,24 @@ func (one *Pass) End() (again bool) {
 	return again
 }
 
-// Complete records that the pass of ctx has done everything.
-func Complete(ctx context.Context) {
+// Complete records that the pass of ctx has done everything. It is steady if everything that it has read is watched, so
+// that a resync brings nothing new.
+func Complete(ctx context.Context, steady bool) {
 	if one, _ := ctx.Value(passKey{}).(*Pass); one != nil {
-		one.complete = true
+		one.complete, one.steady = true, steady
 	}
+}
+
+// isDue reports whether a resync requires a pass over a Cluster.
+func (p *Passes) isDue(cluster types.NamespacedName) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	one := p.last[cluster]
+	if one == nil {
+		return true
+	}
+	one.resyncs++
+	return one.running || !one.steady || one.resyncs%max(p.Resyncs, 1) == 0
 }
 
 // Wrote records that the pass of ctx, if there is one, has written object.
@@ -126,19 +152,21 @@ func (p *Passes) forget(cluster types.NamespacedName) {
 	delete(p.last, cluster)
 }
 
-// OfOthers filters out the events of a Cluster that the last pass over it has caused. It calls deleted for a Cluster
-// that is gone.
+// OfOthers filters out the events of a Cluster that the last pass over it has caused, and resyncs that it does not need.
+// It calls deleted for a Cluster that is gone.
 func (p *Passes) OfOthers(deleted func(client.Object)) predicate.Funcs {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, now := e.ObjectOld, e.ObjectNew
+			if before.GetResourceVersion() == now.GetResourceVersion() {
+				return p.isDue(client.ObjectKeyFromObject(now))
+			}
 			// A condition is applied to any version: after an interruption of the watch, one event may include another
 			// change.
 			same := before.GetGeneration() == now.GetGeneration() &&
 				before.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) &&
 				maps.Equal(before.GetLabels(), now.GetLabels()) && maps.Equal(before.GetAnnotations(), now.GetAnnotations())
-			return before.GetResourceVersion() == now.GetResourceVersion() || !same ||
-				!p.knows(client.ObjectKeyFromObject(now), now)
+			return !same || !p.knows(client.ObjectKeyFromObject(now), now)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			p.forget(client.ObjectKeyFromObject(e.Object))

@@ -23,7 +23,7 @@ func at(version string) *corev1.Secret {
 
 // end ends a pass that has done all.
 func end(ctx context.Context, one *Pass) bool {
-	Complete(ctx)
+	Complete(ctx, false)
 	return one.End()
 }
 
@@ -152,6 +152,85 @@ func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
 				t.Errorf("got %t, want %t", got, row.want)
 			}
 		})
+	}
+}
+
+// TestPasses_SkipResyncsOfSteadyClusters counts the passes that twelve resyncs bring over a Cluster, with three as the
+// interval of a steady one.
+func TestPasses_SkipResyncsOfSteadyClusters(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		end  func(ctx context.Context, one *Pass)
+		want int
+	}{
+		"everything is watched": {func(ctx context.Context, one *Pass) { Complete(ctx, true); one.End() }, 4},
+		"something is not":      {func(ctx context.Context, one *Pass) { Complete(ctx, false); one.End() }, 12},
+		"it has not done all":   {func(_ context.Context, one *Pass) { one.End() }, 12},
+		"it does not end":       {func(ctx context.Context, _ *Pass) { Complete(ctx, true) }, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, got := &Passes{Resyncs: 3}, 0
+			cluster := at("1")
+			filter := p.OfOthers(nil)
+			pass := func() {
+				ctx, one := p.Begin(t.Context(), client.ObjectKeyFromObject(cluster))
+				row.end(ctx, one)
+			}
+			if !filter.Update(event.UpdateEvent{ObjectOld: cluster, ObjectNew: cluster}) {
+				t.Error("a resync before the first pass brings none")
+			}
+			pass()
+			for range 12 {
+				if filter.Update(event.UpdateEvent{ObjectOld: cluster, ObjectNew: cluster}) {
+					got++
+					pass()
+				}
+			}
+			if got != row.want {
+				t.Errorf("%d passes, want %d", got, row.want)
+			}
+		})
+	}
+}
+
+// TestPasses_DistributeSteadyClusters has many Clusters that were reconciled at the same time wait for ten resyncs.
+func TestPasses_DistributeSteadyClusters(t *testing.T) {
+	t.Parallel()
+	p := &Passes{Resyncs: 10}
+	filter := p.OfOthers(nil)
+	var clusters []*corev1.Secret
+	for i := range 1000 {
+		one := at("1")
+		one.Name = fmt.Sprintf("cluster-%d", i)
+		clusters = append(clusters, one)
+	}
+	pass := func(cluster client.Object) {
+		ctx, one := p.Begin(t.Context(), client.ObjectKeyFromObject(cluster))
+		Complete(ctx, true)
+		one.End()
+	}
+	for _, cluster := range clusters {
+		pass(cluster)
+	}
+	reconciled := map[string]int{}
+	for i := range 20 {
+		due := 0
+		for _, cluster := range clusters {
+			if filter.Update(event.UpdateEvent{ObjectOld: cluster, ObjectNew: cluster}) {
+				pass(cluster)
+				due++
+				reconciled[cluster.Name]++
+			}
+		}
+		if due < 50 || due > 150 {
+			t.Errorf("resync %d: %d of 1,000", i, due)
+		}
+	}
+	for _, cluster := range clusters {
+		if reconciled[cluster.Name] != 2 {
+			t.Errorf("%s: %d passes in 20 resyncs", cluster.Name, reconciled[cluster.Name])
+		}
 	}
 }
 
