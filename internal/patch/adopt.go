@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"reflect"
 	"slices"
 )
@@ -63,7 +62,7 @@ func EnsureOrAdopt(spec Spec, recipe Recipe, adopt bool) ([]Edit, error) {
 func Adopt(spec Spec, recipe Recipe, may func(index int) bool) []Edit {
 	var edits []Edit
 	for _, want := range recipe.Files {
-		if slices.ContainsFunc(spec.Files, func(f File) bool { return IsManagedFile(f) && path.Clean(f.Path) == want.Path }) {
+		if slices.ContainsFunc(spec.Files, func(f File) bool { return IsManagedFile(f) && clean(f.Path) == want.Path }) {
 			continue
 		}
 		for i, f := range spec.Files {
@@ -117,13 +116,13 @@ func Take(spec Spec, originals map[string]json.RawMessage) []Edit {
 func giveBack(spec Spec, recipe Recipe, originals map[string]json.RawMessage) []Edit {
 	var edits []Edit
 	for i, f := range spec.Files {
-		text, kept := originals[path.Clean(f.Path)]
+		text, kept := originals[clean(f.Path)]
 		if !kept || !isSurplus(f, recipe) {
 			continue
 		}
 		original := fileOfJSON(text)
 		obsolete := slices.ContainsFunc(spec.Files, func(own File) bool {
-			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(original.Path)
+			return !IsManagedFile(own) && clean(own.Path) == clean(original.Path)
 		})
 		if !obsolete {
 			edits = append(edits, Edit{List: ListFiles, Op: OpReplace, Index: i, File: original})
@@ -139,8 +138,11 @@ func GivesUp(spec Spec, recipe Recipe) bool {
 
 // isSurplus reports whether f is a managed file that recipe does not have.
 func isSurplus(f File, recipe Recipe) bool {
-	wanted := func(want File) bool { return want.Path == path.Clean(f.Path) }
-	return IsManagedFile(f) && !slices.ContainsFunc(recipe.Files, wanted)
+	if !IsManagedFile(f) {
+		return false
+	}
+	at := clean(f.Path)
+	return !slices.ContainsFunc(recipe.Files, func(want File) bool { return want.Path == at })
 }
 
 // Place is where an original is.
@@ -161,7 +163,7 @@ func PlaceOf(spec Spec, managed string) Place {
 	place := Nowhere
 	for _, f := range spec.Files {
 		switch {
-		case IsManagedFile(f) && path.Clean(f.Path) == managed:
+		case IsManagedFile(f) && clean(f.Path) == managed:
 			return Replaced
 		case !IsManagedFile(f) && standsInTheWay(f, File{Path: managed}):
 			place = Back

@@ -94,7 +94,7 @@ func IsPatched(spec Spec) bool {
 // IsTrustOnly reports whether spec has managed entries, and all of them are for the trust store.
 func IsTrustOnly(spec Spec) bool {
 	foreign := func(f File) bool {
-		return IsManagedFile(f) && !slices.Contains(targetsOf(path.Clean(f.Path)), contract.TargetTrust)
+		return IsManagedFile(f) && !slices.Contains(targetsOf(clean(f.Path)), contract.TargetTrust)
 	}
 	others := func(c string) bool {
 		return isManagedCommand(c) && c != commandInstallCA && c != commandRestartContainerd
@@ -158,14 +158,14 @@ func entryFinding(list List, index int, message, advice string) finding.Finding 
 
 // standsInTheWay reports whether a file of the user conflicts with a managed file.
 func standsInTheWay(f, want File) bool {
-	clean := path.Clean(f.Path)
-	shadowed := isDropIn(clean) && isDropIn(want.Path) && path.Base(path.Dir(clean)) == path.Base(path.Dir(want.Path))
-	return clean == want.Path || shadowed
+	at := clean(f.Path)
+	shadowed := isDropIn(at) && isDropIn(want.Path) && path.Base(path.Dir(at)) == path.Base(path.Dir(want.Path))
+	return at == want.Path || shadowed
 }
 
 // targetsOf returns the targets that need a managed file.
 func targetsOf(managed string) []contract.Target {
-	for _, f := range managedFiles() {
+	for _, f := range managedFiles {
 		if f.path == managed {
 			return f.targets
 		}
@@ -251,7 +251,8 @@ func ensureFiles(files, want []File) []Edit {
 			index++
 			continue
 		}
-		position := slices.IndexFunc(want, func(w File) bool { return w.Path == path.Clean(f.Path) })
+		at := clean(f.Path)
+		position := slices.IndexFunc(want, func(w File) bool { return w.Path == at })
 		switch {
 		case position < 0 || done[want[position].Path]:
 			edits = append(edits, Edit{List: ListFiles, Op: OpRemove, Index: index})

@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"path"
 	"slices"
 )
 
@@ -15,7 +14,7 @@ import (
 func Keep(stored, asked Spec) []Edit {
 	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
 		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
-			return !IsManagedFile(own) && path.Clean(own.Path) == path.Clean(f.Path)
+			return !IsManagedFile(own) && clean(own.Path) == clean(f.Path)
 		})
 	})
 	changed := !slices.Equal(usersOf(files), usersOf(asked.Files))

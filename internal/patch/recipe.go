@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -114,21 +115,28 @@ type managedFile struct {
 	targets []contract.Target
 }
 
-// managedFiles returns the files of output version 1, in order.
-func managedFiles() []managedFile {
-	const containerd, kubelet, kubeadm, trust = contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm,
-		contract.TargetTrust
-	return []managedFile{
-		{
-			contract.PathProxyEnv, "0600", contract.KeyProxyEnv,
-			[]contract.Target{containerd, kubelet, kubeadm, contract.TargetStaticPods},
+// managedFiles are the files of output version 1, in order.
+var managedFiles = []managedFile{ //nolint:gochecknoglobals // a constant
+	{
+		contract.PathProxyEnv, "0600", contract.KeyProxyEnv,
+		[]contract.Target{
+			contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm, contract.TargetStaticPods,
 		},
-		{systemd.DropInPath(string(containerd)), "0644", "", []contract.Target{containerd}},
-		{systemd.DropInPath(string(kubelet)), "0644", "", []contract.Target{kubelet}},
-		{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{trust}},
-		{contract.PathSetup, "0755", contract.KeySetup, []contract.Target{containerd, kubelet, trust}},
-	}
+	},
+	{systemd.DropInPath(string(contract.TargetContainerd)), "0644", "", []contract.Target{contract.TargetContainerd}},
+	{systemd.DropInPath(string(contract.TargetKubelet)), "0644", "", []contract.Target{contract.TargetKubelet}},
+	{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{contract.TargetTrust}},
+	{
+		contract.PathSetup, "0755", contract.KeySetup,
+		[]contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust},
+	},
 }
+
+// referringDropIn is the content of drop-ins with Reference delivery, whatever the settings are.
+var referringDropIn = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // a constant
+	content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv)
+	return string(content), err
+})
 
 // NodeFile is a managed file that comes from a generated Secret.
 type NodeFile struct {
@@ -141,7 +149,7 @@ type NodeFile struct {
 // node has those that its targets need.
 func NodeFiles() []NodeFile {
 	var files []NodeFile
-	for _, f := range managedFiles() {
+	for _, f := range managedFiles {
 		mode, err := strconv.ParseUint(f.mode, 8, 32)
 		if f.key != "" && err == nil { // a constant of this file
 			files = append(files, NodeFile{Path: f.path, Key: f.key, Mode: fs.FileMode(mode)})
@@ -168,9 +176,8 @@ func (b builder) recipe() (Recipe, error) {
 				func(t contract.Target) bool { return t == contract.TargetTrust })
 		}
 	}
-	managed := managedFiles()
-	recipe.Files = make([]File, 0, len(managed))
-	for _, f := range managed {
+	recipe.Files = make([]File, 0, len(managedFiles))
+	for _, f := range managedFiles {
 		file := File{Path: f.path, Owner: "root:root", Permissions: f.mode}
 		switch {
 		case !b.targets(f.targets...) || inline && f.path == contract.PathProxyEnv:
@@ -185,7 +192,8 @@ func (b builder) recipe() (Recipe, error) {
 		recipe.Files = append(recipe.Files, file)
 	}
 	if b.targets(contract.TargetKubeadm, contract.TargetStaticPods) {
-		recipe.First, recipe.Last, recipe.Post = slices.Clone(exports), []string{commandUnset}, exports
+		recipe.First = append(make([]string, 0, len(exports)+3), exports...) // and up to three more
+		recipe.Last, recipe.Post = []string{commandUnset}, exports
 	}
 	if b.targets(contract.TargetStaticPods) {
 		recipe.Last = []string{commandUnsetCredentials}
@@ -208,11 +216,11 @@ func (b builder) recipe() (Recipe, error) {
 // values returns the commands that export the variables, and the content of drop-ins.
 func (b builder) values() (exports []string, dropIn string, err error) {
 	if b.Delivery != contract.DeliveryInline {
-		content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv)
+		content, err := referringDropIn()
 		if err != nil {
 			return nil, "", fmt.Errorf("rendering drop-in: %w", err)
 		}
-		return []string{commandExport}, string(content), nil
+		return []string{commandExport}, content, nil
 	}
 	if b.Settings.HasCredentials() {
 		return nil, "",

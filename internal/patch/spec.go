@@ -7,7 +7,6 @@
 package patch
 
 import (
-	"path"
 	"slices"
 	"strings"
 
@@ -53,7 +52,7 @@ const managedHeader = "# Managed by " + contract.Name
 // IsManagedFile reports whether any version of this product has written f. A file at a managed path that is not
 // recognized belongs to the user.
 func IsManagedFile(f File) bool {
-	switch path.Clean(f.Path) {
+	switch clean(f.Path) {
 	case contract.PathProxyEnv:
 		return f.ContentFrom.Key == contract.KeyProxyEnv
 	case contract.PathTrustedCA:

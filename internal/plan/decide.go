@@ -120,8 +120,8 @@ func (d decider) disable() Decision {
 
 // enable applies the object's recipe.
 func (d decider) enable() Decision {
-	if left := d.leftAlone(); left != nil {
-		return d.leave(*left)
+	if found, left := d.leftAlone(); left {
+		return d.leave(found)
 	}
 	switch {
 	case d.Deleted && IsPausedByUs(d.Annotations):
@@ -169,9 +169,8 @@ func (d decider) isLate() bool {
 	return d.Running && !d.Rolls && (d.Kind == KindConfig || d.want.Options.Rollout != contract.RolloutImmediate)
 }
 
-// leftAlone returns why the object is not written, or nil.
-func (d decider) leftAlone() *finding.Finding {
-	var found finding.Finding
+// leftAlone reports whether the object is not written, and why.
+func (d decider) leftAlone() (found finding.Finding, left bool) {
 	other := d.disagreeing()
 	switch what := patch.Unsupported(d.Spec); {
 	case IsTopologyOwned(d.Labels) && !d.Hooked:
@@ -193,9 +192,9 @@ func (d decider) leftAlone() *finding.Finding {
 		found = d.find(contract.ReasonSharedTemplate,
 			"%s is also used by %s; give each Cluster its own template", d.Name, user)
 	default:
-		return nil
+		return found, false
 	}
-	return &found
+	return found, true
 }
 
 // disagreeing returns a pool that names another proxy Secret than the first one, or nil.
@@ -210,7 +209,7 @@ func (d decider) disagreeing() *Pool {
 
 // take removes the managed entries. forced is for an object that refers to a Secret that is not ours.
 func (d decider) take(forced bool, findings ...finding.Finding) Decision {
-	if d.Facts.Originals == nil && (patch.GivesUp(d.Spec, patch.Recipe{}) || patch.GivesUp(d.stored, patch.Recipe{})) {
+	if d.Facts.Originals == nil && d.givesUp(patch.Recipe{}) {
 		return Decision{Ask: FactOriginals}
 	}
 	var originals Originals
@@ -225,6 +224,11 @@ func (d decider) take(forced bool, findings ...finding.Finding) Decision {
 		out.Recipe = &patch.Recipe{}
 	}
 	return d.carryOut(out, forced)
+}
+
+// givesUp reports whether a managed file that recipe does not have is in the object, or in the write to it.
+func (d decider) givesUp(recipe patch.Recipe) bool {
+	return patch.GivesUp(d.Spec, recipe) || d.Write != nil && patch.GivesUp(d.stored, recipe)
 }
 
 // takeBack removes the managed entries from an object that refers to a Secret that is not ours, and leaves any other
@@ -355,7 +359,7 @@ func (d decider) holdBack(out Decision) Decision {
 
 // edits returns the edits that apply recipe to the object, and those among them that replace files of the user.
 func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch.Edit, ask Decision, err error) {
-	if d.Facts.Originals == nil && (patch.GivesUp(d.Spec, recipe) || patch.GivesUp(d.stored, recipe)) {
+	if d.Facts.Originals == nil && d.givesUp(recipe) {
 		return patch.Plan{}, nil, Decision{Ask: FactOriginals}, nil
 	}
 	var originals map[string]json.RawMessage

@@ -47,8 +47,8 @@ func IsDropInOf(filePath, unitName string) bool {
 	if file != dropInName {
 		return false
 	}
-	parent, folderName := path.Split(path.Clean(folder))
-	return isUnitFolder(path.Clean(parent)) && isDropInFolder(unitName, folderName)
+	parent, folderName := path.Split(strings.TrimSuffix(folder, "/"))
+	return isUnitFolder(strings.TrimSuffix(parent, "/")) && isDropInFolder(unitName, folderName)
 }
 
 func isUnitFolder(folder string) bool {
