@@ -17,6 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Certificate writes tls.crt and tls.key for 127.0.0.1 into a folder, and returns the authorities of clients that trust
@@ -50,6 +53,26 @@ func Certificate(folder string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(public)
 	return pool, nil
+}
+
+// Environment returns the environment that a manifest gives to the first container of its Deployment, as name=value.
+func Environment(manifest string) ([]string, error) {
+	text, err := os.ReadFile(manifest) //nolint:gosec // the developer names the file
+	if err != nil {
+		return nil, fmt.Errorf("reading the environment of the program: %w", err)
+	}
+	deployment := &appsv1.Deployment{}
+	if err := yaml.Unmarshal(text, deployment); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", manifest, err)
+	}
+	if len(deployment.Spec.Template.Spec.Containers) == 0 {
+		return nil, fmt.Errorf("reading %s: no Deployment with containers", manifest)
+	}
+	var all []string
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		all = append(all, variable.Name+"="+variable.Value)
+	}
+	return all, nil
 }
 
 // CPUMilliseconds returns the CPU time of all threads of a process, from schedstat, which counts nanoseconds (proc(5)).

@@ -47,7 +47,7 @@ func (w *world) manager(ctx context.Context, more ...string) (*process, error) {
 		return nil, err
 	}
 	w.runs++
-	p := &process{health: free[0], metrics: free[1], pprof: free[2]}
+	p := &process{env: w.managerEnv, health: free[0], metrics: free[1], pprof: free[2]}
 	args := append([]string{
 		"manager", "--kubeconfig", w.kubeconfig, "--health-addr", p.health,
 		"--diagnostics-address", p.metrics, "--insecure-diagnostics",
@@ -81,7 +81,7 @@ func (w *world) hooks(ctx context.Context, port, certDir string) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &process{health: free[0]}
+	p := &process{env: w.hooksEnv, health: free[0]}
 	return p, launch(ctx, p, filepath.Join(w.folder, "hooks.log"), w.program, "hooks", "--port", port,
 		"--bind-address", "127.0.0.1", "--cert-dir", certDir, "--health-addr", p.health)
 }

@@ -25,6 +25,8 @@ const startTimeout = 10 * time.Minute
 // process is a manager, the product's or the idle one.
 type process struct {
 	cmd *exec.Cmd
+	// env is added to the environment of this process.
+	env []string
 	// health, metrics and pprof are its addresses.
 	health, metrics, pprof string
 	// ready is how long it took until its caches were filled.
@@ -53,7 +55,7 @@ func launch(ctx context.Context, p *process, log, program string, args ...string
 	}
 	defer func() { _ = file.Close() }()
 	p.cmd = exec.CommandContext(ctx, program, args...) //nolint:gosec // the developer names the program
-	p.cmd.Stdout, p.cmd.Stderr = file, file
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = file, file, append(os.Environ(), p.env...)
 	p.started = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", program, err)

@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/hack/measure"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
@@ -39,6 +40,8 @@ const (
 type world struct {
 	options
 
+	// managerEnv and hooksEnv are the environments of their manifests.
+	managerEnv, hooksEnv []string
 	// created is how many Clusters it has.
 	created atomic.Int64
 
@@ -55,6 +58,12 @@ type world struct {
 
 func newWorld(ctx context.Context, o options) (w *world, err error) {
 	w = &world{options: o, began: time.Now()}
+	if w.managerEnv, err = measure.Environment("config/manager/manager.yaml"); err != nil {
+		return nil, err
+	}
+	if w.hooksEnv, err = measure.Environment("config/extension/resources/hooks.yaml"); err != nil {
+		return nil, err
+	}
 	if w.folder, err = os.MkdirTemp("", "scale-"); err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
