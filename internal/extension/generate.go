@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -24,16 +26,29 @@ type generator struct {
 	stored   *Stored                      // once it has been asked for
 	pools    map[intent.Pool]bool         // those of stored, and the control plane
 	values   map[intent.Pool]*plan.Values // by recipeKey
-	made     map[madeOf][]byte            // in base64
-	encoder  patch.Encoder
+	made     map[madeOf]written
+	text     []byte // of the last patch
+	to       items
 }
 
-// madeOf is everything that a patch depends on. Pools of one class mostly have the same template.
+// madeOf is everything that a patch depends on, with a hash of the template. Pools of one class mostly have the same.
 type madeOf struct {
-	template     string
+	template     uint64
 	controlPlane bool
 	recipe       intent.Pool // see recipeKey
 }
+
+// written is the patch of a template in the answer.
+type written struct {
+	template []byte
+	place    place
+}
+
+// texts keep the memory of patches for the next request.
+var texts sync.Pool //nolint:gochecknoglobals // holds no values
+
+// maxText is the size of the largest text that is kept for the next request.
+const maxText = 64 << 10
 
 // respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. The answer is a
 // function of the request alone, unless delivery is Inline. Its error is for the user and the same for the same
@@ -50,9 +65,19 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
 		g := &generator{
-			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf][]byte{},
+			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]written{},
+			to: items{response: response, limit: maxAnswer(len(body))},
 		}
-		if err := g.generate(q, &items{response: response, limit: maxAnswer(len(body))}); err != nil {
+		kept, _ := texts.Get().(*[]byte)
+		if kept == nil {
+			kept = new([]byte)
+		}
+		g.text = *kept
+		err := g.generate(q)
+		if *kept = g.text; cap(g.text) <= maxText {
+			texts.Put(kept)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -65,13 +90,36 @@ type items struct {
 	response *bytes.Buffer
 	limit    int // of the response in bytes
 	count    int
+	full     bool // the response would have had more
 }
 
-// add writes the item with a UID in JSON and a patch in base64.
-func (i *items) add(uid, patch []byte) error {
-	if i.response.Len()+len(patch) > i.limit {
-		return fmt.Errorf("the response would have more than %d bytes; split the pools of the Cluster among several Clusters",
-			i.limit)
+// place is where a patch is in a response; the zero place is no patch.
+type place struct{ start, end int }
+
+// add writes the item with a UID in JSON and a patch.
+func (i *items) add(uid, patch []byte) place {
+	if !i.begin(uid, base64.StdEncoding.EncodedLen(len(patch))) {
+		return place{}
+	}
+	start := i.response.Len()
+	_, _ = i.response.Write(base64.StdEncoding.AppendEncode(i.response.AvailableBuffer(), patch))
+	at := place{start, i.response.Len()}
+	i.response.WriteString(`"}`)
+	return at
+}
+
+// repeat writes the item with a UID in JSON and a patch that has been written before.
+func (i *items) repeat(uid []byte, at place) {
+	if at != (place{}) && i.begin(uid, at.end-at.start) {
+		i.response.Write(i.response.Bytes()[at.start:at.end])
+		i.response.WriteString(`"}`)
+	}
+}
+
+// begin writes an item up to its patch, and makes room for a patch of a size.
+func (i *items) begin(uid []byte, size int) bool {
+	if i.full = i.full || i.response.Len()+size > i.limit; i.full {
+		return false
 	}
 	start := `,"items":[{"uid":`
 	if i.count++; i.count > 1 {
@@ -80,9 +128,8 @@ func (i *items) add(uid, patch []byte) error {
 	i.response.WriteString(start)
 	i.response.Write(uid)
 	i.response.WriteString(`,"patchType":"JSONPatch","patch":"`)
-	i.response.Write(patch)
-	i.response.WriteString(`"}`)
-	return nil
+	i.response.Grow(size)
+	return true
 }
 
 func (i *items) end() {
@@ -92,7 +139,7 @@ func (i *items) end() {
 }
 
 // generate makes the patches for a request.
-func (g *generator) generate(q request.Request, to *items) error {
+func (g *generator) generate(q request.Request) error {
 	windows, err := windowsMachines(q)
 	if err != nil {
 		return err
@@ -115,17 +162,15 @@ func (g *generator) generate(q request.Request, to *items) error {
 		default:
 			continue
 		}
-		made, err := g.template(it, pool)
-		if err != nil {
+		if err := g.template(it, pool); err != nil {
 			problems = append(problems, err.Error())
 		}
-		if made != nil && it.UID != nil {
-			if err := to.add(it.UID, made); err != nil {
-				return err
-			}
+		if g.to.full {
+			return fmt.Errorf(
+				"the response would have more than %d bytes; split the pools of the Cluster among several Clusters", g.to.limit)
 		}
 	}
-	to.end()
+	g.to.end()
 	if len(problems) > 0 {
 		slices.Sort(problems) // the order of pools in a request changes
 		return errors.New(strings.Join(slices.Compact(problems), "; "))
@@ -152,23 +197,34 @@ func windowsMachines(q request.Request) (map[request.PoolKey]bool, error) {
 	return found, nil
 }
 
-// template returns the patch of one template in base64, nil if there is nothing to change.
-func (g *generator) template(it *request.Item, pool intent.Pool) ([]byte, error) {
+// hashSeed is that of the hashes of templates.
+var hashSeed = maphash.MakeSeed() //nolint:gochecknoglobals // a constant of the process
+
+// template writes the patch of one template, if there is something to change.
+func (g *generator) template(it *request.Item, pool intent.Pool) error {
 	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
-		return nil, nil
+		return nil
 	}
-	recipe := g.recipeKey(pool)
-	if made, found := g.made[madeOf{string(it.Object), it.IsControlPlane(), recipe}]; found {
-		return made, nil
+	key := madeOf{maphash.Bytes(hashSeed, it.Object), it.IsControlPlane(), g.recipeKey(pool)}
+	if known, found := g.made[key]; found && bytes.Equal(known.template, it.Object) {
+		if it.UID != nil {
+			g.to.repeat(it.UID, known.place)
+		}
+		return nil
 	}
-	made, err := g.make(it, pool)
-	if err == nil && len(g.settings.Pools) > 1 { // one template of each kind is like no other
-		g.made[madeOf{string(it.Object), it.IsControlPlane(), recipe}] = made
+	text, err := g.make(it, pool)
+	if err != nil || it.UID == nil {
+		return err
 	}
-	return made, err
+	one := written{template: it.Object}
+	if text != nil {
+		one.place = g.to.add(it.UID, text)
+	}
+	g.made[key] = one
+	return nil
 }
 
-// make is template for one that differs from those before.
+// make returns the patch of one template in JSON, nil if there is nothing to change. It is valid until the next call.
 func (g *generator) make(it *request.Item, pool intent.Pool) ([]byte, error) {
 	t, err := it.Template()
 	if err != nil {
@@ -188,9 +244,8 @@ func (g *generator) make(it *request.Item, pool intent.Pool) ([]byte, error) {
 	if err != nil || len(operations) == 0 {
 		return nil, err
 	}
-	text, err := g.encoder.Encode(operations)
-	if err != nil {
+	if g.text, err = patch.AppendPatch(g.text[:0], operations); err != nil {
 		return nil, fmt.Errorf("writing a patch: %w", err)
 	}
-	return base64.StdEncoding.AppendEncode(nil, text), nil
+	return g.text, nil
 }

@@ -418,6 +418,37 @@ func TestGenerate_KeepsUnknownFields(t *testing.T) {
 	}
 }
 
+// patchesOf returns the patches of an answer by the UID of their items.
+func patchesOf(response *runtimehooksv1.GeneratePatchesResponse) map[string]string {
+	patches := map[string]string{}
+	for _, it := range response.Items {
+		patches[string(it.UID)] = string(it.Patch)
+	}
+	return patches
+}
+
+func TestGenerate_PatchesEachTemplateAsIfItWereAlone(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]hookrequests.Options{
+		"alike":     {Pools: 5, MachinePools: 2},
+		"overrides": {Pools: 5, EverySecond: `{"secretName":"x"}`},
+		"distinct":  {Pools: 5, Distinct: true},
+	} {
+		q := generated(t, o)
+		// A template that both a control plane and pools have: it is not of the kind of a control plane.
+		q.Items[1].Object = q.Items[3].Object
+		together, alone := patchesOf(respond(t, &Handlers{}, q)), map[string]string{}
+		for i := range q.Items {
+			one := *q
+			one.Items = q.Items[i : i+1]
+			maps.Copy(alone, patchesOf(respond(t, &Handlers{}, &one)))
+		}
+		if diff := cmp.Diff(alone, together); diff != "" || len(alone) != o.Pools+o.MachinePools {
+			t.Errorf("%s: %d patches (-alone +together):\n%s", name, len(alone), diff)
+		}
+	}
+}
+
 func TestGenerate_AnswersTheSameRequestWithTheSameBytes(t *testing.T) {
 	t.Parallel()
 	q := generated(t, hookrequests.Options{Pools: 30, Distinct: true, EverySecond: `{"secretName":"x"}`})
@@ -430,16 +461,9 @@ func TestGenerate_AnswersTheSameRequestWithTheSameBytes(t *testing.T) {
 		}
 	}
 	// Cluster API sends pools in the order of a map: the patch of each must not depend on it.
-	by := func(response *runtimehooksv1.GeneratePatchesResponse) map[string]string {
-		patches := map[string]string{}
-		for _, it := range response.Items {
-			patches[string(it.UID)] = string(it.Patch)
-		}
-		return patches
-	}
-	before := by(respond(t, h, q))
+	before := patchesOf(respond(t, h, q))
 	slices.Reverse(q.Items)
-	if diff := cmp.Diff(before, by(respond(t, h, q))); diff != "" || len(before) != 31 {
+	if diff := cmp.Diff(before, patchesOf(respond(t, h, q))); diff != "" || len(before) != 31 {
 		t.Errorf("%d patches; in another order:\n%s", len(before), diff)
 	}
 }

@@ -72,16 +72,17 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 	if !slices.ContainsFunc(spec.PostKubeadmCommands, func(c string) bool { return !isManagedCommand(c) }) {
 		post = nil
 	}
-	plan.Edits = slices.Concat(ensureFiles(spec.Files, recipe.Files),
-		ensureCommands(ListPre, spec.PreKubeadmCommands, recipe.First, recipe.Last),
-		ensureCommands(ListPost, spec.PostKubeadmCommands, post, nil))
+	plan.Edits = ensureFiles(spec.Files, recipe.Files, len(recipe.First)+len(recipe.Last)+len(post))
+	plan.Edits = ensureCommands(plan.Edits, ListPre, spec.PreKubeadmCommands, recipe.First, recipe.Last)
+	plan.Edits = ensureCommands(plan.Edits, ListPost, spec.PostKubeadmCommands, post, nil)
 	return plan, CheckSize(spec, plan.Edits)
 }
 
 // Remove returns the edits that remove every managed entry from spec.
 func Remove(spec Spec) []Edit {
-	return slices.Concat(removeManaged(ListFiles, spec.Files), removeManaged(ListPre, spec.PreKubeadmCommands),
-		removeManaged(ListPost, spec.PostKubeadmCommands))
+	edits := removeManaged(nil, ListFiles, spec.Files)
+	edits = removeManaged(edits, ListPre, spec.PreKubeadmCommands)
+	return removeManaged(edits, ListPost, spec.PostKubeadmCommands)
 }
 
 // IsPatched reports whether spec has a managed entry.
@@ -226,9 +227,8 @@ func editOf[T entry](list List, op Op, index int, e T) Edit {
 	return edit
 }
 
-// removeManaged returns the edits that remove every managed entry from a list.
-func removeManaged[T entry](name List, list []T) []Edit {
-	var edits []Edit
+// removeManaged appends the edits that remove every managed entry from a list.
+func removeManaged[T entry](edits []Edit, name List, list []T) []Edit {
 	own := 0
 	for _, e := range list {
 		if isManaged(e) {
@@ -240,7 +240,8 @@ func removeManaged[T entry](name List, list []T) []Edit {
 	return edits
 }
 
-func ensureFiles(files, want []File) []Edit {
+// ensureFiles returns the edits for files, with room for more edits after them.
+func ensureFiles(files, want []File, more int) []Edit {
 	var (
 		edits []Edit
 		done  = map[string]bool{}
@@ -263,7 +264,9 @@ func ensureFiles(files, want []File) []Edit {
 		done[want[position].Path] = true
 		index++
 	}
-	edits = slices.Grow(edits, len(want)-len(done))
+	if left := len(want) - len(done); left > 0 {
+		edits = slices.Grow(edits, left+more)
+	}
 	for _, w := range want {
 		if !done[w.Path] {
 			edits = append(edits, Edit{List: ListFiles, Op: OpAdd, Index: index, File: w})
@@ -274,8 +277,8 @@ func ensureFiles(files, want []File) []Edit {
 }
 
 // ensureCommands puts first before and last after the commands of the user. Managed commands that are in their place
-// are replaced there; only if some are out of place, all of them are removed and added again.
-func ensureCommands(list List, commands, first, last []string) []Edit {
+// are replaced there; only if some are out of place, all of them are removed and added again. It appends the edits.
+func ensureCommands(edits []Edit, list List, commands, first, last []string) []Edit {
 	head, tail := 0, len(commands)
 	for head < len(commands) && isManagedCommand(commands[head]) {
 		head++
@@ -288,18 +291,14 @@ func ensureCommands(list List, commands, first, last []string) []Edit {
 		tail = head
 	}
 	if countManaged(commands[head:tail]) > 0 {
-		return rebuildCommands(list, commands, first, last)
+		return rebuildCommands(edits, list, commands, first, last)
 	}
-	return slices.Concat(replaceCommands(list, commands[:head], first, 0),
-		replaceCommands(list, commands[tail:], last, len(first)+tail-head))
+	edits = replaceCommands(edits, list, commands[:head], first, 0)
+	return replaceCommands(edits, list, commands[tail:], last, len(first)+tail-head)
 }
 
-// replaceCommands replaces the commands have, which begin at index start, by want.
-func replaceCommands(list List, have, want []string, start int) []Edit {
-	if slices.Equal(have, want) {
-		return nil
-	}
-	edits := make([]Edit, 0, max(len(have), len(want)))
+// replaceCommands replaces the commands have, which begin at index start, by want. It appends the edits.
+func replaceCommands(edits []Edit, list List, have, want []string, start int) []Edit {
 	for i := range max(len(have), len(want)) {
 		switch {
 		case i >= len(want):
@@ -313,41 +312,46 @@ func replaceCommands(list List, have, want []string, start int) []Edit {
 	return edits
 }
 
-// rebuildCommands removes all managed commands and puts first and last around those of the user.
-func rebuildCommands(list List, commands, first, last []string) []Edit {
-	edits := removeManaged(list, commands)
-	own := len(commands) - len(edits)
-	edits = append(edits, replaceCommands(list, nil, first, 0)...)
-	return append(edits, replaceCommands(list, nil, last, len(first)+own)...)
+// rebuildCommands removes all managed commands and puts first and last around those of the user. It appends the edits.
+func rebuildCommands(edits []Edit, list List, commands, first, last []string) []Edit {
+	own := len(commands) - countManaged(commands)
+	edits = removeManaged(edits, list, commands)
+	edits = replaceCommands(edits, list, nil, first, 0)
+	return replaceCommands(edits, list, nil, last, len(first)+own)
 }
 
 // CheckSize returns a *ConflictError if a list of spec is longer after edits than a KubeadmConfigSpec allows. The API
 // server rejects such a write, the user's part of it included.
 func CheckSize(spec Spec, edits []Edit) error {
-	sizes := map[List]int{
-		ListFiles: len(spec.Files), ListPre: len(spec.PreKubeadmCommands),
-		ListPost: len(spec.PostKubeadmCommands),
-	}
-	for _, edit := range edits {
-		switch edit.Op {
-		case OpAdd:
-			sizes[edit.List]++
-		case OpRemove:
-			sizes[edit.List]--
-		case OpReplace:
-		}
-	}
 	for _, limit := range []struct {
-		list List
-		size int
-	}{{ListFiles, maxFiles}, {ListPre, maxCommands}, {ListPost, maxCommands}} {
-		if sizes[limit.list] > limit.size {
+		list      List
+		had, size int
+	}{
+		{ListFiles, len(spec.Files), maxFiles},
+		{ListPre, len(spec.PreKubeadmCommands), maxCommands},
+		{ListPost, len(spec.PostKubeadmCommands), maxCommands},
+	} {
+		if has := sizeAfter(limit.had, limit.list, edits); has > limit.size {
 			return &ConflictError{Conflicts: finding.Errors{{
 				Place:   finding.Field(string(limit.list)),
-				Message: fmt.Sprintf("would have %d entries, but at most %d are allowed", sizes[limit.list], limit.size),
+				Message: fmt.Sprintf("would have %d entries, but at most %d are allowed", has, limit.size),
 				Advice:  "shorten it",
 			}}}
 		}
 	}
 	return nil
+}
+
+// sizeAfter returns how many entries a list that had some has after edits.
+func sizeAfter(had int, list List, edits []Edit) int {
+	for i := range edits {
+		switch edit := &edits[i]; {
+		case edit.List != list:
+		case edit.Op == OpAdd:
+			had++
+		case edit.Op == OpRemove:
+			had--
+		}
+	}
+	return had
 }

@@ -19,7 +19,7 @@ func Keep(stored, asked Spec) []Edit {
 	})
 	changed := !slices.Equal(usersOf(files), usersOf(asked.Files))
 	edits := keep(ListFiles, files, asked.Files, changed, func() []Edit {
-		return ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }))
+		return ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }), 0)
 	})
 	for _, list := range []struct {
 		name          List
@@ -30,7 +30,7 @@ func Keep(stored, asked Spec) []Edit {
 	} {
 		edits = append(edits, keep(list.name, list.stored, list.asked, false, func() []Edit {
 			first, last := split(list.stored)
-			return ensureCommands(list.name, list.asked, first, last)
+			return ensureCommands(nil, list.name, list.asked, first, last)
 		})...)
 	}
 	return edits

@@ -2,7 +2,6 @@ package patch
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 )
 
@@ -33,48 +32,44 @@ func Operations(at Location, spec Spec, edits []Edit) []Operation {
 	if len(edits) == 0 {
 		return nil
 	}
-	after := Apply(spec, edits)
-	root := at.Parents[len(at.Parents)-1]
-	var operations []Operation
+	root, missing := at.Parents[len(at.Parents)-1], at.Parents[len(at.Parents)-at.Missing:]
+	operations := make([]Operation, 0, len(missing)+len(edits))
+	for _, parent := range missing {
+		operations = append(operations, Operation{Op: "add", Path: parent, Value: struct{}{}})
+	}
 	left := 0
 	for _, list := range []struct {
-		name       List
-		had, has   int
-		everything any
+		name  List
+		had   int
+		after func() any
 	}{
-		{ListFiles, len(spec.Files), len(after.Files), after.Files},
-		{ListPre, len(spec.PreKubeadmCommands), len(after.PreKubeadmCommands), after.PreKubeadmCommands},
-		{ListPost, len(spec.PostKubeadmCommands), len(after.PostKubeadmCommands), after.PostKubeadmCommands},
+		{ListFiles, len(spec.Files), func() any { return Apply(spec, edits).Files }},
+		{ListPre, len(spec.PreKubeadmCommands), func() any { return Apply(spec, edits).PreKubeadmCommands }},
+		{ListPost, len(spec.PostKubeadmCommands), func() any { return Apply(spec, edits).PostKubeadmCommands }},
 	} {
-		path := root + "/" + string(list.name)
-		left += list.has
+		path, has := root+"/"+string(list.name), sizeAfter(list.had, list.name, edits)
+		left += has
 		switch {
-		case list.had == 0 && list.has == 0:
-		case list.has == 0:
+		case list.had == 0 && has == 0:
+		case has == 0:
 			operations = append(operations, Operation{Op: "remove", Path: path})
 		case list.had == 0:
-			operations = append(operations, Operation{Op: "add", Path: path, Value: list.everything})
+			operations = append(operations, Operation{Op: "add", Path: path, Value: list.after()})
 		default:
-			operations = append(operations, entries(path, list.name, edits)...)
+			operations = appendEntries(operations, path, list.name, edits)
 		}
 	}
-	if len(operations) == 0 {
+	switch {
+	case len(operations) == len(missing):
 		return nil
+	case left == 0:
+		return append(operations[len(missing):], removal(at)...)
 	}
-	if left == 0 {
-		return append(operations, removal(at)...)
-	}
-	missing := at.Parents[len(at.Parents)-at.Missing:]
-	parents := make([]Operation, 0, len(missing)+len(operations))
-	for _, parent := range missing {
-		parents = append(parents, Operation{Op: "add", Path: parent, Value: struct{}{}})
-	}
-	return append(parents, operations...)
+	return operations
 }
 
-// entries returns the operations of the edits of a list.
-func entries(path string, list List, edits []Edit) []Operation {
-	operations := make([]Operation, 0, len(edits))
+// appendEntries appends the operations of the edits of a list.
+func appendEntries(operations []Operation, path string, list List, edits []Edit) []Operation {
 	for i := range edits {
 		edit := &edits[i]
 		if edit.List != list {
@@ -86,7 +81,7 @@ func entries(path string, list List, edits []Edit) []Operation {
 		case list == ListFiles:
 			operation.Value = &edit.File
 		default:
-			operation.Value = edit.Command
+			operation.Value = &edit.Command
 		}
 		operations = append(operations, operation)
 	}
@@ -105,78 +100,55 @@ func removal(at Location) []Operation {
 	return operations
 }
 
-// Encoder writes JSON patches like encoding/json, but faster. Its zero value is ready to use.
-type Encoder struct {
-	files map[File][]byte // in JSON
-	text  []byte
-}
-
-// Encode writes a JSON patch, which is valid until the next call.
-func (e *Encoder) Encode(operations []Operation) ([]byte, error) {
-	text := append(slices.Grow(e.text[:0], 4<<10), '[')
-	for i, operation := range operations {
+// AppendPatch appends a JSON patch to text as encoding/json writes it, but faster.
+func AppendPatch(text []byte, operations []Operation) ([]byte, error) {
+	text = append(text, '[')
+	for i := range operations {
+		operation := &operations[i]
 		if i > 0 {
 			text = append(text, ',')
 		}
 		text = append(append(text, `{"op":"`...), operation.Op...)
-		var err error
-		if text, err = AppendString(append(text, `","path":`...), operation.Path); err != nil {
-			return nil, err
-		}
+		text = appendString(append(text, `","path":`...), operation.Path)
 		if operation.Value != nil {
-			if text, err = e.appendValue(append(text, `,"value":`...), operation.Value); err != nil {
+			var err error
+			if text, err = appendValue(append(text, `,"value":`...), operation.Value); err != nil {
 				return nil, err
 			}
 		}
 		text = append(text, '}')
 	}
-	text = append(text, ']')
-	e.text = text
-	return text, nil
+	return append(text, ']'), nil
 }
 
 // appendValue appends the value of an operation.
-func (e *Encoder) appendValue(text []byte, value any) ([]byte, error) {
+func appendValue(text []byte, value any) ([]byte, error) {
 	switch v := value.(type) {
+	case *string:
+		return appendString(text, *v), nil
+	case *File:
+		return v.append(text), nil
+	case []File:
+		return appendList(text, v, func(text []byte, f *File) []byte { return f.append(text) }), nil
+	case []string:
+		return appendList(text, v, func(text []byte, s *string) []byte { return appendString(text, *s) }), nil
 	case struct{}:
 		return append(text, "{}"...), nil
-	case string:
-		return AppendString(text, v)
-	case *File:
-		file, known := e.files[*v]
-		if !known {
-			var err error
-			if file, err = v.MarshalJSON(); err != nil {
-				return nil, err
-			}
-			if e.files == nil {
-				e.files = map[File][]byte{}
-			}
-			e.files[*v] = file
-		}
-		return append(text, file...), nil
-	case []File:
-		return e.appendList(text, len(v), func(i int) any { return &v[i] })
-	case []string:
-		return e.appendList(text, len(v), func(i int) any { return v[i] })
 	}
 	encoded, err := json.Marshal(value)
 	return append(text, encoded...), err
 }
 
-// appendList appends a list of such values.
-func (e *Encoder) appendList(text []byte, entries int, entry func(int) any) ([]byte, error) {
+// appendList appends a list.
+func appendList[T any](text []byte, list []T, entry func([]byte, *T) []byte) []byte {
 	text = append(text, '[')
-	for i := range entries {
+	for i := range list {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		var err error
-		if text, err = e.appendValue(text, entry(i)); err != nil {
-			return nil, err
-		}
+		text = entry(text, &list[i])
 	}
-	return append(text, ']'), nil
+	return append(text, ']')
 }
 
 // Field is one field of a File in the order in which it is written.
@@ -211,38 +183,54 @@ func (f File) Map() map[string]any {
 }
 
 // MarshalJSON returns f in the form of an object: an original verbatim, any other by its Fields.
-func (f File) MarshalJSON() ([]byte, error) {
+func (f File) MarshalJSON() ([]byte, error) { return f.append(make([]byte, 0, 256)), nil }
+
+func (f *File) append(text []byte) []byte {
 	if f.Original != "" {
-		return []byte(f.Original), nil
+		return append(text, f.Original...)
 	}
-	return appendFields(make([]byte, 0, 256), f.Fields())
+	return appendFields(text, f.Fields())
 }
 
 // appendFields appends fields to text as an object in JSON.
-func appendFields(text []byte, fields []Field) ([]byte, error) {
+func appendFields(text []byte, fields []Field) []byte {
 	for i, field := range fields {
-		text = append(append(append(text, "{,"[min(i, 1)]), '"'), field.Name...)
-		text = append(text, '"', ':')
-		var err error
+		text = append(append(append(text, "{,"[min(i, 1)], '"'), field.Name...), '"', ':')
 		if field.Fields != nil {
-			text, err = appendFields(text, field.Fields)
+			text = appendFields(text, field.Fields)
 		} else {
-			text, err = AppendString(text, field.Text)
-		}
-		if err != nil {
-			return nil, err
+			text = appendString(text, field.Text)
 		}
 	}
-	return append(text, '}'), nil
+	return append(text, '}')
 }
 
-// AppendString appends s to text in the form of encoding/json.
-func AppendString(text []byte, s string) ([]byte, error) {
+// appendString appends s to text in the form of encoding/json.
+func appendString(text []byte, s string) []byte {
+	before, done := len(text), 0
+	text = append(text, '"')
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, err := json.Marshal(s)
-			return append(text, quoted...), err
+		var escaped string
+		switch c := s[i]; {
+		case c == '"':
+			escaped = `\"`
+		case c == '\\':
+			escaped = `\\`
+		case c == '\n':
+			escaped = `\n`
+		case c == '<':
+			escaped = `\u003c`
+		case c == '>':
+			escaped = `\u003e`
+		case c == '&':
+			escaped = `\u0026`
+		case c < ' ' || c > '~':
+			quoted, _ := json.Marshal(s) //nolint:errchkjson // a string
+			return append(text[:before], quoted...)
+		default:
+			continue
 		}
+		text, done = append(append(text, s[done:i]...), escaped...), i+1
 	}
-	return append(append(append(text, '"'), s...), '"'), nil
+	return append(append(text, s[done:]...), '"')
 }

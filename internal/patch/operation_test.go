@@ -120,7 +120,7 @@ func testOperations(t *testing.T, tests map[string]operationsTest) {
 	}
 }
 
-func TestEncoder_WritesWhatEncodingJSONWrites(t *testing.T) {
+func TestAppendPatch_WritesWhatEncodingJSONWrites(t *testing.T) {
 	t.Parallel()
 	operations := []patch.Operation{
 		{Op: "add", Path: "/spec", Value: struct{}{}},
@@ -128,8 +128,11 @@ func TestEncoder_WritesWhatEncodingJSONWrites(t *testing.T) {
 		{Op: "add", Path: "/spec/files/0", Value: &patch.File{Path: "/<x>", Content: "a\"b\n<&>\u2028é\\$`'%"}},
 		{Op: "add", Path: "/spec/files/1", Value: &patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
 		{Op: "add", Path: "/spec/files/1", Value: &patch.File{Path: "/y", ContentFrom: patch.SecretKey{Name: "n", Key: "k"}}},
-		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: "echo '<&>'"},
+		{Op: "replace", Path: "/spec/preKubeadmCommands/0", Value: new("echo '<&>'\n\"\\\\")},
+		{Op: "replace", Path: "/spec/preKubeadmCommands/1", Value: new("<\t>\b")},
+		{Op: "replace", Path: "/spec/preKubeadmCommands/2", Value: "echo"},
 		{Op: "add", Path: "/spec/preKubeadmCommands", Value: []string{"a", "\x7f\xff"}},
+		{Op: "add", Path: "/spec/files", Value: []patch.File{{Path: "/a"}, {Path: "/b", Content: "c"}}},
 		{Op: "add", Path: "/metadata/annotations/a~1\"b\n%", Value: map[string]string{"<": "`$"}},
 		{Op: "remove", Path: "/spec/postKubeadmCommands"},
 	}
@@ -137,14 +140,11 @@ func TestEncoder_WritesWhatEncodingJSONWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var encoder patch.Encoder
-	for range 2 {
-		got, err := encoder.Encode(operations)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+	got, err := patch.AppendPatch([]byte("before"), operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("before"+string(want), string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

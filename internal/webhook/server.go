@@ -176,8 +176,7 @@ func decodeRaw(r *jsonread.Reader) []byte {
 func encode(request *admissionv1.AdmissionRequest, result answer) ([]byte, error) {
 	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: result.warnings}
 	if len(result.operations) > 0 {
-		var encoder patch.Encoder
-		operations, err := encoder.Encode(result.operations)
+		operations, err := patch.AppendPatch(nil, result.operations)
 		if err != nil {
 			return nil, fmt.Errorf("encoding JSON patch: %w", err)
 		}
