@@ -194,6 +194,16 @@ func (r *Reader) Raw() []byte {
 	return r.text[start:r.at:r.at]
 }
 
+// RawLike is Raw. An object with the same text as like, which Raw has returned at the same depth, is not read again.
+func (r *Reader) RawLike(like []byte) []byte {
+	if r.Kind() == '{' && len(like) > 0 && bytes.HasPrefix(r.text[r.at:], like) {
+		start := r.at
+		r.at += len(like)
+		return r.text[start:r.at:r.at]
+	}
+	return r.Raw()
+}
+
 // Text reads a string and reports whether the value was one. Another value is skipped and is the empty string.
 func (r *Reader) Text() (string, bool) {
 	inner, text, is := r.quoted()

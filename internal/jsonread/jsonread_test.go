@@ -3,6 +3,7 @@ package jsonread_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,42 @@ func agree(t *testing.T, text []byte) {
 	}
 	if !reflect.DeepEqual(want, got) { // cmp takes minutes for deep nesting
 		t.Fatalf("%q: got %v, encoding/json says %v", text, got, want)
+	}
+}
+
+// agreeOnCopies compares RawLike with Raw in an array of copies of a text.
+func agreeOnCopies(t *testing.T, text []byte) {
+	t.Helper()
+	array := slices.Concat([]byte("["), text, []byte(","), text, []byte("]"))
+	read := func(like bool) (texts []string, err error) {
+		r := jsonread.New(array)
+		var last []byte
+		for range r.Elements {
+			if like {
+				last = r.RawLike(last)
+			} else {
+				last = r.Raw()
+			}
+			texts = append(texts, string(last))
+		}
+		return texts, r.End()
+	}
+	want, wrong := read(false)
+	got, err := read(true)
+	if !slices.Equal(got, want) || (err == nil) != (wrong == nil) || err != nil && err.Error() != wrong.Error() {
+		t.Fatalf("%q: got %q, %v; want %q, %v", array, got, err, want, wrong)
+	}
+}
+
+func TestRawLike_IsRaw(t *testing.T) {
+	t.Parallel()
+	for _, text := range append(texts(), `1,12`, `"a","a"b`, `{},{}1`, `{"a":1},{"a":1}}`, `[1],[1]2`, `{"a":{}},{"a":{}`, ` {"a":1} ,{"a":1,"b":2}`) {
+		agreeOnCopies(t, []byte(text))
+	}
+	text := []byte(`{"a":["b"]} `)
+	r := jsonread.New(text)
+	if got := r.RawLike([]byte(`{"a":["b"]}`)); string(got) != `{"a":["b"]}` || &got[0] != &text[0] || r.End() != nil {
+		t.Errorf("%s, %v", got, r.End())
 	}
 }
 
@@ -176,7 +213,11 @@ func FuzzReader(f *testing.F) {
 	for _, text := range texts() {
 		f.Add([]byte(text))
 	}
-	f.Fuzz(agree)
+	f.Add([]byte(`{},{"a":1},{"a":1}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		agree(t, text)
+		agreeOnCopies(t, text)
+	})
 }
 
 func BenchmarkSkip(b *testing.B) {

@@ -56,6 +56,9 @@ func (v *Variables) set(name, value []byte) {
 // maxItems is how many templates a request may have. A Cluster of 1.5 MiB, which is what etcd takes, has fewer pools.
 const maxItems = 20_000
 
+// smallItem is about the size of a template of a pool with its variables, in bytes.
+const smallItem = 1500
+
 // Decode reads the body of a request. It agrees with encoding/json about every body that Cluster API writes.
 func Decode(body []byte) (Request, error) {
 	var (
@@ -68,12 +71,18 @@ func Decode(body []byte) (Request, error) {
 		case "variables":
 			q.Variables = decodeVariables(r)
 		case "items":
-			q.Items = q.Items[:0]
+			if q.Items = q.Items[:0]; q.Items == nil {
+				q.Items = make([]Item, 0, min(len(body)/smallItem, maxItems))
+			}
 			for i := range r.Elements {
 				if many = i == maxItems; many {
 					break
 				}
-				q.Items = append(q.Items, decodeItem(r))
+				var like []byte // templates of pools alternate
+				if i > 1 {
+					like = q.Items[i-2].Object
+				}
+				q.Items = append(q.Items, decodeItem(r, like))
 			}
 		}
 	}
@@ -88,7 +97,8 @@ func Decode(body []byte) (Request, error) {
 	return q, nil
 }
 
-func decodeItem(r *jsonread.Reader) Item {
+// decodeItem reads a template that may be like another.
+func decodeItem(r *jsonread.Reader, like []byte) Item {
 	var i Item
 	for name := range r.Members {
 		switch string(name) {
@@ -110,7 +120,7 @@ func decodeItem(r *jsonread.Reader) Item {
 				}
 			}
 		case "object":
-			i.Object = r.Raw()
+			i.Object = r.RawLike(like)
 		case "variables":
 			i.Variables = decodeVariables(r)
 		}
