@@ -14,25 +14,18 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // Metadata drops managed fields and the configuration that kubectl has applied last.
 func Metadata(object metav1.Object) {
-	metadata(object)
-	object.SetAnnotations(share(object.GetAnnotations()))
-	object.SetLabels(share(object.GetLabels()))
-}
-
-// metadata is Metadata without the labels and the annotations that stay.
-func metadata(object metav1.Object) {
 	object.SetManagedFields(nil)
 	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	object.SetAnnotations(share(object.GetAnnotations()))
+	object.SetLabels(share(object.GetLabels()))
 	object.SetNamespace(once(object.GetNamespace()))
 	object.SetFinalizers(each(object.GetFinalizers(), once))
 	owners := slices.Clone(object.GetOwnerReferences())
@@ -84,54 +77,8 @@ func Binding(binding *addonsv1.ClusterResourceSetBinding) {
 	binding.Spec.Bindings = slices.Clone(ours)
 }
 
-func reference(r clusterv1.ContractVersionedObjectReference) clusterv1.ContractVersionedObjectReference {
-	return clusterv1.ContractVersionedObjectReference{APIGroup: once(r.APIGroup), Kind: once(r.Kind), Name: once(r.Name)}
-}
-
-// network returns the networks of a Cluster without the spare room of lists.
-func network(n clusterv1.ClusterNetwork) clusterv1.ClusterNetwork {
-	n.Pods.CIDRBlocks, n.Services.CIDRBlocks = each(n.Pods.CIDRBlocks, once), each(n.Services.CIDRBlocks, once)
-	n.ServiceDomain = once(n.ServiceDomain)
-	return n
-}
-
-// topology returns a topology without the values of the variables of others; nil if there is none.
-func topology(whole *clusterv1.Topology) *clusterv1.Topology {
-	if !whole.IsDefined() {
-		return nil
-	}
-	kept := whole.DeepCopy()
-	lists := [][]clusterv1.ClusterVariable{kept.Variables, kept.ControlPlane.Variables.Overrides}
-	for i := range kept.Workers.MachineDeployments {
-		lists = append(lists, kept.Workers.MachineDeployments[i].Variables.Overrides)
-	}
-	for i := range kept.Workers.MachinePools {
-		lists = append(lists, kept.Workers.MachinePools[i].Variables.Overrides)
-	}
-	for _, list := range lists {
-		for i := range list {
-			if list[i].Name != contract.VariableName {
-				list[i].Value.Raw = nil
-			}
-		}
-	}
-	return kept
-}
-
-// conditions returns those of some types.
-func conditions(all []metav1.Condition, types ...string) []metav1.Condition {
-	var kept []metav1.Condition
-	for _, kind := range types {
-		if condition := meta.FindStatusCondition(all, kind); condition != nil {
-			one := *condition
-			one.Type, one.Status, one.Reason, one.Message = once(one.Type), once(one.Status), once(one.Reason), once(one.Message)
-			kept = append(kept, one)
-		}
-	}
-	return kept
-}
-
-// once returns the one stored string that equals s.
+// once returns the stored string that equals s: one for all that is received between two garbage collections, as nobody
+// keeps its handle.
 func once[S ~string](s S) S {
 	if s == "" {
 		return ""

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +20,8 @@ func (h *handler) OnDelete(object any)      { h.before, h.now = nil, object }
 
 func keptCluster(name string) *slim.Cluster {
 	c := &slim.Cluster{Spec: &clusterv1.ClusterSpec{Paused: new(true)}}
-	c.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "%"}}
+	c.SetName(name)
+	c.SetLabels(map[string]string{"a": "%"})
 	c.Keep()
 	return c
 }

@@ -73,13 +73,12 @@ func cachedClusters(tb testing.TB, n int) (cache.Cache, toolscache.Indexer) {
 	}
 	for i := range n {
 		cluster := &slim.Cluster{}
-		cluster.ObjectMeta = metav1.ObjectMeta{
-			Namespace: fmt.Sprintf("team-%02d", i%100), Name: fmt.Sprintf("cluster-%05d", i),
-			Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
-		}
+		cluster.SetNamespace(fmt.Sprintf("team-%02d", i%100))
 		if i%2 == 0 {
-			cluster.Namespace = "team"
+			cluster.SetNamespace("team")
 		}
+		cluster.SetName(fmt.Sprintf("cluster-%05d", i))
+		cluster.SetLabels(map[string]string{contract.LabelEnabled: contract.LabelEnabledValue})
 		cluster.Keep()
 		if err := index.Add(cluster); err != nil {
 			tb.Fatal(err)
