@@ -155,6 +155,7 @@ func (p *pass) settleAll(
 	ctx context.Context, objects []bootstrap.Object, want plan.Want, main *resolve.Resolution,
 	drifts map[topology.Drift][]string,
 ) (settled []bootstrap.Settled, out report.Outcome, err error) {
+	settled = make([]bootstrap.Settled, 0, len(objects))
 	for _, o := range objects {
 		one, drift, found, err := p.settle(ctx, o, want, main)
 		out.Join(found)
@@ -206,14 +207,14 @@ func (p *pass) decideAndCarryOut(
 	decide func(plan.Object, plan.Want) plan.Decision,
 ) (settled bootstrap.Settled, out report.Outcome, err error) {
 	settled.Object = o
-	object, err := p.planned(ctx, o, want.Enabled)
+	object, err := p.planned(ctx, o, want.Enabled, main)
 	if err != nil {
 		return settled, out, err
 	}
 	for {
 		decision := decide(object, want)
 		if decision.Ask != plan.NoFact {
-			found, err := p.answer(ctx, o, &object, decision, main)
+			found, err := p.answer(ctx, o, &object, decision)
 			out.Join(found)
 			if err != nil {
 				return settled, out, err
@@ -223,7 +224,6 @@ func (p *pass) decideAndCarryOut(
 		settled, found, err := p.carryOut(ctx, o, decision, object.Facts.Values)
 		out.Join(found)
 		if errors.Is(err, errTaken) { // since the check
-			object.Facts.Taken[decision.Secret] = p.secrets.Taken(decision.Secret)
 			continue
 		}
 		return settled, out, err
@@ -233,21 +233,21 @@ func (p *pass) decideAndCarryOut(
 // errTaken reports that a foreign Secret has the name of the generated Secret of a decision.
 var errTaken = errors.New("the name of the generated Secret is taken")
 
-// planned is what is known about o without a request.
-func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool) (plan.Object, error) {
+// planned is what is known about o without a request. main are the settings of the Cluster.
+func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool, main *resolve.Resolution) (
+	plan.Object, error,
+) {
 	object := plan.Object{
 		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
 		Spec: o.Spec, Pools: o.Pools, OfMachine: o.IsOfMachine(),
 		Running: o.Running, Busy: o.Busy, Rolls: o.RollsNow(p.Now()), Deleted: !o.GetDeletionTimestamp().IsZero(),
-		Facts: plan.Facts{Taken: map[string]string{}},
-	}
-	for _, name := range patch.References(o.Spec) {
-		if why := p.secrets.Taken(name); why != "" {
-			object.Facts.Taken[name] = why
-		}
+		Facts: plan.Facts{Taken: p.secrets.Checked()},
 	}
 	if !enabled {
 		return object, nil
+	}
+	if object.Override() == "" {
+		object.Facts.Values = &plan.Values{Resolution: main}
 	}
 	var err error
 	object.Foreign, err = p.reader.ForeignUser(ctx, p.view, o)
@@ -255,20 +255,17 @@ func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool) (p
 }
 
 // answer finds a fact that a decision about o asks for.
-func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Object, asks plan.Decision,
-	main *resolve.Resolution) (
+func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Object, asks plan.Decision) (
 	out report.Outcome, err error,
 ) {
 	facts := &object.Facts
 	switch asks.Ask {
 	case plan.FactValues:
-		resolution, override := main, object.Override()
-		if override != "" {
-			resolution, out, err = p.resolve(ctx, override, object.Overrider())
-		}
+		var resolution *resolve.Resolution
+		resolution, out, err = p.resolve(ctx, object.Override(), object.Overrider())
 		facts.Values = &plan.Values{Resolution: resolution}
 	case plan.FactTaken:
-		facts.Taken[asks.Name], out, err = p.secrets.WhyTaken(ctx, asks.Name)
+		_, out, err = p.secrets.WhyTaken(ctx, asks.Name) // which adds it to Checked
 	case plan.FactInfrastructure:
 		facts.Infrastructure, out, err = p.infrastructure(ctx, o)
 	case plan.FactBegun:

@@ -2,7 +2,6 @@ package intent
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -53,33 +52,46 @@ func CheckLabel(labels map[string]string) error {
 // CheckCluster warns of labels and annotations of a Cluster that carry the domain of the product and that nothing
 // reads.
 func CheckCluster(labels, annotations map[string]string) []finding.Finding {
-	return append(unknown("label", finding.Label, labels, contract.ClusterLabels(), "an annotation",
-		contract.ClusterAnnotations()),
-		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations(), "a label",
-			contract.ClusterLabels())...)
+	return append(unknown("label", finding.Label, labels, contract.ClusterLabels, "an annotation",
+		contract.ClusterAnnotations),
+		unknown("annotation", finding.Annotation, annotations, contract.ClusterAnnotations, "a label",
+			contract.ClusterLabels)...)
 }
 
 // CheckPool warns of annotations of a pool that carry the domain of the product and that nothing reads. Those of a
 // Cluster have no effect on a pool.
 func CheckPool(annotations map[string]string) []finding.Finding {
-	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations(),
-		"an annotation of the Cluster", contract.ClusterAnnotations())
+	return unknown("annotation", finding.Annotation, annotations, contract.PoolAnnotations,
+		"an annotation of the Cluster", contract.ClusterAnnotations)
 }
 
-// unknown warns of the unknown keys of a kind, in alphabetical order. elsewhere are the names of another kind.
-func unknown(kind string, place func(key string) finding.Place, keys map[string]string, known []string,
-	otherKind string, elsewhere []string,
+// unknown warns of the unknown keys of a kind, in alphabetical order. elsewhere returns the names of another kind.
+func unknown(kind string, place func(key string) finding.Place, keys map[string]string, names func() []string,
+	otherKind string, elsewhere func() []string,
 ) []finding.Finding {
-	var found []finding.Finding
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		name, ours := strings.CutPrefix(key, contract.Domain+"/")
-		if !ours || slices.Contains(known, name) {
+	var (
+		found []finding.Finding
+		ours  []string
+	)
+	for key := range keys {
+		if strings.HasPrefix(key, contract.Domain+"/") {
+			ours = append(ours, key)
+		}
+	}
+	if len(ours) == 0 { // almost always
+		return nil
+	}
+	slices.Sort(ours)
+	known := names()
+	for _, key := range ours {
+		name := strings.TrimPrefix(key, contract.Domain+"/")
+		if slices.Contains(known, name) {
 			continue
 		}
 		warning := finding.Finding{Code: CodeUnknownName, Place: place(key), Message: "unknown " + kind + ", ignored"}
 		nearest := spelling.Nearest(name, known)
 		switch {
-		case slices.Contains(elsewhere, name):
+		case slices.Contains(elsewhere(), name):
 			warning.Advice = "set it as " + otherKind
 		case nearest != "":
 			warning.Advice = "did you mean " + contract.Domain + "/" + nearest + "?"

@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +21,15 @@ type ControlPlanes struct {
 	Live client.Reader
 }
 
+// OfControlPlane selects the objects of control-plane Machines by their label. It never fails: the label is a constant.
+var OfControlPlane = sync.OnceValues(func() (labels.Selector, error) { //nolint:gochecknoglobals // a constant
+	has, err := labels.NewRequirement(clusterv1.MachineControlPlaneLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("building selector: %w", err)
+	}
+	return labels.NewSelector().Add(*has), nil
+})
+
 // Begun reports whether the first Machine of the control plane exists, or at least its KubeadmConfig, which Cluster API
 // creates before it. Only the API server may say that it does not: on a busy management cluster the cache may be
 // seconds behind, and a change in these seconds would replace the Machine.
@@ -28,11 +38,11 @@ type ControlPlanes struct {
 // restored has the KubeadmConfigs first, in the order of the alphabet, and Cluster API adopts the Machines. Nothing in
 // the request or in the Cluster tells that from a new control plane.
 func (c ControlPlanes) Begun(ctx context.Context, namespace, cluster string) (bool, error) {
-	has, err := labels.NewRequirement(clusterv1.MachineControlPlaneLabel, selection.Exists, nil)
+	selected, err := OfControlPlane()
 	if err != nil {
-		return false, err // cannot be: the label is a constant
+		return false, err
 	}
-	ofControlPlane := client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*has)}
+	ofControlPlane := client.MatchingLabelsSelector{Selector: selected}
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	configs := &bootstrapv1.KubeadmConfigList{}

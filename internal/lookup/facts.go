@@ -87,7 +87,7 @@ func (i *InfrastructureClusters) stored(ctx context.Context, cluster intent.Clus
 	}
 	secret := &corev1.Secret{}
 	name := types.NamespacedName{Namespace: cluster.Namespace, Name: intent.GeneratedSecretName(cluster.Name)}
-	if err := i.Cached.Get(ctx, name, secret); err != nil || taken(name, cluster.Name, secret.Labels) != "" {
+	if err := i.Cached.Get(ctx, name, secret); err != nil || Taken(name, cluster.Name, secret.Labels) != "" {
 		return infrastructure.Memory{}, false
 	}
 	return infrastructure.Decode(secret.Data[contract.KeyInfrastructure])

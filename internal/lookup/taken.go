@@ -31,7 +31,7 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 	secret := &corev1.Secret{}
 	switch err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy); {
 	case err == nil:
-		return taken(name, cluster, secret.Labels), nil
+		return Taken(name, cluster, secret.Labels), nil
 	case apierrors.IsNotFound(err) && g.Absences.has(ctx, name):
 		return "", nil
 	}
@@ -43,7 +43,7 @@ func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, 
 func (g GeneratedSecrets) HasOnlyCertificates(ctx context.Context, name types.NamespacedName, cluster string) *bool {
 	secret := &corev1.Secret{}
 	err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy)
-	if err != nil || taken(name, cluster, secret.Labels) != "" {
+	if err != nil || Taken(name, cluster, secret.Labels) != "" {
 		return nil
 	}
 	return new(patch.HasOnlyCertificates(secret.Data))
@@ -61,11 +61,11 @@ func (g GeneratedSecrets) TakenLive(ctx context.Context, name types.NamespacedNa
 		return "", fmt.Errorf("reading metadata of Secret %s: %w", name, err)
 	}
 	g.Absences.forget(name)
-	return taken(name, cluster, secret.Labels), nil
+	return Taken(name, cluster, secret.Labels), nil
 }
 
-// taken is Taken for a Secret with some labels.
-func taken(name types.NamespacedName, cluster string, labels map[string]string) string {
+// Taken is GeneratedSecrets.Taken for a Secret that is known.
+func Taken(name types.NamespacedName, cluster string, labels map[string]string) string {
 	const fix = "nothing is patched to use it; delete or rename it"
 	switch owner, generated := labels[contract.LabelGenerated]; {
 	case !generated:

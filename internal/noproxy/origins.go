@@ -8,15 +8,21 @@ import (
 // Origins lists the entries one per line as "value<TAB>group<TAB>origin", in at most limit bytes. If not all lines fit,
 // the last line says how many entries are omitted; if not even that line fits, the result is empty.
 func (r Result) Origins(limit int) string {
-	var b strings.Builder
+	var all, b strings.Builder
 	lines := make([]string, len(r.Entries))
-	total := 0
+	all.Grow(len(r.Entries) * 64) // about
 	for i, e := range r.Entries {
-		lines[i] = fmt.Sprintf("%s\t%s\t%s\n", e.Value, e.Group, e.Origin())
-		total += len(lines[i])
+		begin := all.Len()
+		all.WriteString(e.Value)
+		all.WriteByte('\t')
+		all.WriteString(string(e.Group))
+		all.WriteByte('\t')
+		all.WriteString(e.Origin())
+		all.WriteByte('\n')
+		lines[i] = all.String()[begin:]
 	}
-	if total <= limit {
-		return strings.Join(lines, "")
+	if all.Len() <= limit {
+		return all.String()
 	}
 	for i, line := range lines {
 		// Keep room for the last line as it would read after this one.

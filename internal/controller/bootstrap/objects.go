@@ -115,10 +115,12 @@ func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster, value st
 func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
 	[]Object, report.Outcome, error,
 ) {
-	var (
-		objects []Object
-		found   report.Outcome
-	)
+	pools, err := r.Pools(ctx, cluster)
+	if err != nil {
+		return nil, report.Outcome{}, err
+	}
+	var found report.Outcome
+	objects := make([]Object, 0, 1+len(pools))
 	switch {
 	case cluster.ControlPlaneKind == plan.KindControlPlane:
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
@@ -148,10 +150,6 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 			cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
 	}
 
-	pools, err := r.Pools(ctx, cluster)
-	if err != nil {
-		return nil, report.Outcome{}, err
-	}
 	for _, p := range pools {
 		switch {
 		case p.Bootstrap.Name == "":
@@ -256,7 +254,6 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 	var (
 		deployments  clusterv1.MachineDeploymentList
 		machinePools clusterv1.MachinePoolList
-		pools        []plan.Pool
 	)
 	if err := r.Client.List(ctx, &deployments, in...); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments: %w", err)
@@ -264,6 +261,7 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 	if err := r.Client.List(ctx, &machinePools, in...); err != nil {
 		return nil, fmt.Errorf("listing MachinePools: %w", err)
 	}
+	pools := make([]plan.Pool, 0, len(deployments.Items)+len(machinePools.Items))
 	for i := range deployments.Items {
 		pools = append(pools, plan.PoolOf(&deployments.Items[i]))
 	}
@@ -281,10 +279,14 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 
 // controlPlaneMachines returns when the Machines of the control plane were created.
 func (r Reader) controlPlaneMachines(ctx context.Context, cluster intent.Cluster) ([]time.Time, error) {
+	ofControlPlane, err := lookup.OfControlPlane()
+	if err != nil {
+		return nil, err
+	}
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-	err := r.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel},
+	err = r.Client.List(ctx, machines, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{lookup.IndexLabel: cluster.Name}, client.MatchingLabelsSelector{Selector: ofControlPlane},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing control-plane Machines: %w", err)

@@ -62,7 +62,7 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 ) {
 	edits, annotations := decision.Edits, decision.Annotations
 	key, sum := contest.Key{UID: o.GetUID()}, contest.DigestOf(edits)
-	out, waits := w.Contests.Check(o.String(), key, sum, w.Now())
+	out, waits := w.Contests.Check(o.Kind, o.Object, key, sum, w.Now())
 	if waits {
 		edits, annotations = nil, map[string]string{}
 		if plan.IsPausedByUs(o.GetAnnotations()) {

@@ -5,9 +5,15 @@ package contest
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
@@ -88,9 +94,27 @@ func DigestOf[T any](written []T) Digest {
 	return sha256.Sum256(text)
 }
 
-// Check reports whether a write to an object, which is named for messages, has to wait because earlier ones were
-// reverted. The finding about it remains until a write lasts.
-func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (out report.Outcome, waits bool) {
+// DigestOfSecret returns the digest of what is written into a Secret.
+func DigestOfSecret(secret *corev1.Secret) Digest {
+	hash := sha256.New()
+	for _, texts := range []map[string]string{secret.Labels, secret.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(texts)) {
+			fmt.Fprintf(hash, "%q %q\n", key, texts[key])
+		}
+		fmt.Fprintln(hash)
+	}
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		fmt.Fprintf(hash, "%q %d\n", key, len(secret.Data[key]))
+		hash.Write(secret.Data[key])
+	}
+	return Digest(hash.Sum(nil))
+}
+
+// Check reports whether a write to an object of a kind has to wait because earlier ones were reverted. The finding about
+// it remains until a write lasts.
+func (s *Contests) Check(kind string, object client.Object, key Key, write Digest, now time.Time) (
+	out report.Outcome, waits bool,
+) {
 	c := s.find(key, write, now)
 	if c.count < limit {
 		return out, false
@@ -112,8 +136,8 @@ func (s *Contests) Check(object string, key Key, write Digest, now time.Time) (o
 	if key.Secret.Name != "" {
 		advice = "Keep it from managing this Secret, which is generated"
 	}
-	out.Add(contract.ReasonContested, "%s: %s keeps reverting our changes; retrying with back-off up to one hour. %s",
-		object, rival, advice)
+	out.Add(contract.ReasonContested, "%s %s: %s keeps reverting our changes; retrying with back-off up to one hour. %s",
+		kind, klog.KObj(object), rival, advice)
 	out.LookAgain(max(left, time.Second))
 	return out, left > 0
 }

@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -58,13 +57,14 @@ type Secrets struct {
 	needed map[string]bool
 	// ensured are those that this pass has written or checked.
 	ensured map[string]bool
-	// wrote are the Secrets that this pass has written, by name. The cache may not show them yet.
-	wrote map[string]*corev1.Secret
+	// known are the Secrets that this pass has written, which the cache may not show yet, or else read, by name; nil is
+	// one that does not exist.
+	known map[string]*corev1.Secret
+	// all are those that are labelled for the Cluster, as they were at the first use.
+	all *corev1.SecretList
 	// taken is why nothing may refer to a name, for the names that this pass has checked; "" means that the name is
 	// free.
 	taken map[string]string
-	// own is the Cluster's Secret if this pass has written originals into it, else nil.
-	own *corev1.Secret
 }
 
 // Of returns the generated Secrets of a Cluster; view is what it asks for.
@@ -75,7 +75,7 @@ func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *boot
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name,
 			UID: cluster.UID,
 		},
-		needed: map[string]bool{}, ensured: map[string]bool{}, wrote: map[string]*corev1.Secret{}, taken: map[string]string{},
+		needed: map[string]bool{}, ensured: map[string]bool{}, known: map[string]*corev1.Secret{}, taken: map[string]string{},
 	}
 }
 
@@ -89,17 +89,48 @@ func (s *Secrets) Keep(names ...string) {
 // Taken returns why nothing may refer to a name as far as this pass has checked, or "".
 func (s *Secrets) Taken(name string) string { return s.taken[name] }
 
+// Checked are the names that this pass has checked, with what Taken returns. It grows with the pass; nobody else changes
+// it.
+func (s *Secrets) Checked() map[string]string { return s.taken }
+
 // WhyTaken checks a name, and returns why nothing may refer to it, or "". The first call gets the finding about it.
 func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Outcome, error) {
 	why, known := s.taken[name]
 	if known {
 		return why, report.Outcome{}, nil
 	}
-	why, err := s.names().Taken(ctx, types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}, s.cluster.Name)
+	key := types.NamespacedName{Namespace: s.cluster.Namespace, Name: name}
+	secret, err := s.read(ctx, name)
+	switch {
+	case err != nil:
+	case secret != nil:
+		why = lookup.Taken(key, s.cluster.Name, secret.Labels)
+	default:
+		why, err = s.names().Taken(ctx, key, s.cluster.Name)
+	}
 	if err != nil {
 		return "", report.Outcome{}, err
 	}
 	return why, s.refuse(name, why), nil
+}
+
+// read returns a generated Secret as this pass has written it, or else as the cache had it at the first use; nil if it
+// does not exist. Nobody changes it.
+func (s *Secrets) read(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret, known := s.known[name]
+	if known {
+		return secret, nil
+	}
+	secret = &corev1.Secret{}
+	exists, err := s.Get(ctx, s.cluster.Namespace, name, secret)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		secret = nil
+	}
+	s.known[name] = secret
+	return secret, nil
 }
 
 func (s *Secrets) names() lookup.GeneratedSecrets {
@@ -135,33 +166,29 @@ func (s *Secrets) Ensure(ctx context.Context, name string, resolution resolve.Re
 func (s *Secrets) write(ctx context.Context, name string,
 	resolution resolve.Resolution,
 ) (out report.Outcome, err error) {
-	current := &corev1.Secret{}
-	exists, err := s.Get(ctx, s.cluster.Namespace, name, current)
-	if err != nil {
+	current, err := s.read(ctx, name)
+	if err != nil || !resolution.Complete {
 		return out, err
 	}
-	if s.own != nil && s.own.Name == name {
-		current, exists = s.own, true // this pass has written it
+	var originals []byte
+	if current != nil {
+		originals = current.Data[contract.KeyAdoptedFiles]
 	}
-	if !resolution.Complete {
-		return out, nil
-	}
-	desired, err := s.generatedSecret(name, resolution, current.Data[contract.KeyAdoptedFiles])
+	desired, err := s.generatedSecret(name, resolution, originals)
 	if err != nil {
 		return out, err
 	}
 	key, sum := contest.Key{Secret: client.ObjectKeyFromObject(desired)}, contest.Digest{}
-	ours := []any{desired.Data, maps.Clone(desired.Labels), maps.Clone(desired.Annotations)}
-	data, same := desired.Data, exists && sameSecret(current, desired)
+	data, same := desired.Data, current != nil && sameSecret(current, desired)
 	if !same {
-		sum = contest.DigestOf(ours) // which is the same while the settings are
+		sum = contest.DigestOfSecret(desired) // which is the same while the settings are
 	}
 	var waits bool
-	if out, waits = s.Contests.Check("Secret "+key.Secret.String(), key, sum, s.Now()); waits {
+	if out, waits = s.Contests.Check("Secret", desired, key, sum, s.Now()); waits {
 		return out, nil
 	}
 	switch {
-	case !exists:
+	case current == nil:
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))
 		err := s.Writer.Client.Create(ctx, desired)
 		if apierrors.IsAlreadyExists(err) {
@@ -173,15 +200,12 @@ func (s *Secrets) write(ctx context.Context, name string,
 		if err != nil {
 			return out, fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 		}
-		s.Contests.Wrote(key, sum, s.Now(), "")
-		s.wrote[name], current = desired, desired
-		// What others have changed in the same request, or keep reverting, has its event bring another pass.
-		if maps.EqualFunc(desired.Data, data, bytes.Equal) && !s.Contests.IsContested(key, sum, s.Now()) {
-			passes.Wrote(ctx, desired)
-		}
+		s.wrote(ctx, desired, data, key, sum)
+		current = desired
 	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
 		return out, bootstrap.Stale("Secret", current) // it was ours when the name was checked
 	case !same:
+		keepOthers(current, desired)
 		if contentChanged(current, desired) {
 			desired.Annotations[contract.AnnotationChangedAt] = laterThan(ChangedAt(current), s.Now()).Format(time.RFC3339)
 		}
@@ -189,14 +213,22 @@ func (s *Secrets) write(ctx context.Context, name string,
 		if err := s.replaceSecret(ctx, current, desired); err != nil {
 			return out, err
 		}
-		s.Contests.Wrote(key, sum, s.Now(), "")
-		s.wrote[name], current = desired, desired
-		// What others have changed in the same request, or keep reverting, has its event bring another pass.
-		if maps.EqualFunc(desired.Data, data, bytes.Equal) && !s.Contests.IsContested(key, sum, s.Now()) {
-			passes.Wrote(ctx, desired)
-		}
+		s.wrote(ctx, desired, data, key, sum)
+		current = desired
 	}
 	return out, s.nudge(ctx, current)
+}
+
+// wrote records that this pass has written data into a Secret.
+func (s *Secrets) wrote(ctx context.Context, secret *corev1.Secret, data map[string][]byte, key contest.Key,
+	sum contest.Digest,
+) {
+	s.known[secret.Name] = secret
+	s.Contests.Wrote(key, sum, s.Now(), "")
+	// What others have changed in the same request, or keep reverting, has its event bring another pass.
+	if maps.EqualFunc(secret.Data, data, bytes.Equal) && !s.Contests.IsContested(key, sum, s.Now()) {
+		passes.Wrote(ctx, secret)
+	}
 }
 
 // Follow updates the Secrets to which spec still refers by names of earlier versions of the product.
@@ -283,6 +315,26 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
 
 // sameSecret reports whether current has what desired sets. Labels and annotations of others are ignored.
 func sameSecret(current, desired *corev1.Secret) bool {
+	owned := slices.ContainsFunc(current.OwnerReferences,
+		func(r metav1.OwnerReference) bool { return r.UID == desired.OwnerReferences[0].UID })
+	_, warned := current.Annotations[contract.AnnotationWarnings]
+	_, warns := desired.Annotations[contract.AnnotationWarnings]
+	return owned && warned == warns && has(current.Labels, desired.Labels) &&
+		has(current.Annotations, desired.Annotations) && maps.EqualFunc(current.Data, desired.Data, bytes.Equal)
+}
+
+// has reports whether all has the same values as some.
+func has(all, some map[string]string) bool {
+	for key, value := range some {
+		if found, known := all[key]; !known || found != value {
+			return false
+		}
+	}
+	return true
+}
+
+// keepOthers keeps the labels and annotations of others that current has.
+func keepOthers(current, desired *corev1.Secret) {
 	for key, value := range current.Labels {
 		if _, ours := desired.Labels[key]; !ours {
 			desired.Labels[key] = value
@@ -293,12 +345,6 @@ func sameSecret(current, desired *corev1.Secret) bool {
 			desired.Annotations[key] = value
 		}
 	}
-	owned := false
-	for _, reference := range current.OwnerReferences {
-		owned = owned || reference.UID == desired.OwnerReferences[0].UID
-	}
-	return owned && reflect.DeepEqual(current.Data, desired.Data) &&
-		maps.Equal(current.Labels, desired.Labels) && maps.Equal(current.Annotations, desired.Annotations)
 }
 
 // contentChanged reports whether Machines whose bootstrap data was generated from current are behind desired. Manual
@@ -359,11 +405,13 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 func (s *Secrets) Owners(ctx context.Context, names []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, name := range names {
-		secret := &corev1.Secret{}
-		if _, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil {
+		secret, err := s.read(ctx, name)
+		if err != nil {
 			return nil, err
 		}
-		labels[name] = secret.Labels[contract.LabelGenerated]
+		if labels[name] = ""; secret != nil {
+			labels[name] = secret.Labels[contract.LabelGenerated]
+		}
 	}
 	return labels, nil
 }
@@ -372,15 +420,19 @@ func refersTo(spec patch.Spec, secret string) bool {
 	return slices.Contains(patch.References(spec), secret)
 }
 
-// List returns the generated Secrets of the Cluster. They are the objects of the cache.
+// List returns the generated Secrets of the Cluster as they were at the first call of the pass. They are the objects of
+// the cache.
 func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
-	var secrets corev1.SecretList
-	if err := s.Writer.Client.List(ctx, &secrets, client.InNamespace(s.cluster.Namespace),
-		client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
-		client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing generated Secrets: %w", err)
+	if s.all == nil {
+		secrets := &corev1.SecretList{}
+		if err := s.Writer.Client.List(ctx, secrets, client.InNamespace(s.cluster.Namespace),
+			client.MatchingFields{lookup.IndexLabel: s.cluster.Name},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing generated Secrets: %w", err)
+		}
+		s.all = secrets
 	}
-	return secrets.Items, nil
+	return s.all.Items, nil
 }
 
 // Makers reports whether the manager has written a Secret of the Cluster, and returns the names of those that it has
@@ -436,12 +488,9 @@ func (s *Secrets) ChangedAt(ctx context.Context, name string) (time.Time, error)
 	if name == "" {
 		return time.Time{}, nil
 	}
-	secret, written := s.wrote[name]
-	if !written {
-		secret = &corev1.Secret{}
-		if exists, err := s.Get(ctx, s.cluster.Namespace, name, secret); err != nil || !exists {
-			return time.Time{}, err
-		}
+	secret, err := s.read(ctx, name)
+	if err != nil || secret == nil {
+		return time.Time{}, err
 	}
 	return ChangedAt(secret), nil
 }

@@ -132,20 +132,16 @@ func (s *Secrets) writeOriginals(ctx context.Context, secret *corev1.Secret, tex
 			return err
 		}
 	}
-	s.own = secret
+	s.known[secret.Name] = secret
 	return nil
 }
 
 // originals returns the Cluster's generated Secret, nil if there is none, and the originals in it. It includes what
 // this pass has written.
 func (s *Secrets) originals(ctx context.Context) (*corev1.Secret, patch.Originals, error) {
-	secret := s.own
-	if secret == nil {
-		secret = &corev1.Secret{}
-		exists, err := s.Get(ctx, s.cluster.Namespace, intent.GeneratedSecretName(s.cluster.Name), secret)
-		if err != nil || !exists || secret.Labels[contract.LabelGenerated] != s.cluster.Name {
-			return nil, nil, err
-		}
+	secret, err := s.read(ctx, intent.GeneratedSecretName(s.cluster.Name))
+	if err != nil || secret == nil || secret.Labels[contract.LabelGenerated] != s.cluster.Name {
+		return nil, nil, err
 	}
 	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
 	if err != nil {

@@ -132,8 +132,7 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
 		maps.Equal(current.Annotations, next.Annotations) && len(current.OwnerReferences) == len(next.OwnerReferences) &&
 		current.Type == desired.Type {
-		out, _ := p.contests.Check("Secret "+client.ObjectKeyFromObject(next).String(), contestOf(next), contest.Digest{},
-			p.Now())
+		out, _ := p.contests.Check("Secret", next, contestOf(next), contest.Digest{}, p.Now())
 		p.out.Join(out)
 		return nil
 	}
@@ -147,21 +146,20 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	if err := p.Client.Update(ctx, next); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", klog.KObj(next), err)
 	}
-	p.contests.Wrote(contestOf(desired), digestOf(desired), p.Now(), "")
+	p.contests.Wrote(contestOf(desired), contest.DigestOfSecret(desired), p.Now(), "")
 	p.existing[next.Name] = next
 	return nil
 }
 
 // wrote records a Secret that was created.
 func (p *pass) wrote(secret *corev1.Secret) {
-	p.contests.Wrote(contestOf(secret), digestOf(secret), p.Now(), "")
+	p.contests.Wrote(contestOf(secret), contest.DigestOfSecret(secret), p.Now(), "")
 	p.existing[secret.Name] = secret
 }
 
 // waits reports whether a write has to wait because another manager keeps reverting it.
 func (p *pass) waits(desired *corev1.Secret) bool {
-	out, waits := p.contests.Check("Secret "+client.ObjectKeyFromObject(desired).String(), contestOf(desired),
-		digestOf(desired), p.Now())
+	out, waits := p.contests.Check("Secret", desired, contestOf(desired), contest.DigestOfSecret(desired), p.Now())
 	p.out.Join(out)
 	return waits
 }
@@ -171,10 +169,6 @@ func contestOf(secret *corev1.Secret) contest.Key {
 }
 
 // digestOf is the digest of what is written into a Secret.
-func digestOf(secret *corev1.Secret) contest.Digest {
-	return contest.DigestOf([]any{secret.Data, secret.Labels, secret.Annotations})
-}
-
 // remove deletes a Secret.
 func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
 	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))

@@ -68,10 +68,11 @@ func (o *Outcome) Join(later Outcome) {
 	o.Findings = append(o.Findings, later.Findings...)
 	o.Warnings = append(o.Warnings, later.Warnings...)
 	o.Added, o.Removed = append(o.Added, later.Added...), append(o.Removed, later.Removed...)
+	if o.Objects == nil { // a later outcome is joined once
+		o.Objects, later.Objects = later.Objects, nil
+	}
 	for outcome, count := range later.Objects {
-		for range count {
-			o.Count(outcome)
-		}
+		o.Objects[outcome] += count
 	}
 	if later.Changed.After(o.Changed) {
 		o.Changed = later.Changed
