@@ -168,7 +168,7 @@ func Compose(in Input) (Result, error) {
 // compose runs over the input once. The further forms of names (see parsed.also) are for clients that compare
 // literally; a list that does not fit with them is composed without.
 func compose(in Input, also bool) *composer {
-	const most = 32 // entries of a Cluster
+	const most = 24 // entries of most Clusters
 	c := &composer{in: in, also: also, out: make([]Entry, 0, most), seen: make(map[string]bool, most)}
 	c.cluster()
 	c.infrastructure()
