@@ -56,8 +56,20 @@ func BenchmarkPassThatWrites(b *testing.B) {
 	reconciler := converged(b, reader{Reader: one{secret: changing}})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
+		changing.Data = maps.Clone(changing.Data)
 		changing.Data["httpProxy"] = fmt.Appendf(nil, "http://proxy-%d.example.com:3128", i)
 		pass(b, reconciler, i%clusters)
+	}
+}
+
+// TestReconcile_AllocatesLittle counts what BenchmarkPass does. The race detector has allocations of its own.
+//
+//nolint:paralleltest // allocations are those of the program
+func TestReconcile_AllocatesLittle(t *testing.T) {
+	const most = 690 * 1.1
+	reconciler := converged(t, nil)
+	if got := testing.AllocsPerRun(100, func() { pass(t, reconciler, 0) }); got > most {
+		t.Errorf("a pass over a Cluster that is as it should be needs %.0f allocations, want %.0f at most", got, most)
 	}
 }
 
@@ -65,7 +77,7 @@ const team = "team"
 
 func nameOf(i int) string { return fmt.Sprintf("cluster-%05d", i) }
 
-func pass(b *testing.B, reconciler reconcile.Reconciler, i int) {
+func pass(b testing.TB, reconciler reconcile.Reconciler, i int) {
 	b.Helper()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: team, Name: nameOf(i)}}
 	if result, err := reconciler.Reconcile(b.Context(), request); err != nil || !result.IsZero() {
@@ -84,7 +96,7 @@ func proxySecret() *corev1.Secret {
 
 // converged returns a controller with caches of configured Clusters. secrets is the cache of proxy Secrets, nil for one
 // of the manager.
-func converged(b *testing.B, secrets cache.Cache) reconcile.Reconciler {
+func converged(b testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	b.Helper()
 	scheme, err := caches.NewScheme()
 	must(b, err)
@@ -119,7 +131,7 @@ func converged(b *testing.B, secrets cache.Cache) reconcile.Reconciler {
 	return newController(b, cached, secrets)
 }
 
-func must(b *testing.B, err error) {
+func must(b testing.TB, err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -144,7 +156,7 @@ func classic(name string) []client.Object {
 	return objects
 }
 
-func newController(b *testing.B, c client.Client, secrets cache.Cache) reconcile.Reconciler {
+func newController(b testing.TB, c client.Client, secrets cache.Cache) reconcile.Reconciler {
 	b.Helper()
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
@@ -211,7 +223,7 @@ func (mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.REST
 }
 
 // start fills a cache from a server.
-func start(b *testing.B, config *rest.Config, options cache.Options) cache.Cache {
+func start(b testing.TB, config *rest.Config, options cache.Options) cache.Cache {
 	b.Helper()
 	options.Mapper = mapper{}
 	made, err := caches.New(config, options)

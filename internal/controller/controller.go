@@ -104,6 +104,7 @@ type Controller struct {
 	inPlace  *inplace.Follower
 	rollouts *rollout.Rollouts
 	passes   passes.Passes
+	parsed   resolve.Parsed
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.

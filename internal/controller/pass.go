@@ -108,6 +108,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	resolver := resolve.Resolver{
 		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences},
 		Default: p.Installation,
+		Parsed:  &p.parsed,
 		Now:     p.Now,
 		Object:  pool,
 

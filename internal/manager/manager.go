@@ -341,7 +341,7 @@ func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installa
 			Absences: absences,
 			Resolver: resolve.Resolver{
 				Secrets: lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
-				Infrastructure: clusters,
+				Infrastructure: clusters, Parsed: &resolve.Parsed{},
 			},
 		},
 		MaxWait:  o.HoldClusterCreate,

@@ -267,9 +267,9 @@ func (d decider) unusable(values Values) Decision {
 
 // bring applies the recipe of the object's settings.
 func (d decider) bring(values Values, secret string) Decision {
-	resolution := resolve.Resolution{}
-	if values.Resolution != nil {
-		resolution = *values.Resolution
+	resolution := values.Resolution
+	if resolution == nil {
+		resolution = &resolve.Resolution{}
 	}
 	made, annotations := d.stored, d.Annotations
 	if d.Write != nil {
@@ -315,13 +315,13 @@ func (d decider) bring(values Values, secret string) Decision {
 }
 
 // recipes returns what makes the recipe by an output version.
-func (d decider) recipes(values Values, resolution resolve.Resolution,
+func (d decider) recipes(values Values, resolution *resolve.Resolution,
 	secret string,
 ) func(version int) (patch.Recipe, error) {
 	options, trust := d.want.Options, resolution.Settings.IsTrustOnly()
 	switch {
 	case d.Hooked && d.isReference(): // the same entries whatever the settings are, because a hook may see no Secret
-		trust, resolution = false, resolve.Resolution{}
+		trust, resolution = false, &resolve.Resolution{}
 	case values.TrustOnly != nil:
 		trust = *values.TrustOnly
 	case !resolution.Settings.IsSet():
@@ -333,9 +333,9 @@ func (d decider) recipes(values Values, resolution resolve.Resolution,
 			if err != nil {
 				return patch.Recipe{}, err
 			}
-			return Recipe(only, version, resolution, secret)
+			return Recipe(only, version, *resolution, secret)
 		}
-		return Recipe(options, version, resolution, secret)
+		return Recipe(options, version, *resolution, secret)
 	}
 }
 

@@ -71,6 +71,8 @@ type Resolver struct {
 	Profile noproxy.Profile
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
+	// Parsed remembers what was parsed last; nil remembers nothing.
+	Parsed *Parsed
 	// Object names the pool whose annotation names its own Secret, for messages; "" for the Cluster itself.
 	Object string
 }
@@ -252,7 +254,7 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 	installation *Secret,
 ) (Resolution, error) {
 	resolution := Resolution{Secret: *found}
-	settings, unusable := proxyconfig.Parse(found.Data)
+	settings, unusable := r.Parsed.parse(found.Data)
 	resolution.Settings = settings
 	resolution.Warnings = append(resolution.Warnings, of(found.where(), settings.Warnings)...)
 

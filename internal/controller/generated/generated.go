@@ -235,8 +235,11 @@ func (s *Secrets) wrote(ctx context.Context, secret *corev1.Secret, data map[str
 func (s *Secrets) Follow(ctx context.Context, spec patch.Spec,
 	resolution resolve.Resolution,
 ) (out report.Outcome, err error) {
-	ensured := func(name string) bool { return s.ensured[name] }
-	owners, err := s.Owners(ctx, slices.DeleteFunc(patch.References(spec), ensured))
+	earlier := slices.DeleteFunc(patch.References(spec), func(name string) bool { return s.ensured[name] })
+	if len(earlier) == 0 {
+		return out, nil
+	}
+	owners, err := s.Owners(ctx, earlier)
 	if err != nil {
 		return out, err
 	}
@@ -375,7 +378,7 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 		return err
 	}
 	since, token := secret.CreationTimestamp.Time, string(secret.UID)
-	if changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt]); err == nil {
+	if changed := ChangedAt(secret); !changed.IsZero() {
 		since, token = changed, token+"/"+secret.Annotations[contract.AnnotationChangedAt]
 	}
 	for i := range configs {
@@ -498,7 +501,11 @@ func (s *Secrets) ChangedAt(ctx context.Context, name string) (time.Time, error)
 // ChangedAt is contract.AnnotationChangedAt of a Secret, or the zero time if it is absent or not ours: then nobody is
 // known to be behind.
 func ChangedAt(secret *corev1.Secret) time.Time {
-	changed, err := time.Parse(time.RFC3339, secret.Annotations[contract.AnnotationChangedAt])
+	text := secret.Annotations[contract.AnnotationChangedAt]
+	if text == "" {
+		return time.Time{}
+	}
+	changed, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}
 	}

@@ -83,6 +83,7 @@ type Controller struct {
 
 	condition report.Condition
 	contests  contest.Contests
+	parsed    resolve.Parsed
 	// cleaned is what workload clusters had when there was nothing to delete in them.
 	cleaned expiring.Map[types.UID, string]
 }

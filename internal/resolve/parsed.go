@@ -1,0 +1,36 @@
+package resolve
+
+import (
+	"bytes"
+	"maps"
+	"sync/atomic"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+// Parsed remembers the settings of the proxy Secret that was parsed last. Mostly one Secret serves many Clusters, and to
+// parse its certificates costs more than all else that is done for one of them. The zero value is empty. Its methods can
+// be called concurrently.
+type Parsed struct {
+	last atomic.Pointer[parsed]
+}
+
+type parsed struct {
+	data     map[string][]byte
+	settings proxyconfig.Settings
+	err      error
+}
+
+// parse is proxyconfig.Parse. Nobody may change the values in data, nor the settings.
+func (p *Parsed) parse(data map[string][]byte) (proxyconfig.Settings, error) {
+	if p == nil {
+		return proxyconfig.Parse(data)
+	}
+	last := p.last.Load()
+	if last == nil || !maps.EqualFunc(last.data, data, bytes.Equal) {
+		last = &parsed{data: maps.Clone(data)}
+		last.settings, last.err = proxyconfig.Parse(data)
+		p.last.Store(last)
+	}
+	return last.settings, last.err
+}
