@@ -68,7 +68,7 @@ func IsManagedFile(f File) bool {
 func References(spec Spec) []string {
 	var names []string
 	for _, f := range spec.Files {
-		if IsManagedFile(f) && f.ContentFrom.Name != "" {
+		if f.ContentFrom.Name != "" && IsManagedFile(f) {
 			names = append(names, f.ContentFrom.Name)
 		}
 	}
