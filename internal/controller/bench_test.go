@@ -77,11 +77,11 @@ const team = "team"
 
 func nameOf(i int) string { return fmt.Sprintf("cluster-%05d", i) }
 
-func pass(b testing.TB, reconciler reconcile.Reconciler, i int) {
-	b.Helper()
+func pass(tb testing.TB, reconciler reconcile.Reconciler, i int) {
+	tb.Helper()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: team, Name: nameOf(i)}}
-	if result, err := reconciler.Reconcile(b.Context(), request); err != nil || !result.IsZero() {
-		b.Fatal(result, err)
+	if result, err := reconciler.Reconcile(tb.Context(), request); err != nil || !result.IsZero() {
+		tb.Fatal(result, err)
 	}
 }
 
@@ -96,45 +96,45 @@ func proxySecret() *corev1.Secret {
 
 // converged returns a controller with caches of configured Clusters. secrets is the cache of proxy Secrets, nil for one
 // of the manager.
-func converged(b testing.TB, secrets cache.Cache) reconcile.Reconciler {
-	b.Helper()
+func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
+	tb.Helper()
 	scheme, err := caches.NewScheme()
-	must(b, err)
+	must(tb, err)
 	objects := []client.Object{proxySecret()}
 	for i := range clusters {
 		objects = append(objects, classic(nameOf(i))...)
 	}
 	building := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.Cluster{})
-	must(b, caches.SetupIndexes(b.Context(), indexer{building}))
+	must(tb, caches.SetupIndexes(tb.Context(), indexer{building}))
 	stored := building.Build()
-	first := newController(b, stored, reader{Reader: stored})
+	first := newController(tb, stored, reader{Reader: stored})
 	for i := range clusters {
-		pass(b, first, i)
+		pass(tb, first, i)
 	}
 	server := httptest.NewServer(lists{stored})
-	b.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	options, err := caches.Options("", time.Hour, false)
-	must(b, err)
+	must(tb, err)
 	options.Scheme = scheme
 	config := &rest.Config{Host: server.URL, QPS: -1}
-	main := start(b, config, options)
+	main := start(tb, config, options)
 	cached, err := client.New(config, client.Options{
 		Scheme: scheme, Mapper: mapper{}, Cache: &client.CacheOptions{Reader: main},
 	})
-	must(b, err)
+	must(tb, err)
 	if secrets == nil {
 		options, err := caches.ProxySecretOptions("", "", scheme)
-		must(b, err)
-		secrets = start(b, config, options)
+		must(tb, err)
+		secrets = start(tb, config, options)
 	}
-	return newController(b, cached, secrets)
+	return newController(tb, cached, secrets)
 }
 
-func must(b testing.TB, err error) {
-	b.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -156,8 +156,8 @@ func classic(name string) []client.Object {
 	return objects
 }
 
-func newController(b testing.TB, c client.Client, secrets cache.Cache) reconcile.Reconciler {
-	b.Helper()
+func newController(tb testing.TB, c client.Client, secrets cache.Cache) reconcile.Reconciler {
+	tb.Helper()
 	now := func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 	made, err := controller.New(controller.Config{
 		Client: c, Live: c, ProxySecrets: secrets, Absences: &lookup.Absences{Now: now, Names: one{}},
@@ -169,7 +169,7 @@ func newController(b testing.TB, c client.Client, secrets cache.Cache) reconcile
 			Namespaces: resolve.EveryNamespace{},
 		},
 	})
-	must(b, err)
+	must(tb, err)
 	return reconcile.AsReconciler(c, made)
 }
 
@@ -223,25 +223,25 @@ func (mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.REST
 }
 
 // start fills a cache from a server.
-func start(b testing.TB, config *rest.Config, options cache.Options) cache.Cache {
-	b.Helper()
+func start(tb testing.TB, config *rest.Config, options cache.Options) cache.Cache {
+	tb.Helper()
 	options.Mapper = mapper{}
 	made, err := caches.New(config, options)
-	must(b, err)
+	must(tb, err)
 	kinds := slices.Collect(maps.Keys(options.ByObject))
 	if len(kinds) > 1 {
 		kinds = append(kinds, caches.MachineMetadata())
-		must(b, caches.SetupIndexes(b.Context(), made))
+		must(tb, caches.SetupIndexes(tb.Context(), made))
 	}
 	for _, kind := range kinds {
-		_, err := made.GetInformer(b.Context(), kind, cache.BlockUntilSynced(false))
-		must(b, err)
+		_, err := made.GetInformer(tb.Context(), kind, cache.BlockUntilSynced(false))
+		must(tb, err)
 	}
-	ctx, stop := context.WithCancel(b.Context())
-	b.Cleanup(stop)
+	ctx, stop := context.WithCancel(tb.Context())
+	tb.Cleanup(stop)
 	go func() { _ = made.Start(ctx) }()
 	if !made.WaitForCacheSync(ctx) {
-		b.Fatal("the cache is not filled")
+		tb.Fatal("the cache is not filled")
 	}
 	return made
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
-// Parsed remembers the settings of the proxy Secret that was parsed last. Mostly one Secret serves many Clusters, and to
-// parse its certificates costs more than all else that is done for one of them. The zero value is empty. Its methods can
-// be called concurrently.
+// Parsed remembers the settings of the proxy Secret that was parsed last. Mostly one Secret serves many Clusters, and
+// to parse its certificates costs more than all else that is done for one of them. The zero value is empty. Its methods
+// can be called concurrently.
 type Parsed struct {
 	last atomic.Pointer[parsed]
 }

@@ -99,19 +99,19 @@ func DigestOfSecret(secret *corev1.Secret) Digest {
 	hash := sha256.New()
 	for _, texts := range []map[string]string{secret.Labels, secret.Annotations} {
 		for _, key := range slices.Sorted(maps.Keys(texts)) {
-			fmt.Fprintf(hash, "%q %q\n", key, texts[key])
+			hash.Write(fmt.Appendf(nil, "%q %q\n", key, texts[key]))
 		}
-		fmt.Fprintln(hash)
+		hash.Write([]byte("\n"))
 	}
 	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
-		fmt.Fprintf(hash, "%q %d\n", key, len(secret.Data[key]))
+		hash.Write(fmt.Appendf(nil, "%q %d\n", key, len(secret.Data[key])))
 		hash.Write(secret.Data[key])
 	}
 	return Digest(hash.Sum(nil))
 }
 
-// Check reports whether a write to an object of a kind has to wait because earlier ones were reverted. The finding about
-// it remains until a write lasts.
+// Check reports whether a write to an object of a kind has to wait because earlier ones were reverted. The finding
+// about it remains until a write lasts.
 func (s *Contests) Check(kind string, object client.Object, key Key, write Digest, now time.Time) (
 	out report.Outcome, waits bool,
 ) {

@@ -89,8 +89,8 @@ func (s *Secrets) Keep(names ...string) {
 // Taken returns why nothing may refer to a name as far as this pass has checked, or "".
 func (s *Secrets) Taken(name string) string { return s.taken[name] }
 
-// Checked are the names that this pass has checked, with what Taken returns. It grows with the pass; nobody else changes
-// it.
+// Checked are the names that this pass has checked, with what Taken returns. It grows with the pass; nobody else
+// changes it.
 func (s *Secrets) Checked() map[string]string { return s.taken }
 
 // WhyTaken checks a name, and returns why nothing may refer to it, or "". The first call gets the finding about it.
