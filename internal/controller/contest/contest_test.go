@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -48,5 +50,33 @@ func TestContests_BackOffAndEnd(t *testing.T) {
 	s.Wrote(two, other, now, "")
 	if c := s.find(two, other, now); c.count != 1 {
 		t.Errorf("a change of the settings counts as a contest: %+v", c)
+	}
+}
+
+func TestDigestOfSecret_TellsContentsApart(t *testing.T) {
+	t.Parallel()
+	secret := func(labels, annotations map[string]string, data map[string][]byte) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Data: data}
+	}
+	known := map[Digest]string{}
+	for name, one := range map[string]*corev1.Secret{
+		"nothing":                 secret(nil, nil, nil),
+		"label":                   secret(map[string]string{"a": "b"}, nil, nil),
+		"annotation":              secret(nil, map[string]string{"a": "b"}, nil),
+		"key":                     secret(nil, nil, map[string][]byte{"a": []byte("b")}),
+		"empty key":               secret(nil, nil, map[string][]byte{"a": nil}),
+		"value with another key":  secret(nil, nil, map[string][]byte{"a": []byte("b\"c\"d")}),
+		"value with a key in it":  secret(nil, nil, map[string][]byte{"a": []byte("b\"c\" 1\nd")}),
+		"two keys":                secret(nil, nil, map[string][]byte{"a": []byte("b"), "c": []byte("d")}),
+		"label with a line in it": secret(map[string]string{"a": "b\"\n\"c\" \"d"}, nil, nil),
+		"two labels":              secret(map[string]string{"a": "b", "c": "d"}, nil, nil),
+	} {
+		digest := DigestOfSecret(one)
+		if other, found := known[digest]; found {
+			t.Errorf("%s has the digest of %s", name, other)
+		}
+		if known[digest] = name; DigestOfSecret(one.DeepCopy()) != digest {
+			t.Errorf("%s has two digests", name)
+		}
 	}
 }

@@ -1,15 +1,21 @@
 package generated
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
@@ -81,6 +87,94 @@ func TestLaterThan_TellsTwoContentsApart(t *testing.T) {
 	} {
 		if got := laterThan(test.before, test.now); !got.Equal(test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestSameSecret_LeavesAloneWhatIsOfOthers compares a Secret with what it should be.
+func TestSameSecret_LeavesAloneWhatIsOfOthers(t *testing.T) {
+	t.Parallel()
+	desired := func() *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Labels: map[string]string{"ours": "%"}, Annotations: map[string]string{"ours": "\n"},
+				OwnerReferences: []metav1.OwnerReference{{UID: "cluster"}},
+			},
+			Data: map[string][]byte{"a": []byte("`$'\""), "empty": nil},
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Secret)
+		same   bool
+	}{
+		"nothing":                      {func(*corev1.Secret) {}, true},
+		"empty value as it is decoded": {func(s *corev1.Secret) { s.Data["empty"] = []byte{} }, true},
+		"label of others":              {func(s *corev1.Secret) { s.Labels["theirs"] = "x" }, true},
+		"annotation of others":         {func(s *corev1.Secret) { s.Annotations["theirs"] = "x" }, true},
+		"another owner, too": {func(s *corev1.Secret) {
+			s.OwnerReferences = append([]metav1.OwnerReference{{UID: "x"}}, s.OwnerReferences...)
+		}, true},
+		"another value of a label":      {func(s *corev1.Secret) { s.Labels["ours"] = "" }, false},
+		"no label":                      {func(s *corev1.Secret) { s.Labels = nil }, false},
+		"another value of annotation":   {func(s *corev1.Secret) { s.Annotations["ours"] = "" }, false},
+		"no annotation":                 {func(s *corev1.Secret) { delete(s.Annotations, "ours") }, false},
+		"warnings that are over":        {func(s *corev1.Secret) { s.Annotations[contract.AnnotationWarnings] = "x" }, false},
+		"not owned":                     {func(s *corev1.Secret) { s.OwnerReferences = nil }, false},
+		"owned by a Cluster before it":  {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, false},
+		"another value":                 {func(s *corev1.Secret) { s.Data["a"] = []byte("`$'") }, false},
+		"a key that somebody added":     {func(s *corev1.Secret) { s.Data["b"] = nil }, false},
+		"a key that somebody took away": {func(s *corev1.Secret) { delete(s.Data, "empty") }, false},
+	} {
+		current, want := desired(), desired()
+		test.change(current)
+		if got := sameSecret(current, want); got != test.same {
+			t.Errorf("%s: same %t, want %t", name, got, test.same)
+		}
+		// What is written then is the same to the next pass.
+		keepOthers(current, want)
+		if again := desired(); !sameSecret(want, again) || want.Labels["theirs"] != current.Labels["theirs"] {
+			t.Errorf("%s: what is written is not what should be, or loses a label of others", name)
+		}
+	}
+}
+
+// cached is a cache with one Secret.
+type cached struct {
+	client.Reader
+	secret *corev1.Secret
+	reads  int
+}
+
+func (c *cached) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	c.reads++
+	if secret, ok := into.(*corev1.Secret); ok && c.secret != nil {
+		*secret = *c.secret
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "one")
+}
+
+// TestRead_AsksTheCacheOnce reads one that exists, one that does not, and one that the pass has written.
+func TestRead_AsksTheCacheOnce(t *testing.T) {
+	t.Parallel()
+	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", ResourceVersion: "1"}}
+	for name, secret := range map[string]*corev1.Secret{"exists": there, "absent": nil} {
+		reader := &cached{secret: secret}
+		writer := &bootstrap.Writer{Contests: &contest.Contests{}, Now: func() time.Time { return time.Time{} }}
+		s := Store{Reader: bootstrap.Reader{Client: reader}, Writer: writer}.
+			Of(&clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
+		for range 2 {
+			if got, err := s.read(t.Context(), "one"); err != nil || (got != nil) != (secret != nil) {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+		if reader.reads != 1 {
+			t.Errorf("%s: the cache is read %d times, want 1", name, reader.reads)
+		}
+		written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", ResourceVersion: "2"}}
+		s.wrote(t.Context(), written, nil, contest.Key{}, contest.Digest{})
+		if got, err := s.read(t.Context(), "one"); err != nil || got != written {
+			t.Errorf("%s: after a write %v, %v, want what was written", name, got, err)
 		}
 	}
 }
