@@ -306,6 +306,11 @@ func isProxyVariable(name string) bool {
 // and no spec.
 func TrustedCABundle(s proxyconfig.Settings) string {
 	var b strings.Builder
+	size := len(managedHeader + "\n")
+	for _, certificate := range s.TrustedCA {
+		size += len(certificate.PEM())
+	}
+	b.Grow(size)
 	b.WriteString(managedHeader + "\n")
 	if len(s.TrustedCA) == 0 {
 		b.WriteString("# The proxy Secret has no " + contract.KeyTrustedCA + ".\n")

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -28,12 +29,19 @@ const expiryNotice = 30 * 24 * time.Hour
 // Certificate is one certificate of a trustedCA bundle.
 type Certificate struct {
 	parsed *x509.Certificate
+	// pem encodes it, once for all Clusters that have it.
+	pem func() []byte
 }
 
-// PEM returns the certificate as one PEM block, without headers or comments, ending with a line end.
-func (c Certificate) PEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.parsed.Raw})
+func certificateOf(parsed *x509.Certificate) Certificate {
+	return Certificate{parsed, sync.OnceValue(func() []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: parsed.Raw})
+	})}
 }
+
+// PEM returns the certificate as one PEM block, without headers or comments, ending with a line end. Nobody may change
+// it.
+func (c Certificate) PEM() []byte { return c.pem() }
 
 // parseCertificates reads a PEM bundle. Text outside the blocks is a comment, as it is for OpenSSL.
 func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
@@ -80,7 +88,7 @@ func parseCertificates(bundle []byte) ([]Certificate, *finding.Finding) {
 		}
 		if sum := sha256.Sum256(parsed.Raw); !seen[sum] {
 			seen[sum] = true
-			certificates = append(certificates, Certificate{parsed: parsed})
+			certificates = append(certificates, certificateOf(parsed))
 		}
 	}
 	if number == 0 {
