@@ -29,8 +29,8 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object, patched [
 	}
 	for i := range secrets {
 		name := secrets[i].Name
-		if intent.GeneratedFor(name) == p.view.Name {
-			continue // its templates are among them
+		if intent.GeneratedFor(name) != "" {
+			continue // its templates are among them, or are another Cluster's
 		}
 		more, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForSecret(name))
 		if err != nil {

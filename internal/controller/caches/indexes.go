@@ -24,12 +24,14 @@ import (
 const (
 	// IndexCluster finds MachineDeployments and MachinePools by their Cluster.
 	IndexCluster = "spec.clusterName"
-	// IndexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them.
+	// IndexSecret finds Clusters and pools by the names of the proxy Secrets that may serve them, except for that of the
+	// Cluster, whose name tells it.
 	IndexSecret = "proxySecret"
 	// IndexTopology finds the patched KubeadmConfigTemplates of a topology by their Cluster, used or not.
 	IndexTopology = "topologyOf"
 	// IndexPatchedFor finds patched KubeadmConfigTemplates by what PatchedForCluster and PatchedForSecret return: the
-	// owner reference that Cluster API has set, and the generated Secrets that their entries refer to.
+	// owner reference that Cluster API has set, and the Clusters of the generated Secrets that their entries refer to, or
+	// these Secrets.
 	IndexPatchedFor = "patchedFor"
 	// IndexOutputs finds the Secrets of outputs by their Cluster. They are not in lookup.IndexLabel, which finds those
 	// that nodes read.
@@ -116,7 +118,8 @@ func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
 	}
 }
 
-// secretNames are the names under which proxy Secrets of a Cluster and of the pools of its topology are looked up.
+// secretNames are the names under which proxy Secrets of a Cluster and of the pools of its topology are looked up,
+// without the one that has the name of the Cluster: an index keeps some 270 bytes for each value.
 func secretNames(object client.Object) []string {
 	cluster, ok := object.(*clusterv1.Cluster)
 	if !ok {
@@ -135,7 +138,9 @@ func secretNames(object client.Object) []string {
 	var names []string
 	for _, override := range overrides {
 		for _, candidate := range resolve.Candidates(view, override) {
-			names = append(names, candidate.Name)
+			if candidate.Name != view.Name+contract.ClusterSecretSuffix {
+				names = append(names, candidate.Name)
+			}
 		}
 	}
 	slices.Sort(names)
@@ -154,7 +159,7 @@ func topologyOf(object client.Object) []string {
 // PatchedForCluster is the value of IndexPatchedFor for a Cluster.
 func PatchedForCluster(name string) string { return "cluster/" + name }
 
-// PatchedForSecret is the value of IndexPatchedFor for a generated Secret.
+// PatchedForSecret is the value of IndexPatchedFor for a generated Secret whose name tells no Cluster.
 func PatchedForSecret(name string) string { return "secret/" + name }
 
 // ClusterOrSecret returns the name in a value of IndexPatchedFor, and whether it is that of a Cluster.
@@ -180,9 +185,10 @@ func PatchedFor(object client.Object) []string {
 		}
 	}
 	for _, name := range patch.References(spec) {
-		values = append(values, PatchedForSecret(name))
 		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be deleted, or may never have been written
 			values = append(values, PatchedForCluster(cluster))
+		} else {
+			values = append(values, PatchedForSecret(name))
 		}
 	}
 	slices.Sort(values)

@@ -26,7 +26,7 @@ func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
 		cluster string
 		want    []string
 	}{
-		"no name": {`{metadata: {name: one}}`, []string{"http-proxy", "one-http-proxy"}},
+		"no name": {`{metadata: {name: one}}`, []string{"http-proxy"}},
 		"a name in the annotation": {
 			`{metadata: {name: one, annotations: {capi-proxy-patcher.io/secret: corp}}}`, []string{"corp"},
 		},
@@ -42,12 +42,12 @@ func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
 			     {name: c, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: none}}},
 			     {name: d, class: w}],
 			   machinePools: [{name: a, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: lab}}}]}}}}`,
-			[]string{"edge", "http-proxy", "lab", "one-http-proxy"},
+			[]string{"edge", "http-proxy", "lab"},
 		},
 		"a variable that cannot be used hides no pool": {
 			`{metadata: {name: one}, spec: {topology: {classRef: {name: c}, version: v1, variables: [{name: capiProxyPatcher, value: "{{"}], workers: {
 			   machineDeployments: [{name: b, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: edge}}}]}}}}`,
-			[]string{"edge", "http-proxy", "one-http-proxy"},
+			[]string{"edge", "http-proxy"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

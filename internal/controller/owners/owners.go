@@ -3,6 +3,7 @@ package owners
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,6 +157,9 @@ func (f Finder) ofSecret(ctx context.Context, namespace, name string) []reconcil
 		options = options[:1]
 	}
 	requests := f.clusters(ctx, "Secret", options...)
+	if cluster, found := strings.CutSuffix(name, contract.ClusterSecretSuffix); found {
+		requests = append(requests, requestFor(namespace, cluster)...)
+	}
 	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
 		if err := f.Client.List(ctx, list, client.InNamespace(namespace),
 			client.MatchingFields{caches.IndexSecret: name}, client.UnsafeDisableDeepCopy); err != nil {

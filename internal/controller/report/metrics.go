@@ -20,7 +20,13 @@ type state struct {
 	behind         status.Behind
 	expires        time.Time
 	changed        time.Time
-	objects        map[string]int
+	objects        []tally
+}
+
+// tally is how many bootstrap objects have an outcome. A map of one takes 250 bytes.
+type tally struct {
+	outcome string
+	count   int
 }
 
 // states are those of all Clusters that have the condition, by UID.
@@ -40,7 +46,10 @@ func (s *states) note(cluster client.Object, condition finding.Condition, out Ou
 	now.cluster, now.status, now.reason = client.ObjectKeyFromObject(cluster), condition.Status, condition.Reason
 	if out.Behind != nil {
 		now.behind, now.expires = status.Sum(*out.Behind), out.Expires
-		now.changed, now.objects = out.Changed, out.Objects
+		now.changed, now.objects = out.Changed, make([]tally, 0, len(out.Objects))
+		for outcome, count := range out.Objects {
+			now.objects = append(now.objects, tally{outcome, count})
+		}
 	}
 	s.known[cluster.GetUID()] = now
 }
@@ -128,11 +137,11 @@ func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
 		if one.changed.After(changed) {
 			changed = one.changed
 		}
-		for outcome, count := range one.objects {
-			if outcome == plan.OutcomeChanged || outcome == plan.OutcomeUnchanged {
-				outcome = stateConfigured
+		for _, of := range one.objects {
+			if of.outcome == plan.OutcomeChanged || of.outcome == plan.OutcomeUnchanged {
+				of.outcome = stateConfigured
 			}
-			states[outcome] += count
+			states[of.outcome] += of.count
 		}
 		if m.PerCluster {
 			gauge(d.cluster, 1, one.cluster.Namespace, one.cluster.Name, one.status, one.reason)
