@@ -11,7 +11,8 @@ package slim
 import (
 	"bytes"
 	"slices"
-	"unique"
+	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,7 @@ func Metadata(object metav1.Object) {
 	owners := slices.Clone(object.GetOwnerReferences())
 	for i := range owners {
 		o := &owners[i]
-		o.APIVersion, o.Kind, o.Name, o.UID = once(o.APIVersion), once(o.Kind), once(o.Name), once(o.UID)
+		o.APIVersion, o.Kind = once(o.APIVersion), once(o.Kind)
 	}
 	object.SetOwnerReferences(owners)
 }
@@ -77,23 +78,52 @@ func Binding(binding *addonsv1.ClusterResourceSetBinding) {
 	binding.Spec.Bindings = slices.Clone(ours)
 }
 
-// once returns the stored string that equals s: one for all that is received between two garbage collections, as nobody
-// keeps its handle.
-func once[S ~string](s S) S {
-	if s == "" {
-		return ""
-	}
-	return unique.Make(s).Value()
+// words are strings that many objects have: keys, kinds, finalizers, namespaces. Everybody may invent some, so that only
+// the first are kept, and no long ones.
+type words struct {
+	mutex sync.RWMutex
+	known map[string]string
 }
 
-// share returns an equal map whose strings are kept once. It has no spare room.
+// maxWords is how many strings are kept, maxWord how long one is at the most.
+const (
+	maxWords = 4096
+	maxWord  = 256
+)
+
+var common = words{known: map[string]string{}} //nolint:gochecknoglobals // for all caches of the process
+
+// once returns the string that is kept and equals s, or s.
+func once(s string) string { return common.once(s) }
+
+func (w *words) once(s string) string {
+	w.mutex.RLock()
+	known, found := w.known[s]
+	full := len(w.known) >= maxWords
+	w.mutex.RUnlock()
+	switch {
+	case found:
+		return known
+	case full || len(s) > maxWord:
+		return s
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if known, found = w.known[s]; !found {
+		known = strings.Clone(s)
+		w.known[known] = known
+	}
+	return known
+}
+
+// share returns an equal map whose keys are kept once. It has no spare room.
 func share(values map[string]string) map[string]string {
 	if values == nil {
 		return nil
 	}
 	shared := make(map[string]string, len(values))
 	for key, value := range values {
-		shared[once(key)] = once(value)
+		shared[once(key)] = value
 	}
 	return shared
 }
