@@ -78,8 +78,8 @@ func Binding(binding *addonsv1.ClusterResourceSetBinding) {
 	binding.Spec.Bindings = slices.Clone(ours)
 }
 
-// words are strings that many objects have: keys, kinds, finalizers, namespaces. Everybody may invent some, so that only
-// the first are kept, and no long ones.
+// words are strings that many objects have: keys, kinds, finalizers, namespaces. Everybody may invent some, so that
+// only the first are kept, and no long ones.
 type words struct {
 	mutex sync.RWMutex
 	known map[string]string

@@ -43,8 +43,8 @@ func NewScheme() (*runtime.Scheme, error) {
 
 // Options returns the options of the manager's cache: of every object only what decisions read (package slim), and of
 // Secrets only those that the product generated, which nobody may change that reads one. namespace limits it to one
-// namespace if not empty. resync is for Clusters; no other kind has one. Reading a kind that is not watched fails instead
-// of starting a watch. deliver adds our ClusterResourceSets, and what Cluster API has applied of them.
+// namespace if not empty. resync is for Clusters; no other kind has one. Reading a kind that is not watched fails
+// instead of starting a watch. deliver adds our ClusterResourceSets, and what Cluster API has applied of them.
 func Options(namespace string, resync time.Duration, deliver bool) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {

@@ -152,8 +152,8 @@ func (p *Passes) forget(cluster types.NamespacedName) {
 	delete(p.last, cluster)
 }
 
-// OfOthers filters out the events of a Cluster that the last pass over it has caused, and resyncs that it does not need.
-// It calls deleted for a Cluster that is gone.
+// OfOthers filters out the events of a Cluster that the last pass over it has caused, and the resyncs that it does not
+// need. It calls deleted for a Cluster that is gone.
 func (p *Passes) OfOthers(deleted func(client.Object)) predicate.Funcs {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
