@@ -220,7 +220,9 @@ func (g *generator) template(it *request.Item, pool intent.Pool) error {
 	if text != nil {
 		one.place = g.to.add(it.UID, text)
 	}
-	g.made[key] = one
+	if len(g.settings.Pools) > 1 { // one template of each kind is like no other
+		g.made[key] = one
+	}
 	return nil
 }
 
