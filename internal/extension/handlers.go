@@ -154,6 +154,7 @@ func mayBeEnabled(c request.Cluster) bool {
 // of their items.
 func sourceOf(c request.Cluster, q request.Request) intent.TopologySource {
 	s := intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}
+	s.Pools = make([]intent.PoolSource, 0, len(q.Items)/2) // two templates of each
 	for i := range q.Items {
 		it := &q.Items[i]
 		switch {

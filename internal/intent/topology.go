@@ -128,6 +128,7 @@ func ReadTopology(s TopologySource) (Topology, error) {
 	var r reader
 	settings := r.cluster(s)
 	r.controlPlane(s.ControlPlane, settings)
+	settings.Pools = slices.Grow(settings.Pools, len(s.Pools))
 	for _, pool := range s.Pools {
 		settings.Pools = append(settings.Pools, r.pool(pool, settings))
 	}
