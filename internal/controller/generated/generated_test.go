@@ -147,11 +147,13 @@ type cached struct {
 
 func (c *cached) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	c.reads++
-	if secret, ok := into.(*corev1.Secret); ok && c.secret != nil {
-		*secret = *c.secret
-		return nil
+	if c.secret == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "one")
 	}
-	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "one")
+	if secret, ok := into.(*corev1.Secret); ok {
+		*secret = *c.secret
+	}
+	return nil
 }
 
 // TestRead_AsksTheCacheOnce reads one that exists, one that does not, and one that the pass has written.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -133,15 +134,25 @@ func (s *Secrets) writeOriginals(ctx context.Context, secret *corev1.Secret, tex
 		}
 	}
 	s.known[secret.Name] = secret
+	s.Writer.WroteOriginals(secret)
 	return nil
 }
 
 // originals returns the Cluster's generated Secret, nil if there is none, and the originals in it. It includes what
-// this pass has written.
+// this process has written.
 func (s *Secrets) originals(ctx context.Context) (*corev1.Secret, patch.Originals, error) {
-	secret, err := s.read(ctx, intent.GeneratedSecretName(s.cluster.Name))
-	if err != nil || secret == nil || secret.Labels[contract.LabelGenerated] != s.cluster.Name {
+	name := types.NamespacedName{Namespace: s.cluster.Namespace, Name: intent.GeneratedSecretName(s.cluster.Name)}
+	secret, err := s.read(ctx, name.Name)
+	if err != nil {
 		return nil, nil, err
+	}
+	switch lacks, err := s.Writer.LacksOriginals(ctx, name, secret); {
+	case err != nil:
+		return nil, nil, fmt.Errorf("reading metadata of Secret %s: %w", name, err)
+	case lacks:
+		return nil, nil, bootstrap.Stale("Secret", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name.Name}})
+	case secret == nil || secret.Labels[contract.LabelGenerated] != s.cluster.Name:
+		return nil, nil, nil
 	}
 	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])
 	if err != nil {
