@@ -85,7 +85,7 @@ type Config struct {
 	Counters *counters.Counters
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
-	// Resyncs is after how many resyncs a Cluster is reconciled of which everything is watched and nothing is to be told.
+	// Resyncs is after how many resyncs a Cluster is reconciled that is configured and of which everything is watched.
 	// Zero means 10.
 	Resyncs uint32
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a

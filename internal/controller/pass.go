@@ -143,6 +143,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		out.Note("%s", note)
 	}
 	if !resolution.Secret.Watched {
+		out.Unwatched = true
 		out.Note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name,
 			contract.LabelProxySecret)
 	}

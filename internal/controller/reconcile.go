@@ -107,7 +107,7 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	switch found := finding.Of(err); {
 	case err == nil:
 		if done.complete {
-			passes.Complete(ctx, len(done.Findings) == 0) // a note tells of what is not watched
+			passes.Complete(ctx, !done.Unwatched && !done.IsExplained())
 		}
 		return ctrl.Result{RequeueAfter: done.Again}, nil
 	case apierrors.IsConflict(err):
