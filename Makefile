@@ -166,9 +166,10 @@ test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz ta
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
-	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY); \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/delivery -json -count=1 ./... | $(SUMMARY)
+	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY) || status=1; \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/delivery -json -count=1 ./... | $(SUMMARY) || status=1; \
+	exit $$status
 
 .PHONY: test-kyverno
 test-kyverno: ## Run the policy for Pods in Kyverno's own engine. The first build takes minutes.
