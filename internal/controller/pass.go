@@ -288,7 +288,7 @@ func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Obje
 
 // infrastructure asks for the machine templates of the pools of o.
 func (p *pass) infrastructure(ctx context.Context, o bootstrap.Object) (*plan.Infrastructure, report.Outcome, error) {
-	var out report.Outcome
+	out := report.Outcome{Unwatched: true}
 	for _, pool := range o.Pools {
 		template, err := p.Infrastructure.Template(ctx, p.view.Namespace, pool.Infrastructure, o.IsOfMachine())
 		switch {

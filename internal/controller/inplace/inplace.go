@@ -92,6 +92,7 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	if err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
+	out.Unwatched = true // Machines, pools and Nodes are read live
 	wants, changed, err := wantsOf(ctx, p, members)
 	if err != nil {
 		return out, err

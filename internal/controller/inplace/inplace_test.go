@@ -109,6 +109,9 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 		}) {
 			t.Fatalf("got %+v, error %v", got, err)
 		}
+		if !out.Unwatched {
+			t.Error("what was read live needs no resync")
+		}
 		return out.Again, out.Holds
 	}
 	remote.connected = clustercache.ErrClusterNotConnected

@@ -168,7 +168,6 @@ func contestOf(secret *corev1.Secret) contest.Key {
 	return contest.Key{Secret: client.ObjectKeyFromObject(secret)}
 }
 
-// digestOf is the digest of what is written into a Secret.
 // remove deletes a Secret.
 func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
 	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))
