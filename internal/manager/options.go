@@ -28,7 +28,7 @@ type Options struct {
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
 	// SyncPeriod is the interval at which a Cluster is reconciled even if nothing changed; Resyncs is how many of them
-	// pass if it is configured and its proxy Secret is watched, 0 is 10.
+	// pass if it is configured and everything is watched, 0 is 10.
 	SyncPeriod time.Duration
 	Resyncs    uint32
 	// QPS and Burst limit requests to the API server.
