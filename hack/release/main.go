@@ -66,6 +66,7 @@ func run(args []string) error {
 	flags.StringVar(&r.revision, "revision", "", "commit")
 	flags.StringVar(&r.layout, "layout", "out/image", "folder of the OCI layout of the image")
 	created := flags.Int64("created", 0, "time of the commit, in seconds since 1970")
+	check := flags.Bool("check", false, "check the version, and write nothing")
 	out := flags.String("out", "out/release", "folder for the folder of the provider")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -74,25 +75,29 @@ func run(args []string) error {
 	if err != nil || !strings.HasPrefix(r.version, "v") {
 		return fmt.Errorf("-version %q: use a version like v1.2.3", r.version)
 	}
+	metadata, err := r.metadata(parsed)
+	if err != nil || *check {
+		return err
+	}
 	if r.image == "" {
 		return errors.New("-image is required")
 	}
 	r.created = time.Unix(*created, 0).UTC()
 	r.folder = filepath.Join(*out, provider, r.version)
-	if err := r.write(parsed); err != nil {
+	if err := r.write(metadata); err != nil {
 		return fmt.Errorf("writing %s: %w", r.folder, err)
 	}
 	return nil
 }
 
-// write writes the folder anew.
-func (r release) write(version *version.Version) error {
+// write writes the folder anew. metadata is its list of release series.
+func (r release) write(metadata []byte) error {
 	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil { //nolint:gosec // anybody may read it
 		return err
 	}
 	for _, step := range []func() error{
 		r.components, r.extensionConfig, r.guard, r.templates,
-		func() error { return r.metadata(version) }, r.operator,
+		func() error { return r.file(metadataFile, metadata) }, r.operator,
 		func() error { return os.CopyFS(filepath.Join(r.folder, "image"), os.DirFS(r.layout)) },
 		r.materials, r.checksums,
 	} {
@@ -169,8 +174,7 @@ func (r release) extensionConfig() error {
 	return r.file(name, bytes.ReplaceAll(text, []byte(mgmt.SystemNamespace), []byte(namespaceVariable)))
 }
 
-// guard writes the policy that is effective while the components are not. It is not among them: clusterctl deletes
-// those before it installs a new version.
+// guard writes a second policy, which is effective while clusterctl replaces the components and their policy.
 func (r release) guard() error {
 	objects, err := mgmt.Kustomize(filepath.Join(r.root, "config", "guard"))
 	if err != nil {
@@ -197,22 +201,22 @@ func (r release) templates() error {
 	return nil
 }
 
-// metadata copies the list of release series, in which the version has to be.
-func (r release) metadata(version *version.Version) error {
+// metadata returns the list of release series, in which the version has to be.
+func (r release) metadata(version *version.Version) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(r.root, "config", "release", "metadata.yaml"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var metadata clusterctlv1.Metadata
 	if err := yaml.UnmarshalStrict(text, &metadata); err != nil {
-		return fmt.Errorf("decoding config/release/metadata.yaml: %w", err)
+		return nil, fmt.Errorf("decoding config/release/metadata.yaml: %w", err)
 	}
 	if !slices.ContainsFunc(metadata.ReleaseSeries, func(s clusterctlv1.ReleaseSeries) bool {
 		return s.Major == int32(version.Major()) && s.Minor == int32(version.Minor()) //nolint:gosec // no version is that high
 	}) {
-		return fmt.Errorf("config/release/metadata.yaml has no release series for %s: add it", r.version)
+		return nil, fmt.Errorf("config/release/metadata.yaml has no release series for %s: add it", r.version)
 	}
-	return r.file(metadataFile, text)
+	return text, nil
 }
 
 // operator writes what the Cluster API Operator installs: components and metadata in a ConfigMap, and who asks for

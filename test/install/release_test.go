@@ -140,6 +140,9 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 		if namespaces != 1 {
 			t.Errorf("%d Namespaces", namespaces)
 		}
+		if got := guards(objects); len(got["capi-proxy-patcher-guard"]) != 1 || len(got) != 1 {
+			t.Errorf("policies and their bindings are %v", got)
+		}
 		found := deployments(t, objects)
 		i := slices.IndexFunc(found,
 			func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
@@ -358,6 +361,28 @@ func TestRelease_RefusesAVersionThatClusterctlDoesNotKnow(t *testing.T) {
 		cmd.Dir = root
 		if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %v\n%s", version, err, text)
+		}
+	}
+}
+
+func TestMake_ChecksBeforeItBuilds(t *testing.T) {
+	t.Parallel()
+	// A build would refuse this platform at once.
+	const platforms, building = "PLATFORMS=none", `-platforms "none"`
+	for arguments, want := range map[string]string{
+		"release VERSION=v7.3.0":               "has no release series for v7.3.0",
+		"release VERSION=v1.2.x":               "use one like VERSION=v1.2.3",
+		"release VERSION=" + releaseVersion:    building,
+		"image PUSH=1":                         "make image: PUSH=1 needs an IMAGE",
+		"image PUSH=1 IMAGE=":                  "make image: PUSH=1 needs an IMAGE",
+		"image":                                building,
+		"image PUSH=1 IMAGE=r.example.com/a:1": building,
+	} {
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{"-C", root, platforms, "RELEASE_OUT=" + t.TempDir()}, strings.Fields(arguments)...)...)
+		cmd.Env = append(os.Environ(), "IMAGE=", "PUSH=")
+		text, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(text), want) || want != building && strings.Contains(string(text), building) {
+			t.Errorf("make %s: %v, want %q\n%s", arguments, err, want, text)
 		}
 	}
 }
