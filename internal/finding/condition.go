@@ -25,9 +25,9 @@ const (
 
 // Limits of a message. Cluster API allows 32,768 characters, which nobody reads.
 const (
-	// maxFindings is how many findings a message names; the others are counted.
+	// maxFindings is how many findings a message lists; the others are counted.
 	maxFindings = 8
-	// maxFinding is the longest finding in a message, in bytes.
+	// maxFinding is the longest line of a finding in a message, in bytes.
 	maxFinding = 1 << 10
 	// maxMessage is the longest message, in bytes.
 	maxMessage = 4 << 10
@@ -62,8 +62,12 @@ func Line(text string, limit int) string {
 	return Cut(strings.Join(strings.Fields(text), " "), limit)
 }
 
-// ConditionOf summarizes findings. The reason is that of the most severe finding. The message lists each finding once,
-// the most severe first and notes last. If no finding has a reason, the message begins with summary.
+// item begins each item of a list in a message, as in the messages of Cluster API.
+const item = "* "
+
+// ConditionOf summarizes findings. The reason is that of the most severe finding. The message has one line for each
+// finding, the most severe first and notes last. If no finding has a reason, its first line is summary. Findings are
+// items of a list, except a finding that is the whole message.
 func ConditionOf(findings []Finding, summary string) Condition {
 	return conditionOf(findings, contract.ReasonConfigured, summary)
 }
@@ -80,21 +84,33 @@ func conditionOf(findings []Finding, good, summary string) Condition {
 	if len(ranked) > 0 && ranked[0].Reason != "" {
 		condition.Reason, condition.Status = ranked[0].Reason, statusOf(ranked[0].Reason)
 	} else if summary != "" {
-		condition.Message = Cut(summary, maxFinding)
+		condition.Message = Line(summary, maxFinding)
+	}
+	lines, size := []string{}, 0
+	if condition.Message != "" {
+		lines, size = append(lines, condition.Message), len(condition.Message)
 	}
 	for i, f := range ranked {
-		next := Cut(f.String(), maxFinding)
-		if condition.Message != "" {
-			next = "; " + next
-		}
-		more := fmt.Sprintf("; and %d more", len(ranked)-i)
-		if i == maxFindings || len(condition.Message)+len(next)+len(more) > maxMessage {
-			condition.Message += more
+		line := item + Line(f.String(), maxFinding)
+		left := len(ranked) - i
+		more := fmt.Sprintf("And %d more %s", left, form(left, "findings", "finding"))
+		if i == maxFindings || size+len(line)+len(more)+2 > maxMessage {
+			lines = append(lines, more)
 			break
 		}
-		condition.Message += next
+		lines, size = append(lines, line), size+len(line)+1
 	}
+	if len(lines) == 1 {
+		lines[0] = strings.TrimPrefix(lines[0], item)
+	}
+	condition.Message = strings.Join(lines, "\n")
 	return condition
+}
+
+// OneLine returns the message of a condition in one line, for events and tables.
+func OneLine(message string) string {
+	message = strings.TrimPrefix(message, item)
+	return strings.ReplaceAll(strings.ReplaceAll(message, "\n"+item, "; "), "\n", "; ")
 }
 
 // Notes returns one note for each code: the first warning with that code, and the number of others. The order is that
@@ -193,14 +209,13 @@ type Event struct{ Type, Reason, Note string }
 
 // EventOf returns the event about a condition. It is a warning if the user must act.
 func EventOf(condition Condition) Event {
-	event := Event{
-		Type: eventWarning, Reason: contract.EventNotConfigured, Note: condition.Reason + ": " + condition.Message,
-	}
+	message := OneLine(condition.Message)
+	event := Event{Type: eventWarning, Reason: contract.EventNotConfigured, Note: condition.Reason + ": " + message}
 	switch condition.Reason {
 	case contract.ReasonConfigured:
-		event = Event{Type: eventNormal, Reason: contract.EventConfigured, Note: condition.Message}
+		event = Event{Type: eventNormal, Reason: contract.EventConfigured, Note: message}
 	case contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound:
-		event.Reason, event.Note = contract.EventInvalidSettings, condition.Message
+		event.Reason, event.Note = contract.EventInvalidSettings, message
 	case contract.ReasonInternalError:
 	case contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting:
 		event.Type = eventNormal
@@ -283,10 +298,10 @@ func Summary(objects []Object) string {
 			parts = append(parts, fmt.Sprintf("and %d more Secrets are in use", len(secrets)-i))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%d %s %s", counts[secret], verb(counts[secret], "use", "uses"), secret))
+		parts = append(parts, fmt.Sprintf("%d %s %s", counts[secret], form(counts[secret], "use", "uses"), secret))
 	}
 	if none > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s none", none, verb(none, "have", "has")))
+		parts = append(parts, fmt.Sprintf("%d %s none", none, form(none, "have", "has")))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -294,8 +309,8 @@ func Summary(objects []Object) string {
 	return "Bootstrap objects by proxy Secret: " + strings.Join(parts, ", ")
 }
 
-// verb chooses the form of a verb for a number.
-func verb(n int, plural, singular string) string {
+// form chooses the form of a word for a number.
+func form(n int, plural, singular string) string {
 	if n == 1 {
 		return singular
 	}

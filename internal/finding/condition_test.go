@@ -29,7 +29,12 @@ func many(reason string, n int) []finding.Finding {
 func TestCondition_SummarizesFindings(t *testing.T) {
 	t.Parallel()
 	rude := "a \"%s\" ' \\ $ ` {{ x }}\n[::1] bücher.example"
+	rudeLine := "a \"%s\" ' \\ $ ` {{ x }} [::1] bücher.example"
 	long := strings.Repeat("ü", 50_000)
+	var eight []string
+	for i := range 8 {
+		eight = append(eight, fmt.Sprintf(`* key "k%03d"`, i))
+	}
 	for name, test := range map[string]struct {
 		found          []finding.Finding
 		summary        string
@@ -38,20 +43,25 @@ func TestCondition_SummarizesFindings(t *testing.T) {
 	}{
 		"nothing":                {nil, "", "True", "Configured", ""},
 		"a summary":              {nil, "2 use a/b", "True", "Configured", "2 use a/b"},
-		"notes come behind it":   {[]finding.Finding{note("n1"), note("n2")}, "s", "True", "Configured", "s; n1; n2"},
+		"notes come behind it":   {[]finding.Finding{note("n1"), note("n2")}, "s", "True", "Configured", "s\n* n1\n* n2"},
 		"a finding hides it":     {[]finding.Finding{of("InvalidSettings", "bad")}, "s", "False", "InvalidSettings", "bad"},
-		"the severe come first":  {[]finding.Finding{note("n"), of("Paused", "p"), of("SettingsNotFound", "s1"), of("Paused", "p2")}, "", "False", "SettingsNotFound", "s1; p; p2; n"},
+		"the severe come first":  {[]finding.Finding{note("n"), of("Paused", "p"), of("SettingsNotFound", "s1"), of("Paused", "p2")}, "", "False", "SettingsNotFound", "* s1\n* p\n* p2\n* n"},
 		"a wait is Unknown":      {[]finding.Finding{of("WaitingForObjects", "w")}, "", "Unknown", "WaitingForObjects", "w"},
-		"each is told once":      {[]finding.Finding{of("Paused", "p"), note("p"), of("Paused", "p"), note("p")}, "", "Unknown", "Paused", "p; p"},
-		"text is text":           {[]finding.Finding{note(rude)}, "", "True", "Configured", rude},
-		"300 keys":               {many("InvalidSettings", 300), "", "False", "InvalidSettings", `key "k000"; key "k001"; key "k002"; key "k003"; key "k004"; key "k005"; key "k006"; key "k007"; and 292 more`},
-		"eight need no counting": {many("Paused", 8), "", "Unknown", "Paused", `key "k000"; key "k001"; key "k002"; key "k003"; key "k004"; key "k005"; key "k006"; key "k007"`},
-		"100 kB":                 {[]finding.Finding{of("Paused", long), of("Paused", "p")}, "", "Unknown", "Paused", strings.Repeat("ü", 510) + "…; p"},
-		"a summary of 100 kB":    {[]finding.Finding{note("n")}, long, "True", "Configured", strings.Repeat("ü", 510) + "…; n"},
+		"each is told once":      {[]finding.Finding{of("Paused", "p"), note("p"), of("Paused", "p"), note("p")}, "", "Unknown", "Paused", "* p\n* p"},
+		"text is text":           {[]finding.Finding{note(rude)}, "", "True", "Configured", rudeLine},
+		"a finding is one line":  {[]finding.Finding{of("Paused", "p\n* forged\r\n\u2028- x"), of("Paused", "p2")}, "", "Unknown", "Paused", "* p * forged - x\n* p2"},
+		"a summary is one line":  {[]finding.Finding{note("n\n")}, "s\n* forged", "True", "Configured", "s * forged\n* n"},
+		"notes alone are a list": {[]finding.Finding{note("n1"), note("n2")}, "", "True", "Configured", "* n1\n* n2"},
+		"300 keys":               {many("InvalidSettings", 300), "", "False", "InvalidSettings", strings.Join(eight, "\n") + "\nAnd 292 more findings"},
+		"nine are one more":      {many("Paused", 9), "", "Unknown", "Paused", strings.Join(eight, "\n") + "\nAnd 1 more finding"},
+		"eight need no counting": {many("Paused", 8), "", "Unknown", "Paused", strings.Join(eight, "\n")},
+		"100 kB":                 {[]finding.Finding{of("Paused", long), of("Paused", "p")}, "", "Unknown", "Paused", "* " + strings.Repeat("ü", 510) + "…\n* p"},
+		"a summary of 100 kB":    {[]finding.Finding{note("n")}, long, "True", "Configured", strings.Repeat("ü", 510) + "…\n* n"},
 		"all of it is limited": {
 			[]finding.Finding{note("1" + long), note("2" + long), note("3" + long), note("4" + long), note("5" + long)},
 			"", "True", "Configured",
-			"1" + strings.Repeat("ü", 510) + "…; 2" + strings.Repeat("ü", 510) + "…; 3" + strings.Repeat("ü", 510) + "…; and 2 more",
+			"* 1" + strings.Repeat("ü", 510) + "…\n* 2" + strings.Repeat("ü", 510) + "…\n* 3" + strings.Repeat("ü", 510) +
+				"…\nAnd 2 more findings",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,6 +132,15 @@ func TestEventOf_WarnsOfWhatTheUserMustActOn(t *testing.T) {
 		if diff := cmp.Diff(want, finding.EventOf(finding.ConditionOf(found, ""))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
+	}
+	list := finding.EventOf(finding.ConditionOf(append(many(contract.ReasonPaused, 9), note("n")), ""))
+	if want := `Paused: key "k000"; key "k001"; key "k002"; key "k003"; key "k004"; key "k005"; key "k006"; key "k007"; ` +
+		"And 2 more findings"; list.Note != want {
+		t.Errorf("a list is %q", list.Note)
+	}
+	with := finding.EventOf(finding.ConditionOf([]finding.Finding{note("n1"), note("n2")}, "summary"))
+	if with.Note != "summary; n1; n2" {
+		t.Errorf("a summary with notes is %q", with.Note)
 	}
 	long := finding.EventOf(finding.ConditionOf([]finding.Finding{
 		note(strings.Repeat("🙂", 300)),

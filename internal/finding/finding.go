@@ -46,7 +46,7 @@ func (f Finding) String() string {
 	case f.Reason == "":
 		text = string(f.Code) + ": " + place + ": " + text
 	default:
-		text = "parsing " + place + ": " + text + " (" + string(f.Code) + ")"
+		text = place + ": " + text + " (" + string(f.Code) + ")"
 	}
 	if f.Advice != "" {
 		text += "; " + f.Advice

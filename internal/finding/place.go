@@ -42,6 +42,8 @@ type Place struct {
 	Path   []Step
 	// Entry is the position in a list that is one text, counted from 1; 0 is the text as a whole.
 	Entry int
+	// Shown is the value at the place for people, quoted and without what may be a credential, or "".
+	Shown string
 }
 
 // Field returns the place of a field.
@@ -88,6 +90,12 @@ func (p Place) At(entry int) Place {
 	return p
 }
 
+// Show returns the same place with the value that is there, see Place.Shown.
+func (p Place) Show(quoted string) Place {
+	p.Shown = quoted
+	return p
+}
+
 // Of returns the same place in an object.
 func (p Place) Of(object string) Place {
 	p.Object = object
@@ -99,7 +107,7 @@ func (p Place) IsZero() bool {
 	return p.Object == "" && p.Kind == InField && len(p.Path) == 0 && p.Entry == 0
 }
 
-// Equal reports whether p and q are the same place.
+// Equal reports whether p and q are the same place, whatever value they show.
 func (p Place) Equal(q Place) bool {
 	return p.Object == q.Object && p.Kind == q.Kind && p.Entry == q.Entry && slices.Equal(p.Path, q.Path)
 }
@@ -107,7 +115,7 @@ func (p Place) Equal(q Place) bool {
 // MarshalText implements encoding.TextMarshaler with the text of String.
 func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// String returns the place in words, for example "Secret team-a/proxy key noProxy entry 3" or
+// String returns the place in words, for example `Secret team-a/proxy, key noProxy entry 3 "10.0.0.0/33"` or
 // "annotation capi-proxy-patcher.io/secret of MachineDeployment md".
 func (p Place) String() string {
 	text := p.path()
@@ -118,13 +126,16 @@ func (p Place) String() string {
 		}
 		text += fmt.Sprintf(" %s %d", noun, p.Entry)
 	}
+	if p.Shown != "" {
+		text += " " + p.Shown
+	}
 	switch {
 	case p.Object == "":
 		return text
 	case text == "":
 		return p.Object
 	case p.Kind == InKey || p.Kind == InKeys || p.Kind == InObject:
-		return p.Object + " " + text
+		return p.Object + ", " + text
 	default:
 		return text + " of " + p.Object
 	}

@@ -1,8 +1,12 @@
 package noproxy
 
 import (
+	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // parseCIDR reads "address/length" and returns the network, and whether bits behind the mask were set.
@@ -18,6 +22,34 @@ func parseCIDR(text string) (network netip.Prefix, hostBits, ok bool) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
 	return p.Masked(), p.Masked() != p, true
+}
+
+// badCIDR returns what is wrong with a text that parseCIDR does not read.
+func badCIDR(text string) *finding.Finding {
+	const form = "write address/length"
+	base, length, cut := strings.Cut(strings.Trim(text, "[]"), "/")
+	addr, err := netip.ParseAddr(strings.TrimSuffix(base, "]"))
+	_, maskErr := netip.ParseAddr(length)
+	number, numberErr := strconv.Atoi(length)
+	family := "IPv4"
+	if addr.Is6() {
+		family = "IPv6"
+	}
+	switch {
+	case err != nil && cut:
+		return rejection(CodeBadCIDR, "the text before the slash is not an address", "write the address in full")
+	case err != nil:
+		return rejection(CodeBadCIDR, "the value is not a network", form)
+	case length == "":
+		return rejection(CodeBadCIDR, "the network has no length", form)
+	case maskErr == nil:
+		return rejection(CodeBadCIDR, "the network has a netmask", form+", without a port")
+	case strings.Contains(length, ":"):
+		return rejection(CodeBadCIDR, "the network has a port", form+", without a port")
+	case numberErr == nil && number > addr.BitLen():
+		return rejection(CodeBadCIDR, fmt.Sprintf("the length of an %s network is at most %d", family, addr.BitLen()), form)
+	}
+	return rejection(CodeBadCIDR, "the length of the network is not a number without leading zeros", form)
 }
 
 // rangeToCIDRs returns the fewest networks that cover exactly the addresses from lo to hi, in order: at most 62 for

@@ -75,6 +75,9 @@ const (
 	// CodeNoNodeNetwork is a list without a network of the nodes for static Pods, which have the proxy variables
 	// because the user asks for it. The composer does not report it; package resolve does.
 	CodeNoNodeNetwork finding.Code = "no-node-network"
+	// CodeProxiedNode is a list without an address of a control-plane Machine that other control-plane nodes ask. The
+	// composer does not report it; package resolve does.
+	CodeProxiedNode finding.Code = "proxied-node"
 )
 
 // Codes returns all codes, rejections first.
@@ -86,7 +89,7 @@ func Codes() []finding.Code {
 		CodePortEntry, CodeWildcardAlone, CodeStarDotRewritten, CodeTrailingDot, CodeIPv6CIDR, CodeIPv6Bare, CodeRangeEntry,
 		CodeSingleLabel, CodeIDNConverted, CodeCIDRHostBits, CodeMatchAllCIDR, CodeOverBroad, CodeSize, CodeLoopbackProxy,
 		CodeDefaultsUsed, CodePartialIP, CodeEndpointUnset, CodeBadServiceCIDR, CodeNoPodNetwork,
-		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeNoNodeNetwork,
+		CodeInfrastructureIgnored, CodeInfrastructureUnknown, CodeNoNodeNetwork, CodeProxiedNode,
 	}
 }
 

@@ -122,8 +122,8 @@ type Result struct {
 // Compose returns the value of NO_PROXY. A bare name of several labels is also written with a leading dot, for clients
 // that compare names exactly, unless the value would then be too long for an environment string.
 //
-// If something is rejected, the error is finding.Errors in input order. They never contain the rejected text, which may
-// be a credential. At most 100 findings of one layer are reported.
+// If something is rejected, the error is finding.Errors in input order. Their places show the rejected text, except for
+// what may be a credential. At most 100 findings of one layer are reported.
 func Compose(in Input) (Result, error) {
 	switch in.Profile {
 	case "", ProfileService, ProfileShell:
@@ -244,12 +244,16 @@ func (c *composer) layer(g Group, l Layer) {
 	if l.Place.IsZero() {
 		l.Place = finding.Field("noProxy")
 	}
+	secret := strings.Contains(l.Text, "@") || strings.Contains(l.Text, "-----BEGIN") // of a URL, or a key
 	rejected := 0
 	n := 0
 	for text := range Items(l.Text) {
 		n++
 		place := l.Place.At(n)
 		p, bad := parseEntry(text)
+		if !secret && (bad != nil || len(p.warnings) > 0) {
+			place = place.Show(shown(text))
+		}
 		if bad != nil {
 			if rejected++; rejected <= maxFindings {
 				c.rejectAt(place, bad)
@@ -262,7 +266,7 @@ func (c *composer) layer(g Group, l Layer) {
 		if p.kind == kindStar {
 			c.warnAll(place, p.warnings)
 			if c.star == nil {
-				c.star = &Entry{Value: "*", Group: g, Place: place}
+				c.star = &Entry{Value: "*", Group: g, Place: place.Show("")}
 			}
 			continue
 		}
@@ -291,7 +295,7 @@ func (c *composer) entry(g Group, p parsed, place finding.Place) {
 	}
 	for _, values := range forms {
 		for _, v := range values {
-			c.add(Entry{Value: v, Group: g, Place: place})
+			c.add(Entry{Value: v, Group: g, Place: place.Show("")})
 		}
 	}
 }
@@ -358,7 +362,7 @@ func (c *composer) networks(field finding.Place, blocks []string) []network {
 		place := field.Index(i)
 		prefix, hostBits, ok := parseCIDR(strings.TrimFunc(text, unicode.IsSpace))
 		if !ok {
-			c.reject(CodeBadCIDR, place, "the value is not a network", "write address/length")
+			c.rejectAt(place.Show(shown(text)), badCIDR(text))
 			continue
 		}
 		if hostBits {
@@ -462,7 +466,7 @@ func (c *composer) endpoint() {
 	if host == "" {
 		if !c.omitted(GroupEndpoint) {
 			c.warn(CodeEndpointUnset, field, "the control plane endpoint is not known yet",
-				"nothing; nodes wait until it is set")
+				"no action needed: nodes wait until it is set")
 		}
 		return
 	}

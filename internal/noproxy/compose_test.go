@@ -104,7 +104,7 @@ func TestCompose_UserEntries(t *testing.T) {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 			for _, w := range warnings {
-				if !strings.HasPrefix(w.Place.String(), "Secret team-a/proxy key noProxy entry ") || w.Message == "" {
+				if !strings.HasPrefix(w.Place.String(), "Secret team-a/proxy, key noProxy entry ") || w.Message == "" {
 					t.Errorf("warning %+v does not say where or what", w)
 				}
 			}
@@ -112,8 +112,8 @@ func TestCompose_UserEntries(t *testing.T) {
 	}
 }
 
-// rejectsEntries fails unless each entry of a user, by what it is, is one finding of a code, which names its place and
-// not the entry itself.
+// rejectsEntries fails unless each entry of a user, by its description, is one finding of a code, which names its place
+// and holds no password.
 func rejectsEntries(t *testing.T, code finding.Code, entries map[string]string) {
 	t.Helper()
 	for name, entry := range entries {
@@ -124,11 +124,11 @@ func rejectsEntries(t *testing.T, code finding.Code, entries map[string]string) 
 			if len(found) != 1 || found[0].Code != code {
 				t.Fatalf("error is %v, want one %s", err, code)
 			}
-			if want := "Secret team-a/proxy key noProxy entry 2"; found[0].Place.String() != want {
+			if want := "Secret team-a/proxy, key noProxy entry 2"; !strings.HasPrefix(found[0].Place.String(), want) {
 				t.Errorf("where is %q, want %q", found[0].Place.String(), want)
 			}
-			if len(entry) > 3 && strings.Contains(err.Error(), entry) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("error holds the entry: %v", err)
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error holds a password: %v", err)
 			}
 			if _, again := noproxy.Compose(plain("ok.example," + entry)); again.Error() != err.Error() {
 				t.Errorf("error differs on the second call: %v, %v", err, again)
@@ -199,6 +199,87 @@ func TestCompose_RejectsBadNetworks(t *testing.T) {
 	})
 }
 
+// TestCompose_SaysWhatIsWrongWithANetwork has what people write in place of a length.
+func TestCompose_SaysWhatIsWrongWithANetwork(t *testing.T) {
+	t.Parallel()
+	const in = `Secret team-a/proxy, key noProxy entry 1 `
+	for entry, want := range map[string]string{
+		"10.0.0.0/33":        `"10.0.0.0/33": the length of an IPv4 network is at most 32 (bad-cidr); write address/length`,
+		"fd00::/129":         `"fd00::/129": the length of an IPv6 network is at most 128 (bad-cidr); write address/length`,
+		"[fd00::]/129":       `"[fd00::]/129": the length of an IPv6 network is at most 128 (bad-cidr); write address/length`,
+		"10.0.0.0/255.0.0.0": `"10.0.0.0/255.0.0.0": the network has a netmask (bad-cidr); write address/length, without a port`,
+		"10.0.0.0/8:80":      `"10.0.0.0/8:80": the network has a port (bad-cidr); write address/length, without a port`,
+		"10.0.0.0/":          `"10.0.0.0/": the network has no length (bad-cidr); write address/length`,
+		"10.0.0.0/08":        `"10.0.0.0/08": the length of the network is not a number without leading zeros (bad-cidr); write address/length`,
+		"10.0.0/8":           `"10.0.0/8": the text before the slash is not an address (bad-cidr); write the address in full`,
+		"example.net/24":     `"example.net/24": the text before the slash is not an address (bad-cidr); write the address in full`,
+		"010.0.0.0/8":        `"010.0.0.0/8": the text before the slash is not an address (bad-cidr); write the address in full`,
+	} {
+		if _, err := noproxy.Compose(plain(entry)); err == nil || err.Error() != in+want {
+			t.Errorf("%s:\ngot  %v\nwant %s", entry, err, in+want)
+		}
+	}
+	network := plain("")
+	network.PodCIDRs = []string{"10.0.0.0/33"}
+	const field = `spec.clusterNetwork.pods.cidrBlocks[0] "10.0.0.0/33": the length of an IPv4 network is at most 32 (bad-cidr); ` +
+		"write address/length"
+	if _, err := noproxy.Compose(network); err == nil || err.Error() != field {
+		t.Errorf("a field of the Cluster:\ngot  %v\nwant %s", err, field)
+	}
+}
+
+// TestCompose_ShowsTheEntryOfAFinding compares the shown part of entries: no finding shows what may be a password, or
+// more than a terminal or a condition can take.
+func TestCompose_ShowsTheEntryOfAFinding(t *testing.T) {
+	t.Parallel()
+	key := "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQDTqdAs/tZQi3"
+	for name, tc := range map[string]struct{ list, want string }{
+		"a network":                            {"10.0.0.0/33", `"10.0.0.0/33"`},
+		"a warning":                            {"com", `"com"`},
+		"a wildcard":                           {"reg*.example.net", `"reg*.example.net"`},
+		"a port that is none":                  {"registry.example.net:99999", `"registry.example.net:99999"`},
+		"an IPv6 address with too many groups": {"1:2:3:4:5:6:7:8:9", `"1:2:3:4:5:6:7:8:9"`},
+		"a URL":                                {"http://registry.example.net:5000", `"http://registry.example.net:5000"`},
+		"a URL with a path":                    {"https://hooks.example.net/services/T0/hunter2", `"https://hooks.example.net…"`},
+		"a path":                               {"example.net/hunter2", `"example.net…"`},
+		"quotes":                               {`"example.net"`, `"\"example.net\""`},
+		"semicolons":                           {"10.0.0.0/8;example.net", `"10.0.0.0…"`},
+		"an invisible character":               {"example.net\u200b", `"example.net\u200b"`},
+		"an escape sequence of a terminal":     {"\x1b[31mexample.net", `"\x1b[31mexample.net"`},
+		"bytes that are not UTF-8":             {"exa\xffmple.net", `"exa\xffmple.net"`},
+		"a long name":                          {strings.Repeat("a.", 100) + "-", `"` + strings.Repeat("a.", 32) + `…"`},
+		"a password as a port":                 {"user:hunter2", `"user…"`},
+		"a password of hexadecimal digits":     {"user:deadbeef", `"user…"`},
+		"a password of colons":                 {"user:hunter2:hunter2", `"user…"`},
+		"userinfo":                             {"user:hunter2@example.net", ""},
+		"userinfo of a URL":                    {"http://user:hunter2@example.net:3128", ""},
+		"userinfo with a comma":                {"example.net/,http://user:hunter,2hunter.,x@example.net", ""},
+		"a password":                           {"hunter2!", ""},
+		"an encoded password":                  {"hunter%402", ""},
+		"a word of a header":                   {"-----BEGIN PRIVATE KEY----- " + key, ""},
+		"a line of a key":                      {key, ""},
+		"a token":                              {strings.Repeat("0a", 32) + "-", ""},
+	} {
+		r, err := noproxy.Compose(plain(tc.list))
+		found := append(finding.Of(err), r.Warnings...)
+		if len(found) == 0 {
+			t.Errorf("%s: no finding", name)
+		}
+		for _, f := range found[:min(1, len(found))] {
+			if !strings.HasPrefix(f.Place.String(), "Secret team-a/proxy, key noProxy entry ") {
+				continue
+			}
+			_, entry, _ := strings.Cut(f.Place.String(), " entry ")
+			if _, shown, _ := strings.Cut(entry, " "); shown != tc.want {
+				t.Errorf("%s: shows %s, want %s", name, shown, tc.want)
+			}
+		}
+		if strings.Contains(fmt.Sprint(found), "hunter") {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
 func TestCompose_RejectsBadPorts(t *testing.T) {
 	t.Parallel()
 	rejectsEntries(t, noproxy.CodeBadPort, map[string]string{
@@ -263,9 +344,9 @@ func TestCompose_ReportsAllFindingsInInputOrder(t *testing.T) {
 		got = append(got, string(e.Code)+" "+e.Place.String())
 	}
 	want := []string{
-		"bad-cidr spec.clusterNetwork.pods.cidrBlocks[1]", "bad-name DNS Service address 1", "bad-name spec.clusterNetwork.serviceDomain",
-		"bad-name spec.controlPlaneEndpoint.host", "unsupported-wildcard Secret system/proxy key noProxy entry 1",
-		"bad-port Secret team-a/proxy key noProxy entry 1", "url-entry Secret team-a/proxy key noProxy entry 3",
+		`bad-cidr spec.clusterNetwork.pods.cidrBlocks[1] "nonsense"`, "bad-name DNS Service address 1", "bad-name spec.clusterNetwork.serviceDomain",
+		"bad-name spec.controlPlaneEndpoint.host", `unsupported-wildcard Secret system/proxy, key noProxy entry 1 "**"`,
+		`bad-port Secret team-a/proxy, key noProxy entry 1 "a:0"`, `url-entry Secret team-a/proxy, key noProxy entry 3 "http://b"`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
@@ -478,7 +559,7 @@ func TestCompose_Length(t *testing.T) {
 	_, err = noproxy.Compose(plain(strings.Join(append(list, ".c"), ",")))
 	found := finding.Of(err)
 	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong ||
-		found[0].Place.String() != fmt.Sprintf("Secret team-a/proxy key noProxy entry %d", len(list)+1) {
+		found[0].Place.String() != fmt.Sprintf("Secret team-a/proxy, key noProxy entry %d", len(list)+1) {
 		t.Errorf("one entry more: %v", err)
 	}
 }
@@ -533,7 +614,7 @@ func TestOrigins(t *testing.T) {
 	}
 	all := r.Origins(1 << 20)
 	if !strings.HasPrefix(all, "localhost\tloopback\t") || !strings.Contains(all, "\n127.0.0.1\tloopback\t") ||
-		!strings.HasSuffix(all, "\n.a.example\tuser\tSecret team-a/proxy key noProxy entry 1\n") ||
+		!strings.HasSuffix(all, "\n.a.example\tuser\tSecret team-a/proxy, key noProxy entry 1\n") ||
 		strings.Count(all, "\n") != len(r.Entries) {
 		t.Errorf("listing is\n%s", all)
 	}

@@ -130,7 +130,7 @@ func parseNetwork(text string) (parsed, *finding.Finding) {
 		if err != nil && !number && (base == "" || strings.Trim(base, "0123456789.") != "") {
 			return parsed{}, rejection(CodeURLEntry, "the entry has a path", "write only the host name")
 		}
-		return parsed{}, rejection(CodeBadCIDR, "the entry is not a network", "write address/length, without a port")
+		return parsed{}, badCIDR(text)
 	}
 	p := parsed{kind: kindCIDR, strict: network.Addr().Is4()}
 	if hostBits {

@@ -91,9 +91,9 @@ func TestParse_RefusesURLs(t *testing.T) {
 	t.Parallel()
 	const encode = "; percent-encode it in the URL, or put the unencoded user and password into the keys username and password"
 	refuses(t, map[string]refusal{
-		"nothing":                      {data(), []string{"parsing keys httpProxy and httpsProxy: no proxy URL (no-proxy-url); set httpProxy, for example to http://proxy.example.com:3128"}},
+		"nothing":                      {data(), []string{"keys httpProxy and httpsProxy: no proxy URL (no-proxy-url); set httpProxy, for example to http://proxy.example.com:3128"}},
 		"only blanks":                  {data("httpProxy", " \n"), []string{"no proxy URL"}},
-		"no scheme":                    {data("httpProxy", "proxy:3128"), []string{"parsing key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front"}},
+		"no scheme":                    {data("httpProxy", "proxy:3128"), []string{"key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front"}},
 		"no scheme but userinfo":       {data("httpProxy", "u:s3cr@proxy:3128"), []string{"the scheme is missing"}},
 		"a scheme of another protocol": {data("httpProxy", "socks5://proxy:1"), []string{"the scheme is unknown"}},
 		"a scheme inside":              {data("httpProxy", "proxy/http://s3cr"), []string{"the scheme is missing"}},
@@ -101,9 +101,9 @@ func TestParse_RefusesURLs(t *testing.T) {
 		"a query":                      {data("httpProxy", "http://proxy:1?s3cr"), []string{"a path, query or fragment"}},
 		"a fragment":                   {data("httpProxy", "http://proxy:1#s3cr"), []string{"a path, query or fragment"}},
 		"two slashes":                  {data("httpProxy", "http://proxy:1//"), []string{"a path, query or fragment"}},
-		"a raw slash in the password":  {data("httpProxy", "http://u:s3cr/x@proxy:1"), []string{"a raw / ? or # in the user or password (bad-proxy-url)" + encode}},
-		"a raw hash in the password":   {data("httpProxy", "http://u:s3cr#x@proxy:1"), []string{"a raw / ? or # in the user or password"}},
-		"a raw question mark":          {data("httpProxy", "http://u:s3cr?x@proxy:1"), []string{"a raw / ? or # in the user or password"}},
+		"a raw slash in the password":  {data("httpProxy", "http://u:s3cr/x@proxy:1"), []string{"unescaped /, ? or # in user or password (bad-proxy-url)" + encode}},
+		"a raw hash in the password":   {data("httpProxy", "http://u:s3cr#x@proxy:1"), []string{"unescaped /, ? or # in user or password"}},
+		"a raw question mark":          {data("httpProxy", "http://u:s3cr?x@proxy:1"), []string{"unescaped /, ? or # in user or password"}},
 		"a raw percent sign":           {data("httpProxy", "http://u:s3cr%zz@proxy:1"), []string{"a raw % in the user or password"}},
 		"a percent sign at the end":    {data("httpProxy", "http://u:s3cr%4@proxy:1"), []string{"a raw % in the user or password"}},
 		"a raw blank":                  {data("httpProxy", "http://u:s3 cr@proxy:1"), []string{"a raw space in the user or password"}},
@@ -141,11 +141,11 @@ func TestParse_RefusesHostsAndPorts(t *testing.T) {
 func TestParse_RefusesCredentialsAndKeys(t *testing.T) {
 	t.Parallel()
 	refuses(t, map[string]refusal{
-		"userinfo and username":        {data("httpProxy", "http://u:s3cr@proxy:1", "username", "u"), []string{"parsing key httpProxy: the URL has userinfo and the key username is given too (bad-credentials)"}},
-		"a password alone":             {data("httpProxy", "http://proxy:1", "password", "s3cr"), []string{"parsing key password: a password without a username (bad-credentials); add the key username"}},
-		"a colon in the user":          {data("httpProxy", "http://proxy:1", "username", "u:s3cr"), []string{"parsing key username: a user name cannot contain a colon"}},
-		"a line end in the password":   {data("httpProxy", "http://proxy:1", "username", "u", "password", "s3\ncr"), []string{"parsing key password: a control character"}},
-		"an unknown key, nearly known": {data("httpProxy", "http://proxy:1", "trustedCa", "s3cr"), []string{`parsing key "trustedCa": unknown key (unknown-key); did you mean trustedCA?`}},
+		"userinfo and username":        {data("httpProxy", "http://u:s3cr@proxy:1", "username", "u"), []string{"key httpProxy: the URL has userinfo and the key username is given too (bad-credentials)"}},
+		"a password alone":             {data("httpProxy", "http://proxy:1", "password", "s3cr"), []string{"key password: a password without a username (bad-credentials); add the key username"}},
+		"a colon in the user":          {data("httpProxy", "http://proxy:1", "username", "u:s3cr"), []string{"key username: a user name cannot contain a colon"}},
+		"a line end in the password":   {data("httpProxy", "http://proxy:1", "username", "u", "password", "s3\ncr"), []string{"key password: a control character"}},
+		"an unknown key, nearly known": {data("httpProxy", "http://proxy:1", "trustedCa", "s3cr"), []string{`key "trustedCa": unknown key (unknown-key); did you mean trustedCA?`}},
 		"the name of the variable":     {data("HTTP_PROXY", "http://proxy:1"), []string{`key "HTTP_PROXY": unknown key (unknown-key); did you mean httpProxy?`, "no proxy URL"}},
 		"an unknown key, far from any": {data("httpProxy", "http://proxy:1", "color", "s3cr"), []string{`key "color": unknown key (unknown-key); the keys are httpProxy, httpsProxy, noProxy, trustedCA, username, password`}},
 		"several findings, in one order": {
@@ -158,8 +158,8 @@ func TestParse_RefusesCredentialsAndKeys(t *testing.T) {
 func TestParse_RefusesTrustedCA(t *testing.T) {
 	t.Parallel()
 	refuses(t, map[string]refusal{
-		"an empty trustedCA":   {data("httpProxy", "http://proxy:1", "trustedCA", " \n"), []string{"parsing key trustedCA: no certificate (bad-ca); put PEM certificates here or remove the key"}},
-		"trustedCA not PEM":    {data("httpProxy", "http://proxy:1", "trustedCA", "\x30\x82s3cr"), []string{"parsing key trustedCA: not PEM"}},
+		"an empty trustedCA":   {data("httpProxy", "http://proxy:1", "trustedCA", " \n"), []string{"key trustedCA: no certificate (bad-ca); put PEM certificates here or remove the key"}},
+		"trustedCA not PEM":    {data("httpProxy", "http://proxy:1", "trustedCA", "\x30\x82s3cr"), []string{"key trustedCA: not PEM"}},
 		"trustedCA encoded":    {data("httpProxy", "http://proxy:1", "trustedCA", base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\n"))), []string{"base64 of PEM instead of PEM (bad-ca); move the value from stringData to data, or decode it"}},
 		"a private key":        {data("httpProxy", "http://proxy:1", "trustedCA", block("EC PRIVATE KEY", "s3cr")), []string{"block 1 is a private key"}},
 		"a public key":         {data("httpProxy", "http://proxy:1", "trustedCA", block("PUBLIC KEY", "s3cr")), []string{"block 1 is not a certificate"}},
@@ -204,7 +204,7 @@ func refuses(t *testing.T, refusals map[string]refusal) {
 
 func TestParse_NamesNoKeyOfAnotherSecret(t *testing.T) {
 	t.Parallel()
-	const want = "parsing keys: not a proxy Secret (not-a-proxy-secret); name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA"
+	const want = "keys: not a proxy Secret (not-a-proxy-secret); name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA"
 	for _, keys := range [][]string{
 		{"tls.key", "tls.crt"},
 		{"admin-t0ken"},

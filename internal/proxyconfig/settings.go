@@ -104,10 +104,11 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 
 // Parse validates the decoded data of a proxy Secret. Spaces and line ends around a value are dropped.
 //
-// Its error is finding.Errors, each of which names the key and what to do, in a fixed order: unknown keys, URLs,
-// credentials, trustedCA, readinessEndpoints. No finding quotes a value, since any value may hold a password. A Secret
-// that is not a proxy Secret is one finding that names none of its keys: otherwise everybody who may write a Cluster
-// could read the keys of any Secret in its namespace. noproxy.Compose validates the entries of noProxy.
+// Its error is finding.Errors, each of which names the key and what to do, in a fixed order: values that are too long,
+// or else unknown keys, the first 16 of them, URLs, credentials, trustedCA, readinessEndpoints. No finding quotes a
+// value, since any value may hold a password. A Secret that is not a proxy Secret is one finding that names none of its
+// keys: otherwise everybody who may write a Cluster could read the keys of any Secret in its namespace. noproxy.Compose
+// validates the entries of noProxy.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings
@@ -118,9 +119,13 @@ func Parse(data map[string][]byte) (Settings, error) {
 			found = append(found, *f)
 		}
 	}
+	data = Bound(data)
 	if len(data) > 0 && !isProxySecret(data) {
 		return Settings{}, finding.Errors{finding.Rejection(CodeNotProxySecret, finding.Keys(), "not a proxy Secret",
 			"name another one, or give it one of the keys httpProxy, httpsProxy, noProxy and trustedCA")}
+	}
+	if found := checkSizes(data); len(found) > 0 {
+		return Settings{}, found
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(contract.SecretKeys(), key) {

@@ -22,7 +22,7 @@ func TestParse_TakesCertificatesWithoutAProxy(t *testing.T) {
 		"with a list":              {data("trustedCA", ca, "noProxy", "a"), false, "no proxy URL (no-proxy-url); set httpProxy, for example to http://proxy.example.com:3128, or remove noProxy if nodes only have to trust the certificates of trustedCA"},
 		"with credentials":         {data("trustedCA", ca, "username", "u", "password", "s3cr"), false, ", or remove username and password if nodes"},
 		"with a damaged bundle":    {data("trustedCA", ca[:50]), false, "block 1 is cut or damaged PEM"},
-		"with an empty bundle":     {data("trustedCA", ""), false, "parsing key trustedCA: no certificate"},
+		"with an empty bundle":     {data("trustedCA", ""), false, "key trustedCA: no certificate"},
 		"a list and nothing else":  {data("noProxy", "a"), false, "no proxy URL (no-proxy-url); set httpProxy, for example to http://proxy.example.com:3128"},
 		"an unknown key beside it": {data("trustedCA", ca, "httpproxi", "x"), false, "did you mean httpProxy?"},
 	} {

@@ -114,7 +114,7 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 		tail := rest[end:]
 		authority = rest[:end]
 		if strings.Contains(tail, "@") {
-			return bad("a raw / ? or # in the user or password", encode)
+			return bad("unescaped /, ? or # in user or password", encode)
 		}
 		if tail != "/" { // a lone slash is the empty path (RFC 3986 section 6.2.3)
 			return bad("a path, query or fragment", "end the URL after the host and port")
