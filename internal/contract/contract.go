@@ -127,6 +127,10 @@ const (
 	// array of objects with kind, name, machines and oldest. It is absent while none is. Written by the controller for
 	// command status and other programs, read by nothing that decides, and removed with the condition.
 	AnnotationMachinesBehind = Domain + "/machines-behind"
+	// AnnotationLastPass on a Cluster is what the last pass over it has used, as JSON: the Lease of the manager, and the
+	// resourceVersions of the proxy Secrets. It is written together with AnnotationMachinesBehind, so that command status
+	// finds out whether that is current. Nothing else reads it. It is removed with the condition.
+	AnnotationLastPass = Domain + "/last-pass"
 	// AnnotationInPlace on a Cluster, with the value InPlaceValue, is there while anything of RolloutInPlace may be in the
 	// workload cluster. Written by the product before the first delivery, and removed by it after the last object is gone
 	// there.
@@ -289,6 +293,9 @@ const (
 const (
 	// PathProxyEnv holds the variables, for systemd and for the shell.
 	PathProxyEnv = "/etc/capi-proxy-patcher/proxy.env"
+	// PathNodeEnv holds NO_PROXY of PathProxyEnv with the node's own addresses. The node writes it itself, and its readers
+	// read it after PathProxyEnv.
+	PathNodeEnv = "/etc/capi-proxy-patcher/node.env"
 	// PathTrustedCA holds the certificates of the proxy Secret, or only a comment.
 	PathTrustedCA = "/etc/capi-proxy-patcher/trusted-ca.pem"
 	// PathSetup is the script that the managed commands call.

@@ -22,7 +22,7 @@ func ClusterAnnotations() []string {
 	return append(names(UserAnnotations()...),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
 			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
-			AnnotationInPlace)...)
+			AnnotationLastPass, AnnotationInPlace)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
@@ -45,6 +46,9 @@ type disk struct {
 	// running is what services have read: the environment by service, and the certificates they started with.
 	running map[string]string
 	trusted string // by the trust store
+	own     string // the environment that node.env was made of
+
+	locked bool
 }
 
 // call counts a call and injects what is to be injected.
@@ -162,6 +166,21 @@ func (d *disk) Sync(name string) error {
 	return nil
 }
 
+// Lock does not wait: nobody unlocks meanwhile.
+func (d *disk) Lock(name string, _ time.Duration) (func(), error) {
+	if err := d.call("lock %s", name); err != nil {
+		return nil, err
+	}
+	if d.locked {
+		return nil, fmt.Errorf("%s: %w", name, node.ErrLocked)
+	}
+	if _, found := d.find(name); found == nil {
+		return nil, fs.ErrNotExist
+	}
+	d.locked = true
+	return func() { d.locked = false }, nil
+}
+
 func (d *disk) Check(v node.Version) error {
 	if err := d.call("check"); err != nil {
 		return err
@@ -173,6 +192,18 @@ func (d *disk) Check(v node.Version) error {
 }
 
 func (d *disk) Ready() error { return d.call("ready") }
+
+// OwnAddresses writes what setup.sh derives from the environment.
+func (d *disk) OwnAddresses() error {
+	if err := d.call("addresses"); err != nil {
+		return err
+	}
+	if d.refuses != nil && d.refuses("addresses", d.content(contract.PathProxyEnv), nil) {
+		return errors.New("the script fails")
+	}
+	d.own = string(d.content(contract.PathProxyEnv))
+	return nil
+}
 
 func (d *disk) Trust() error {
 	if err := d.call("trust"); err != nil {
@@ -203,6 +234,9 @@ func (d *disk) readBy(service string) string {
 	environment := ""
 	if strings.Contains(string(d.content("/etc/systemd/system/"+service+".service.d/http-proxy.conf")), "EnvironmentFile=") {
 		environment = string(d.content(contract.PathProxyEnv))
+		if d.own != environment { // node.env is read after it, and has NO_PROXY of other values
+			environment += "stale node.env"
+		}
 	}
 	return environment + d.trusted
 }

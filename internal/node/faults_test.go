@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 	"testing"
 
@@ -176,6 +177,34 @@ func TestApply_IsConsistentAfterItWasKilled(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A damaged journal: two applies at once, without a lock, left one without its files beside files that are whole.
+func TestApply_ContinuesWithAJournalWithoutItsFiles(t *testing.T) {
+	t.Parallel()
+	before, want := data(t, "old", "CA1\n", "script1\n"), data(t, rude, "CA2\n", "script2\n")
+	for _, f := range append(patch.NodeFiles(), patch.NodeFile{}) {
+		for end, refuses := range map[string]func(call string, env, ca []byte) bool{
+			"works": nil, "is rolled back": func(call string, env, _ []byte) bool {
+				return call == "restart" && string(env) == string(want[contract.KeyProxyEnv])
+			},
+		} {
+			t.Run(fmt.Sprintf("only %q is in it, and the apply %s", f.Key, end), func(t *testing.T) {
+				t.Parallel()
+				d := newDisk(t, before)
+				d.refuses = refuses
+				folder, _ := d.find(usersEd)
+				folder.names[".node-apply"] = newFolder()
+				if f.Key != "" {
+					d.put("/etc/capi-proxy-patcher/.node-apply/"+path.Base(f.Path), &inode{content: before[f.Key], mode: 0o600})
+				}
+				if paths, err := d.host().Present(); err != nil || len(paths) != len(patch.NodeFiles()) {
+					t.Errorf("present: %q, %v", paths, err)
+				}
+				ended(t, d, scenario{before: before, want: want}, d.host().Apply(version(t, want), nil))
+			})
+		}
+	}
 }
 
 // clone copies a disk with what runs on it.

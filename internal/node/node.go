@@ -15,6 +15,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -39,6 +40,12 @@ const (
 // ErrNotRegular is the error of Files.Read for a symbolic link, a folder, or anything else that is no regular file, and
 // for a path that has a symbolic link in it.
 var ErrNotRegular = errors.New("not a regular file")
+
+// ErrLocked is the error of Files.Lock for a folder that another process has locked.
+var ErrLocked = errors.New("locked")
+
+// lockWait is how long a run waits for another one on the same node.
+const lockWait = 2 * time.Minute
 
 // Content is the content of a file. It may hold credentials, and prints itself redacted.
 type Content []byte
@@ -71,6 +78,9 @@ type Files interface {
 	Mkdir(name string) error
 	// Sync makes the names in a folder durable.
 	Sync(name string) error
+	// Lock locks a folder until unlock is called or the process ends. It waits for another lock at most as long as wait
+	// says, then it returns ErrLocked; fs.ErrNotExist if there is no folder.
+	Lock(name string, wait time.Duration) (unlock func(), err error)
 }
 
 // Services are what an apply does to a node beside files. Each call is bounded in time. Errors hold no credential.
@@ -79,6 +89,8 @@ type Services interface {
 	Ready() error
 	// Check asks the readiness endpoints of a version with its values.
 	Check(Version) error
+	// OwnAddresses writes contract.PathNodeEnv: NO_PROXY of contract.PathProxyEnv with the node's own addresses.
+	OwnAddresses() error
 	// Trust makes the node trust the certificates in contract.PathTrustedCA, and no others of the product.
 	Trust() error
 	// Restart makes systemd read its units, restarts services in the given order, and returns when they answer.
@@ -93,8 +105,8 @@ type Host struct {
 	Say func(step string)
 }
 
-// RolledBackError reports an apply that failed after it had written. The files of before are back, and the services run
-// with them, unless Left is set.
+// RolledBackError reports an apply that failed after it had written. The previous files are restored, and the services
+// run with them, unless Left is set.
 type RolledBackError struct {
 	Cause error
 	// Left is why the node is not as it was before. The journal is still there then, and the next run continues.
@@ -103,9 +115,9 @@ type RolledBackError struct {
 
 func (e *RolledBackError) Error() string {
 	if e.Left != nil {
-		return fmt.Sprintf("%v; and the files of before could not be put back in force: %v", e.Cause, e.Left)
+		return fmt.Sprintf("%v; and the previous files could not be restored: %v", e.Cause, e.Left)
 	}
-	return fmt.Sprintf("%v; the files of before are back in force", e.Cause)
+	return fmt.Sprintf("%v; the previous files were restored", e.Cause)
 }
 
 func (e *RolledBackError) Unwrap() error { return e.Cause }
@@ -118,7 +130,31 @@ func (e *RolledBackError) Unwrap() error { return e.Cause }
 //
 // tried is the cause of an earlier try of the same version that was rolled back, or nil. It is not tried again: Apply
 // only ends what is left of it, and returns a *RolledBackError with that cause.
+//
+// One run at a time has the folder of the product; a run that waits too long for another one changes nothing.
 func (h Host) Apply(want Version, tried error) error {
+	unlock, err := h.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return h.apply(want, tried)
+}
+
+// lock locks the folder of the product. A node without the folder has nothing to lock.
+func (h Host) lock() (unlock func(), err error) {
+	unlock, err = h.Files.Lock(folder, lockWait)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return func() {}, nil
+	case errors.Is(err, ErrLocked):
+		return nil, fmt.Errorf("another %s node command has used %s on this node for %s and has not ended: nothing was "+
+			"changed; run this one again when that one has ended", contract.Name, folder, lockWait)
+	}
+	return unlock, err
+}
+
+func (h Host) apply(want Version, tried error) error {
 	now, err := h.look()
 	if err != nil {
 		return err
@@ -157,6 +193,11 @@ func (h Host) Apply(want Version, tried error) error {
 
 // Plan returns what Apply would do, and writes nothing.
 func (h Host) Plan(want Version) (Plan, error) {
+	unlock, err := h.lock()
+	if err != nil {
+		return Plan{}, err
+	}
+	defer unlock()
 	now, err := h.look()
 	return now.plan(want), err
 }
@@ -204,6 +245,10 @@ func (h Host) inForce(plan Plan, whatever bool) error {
 		h.Say("installing the certificates of " + contract.PathTrustedCA)
 		failed = append(failed, h.Services.Trust())
 	}
+	if len(plan.Services) > 0 && plan.environment && (whatever || joined(failed) == nil) {
+		h.Say("adding the node's own addresses to NO_PROXY in " + contract.PathNodeEnv)
+		failed = append(failed, h.Services.OwnAddresses())
+	}
 	if len(plan.Services) > 0 && (whatever || joined(failed) == nil) {
 		h.Say("restarting " + strings.Join(plan.Services, " and "))
 		failed = append(failed, h.Services.Restart(plan.Services))
@@ -211,9 +256,9 @@ func (h Host) inForce(plan Plan, whatever bool) error {
 	return joined(failed)
 }
 
-// undo puts the files of before back in force.
+// undo restores the previous files.
 func (h Host) undo(now state, plan Plan, cause error) error {
-	h.Say("putting the files of before back")
+	h.Say("restoring the previous files")
 	var failed []error
 	touched := now.interrupted
 	for _, f := range patch.NodeFiles() {

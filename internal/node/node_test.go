@@ -61,7 +61,7 @@ func newDisk(t *testing.T, data map[string][]byte) *disk {
 		d.put(systemd.DropInPath(service), &inode{content: dropIn, mode: 0o644})
 	}
 	d.put(usersEd, &inode{content: []byte("mine\n"), mode: 0o600})
-	d.trusted = string(data[contract.KeyTrustedCABundle])
+	d.trusted, d.own = string(data[contract.KeyTrustedCABundle]), string(data[contract.KeyProxyEnv])
 	d.restarted()
 	return d
 }
@@ -98,9 +98,9 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 	}{
 		"nothing":         {before, nil},
 		"the script":      {data(t, "old", "CA1\n", "script2\n"), nil},
-		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"ready", "check", "restart containerd,kubelet", "check"}},
+		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"ready", "check", "addresses", "restart containerd,kubelet", "check"}},
 		"certificates":    {data(t, "old", "CA2\n", "script1\n"), []string{"ready", "check", "trust", "restart containerd,kubelet", "check"}},
-		"all":             {data(t, rude, "", "script2\n"), []string{"ready", "check", "trust", "restart containerd,kubelet", "check"}},
+		"all":             {data(t, rude, "", "script2\n"), []string{"ready", "check", "trust", "addresses", "restart containerd,kubelet", "check"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, call := range d.calls {
-				if !strings.HasPrefix(call, "read ") && !strings.HasPrefix(call, "list ") {
+				if !strings.HasPrefix(call, "read ") && !strings.HasPrefix(call, "list ") && !strings.HasPrefix(call, "lock ") {
 					t.Errorf("a second run does %s", call)
 				}
 			}
@@ -143,8 +143,8 @@ func TestApply_WritesOnlyWhatTheNodeHas(t *testing.T) {
 		fails   string
 		calls   string
 	}{
-		"no trust store":               {[]string{contract.PathTrustedCA, contract.PathSetup}, "", "ready check restart containerd,kubelet check"},
-		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "ready check trust restart containerd,kubelet check"},
+		"no trust store":               {[]string{contract.PathTrustedCA, contract.PathSetup}, "", "ready check addresses restart containerd,kubelet check"},
+		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "ready check trust addresses restart containerd,kubelet check"},
 		"environment of kubeadm alone": {[]string{contract.PathTrustedCA, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check check"},
 		"trust store alone":            {[]string{contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "ready check trust restart containerd,kubelet check"},
 		"values in drop-ins": {
@@ -266,7 +266,8 @@ func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 		return strings.Contains(string(env), "u:p%40") || strings.Contains(string(ca), "CA2")
 	}
 	for call, cause := range map[string]string{
-		"trust": "the command fails", "restart": "containerd does not answer", "check": "the endpoint does not answer",
+		"trust": "the command fails", "addresses": "the script fails", "restart": "containerd does not answer",
+		"check": "the endpoint does not answer",
 	} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
@@ -280,13 +281,13 @@ func TestApply_PutsBackWhatDoesNotWork(t *testing.T) {
 			}
 			err := d.host().Apply(version(t, want), nil)
 			failed := &node.RolledBackError{}
-			if !errors.As(err, &failed) || failed.Left != nil || err.Error() != cause+"; the files of before are back in force" {
+			if !errors.As(err, &failed) || failed.Left != nil || err.Error() != cause+"; the previous files were restored" {
 				t.Fatalf("%#v", err)
 			}
 			if diff := d.inForce(t, before); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			restarts := map[string]int{"trust": 1, "restart": 2, "check": 2}[call]
+			restarts := map[string]int{"trust": 1, "addresses": 1, "restart": 2, "check": 2}[call]
 			if got := strings.Count(strings.Join(d.calls, "\n"), "restart containerd"); got != restarts {
 				t.Errorf("%d restarts, want %d", got, restarts)
 			}
@@ -315,9 +316,40 @@ func TestApply_WritesNothingIfAnEndpointDoesNotAnswer(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, call := range d.calls {
-		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"read", "list", "ready", "check"}, word) {
+		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"lock", "read", "list", "ready", "check"}, word) {
 			t.Errorf("calls %s", call)
 		}
+	}
+}
+
+func TestHost_TouchesNothingWhileAnotherRunHasTheFolder(t *testing.T) {
+	t.Parallel()
+	before, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
+	d := newDisk(t, before)
+	d.locked = true
+	const locked = "another capi-proxy-patcher node command has used /etc/capi-proxy-patcher on this node for 2m0s and has " +
+		"not ended: nothing was changed; run this one again when that one has ended"
+	_, planned := d.host().Plan(version(t, want))
+	_, present := d.host().Present()
+	for name, err := range map[string]error{
+		"apply": d.host().Apply(version(t, want), nil), "apply of what was tried": d.host().Apply(version(t, want), errInjected),
+		"plan": planned, "present": present,
+	} {
+		if failed := (*node.RolledBackError)(nil); err == nil || err.Error() != locked || errors.As(err, &failed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if diff := d.inForce(t, before); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, call := range d.calls {
+		if call != "lock /etc/capi-proxy-patcher" {
+			t.Errorf("calls %s", call)
+		}
+	}
+	d.locked = false
+	if err := d.host().Apply(version(t, want), nil); err != nil || d.locked {
+		t.Errorf("%v, locked afterwards: %t", err, d.locked)
 	}
 }
 

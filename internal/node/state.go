@@ -102,7 +102,7 @@ func (h Host) look() (state, error) {
 		}
 	}
 	if s.interrupted {
-		if s.before, err = h.kept(); err != nil {
+		if err := h.kept(s.before); err != nil {
 			return s, err
 		}
 	}
@@ -126,20 +126,20 @@ func (h Host) look() (state, error) {
 	return s, nil
 }
 
-// kept reads the journal.
-func (h Host) kept() (map[string]Content, error) {
-	before := map[string]Content{}
+// kept puts the files of the journal into before. A file that is not in the journal was not replaced, or the journal is
+// damaged: what the node has is all there is then.
+func (h Host) kept(before map[string]Content) error {
 	for _, f := range patch.NodeFiles() {
 		kept, err := h.Files.Read(path.Join(journal, path.Base(f.Path)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		before[f.Path] = kept.Content
 	}
-	return before, nil
+	return nil
 }
 
 // Plan is what an apply does.
@@ -209,6 +209,11 @@ func (p Plan) Lines() []string {
 
 // Present returns the paths of the product's files on the node, and refuses a node that has none.
 func (h Host) Present() ([]string, error) {
+	unlock, err := h.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	s, err := h.look()
 	if err != nil {
 		return nil, err

@@ -6,9 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
@@ -24,9 +27,6 @@ const (
 	maxHeader              = 64 << 10
 	// maxReason is how much of an error is kept, in bytes.
 	maxReason = 200
-	// minSecret is the shortest text that is taken out of an error: shorter ones are in other words by chance.
-	minSecret = 4
-	hidden    = "xxxxx"
 )
 
 // bundles returns where operating systems keep all certificates that they trust, as crypto/x509 knows them.
@@ -46,7 +46,7 @@ func check(ctx context.Context, on rootfiles.Files, v node.Version) error {
 	}
 	roots := x509.NewCertPool()
 	for _, name := range bundles() {
-		if f, err := on.Read(name); err == nil {
+		if f, err := on.ReadThroughLinks(name); err == nil {
 			roots.AppendCertsFromPEM(f.Content)
 		}
 	}
@@ -75,7 +75,7 @@ func check(ctx context.Context, on rootfiles.Files, v node.Version) error {
 			}
 		}
 		if err != nil {
-			failed = append(failed, fmt.Sprintf("%s: %s", nameOf(endpoint), reason(err, secretsOf(config, endpoint))))
+			failed = append(failed, fmt.Sprintf("%s: %s", nameOf(endpoint), reason(err)))
 		}
 	}
 	if len(failed) > 0 {
@@ -84,24 +84,31 @@ func check(ctx context.Context, on rootfiles.Files, v node.Version) error {
 	return nil
 }
 
-// connected returns the error of a proxy that does not connect, in words of ours: its own may repeat a password.
+// answerError is why an answer is none, in words of ours.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }
+
+func statusError(status int) error { return answerError(fmt.Sprintf("status %d", status)) }
+
+// connected returns the error of a proxy that does not connect.
 func connected(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 	if response.StatusCode == http.StatusOK {
 		return nil
 	}
 	if text := http.StatusText(response.StatusCode); text != "" {
-		return errors.New(text)
+		return answerError(text)
 	}
-	return fmt.Errorf("status %d", response.StatusCode)
+	return statusError(response.StatusCode)
 }
 
 func ask(ctx context.Context, client *http.Client, endpoint string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
 	if err != nil {
-		return errors.New("not a URL")
+		return answerError("not a URL")
 	}
 	if request.URL.Scheme != "http" && request.URL.Scheme != "https" {
-		return errors.New("not a URL of http or https")
+		return answerError("not a URL of http or https")
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -110,7 +117,7 @@ func ask(ctx context.Context, client *http.Client, endpoint string) error {
 	_ = response.Body.Close() // unread
 	switch {
 	case response.StatusCode == http.StatusProxyAuthRequired, response.StatusCode >= http.StatusInternalServerError:
-		return fmt.Errorf("status %d", response.StatusCode)
+		return statusError(response.StatusCode)
 	}
 	return nil
 }
@@ -124,37 +131,45 @@ func nameOf(endpoint string) string {
 	return finding.Line(u.Scheme+"://"+u.Host, maxReason)
 }
 
-// secretsOf are the texts that an error may not have: users and passwords, as they are written and as they are meant.
-func secretsOf(config httpproxy.Config, endpoint string) []string {
-	var secrets []string
-	for _, text := range []string{config.HTTPProxy, config.HTTPSProxy, endpoint} {
-		_, rest, _ := strings.Cut(text, "://")
-		at := strings.LastIndex(rest, "@")
-		if at <= 0 {
-			continue
-		}
-		secrets = append(secrets, text, rest[:at])
-		user, password, _ := strings.Cut(rest[:at], ":")
-		for _, part := range []string{password, user} {
-			secrets = append(secrets, part)
-			if meant, err := url.PathUnescape(part); err == nil {
-				secrets = append(secrets, meant)
-			}
-		}
-	}
-	return secrets
-}
-
-// reason is the cause of an error on one line, without the URLs that errors of net/http begin with.
-func reason(err error, secrets []string) string {
-	if withURL := (*url.Error)(nil); errors.As(err, &withURL) {
-		err = withURL.Err
-	}
-	text := err.Error()
-	for _, secret := range secrets {
-		if len(secret) >= minSecret {
-			text = strings.ReplaceAll(text, secret, hidden)
-		}
+// reason is why a request failed, on one line. What the proxy or the endpoint has sent is never part of it: a proxy may
+// repeat the header with the credentials, in any encoding. The errors that are quoted are of this node.
+func reason(err error) string {
+	var (
+		own         answerError
+		name        *net.DNSError
+		errno       syscall.Errno
+		operation   *net.OpError
+		timeout     interface{ Timeout() bool }
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+		authority   x509.UnknownAuthorityError
+		host        x509.HostnameError
+		certificate x509.CertificateInvalidError
+	)
+	text := "the answer is not HTTP"
+	switch {
+	case errors.As(err, &own):
+		text = own.Error()
+	case errors.As(err, &name):
+		text = name.Error()
+	case errors.As(err, &errno) && errors.As(err, &operation):
+		text = operation.Error()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		text = fmt.Sprintf("no answer after %s", checkLimit)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the connection was closed without an answer"
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
+		text = "the answer is not TLS"
+	case errors.As(err, &alert):
+		text = alert.Error()
+	case errors.As(err, &authority):
+		text = "certificate signed by unknown authority"
+	case errors.As(err, &host):
+		text = "certificate is not for this host"
+	case errors.As(err, &certificate) && certificate.Reason == x509.Expired:
+		text = "certificate has expired or is not yet valid"
+	case errors.As(err, &certificate):
+		text = "certificate is not valid"
 	}
 	return finding.Line(text, maxReason)
 }

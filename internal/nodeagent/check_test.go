@@ -1,16 +1,30 @@
 package nodeagent_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
@@ -136,9 +150,106 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 	}
 }
 
+// A bundle of the node is a file, or a link to one, as on Flatcar and Fedora, even through a folder that is a link.
+func TestCheck_TrustsWhatTheNodeTrusts(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	const bundle, there = "/etc/ssl/certs/ca-certificates.crt", "/usr/share/ca-certificates/ca-certificates.crt"
+	for name, test := range map[string]struct {
+		links   map[string]string
+		trusted bool
+	}{
+		"a relative link":               {map[string]string{bundle: "../../../usr/share/ca-certificates/ca-certificates.crt"}, true},
+		"an absolute link":              {map[string]string{bundle: there}, true},
+		"a link above the root":         {map[string]string{bundle: "../../../../../../.." + there}, true},
+		"a link to a link":              {map[string]string{bundle: "/etc/ssl/cert.pem", "/etc/ssl/cert.pem": "../.." + there}, true},
+		"a folder that is a link":       {map[string]string{"/etc/ssl/certs": "/usr/share/ca-certificates/"}, true},
+		"the other name of the bundle":  {map[string]string{"/etc/pki/tls/certs": "../../../usr/share/x", "/usr/share/x/ca-bundle.crt": there}, true},
+		"a link to nothing":             {map[string]string{bundle: "nothing"}, false},
+		"a link to itself":              {map[string]string{bundle: "ca-certificates.crt"}, false},
+		"a link to a folder":            {map[string]string{bundle: "/usr/share"}, false},
+		"a link to a device":            {map[string]string{bundle: "/dev/zero"}, false},
+		"a link to a bundle of another": {map[string]string{bundle: "OUTSIDE"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFolders(t)
+			f.put(there, ca, 0o644)
+			outside := filepath.Join(t.TempDir(), "bundle")
+			if err := os.WriteFile(outside, []byte(ca), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for at, to := range test.links {
+				if err := os.MkdirAll(filepath.Dir(f.path(at)), 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(strings.Replace(to, "OUTSIDE", outside, 1), f.path(at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.mount(contract.KeyReadiness, server.URL)
+			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://127.0.0.1:1", "127.0.0.1"))
+			_, err := nodeagent.Check(t.Context(), f.Options)
+			if (err == nil) != test.trusted {
+				t.Errorf("trusted: %t, %v", test.trusted, err)
+			}
+			if err != nil && !strings.HasSuffix(err.Error(), ": certificate signed by unknown authority") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A proxy repeats what it got: the header with the credentials, in every place of an answer.
 func TestCheck_QuotesNothingThatAProxySays(t *testing.T) {
 	t.Parallel()
-	f := newFolders(t)
+	const user, pass = "user", "pa$$w0rd"
+	encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + pass))
+	hidden := []string{encoded, encoded[:8], user, pass, hex.EncodeToString([]byte(pass)), "é", "\x1b"}
+	for name, test := range map[string]struct{ answer, want string }{
+		"a reason":                {"HTTP/1.1 500 \x1b[31mECHO " + strings.Repeat("é", 5000) + "\r\n\r\n", "Internal Server Error"},
+		"a status of its own":     {"HTTP/1.1 799 ECHO\r\n\r\n", "status 799"},
+		"the request":             {"Proxy-Authorization: Basic ECHO\r\n\r\n", "the answer is not HTTP"},
+		"a version":               {"ECHO 200 OK\r\n\r\n", "the answer is not HTTP"},
+		"a status that is none":   {"HTTP/1.1 ECHO OK\r\n\r\n", "the answer is not HTTP"},
+		"a header without a name": {"HTTP/1.1 200 OK\r\nECHO\r\n\r\n", "the answer is not HTTP"},
+		"a length":                {"HTTP/1.1 200 OK\r\nContent-Length: ECHO\r\n\r\n", "the answer is not HTTP"},
+		"a coding":                {"HTTP/1.1 200 OK\r\nTransfer-Encoding: ECHO\r\n\r\n", "the answer is not HTTP"},
+		"many headers":            {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("ECHO", 30_000) + "\r\n\r\n", ""},
+		"nothing":                 {"", "the connection was closed without an answer"},
+		"half an answer":          {"HTTP/1.1 200 ECHO", "the connection was closed without an answer"},
+	} {
+		for _, endpoint := range []string{"http://example.com", "https://example.com"} {
+			t.Run(name+" to "+endpoint, func(t *testing.T) {
+				t.Parallel()
+				f := newFolders(t)
+				address := answering(t, strings.ReplaceAll(test.answer, "ECHO", encoded+" "+pass+" "+hex.EncodeToString([]byte(pass))))
+				f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://"+user+":"+url.QueryEscape(pass)+"@"+address))
+				f.mount(contract.KeyReadiness, endpoint)
+				_, err := nodeagent.Check(t.Context(), f.Options)
+				want := test.want
+				if endpoint == "http://example.com" {
+					want = strings.NewReplacer("Internal Server Error", "status 500").Replace(want)
+				}
+				if err == nil || want != "" && !strings.HasSuffix(err.Error(), endpoint+": "+want) {
+					t.Errorf("%v, want %s", err, want)
+				}
+				for _, text := range hidden {
+					if err != nil && strings.Contains(err.Error(), text) {
+						t.Errorf("%q is in the error: %v", text, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// answering returns the address of a server that reads a request and answers each with one text.
+func answering(t *testing.T, text string) string {
+	t.Helper()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -151,15 +262,89 @@ func TestCheck_QuotesNothingThatAProxySays(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = io.WriteString(connection, "HTTP/1.1 500 \x1b[31mpw "+strings.Repeat("é", 5000)+"\r\n\r\n")
+			_, _ = http.ReadRequest(bufio.NewReader(connection))
+			_, _ = io.WriteString(connection, text)
 			_ = connection.Close()
 		}
 	}()
-	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://user:pw@"+listener.Addr().String()))
-	f.mount(contract.KeyReadiness, "https://example.com")
-	_, err = nodeagent.Check(t.Context(), f.Options)
-	if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "pw") ||
-		!strings.HasSuffix(err.Error(), "https://example.com: Internal Server Error") {
-		t.Errorf("%v", err)
+	return listener.Addr().String()
+}
+
+// A proxy that reads what is encrypted shows a certificate of its own, and may write into it what it likes.
+func TestCheck_QuotesNothingOfACertificate(t *testing.T) {
+	t.Parallel()
+	const pass = "pa$$w0rd"
+	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + pass))
+	now := time.Now() //nolint:forbidigo // certificates are checked by the clock
+	for name, test := range map[string]struct {
+		change func(*x509.Certificate)
+		signed bool
+		want   string
+	}{
+		"nobody trusts": {func(*x509.Certificate) {}, false, "certificate signed by unknown authority"},
+		"of another":    {func(c *x509.Certificate) { c.DNSNames = []string{encoded + ".example.com", "pa--w0rd"} }, true, "certificate is not for this host"},
+		"expired":       {func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Hour) }, true, "certificate has expired or is not yet valid"},
+		"of later":      {func(c *x509.Certificate) { c.NotBefore = now.Add(time.Hour) }, true, "certificate has expired or is not yet valid"},
+		"for clients":   {func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, true, "certificate is not valid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			certificate := &x509.Certificate{
+				SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: encoded, Organization: []string{pass}},
+				DNSNames: []string{"example.com"}, NotBefore: now.Add(-2 * time.Hour), NotAfter: now.Add(2 * time.Hour),
+				IsCA: true, BasicConstraintsValid: true,
+			}
+			test.change(certificate)
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			der, err := x509.CreateCertificate(rand.Reader, certificate, certificate, &key.PublicKey, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewUnstartedServer(http.NotFoundHandler())
+			server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			p, f := newProxy(t, server, http.StatusOK), newFolders(t)
+			f.mount(contract.KeyProxyEnv, proxyEnv(t, p.url("user:p%40%22%24s")))
+			if test.signed {
+				f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+			}
+			f.mount(contract.KeyReadiness, "https://example.com")
+			_, err = nodeagent.Check(t.Context(), f.Options)
+			if err == nil || !strings.HasSuffix(err.Error(), ": https://example.com: "+test.want) {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCheck_SaysWhyNothingAnswers(t *testing.T) {
+	t.Parallel()
+	gone := freeAddress(t)
+	for name, test := range map[string]struct{ proxy, endpoint, want string }{
+		"nobody listens":           {"http://user:pw@" + gone, "https://example.com", "https://example.com: proxyconnect tcp: dial tcp " + gone + ": connect: connection refused"},
+		"no such proxy":            {"http://user:pw@proxy.invalid:1", "https://example.com", "lookup proxy.invalid"},
+		"a proxy without TLS":      {"https://user:pw@" + answering(t, "HTTP/1.1 200 OK\r\n\r\n"), "https://example.com", "https://example.com: the answer is not TLS"},
+		"an endpoint without TLS":  {"http://user:pw@" + gone, "https://" + answering(t, "HTTP/1.1 200 OK\r\n\r\n"), "the answer is not TLS"},
+		"a proxy that is no URL":   {"http://user:pw@pro xy", "https://nothing.invalid", "no such host"},
+		"an endpoint with escapes": {"http://user:pw@" + gone, "https://user:pw@exa%mple.com", "an endpoint: not a URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFolders(t)
+			f.mount(contract.KeyProxyEnv, proxyEnv(t, test.proxy, "127.0.0.1"))
+			f.mount(contract.KeyReadiness, test.endpoint)
+			_, err := nodeagent.Check(t.Context(), f.Options)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "pw") {
+				t.Errorf("the password is in %v", err)
+			}
+		})
 	}
 }

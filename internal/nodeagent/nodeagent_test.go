@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -198,6 +201,41 @@ func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 	}
 }
 
+// An annotation that goes away and comes back, a forced deletion of a Pod, or a run by hand: two applies on one node.
+func TestApply_WaitsForAnotherOne(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	other := folders{t, nodeagent.Options{Root: f.Root, From: t.TempDir()}}
+	f.State = ""
+	for round := range 50 {
+		versions := map[string]string{}
+		for who, from := range map[string]folders{"a": f, "b": other} {
+			mark := fmt.Sprintf("%s%d", who, round)
+			from.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+mark+"@proxy:3128"))
+			from.mount(contract.KeyTrustedCABundle, envfile.Header+"\n")
+			from.mount(contract.KeySetup, "#!/bin/sh\n"+envfile.Header+"\n# "+mark+"\n")
+			versions[proxyEnv(t, "http://u:"+mark+"@proxy:3128")] = "#!/bin/sh\n" + envfile.Header + "\n# " + mark + "\n"
+		}
+		var running sync.WaitGroup
+		errs := make([]error, 2)
+		for i, o := range []nodeagent.Options{f.Options, other.Options} {
+			running.Go(func() { errs[i] = nodeagent.Apply(t.Context(), o, io.Discard) })
+		}
+		running.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		env, err := os.ReadFile(f.path(contract.PathProxyEnv))
+		script, err2 := os.ReadFile(f.path(contract.PathSetup))
+		if err := errors.Join(err, err2); err != nil || versions[string(env)] != string(script) {
+			t.Fatalf("round %d: a mixture of versions, %v:\n%s%s", round, err, env, script)
+		}
+		if left, err := filepath.Glob(f.path("/etc/capi-proxy-patcher/.*")); err != nil || len(left) > 0 {
+			t.Fatalf("round %d: left %q, %v", round, left, err)
+		}
+	}
+}
+
 // The endpoint answers once, before anything is written, and not afterwards.
 func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 	t.Parallel()
@@ -213,7 +251,7 @@ func TestApply_RemembersWhatWasPutBack(t *testing.T) {
 	f.mount(contract.KeyReadiness, server.URL+"/?token="+secret)
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
 	want := "readiness endpoints do not answer with the mounted values: " + server.URL +
-		": status 502; the files of before are back in force"
+		": status 502; the previous files were restored"
 	asked := int32(0)
 	for range 3 {
 		err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})

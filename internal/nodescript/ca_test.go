@@ -26,6 +26,7 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 		rhel   = "etc/pki/ca-trust/source/anchors"
 		suse   = "etc/pki/trust/anchors"
 		certs  = "etc/ssl/certs"
+		arch   = "etc/ca-certificates/trust-source/anchors"
 
 		updateCerts = "update-ca-certificates"
 		updateTrust = "update-ca-trust"
@@ -35,24 +36,28 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 		osRelease            string
 		stub, call, dir, ext string
 	}{
-		"Debian":                        {"ID=debian\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
-		"Ubuntu":                        {"NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
-		"like Ubuntu":                   {"ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
-		"RHEL":                          {"ID=\"rhel\"\nID_LIKE=\"fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Fedora":                        {"ID=fedora\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Rocky":                         {"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Alma":                          {"ID=\"almalinux\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Oracle":                        {"ID=\"ol\"\nID_LIKE=\"fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Amazon Linux 2":                {"ID=\"amzn\"\nID_LIKE=\"centos rhel fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Amazon Linux 2023":             {"ID=\"amzn\"\nID_LIKE=\"fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Mariner":                       {"ID=mariner\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"Azure Linux":                   {"ID=azurelinux\n", updateTrust, updateTrust + " extract", rhel, "crt"},
-		"SLES":                          {"ID=\"sles\"\nID_LIKE=\"suse\"\n", updateCerts, updateCerts + " ", suse, "crt"},
-		"SLE Micro":                     {"ID=\"sl-micro\"\nID_LIKE=\"suse sle-micro\"\n", updateCerts, updateCerts + " ", suse, "crt"},
-		"openSUSE":                      {"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n", updateCerts, updateCerts + " ", suse, "crt"},
-		"Photon":                        {"NAME=\"VMware Photon OS\"\nID=photon\n", rehash, rehash + " ", certs, "pem"},
-		"Flatcar":                       {"ID=flatcar\nID_LIKE=coreos\n", updateCerts, updateCerts + " ", certs, "pem"},
-		"unknown, with update-ca-trust": {"ID=odd\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Debian":                             {"ID=debian\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
+		"Ubuntu":                             {"NAME=\"Ubuntu\"\nID=ubuntu\nID_LIKE=debian\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
+		"like Ubuntu":                        {"ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
+		"RHEL":                               {"ID=\"rhel\"\nID_LIKE=\"fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Fedora":                             {"ID=fedora\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Rocky":                              {"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Alma":                               {"ID=\"almalinux\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Oracle":                             {"ID=\"ol\"\nID_LIKE=\"fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Amazon Linux 2":                     {"ID=\"amzn\"\nID_LIKE=\"centos rhel fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Amazon Linux 2023":                  {"ID=\"amzn\"\nID_LIKE=\"fedora\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Mariner":                            {"ID=mariner\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"Azure Linux":                        {"ID=azurelinux\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"SLES":                               {"ID=\"sles\"\nID_LIKE=\"suse\"\n", updateCerts, updateCerts + " ", suse, "crt"},
+		"SLE Micro":                          {"ID=\"sl-micro\"\nID_LIKE=\"suse sle-micro\"\n", updateCerts, updateCerts + " ", suse, "crt"},
+		"openSUSE":                           {"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n", updateCerts, updateCerts + " ", suse, "crt"},
+		"Photon":                             {"NAME=\"VMware Photon OS\"\nID=photon\n", rehash, rehash + " ", certs, "pem"},
+		"Flatcar":                            {"ID=flatcar\nID_LIKE=coreos\n", updateCerts, updateCerts + " ", certs, "pem"},
+		"Arch":                               {"ID=arch\n", updateTrust, updateTrust + " ", arch, "crt"},
+		"like Arch":                          {"ID=manjaro\nID_LIKE=arch\n", updateTrust, updateTrust + " ", arch, "crt"},
+		"like Flatcar, with another command": {"ID=odd\nID_LIKE=\"flatcar coreos\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"like Debian, with another command":  {"ID=odd\nID_LIKE=\"debian rhel\"\n", updateTrust, updateTrust + " extract", rhel, "crt"},
+		"unknown, with update-ca-trust":      {"ID=odd\n", updateTrust, updateTrust + " extract", rhel, "crt"},
 		"unknown, with rehash_ca_certificates.sh": {"ID=odd\n", rehash, rehash + " ", certs, "pem"},
 		"unknown, with update-ca-certificates":    {"ID=odd\n", updateCerts, updateCerts + " --fresh", debian, "crt"},
 		"no os-release":                           {"", updateTrust, updateTrust + " extract", rhel, "crt"},
@@ -66,7 +71,7 @@ func TestInstallCA_KnowsTheFamily(t *testing.T) {
 				if test.osRelease != "" {
 					n.write("etc/os-release", test.osRelease)
 				}
-				n.stub(test.stub, "echo 'Updating certificates...'")
+				n.updates(test.stub, test.dir, "etc/ssl/cert.pem")
 				n.write(bundlePath, "# Acme\n"+fakeCert("one")+"\n# Acme 2\n"+fakeCert("two"))
 				want := outcome{
 					Stdout: "capi-proxy-patcher: trusting 2 certificates in ROOT/" + test.dir + "\n",
@@ -120,7 +125,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 		t := n.t
 		const dir = "etc/pki/ca-trust/source/anchors"
 		n.write("etc/os-release", "ID=rhel\n")
-		n.stub("update-ca-trust", "")
+		n.updates("update-ca-trust", dir, "etc/pki/tls/certs/ca-bundle.crt")
 		n.write(bundlePath, fakeCert("a"))
 		n.run("install-ca")
 		n.write(bundlePath, "")
@@ -142,7 +147,7 @@ func TestInstallCA_TriesAgainToRemoveThem(t *testing.T) {
 		if diff := cmp.Diff(missing, n.run("install-ca")); diff != "" {
 			t.Errorf("without the command (-want +got):\n%s", diff)
 		}
-		n.stub("update-ca-trust", "")
+		n.updates("update-ca-trust", dir, "etc/pki/tls/certs/ca-bundle.crt")
 		emptied(n, "update-ca-trust extract", dir)
 	})
 }
@@ -153,7 +158,7 @@ func TestInstallCA_DistinguishesSUSEFromDebianByItsFolders(t *testing.T) {
 		t := n.t
 		n.write("etc/pki/trust/anchors/other.pem", "other")
 		n.write("usr/lib/os-release", "ID=odd\n")
-		n.stub("update-ca-certificates", "")
+		n.updates("update-ca-certificates", "etc/pki/trust/anchors", "etc/ssl/ca-bundle.pem")
 		n.write(bundlePath, fakeCert("one"))
 		n.run("install-ca")
 		want := map[string]string{"other.pem": "other", "capi-proxy-patcher-1.crt": fakeCert("one")}
@@ -188,7 +193,8 @@ func TestInstallCA_ReadsEveryShapeOfABundle(t *testing.T) {
 			eachShell(t, func(n *tree) {
 				t := n.t
 				n.write("etc/os-release", "ID=photon\n")
-				n.stub("rehash_ca_certificates.sh", "")
+				n.write("etc/pki/tls/certs/other", "")
+				n.updates("rehash_ca_certificates.sh", "etc/ssl/certs", "etc/pki/tls/certs/ca-bundle.crt")
 				n.write(bundlePath, test.bundle)
 				if got := n.run("install-ca"); got.Exit != 0 {
 					t.Fatalf("%+v", got)
@@ -214,7 +220,7 @@ func TestInstallCA_RemovesOnlyOldFilesOfItsOwn(t *testing.T) {
 		t := n.t
 		const dir = "usr/local/share/ca-certificates"
 		n.write("etc/os-release", "ID=debian\n")
-		n.stub("update-ca-certificates", "")
+		n.updates("update-ca-certificates", dir, "etc/ssl/certs/ca-certificates.crt")
 		n.write(bundlePath, fakeCert("a")+fakeCert("b")+fakeCert("c"))
 		n.run("install-ca")
 		for _, name := range []string{
@@ -243,7 +249,7 @@ func TestInstallCA_WritesForEveryoneWhateverTheUmask(t *testing.T) {
 	eachShell(t, func(n *tree) {
 		t := n.t
 		n.write("etc/os-release", "ID=debian\n")
-		n.stub("update-ca-certificates", "")
+		n.updates("update-ca-certificates", "usr/local/share/ca-certificates", "etc/ssl/certs/ca-certificates.crt")
 		n.write(bundlePath, fakeCert("a"))
 		n.shell = append(n.shell, "-c", `umask 077; . "$0"`)
 		if got := n.run("install-ca"); got.Exit != 0 {
@@ -315,11 +321,12 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 		"an end without a beginning": {func(n *tree) { debian(n); n.write(bundlePath, "-----END CERTIFICATE-----") }, "ROOT/" + bundlePath + ": certificate 1 has no beginning or no end\n", false},
 		"a folder that is a file": {
 			func(n *tree) {
-				debian(n)
-				n.write("usr/local/share/ca-certificates", "x")
+				n.write("etc/os-release", "ID=rhel\n")
+				n.stub("update-ca-trust", "")
+				n.write("etc/pki/ca-trust/source", "x")
 				n.write(bundlePath, fakeCert("a"))
 			},
-			"cannot create ROOT/usr/local/share/ca-certificates\n", false,
+			"cannot create ROOT/etc/pki/ca-trust/source/anchors\n", false,
 		},
 		"a certificate that is a folder": {
 			func(n *tree) {
@@ -328,6 +335,18 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 				n.write(bundlePath, fakeCert("a")+fakeCert("b"))
 			},
 			"cannot write ROOT/usr/local/share/ca-certificates/capi-proxy-patcher-2.crt\n", false,
+		},
+		"the command makes no bundle": {
+			func(n *tree) { debian(n); n.write(bundlePath, fakeCert("a")) },
+			"update-ca-certificates --fresh has ended, but no bundle of this system has a certificate of ROOT/usr/local/share/ca-certificates: use a supported image, or " + trust, true,
+		},
+		"the command makes a bundle without ours": {
+			func(n *tree) {
+				debian(n)
+				n.write("etc/ssl/certs/ca-certificates.crt", fakeCert("theirs")+strings.Replace(fakeCert("a"), "a\n", "ab\n", 1))
+				n.write(bundlePath, fakeCert("a"))
+			},
+			"update-ca-certificates --fresh has ended, but no bundle of this system has a certificate of ROOT/usr/local/share/ca-certificates: use a supported image, or " + trust, true,
 		},
 		"the command fails": {
 			func(n *tree) {
@@ -355,4 +374,128 @@ func TestInstallCA_SaysWhatToDoWhenItFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A command removes all links before it makes them again, and stops in between: the disk is full.
+func TestInstallCA_LeavesTheLinksOfTheTrustStore(t *testing.T) {
+	t.Parallel()
+	const remove = `for f in "$R"/etc/ssl/certs/*; do [ ! -L "$f" ] || rm "$f"; done
+`
+	for name, test := range map[string]struct {
+		id, stub, body string
+		exit           int
+	}{
+		"it says so":                     {"debian", "update-ca-certificates", remove + "exit 1", 1},
+		"it does not say so":             {"photon", "rehash_ca_certificates.sh", remove, 1},
+		"it is killed with the script":   {"flatcar", "update-ca-certificates", remove + "kill -9 $PPID", -1},
+		"it has made some of them again": {"flatcar", "update-ca-certificates", remove + `ln -s other "$R/etc/ssl/certs/11111111.0"; exit 1`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachShell(t, func(n *tree) {
+				t := n.t
+				inRoot := func(body string) string { return strings.ReplaceAll(body, "$R", n.root) }
+				n.write("etc/os-release", "ID="+test.id+"\n")
+				n.write("usr/share/ca-certificates/theirs.pem", fakeCert("theirs"))
+				n.write("etc/ssl/certs/plain.pem", fakeCert("plain"))
+				links := map[string]string{
+					"theirs.pem": "../../../usr/share/ca-certificates/theirs.pem", "11111111.0": "theirs.pem", "22222222.0": "plain.pem", "dangling": "nothing",
+				}
+				for at, to := range links {
+					if err := os.Symlink(to, filepath.Join(n.root, "etc/ssl/certs", at)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				n.write(bundlePath, fakeCert("a"))
+				n.stub(test.stub, inRoot(test.body))
+				if test.exit < 0 {
+					_ = n.runKilled("install-ca")
+					n.stub(test.stub, "exit 1") // of the next run
+				}
+				if got := n.run("install-ca"); got.Exit != 1 {
+					t.Errorf("%+v", got)
+				}
+				for at, to := range links {
+					if got, err := os.Readlink(filepath.Join(n.root, "etc/ssl/certs", at)); err != nil || got != to {
+						t.Errorf("%s leads to %q: %v", at, got, err)
+					}
+				}
+				if _, err := os.Lstat(filepath.Join(n.root, "etc/ssl/certs.capi-proxy-patcher")); !os.IsNotExist(err) {
+					t.Errorf("the copy is left: %v", err)
+				}
+				n.stub(test.stub, inRoot(remove+`cat "$R"/usr/local/share/ca-certificates/* "$R"/etc/ssl/certs/*.pem >"$R/etc/ssl/cert.pem" 2>/dev/null; :`))
+				if got := n.run("install-ca"); got.Exit != 0 {
+					t.Errorf("afterwards %+v", got)
+				}
+				if _, err := os.Lstat(filepath.Join(n.root, "etc/ssl/certs/dangling")); !os.IsNotExist(err) {
+					t.Errorf("a link that the command has removed is back: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Without room for a copy nothing is touched: not the links, and no certificate is cut off.
+func TestInstallCA_TouchesNothingWithoutRoom(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(n *tree) {
+		t := n.t
+		n.write("etc/os-release", "ID=flatcar\n")
+		n.write("etc/ssl/certs/theirs.pem", fakeCert("theirs"))
+		n.write("etc/ssl/certs.capi-proxy-patcher", "in the way")
+		if err := os.Symlink("theirs.pem", filepath.Join(n.root, "etc/ssl/certs/11111111.0")); err != nil {
+			t.Fatal(err)
+		}
+		n.stub("update-ca-certificates", `rm -f "`+n.root+`"/etc/ssl/certs/*.0`)
+		n.stub("cp", "echo 'No space left on device' >&2; exit 1")
+		n.write(bundlePath, fakeCert("a"))
+		want := outcome{
+			Exit: 1, Calls: "cp -P ROOT/etc/ssl/certs/11111111.0 ROOT/etc/ssl/certs.capi-proxy-patcher\n",
+			Stderr: "capi-proxy-patcher: cannot copy the links of ROOT/etc/ssl/certs to ROOT/etc/ssl/certs.capi-proxy-patcher: the disk may be full\n",
+		}
+		n.remove("etc/ssl/certs.capi-proxy-patcher")
+		if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if _, err := os.Stat(filepath.Join(n.root, "etc/ssl/certs/11111111.0")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A kin of Flatcar: /usr is an image, and certificates are read from /etc/ssl/certs.
+func TestInstallCA_WritesNothingBelowUsrIfItCannot(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(n *tree) {
+		t := n.t
+		n.write("etc/os-release", "ID=odd\n")
+		n.write("usr/local", "a file: nothing can be made below it")
+		n.updates("update-ca-certificates", "etc/ssl/certs", "etc/ssl/cert.pem")
+		n.write(bundlePath, fakeCert("a"))
+		want := outcome{Stdout: "capi-proxy-patcher: trusting 1 certificates in ROOT/etc/ssl/certs\n", Calls: "update-ca-certificates \n"}
+		for range 2 {
+			if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestInstallCA_SaysWhichCertificatesAreInNoBundle(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(n *tree) {
+		t := n.t
+		n.write("etc/os-release", "ID=rhel\n")
+		n.stub("update-ca-trust", "") // a command that leaves out what is no CA
+		n.write("etc/pki/tls/certs/ca-bundle.crt", "# x\n"+strings.TrimSuffix(fakeCert("b"), "\n")+fakeCert("z"))
+		n.write(bundlePath, fakeCert("a")+fakeCert("b")+fakeCert("c"))
+		want := outcome{
+			Calls: "update-ca-trust extract\n",
+			Stdout: "capi-proxy-patcher: not in a bundle of this system: certificates 1 3 of ROOT/" + bundlePath + "\n" +
+				"capi-proxy-patcher: trusting 1 certificates in ROOT/etc/pki/ca-trust/source/anchors\n",
+		}
+		if diff := cmp.Diff(want, n.run("install-ca")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }

@@ -19,6 +19,18 @@ import (
 // The command that Debian and Ubuntu ship, on folders of the test.
 func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 	t.Parallel()
+	for name, folder := range map[string]string{
+		"as installed": "usr/local/share/ca-certificates", "with nothing writable below /usr": "etc/capi-proxy-patcher/certificates",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			withDebian(t, folder)
+		})
+	}
+}
+
+func withDebian(t *testing.T, folder string) {
+	t.Helper()
 	const command = "/usr/sbin/update-ca-certificates"
 	if _, err := os.Stat(command); err != nil {
 		t.Skip("update-ca-certificates is not installed")
@@ -32,6 +44,9 @@ func TestInstallCA_WithTheRealCommandOfDebian(t *testing.T) {
 	distribution := newCA(t, "distribution")
 	n.write("usr/share/ca-certificates/distribution.crt", distribution)
 	n.write("etc/ssl/certs/README", "x")
+	if folder != "usr/local/share/ca-certificates" {
+		n.write("usr/local", "a file: nothing can be made below it")
+	}
 	n.stub("update-ca-certificates", `PATH=/usr/sbin:/usr/bin:/sbin:/bin exec `+command+` --certsconf "$R/etc/ca-certificates.conf" \
 	--certsdir "$R/usr/share/ca-certificates" --localcertsdir "$R/usr/local/share/ca-certificates" \
 	--etccertsdir "$R/etc/ssl/certs" --hooksdir "$R/none" "$@"`)

@@ -1,18 +1,22 @@
 // Package nodescript holds the one script that runs on a node.
 //
-// The script trusts the certificates of a bundle, reloads systemd and
-// restarts containerd, each as a verb of its own, so that the commands in a
-// bootstrap spec stay short and constant:
+// The script adds the node's own addresses to NO_PROXY, trusts the
+// certificates of a bundle, reloads systemd, restarts containerd, and prints
+// what a shell evaluates to set and unset the variables, each as a verb of its
+// own, so that the commands in a bootstrap spec stay short and constant:
 //
 //	sh /etc/capi-proxy-patcher/setup.sh install-ca || exit 1
 //
 // It is written for POSIX sh and runs unchanged in dash, bash and busybox
 // sh. It knows the trust stores of Debian and Ubuntu, of RHEL, Fedora, Rocky,
-// Alma, Oracle, Amazon and Azure Linux, of SUSE, of Photon and of Flatcar.
+// Alma, Oracle, Amazon and Azure Linux, of SUSE, of Arch, of Photon and of
+// Flatcar.
 package nodescript
 
 import (
 	_ "embed"
+	"strings"
+	"sync"
 )
 
 const (
@@ -24,10 +28,37 @@ const (
 )
 
 //go:embed setup.sh
-var setup string
+var source string
 
-// Setup returns the script. It is ASCII, shorter than the 10,240 characters that Cluster API allows for one file of a
-// bootstrap spec, and has nothing that cloud-init would read as a template.
-func Setup() string {
-	return setup
+var (
+	setup       = sync.OnceValue(func() string { return render(source) }) //nolint:gochecknoglobals // a constant
+	setupInline = sync.OnceValue(func() string {                          //nolint:gochecknoglobals // a constant
+		before, rest, _ := strings.Cut(source, "# begin: not with delivery Inline\n")
+		_, after, _ := strings.Cut(rest, "# end: not with delivery Inline\n")
+		return render(before + after)
+	})
+)
+
+// headerLines are the interpreter, and the line that says whose file it is.
+const headerLines = 2
+
+// render leaves the comments out of a script, because user data of clouds is limited: their home is setup.sh.
+func render(script string) string {
+	var b strings.Builder
+	b.Grow(len(script))
+	number := 0
+	for line := range strings.Lines(script) {
+		number++
+		if number <= headerLines || !strings.HasPrefix(strings.TrimLeft(line, "\t"), "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
+
+// Setup returns the script without its comments. It is ASCII, and has nothing that cloud-init would read as a template.
+func Setup() string { return setup() }
+
+// SetupInline returns Setup without the verb own-addresses, which delivery Inline does not call. It is shorter than the
+// 10,240 characters that Cluster API allows for the content of a file in a bootstrap spec.
+func SetupInline() string { return setupInline() }

@@ -22,6 +22,8 @@ type tree struct {
 	root  string
 	shell []string
 	env   []string
+	// killed says that the script may be killed.
+	killed bool
 }
 
 // outcome is what a run of the script did.
@@ -48,7 +50,7 @@ func newTree(t *testing.T, shell ...string) *tree {
 	t.Helper()
 	n := &tree{t: t, root: t.TempDir(), shell: shell}
 	n.write("etc/capi-proxy-patcher/setup.sh", nodescript.Setup())
-	for _, tool := range []string{"mkdir", "mv", "rm", "sleep", "timeout"} {
+	for _, tool := range []string{"cat", "cp", "ln", "mkdir", "mv", "rm", "sleep", "timeout"} {
 		n.tool(tool)
 	}
 	n.env = []string{
@@ -77,10 +79,21 @@ func (n *tree) tool(name string) {
 // stub puts a command on PATH that records its arguments and then runs body.
 func (n *tree) stub(name, body string) {
 	n.t.Helper()
+	// A tool is a link to that of this machine: never write through it.
+	if err := os.RemoveAll(filepath.Join(n.root, "stubs", name)); err != nil {
+		n.t.Fatal(err)
+	}
 	n.write("stubs/"+name, "#!/bin/sh\necho \""+name+" $*\" >>\"$CALLS\"\n"+body+"\n")
 	if err := os.Chmod(filepath.Join(n.root, "stubs", name), 0o700); err != nil { //nolint:gosec // a command has to be executable
 		n.t.Fatal(err)
 	}
+}
+
+// updates puts a command on PATH that makes the bundle of a system from the certificates in a folder, as real ones do.
+func (n *tree) updates(name, folder, bundle string) {
+	n.t.Helper()
+	n.stub(name, `B=`+filepath.Join(n.root, bundle)+`
+mkdir -p "$B" && rm -r "$B" && cat "`+filepath.Join(n.root, folder)+`"/* >"$B" 2>/dev/null || :`)
 }
 
 func (n *tree) write(path, content string) {
@@ -88,6 +101,9 @@ func (n *tree) write(path, content string) {
 	path = filepath.Join(n.root, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		n.t.Fatal(err)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		n.t.Fatalf("%s is a link: what it leads to may not be of the test", path)
 	}
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		n.t.Fatal(err)
@@ -130,6 +146,14 @@ func (n *tree) run(args ...string) outcome {
 	return n.start(args...)()
 }
 
+// runKilled is run for a script that is killed.
+func (n *tree) runKilled(args ...string) outcome {
+	n.t.Helper()
+	n.killed = true
+	defer func() { n.killed = false }()
+	return n.run(args...)
+}
+
 // start starts the script. The function it returns waits for the end and
 // checks what holds for every run: it ends, each line starts with the name of
 // the product, and no proxy is printed.
@@ -150,7 +174,7 @@ func (n *tree) start(args ...string) (wait func() outcome) {
 	tooLong := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 	return func() outcome {
 		n.t.Helper()
-		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 {
+		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 && !n.killed {
 			n.t.Fatalf("%v: %v", cmd, err)
 		}
 		tooLong.Stop()

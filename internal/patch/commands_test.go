@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +16,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
+
+// ownAddress is that of the node.
+const ownAddress = "10.77.0.10"
 
 // bootstrap runs what a bootstrap provider makes of a recipe around the commands of a user, in one shell.
 type bootstrap struct {
@@ -26,6 +29,7 @@ type bootstrap struct {
 	environment []string
 	before      []string // the user's preKubeadmCommands
 	options     patch.Options
+	silent      bool // nothing of ours is left that could say why kubeadm does not run
 }
 
 // outcome is what the commands see: the variables that kubeadm would copy, sorted. kubeadm is nil if it does not run.
@@ -63,7 +67,25 @@ func eachBootstrap(t *testing.T, test func(t *testing.T, b bootstrap)) {
 	}
 }
 
-// run returns what was seen, and what was printed. Of the recipe it leaves out the commands about systemd.
+// noProxy is what the node has.
+func (b bootstrap) noProxy() string {
+	if b.options.Delivery == contract.DeliveryInline {
+		return noProxy
+	}
+	return noProxy + "," + ownAddress
+}
+
+// exported are the variables of the settings as the environment has them, with more.
+func (b bootstrap) exported(more ...string) []string {
+	for _, v := range b.options.Settings.Vars(b.noProxy()) {
+		more = append(more, v.Name+"="+v.Value)
+	}
+	slices.Sort(more)
+	return more
+}
+
+// run returns what was seen, and what was printed beside the own addresses. Of the recipe it leaves out the commands
+// about systemd.
 func (b bootstrap) run(t *testing.T) (outcome, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -83,6 +105,14 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 			t.Fatal(err)
 		}
 	}
+	for name, prints := range map[string]string{
+		"ip": "2: eth0    inet " + ownAddress + "/24 brd 10.77.0.255 scope global eth0", "hostname": "",
+	} {
+		stub := "#!/bin/sh\necho '" + prints + "'\n"
+		if err := os.WriteFile(filepath.Join(root, name), []byte(stub), 0o700); err != nil { //nolint:gosec // a command
+			t.Fatal(err)
+		}
+	}
 	if b.options.Targets == nil {
 		b.options.Targets = []contract.Target{contract.TargetKubeadm}
 	}
@@ -92,7 +122,7 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 	text := strings.ReplaceAll(strings.Join(script, "\n")+"\n", "/etc/capi-proxy-patcher/", root+
 		"/etc/capi-proxy-patcher/")
 	command := exec.CommandContext(t.Context(), b.shell[0], append(b.shell[1:], "-c", text)...)
-	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HTTPS_PROXY=http://of.the.image:1"}, b.environment...)
+	command.Env = append([]string{"PATH=" + root + ":" + os.Getenv("PATH"), "CAPI_PROXY_PATCHER_ROOT=" + root, "HTTPS_PROXY=http://of.the.image:1"}, b.environment...)
 	command.Dir = root
 	output, err := command.CombinedOutput()
 	if _, err := os.Stat(root + "/ran"); err == nil {
@@ -101,7 +131,9 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatalf("running\n%s: %v", text, err)
 	}
-	return outcome{seen(t, root+"/before"), seen(t, root+"/kubeadm"), seen(t, root+"/after")}, string(output)
+	said := strings.ReplaceAll(string(output),
+		"capi-proxy-patcher: NO_PROXY of this node has its own addresses and names: "+ownAddress+"\n", "")
+	return outcome{seen(t, root+"/before"), seen(t, root+"/kubeadm"), seen(t, root+"/after")}, said
 }
 
 // seen are the variables of a recorded environment that kubeadm would copy, or nil if there is no record.
@@ -125,15 +157,6 @@ func seen(t *testing.T, name string) []string {
 	return variables
 }
 
-// exported are the variables of settings as the environment has them, with more.
-func exported(s proxyconfig.Settings, more ...string) []string {
-	for _, v := range s.Vars(noProxy) {
-		more = append(more, v.Name+"="+v.Value)
-	}
-	slices.Sort(more)
-	return more
-}
-
 func TestKubeadm_SeesNoProxyVariableInAnySpelling(t *testing.T) {
 	t.Parallel()
 	eachBootstrap(t, func(t *testing.T, b bootstrap) {
@@ -145,8 +168,8 @@ func TestKubeadm_SeesNoProxyVariableInAnySpelling(t *testing.T) {
 		b.before = []string{"IFS=_; set -f"}
 		got, output := b.run(t)
 		want := outcome{
-			before: exported(b.options.Settings, own...), kubeadm: []string{},
-			after: exported(b.options.Settings),
+			before: b.exported(own...), kubeadm: []string{},
+			after: b.exported(),
 		}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
 			t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
@@ -162,8 +185,9 @@ func TestKubeadm_SeesNoCredential(t *testing.T) {
 			"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`,
 			"password": "p%4@:/\"'$`\\ {{x}}{%#",
 		})
-		got, output := bootstrap{shell: argv, options: patch.Options{Settings: s}}.run(t)
-		want := outcome{before: exported(s), kubeadm: []string{}, after: exported(s)}
+		b := bootstrap{shell: argv, options: patch.Options{Settings: s}}
+		got, output := b.run(t)
+		want := outcome{before: b.exported(), kubeadm: []string{}, after: b.exported()}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
 			t.Errorf("variables (-want +got):\n%s\n%s", diff, output)
 		}
@@ -182,9 +206,13 @@ func TestKubeadm_DoesNotRunIfAVariableStays(t *testing.T) {
 		"a name with a newline":                func(b *bootstrap) { b.environment = []string{"a\nb_Proxy=u:p@h"} },
 		"a name that is no UTF-8":              func(b *bootstrap) { b.environment = []string{"\xffx_PROXY=u:p@h", "LC_ALL=C.UTF-8"} },
 		"a variable that can only be read":     func(b *bootstrap) { b.before = []string{"readonly x_Proxy=u:p@h; export x_Proxy"} },
-		"a machine without the commands":       func(b *bootstrap) { b.before = []string{"sed() { :; }"} },
-		"env that does not know zero bytes":    func(b *bootstrap) { b.before = []string{`env() { [ "$1" != -0 ] || return 1; command env "$@"; }`} },
-		"tr that does not know them":           func(b *bootstrap) { b.before = []string{"tr() { cat; }"} },
+		"sed that prints nothing":              func(b *bootstrap) { b.before = []string{"echo >sed; chmod +x sed"} },
+		"no cat":                               func(b *bootstrap) { b.before = []string{"echo exit 1 >cat; chmod +x cat"} },
+		"tr that does not know zero bytes":     func(b *bootstrap) { b.before = []string{"echo exec cat >tr; chmod +x tr"} },
+		"a script that is cut off":             func(b *bootstrap) { b.before, b.silent = []string{": >etc/capi-proxy-patcher/setup.sh"}, true },
+		"no script":                            func(b *bootstrap) { b.before, b.silent = []string{"rm etc/capi-proxy-patcher/setup.sh"}, true },
+		"sh that is a function of the user":    func(b *bootstrap) { b.before, b.silent = []string{"sh() { :; }"}, true },
+		"no sh":                                func(b *bootstrap) { b.before, b.silent = []string{"PATH=/nowhere"}, true },
 		"unset that is a function of the user": func(b *bootstrap) { b.before = []string{"command() { :; }"} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +227,7 @@ func TestKubeadm_DoesNotRunIfAVariableStays(t *testing.T) {
 					t.Errorf("kubeadm sees %q: %s", got.kubeadm, output)
 				case !dropped && got.kubeadm != nil:
 					t.Errorf("kubeadm runs and sees %q: %s", got.kubeadm, output)
-				case !dropped && !strings.HasSuffix(output, says):
+				case !dropped && !b.silent && !strings.HasSuffix(output, says):
 					t.Errorf("says %q, want %q", output, says)
 				}
 				if strings.Contains(output, "u:p@h") {
@@ -212,21 +240,95 @@ func TestKubeadm_DoesNotRunIfAVariableStays(t *testing.T) {
 
 func TestSetup_HasTheVerbsOfEveryOutputVersion(t *testing.T) {
 	t.Parallel()
-	verbs := 0
+	verbs := map[string]bool{}
 	for version := 1; version <= patch.OutputVersion; version++ {
-		for _, command := range recipe(t, patch.Options{Version: version}).First {
-			call, isCall := strings.CutPrefix(command, "sh "+contract.PathSetup+" ")
-			if verb, _, _ := strings.Cut(call, " "); isCall {
-				verbs++
-				if !strings.Contains(nodescript.Setup(), "\n"+verb+") ") {
+		for _, targets := range choices() {
+			for _, command := range commandsOf(recipe(t, patch.Options{Version: version, Targets: targets})) {
+				_, call, isCall := strings.Cut(command, "sh "+contract.PathSetup+" ")
+				verb := call[:max(0, strings.IndexAny(call+" ", ` )`))]
+				if verbs[verb] = true; !isCall {
+					t.Errorf("%q does not call the script", command)
+				}
+				if !regexp.MustCompile(`(?m)^([a-z-]+ \| )?` + verb + `( \| [a-z-]+)?\) `).MatchString(nodescript.Setup()) {
 					t.Errorf("specs of output version %d call setup.sh %s, which the script does not know", version, verb)
 				}
 			}
 		}
 	}
-	if verbs < 3 {
-		t.Errorf("%d verbs", verbs)
+	if len(verbs) != 8 {
+		t.Errorf("verbs: %v", verbs)
 	}
+}
+
+// choices are all sets of targets.
+func choices() [][]contract.Target {
+	all := contract.AllTargets()
+	var sets [][]contract.Target
+	for bits := 1; bits < 1<<len(all); bits++ {
+		var set []contract.Target
+		for i, target := range all {
+			if bits>>i&1 == 1 {
+				set = append(set, target)
+			}
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+func commandsOf(r patch.Recipe) []string { return slices.Concat(r.First, r.Last, r.Post) }
+
+func TestCommands_AreShortAndMarked(t *testing.T) {
+	t.Parallel()
+	for _, targets := range choices() {
+		for _, command := range commandsOf(recipe(t, patch.Options{Targets: targets})) {
+			if len(command) > 100 || !strings.HasSuffix(command, " # capi-proxy-patcher") {
+				t.Errorf("with targets %v, %d characters: %s", targets, len(command), command)
+			}
+		}
+	}
+}
+
+// The user's commands may bring an address, and kubelet starts after them. A node that only trusts certificates has no
+// variables.
+func TestCommands_AddOwnAddressesBeforeAndAfterTheUsers(t *testing.T) {
+	t.Parallel()
+	const (
+		first = "sh /etc/capi-proxy-patcher/setup.sh own-addresses || : # capi-proxy-patcher"
+		last  = "sh /etc/capi-proxy-patcher/setup.sh refresh-addresses || : # capi-proxy-patcher"
+	)
+	for _, targets := range choices() {
+		r := recipe(t, patch.Options{Targets: targets})
+		before := !slices.Equal(targets, []contract.Target{contract.TargetTrust})
+		after := slices.ContainsFunc(targets, func(target contract.Target) bool {
+			return target != contract.TargetTrust && target != contract.TargetContainerd
+		})
+		if got := len(r.First) > 0 && r.First[0] == first; got != before {
+			t.Errorf("targets %v: first commands are %q", targets, r.First)
+		}
+		if got := len(r.Last) > 0 && r.Last[0] == last; got != after {
+			t.Errorf("targets %v: last commands are %q", targets, r.Last)
+		}
+	}
+}
+
+func TestStaticPods_HaveAnAddressThatTheUserAdded(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(t *testing.T, argv []string) {
+		t.Helper()
+		b := bootstrap{shell: argv, options: patch.Options{Settings: plain(t), Targets: []contract.Target{contract.TargetStaticPods}}}
+		b.before = []string{`echo "echo 2: eth0 inet6 fd00::10/64 scope global; echo 1: lo inet 10.77.0.60/32 scope global" >ip`}
+		saw, output := b.run(t)
+		more := noProxy + ",fd00::10,10.77.0.60"
+		if !slices.Contains(saw.before, "NO_PROXY="+b.noProxy()) || !slices.Contains(saw.kubeadm, "NO_PROXY="+more) ||
+			!slices.Contains(saw.after, "no_proxy="+more) {
+			t.Errorf("the user sees %q, kubeadm %q, the user then %q: %s", saw.before, saw.kubeadm, saw.after, output)
+		}
+		b.before = append(b.before, "NO_PROXY=mine")
+		if saw, output := b.run(t); !slices.Contains(saw.kubeadm, "NO_PROXY=mine") {
+			t.Errorf("in place of the user's list kubeadm sees %q: %s", saw.kubeadm, output)
+		}
+	})
 }
 
 func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
@@ -238,8 +340,8 @@ func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
 		b.before = []string{"export ALL_PROXY='http://$(touch ran)@p'"}
 		saw, output := b.run(t)
 		want := []string{
-			"HTTPS_PROXY=http://proxy.example.com:3129", "HTTP_PROXY=http://proxy.example.com:3128", "NO_PROXY=" + noProxy,
-			"http_proxy=http://proxy.example.com:3128", "https_proxy=http://proxy.example.com:3129", "no_proxy=" + noProxy,
+			"HTTPS_PROXY=http://proxy.example.com:3129", "HTTP_PROXY=http://proxy.example.com:3128", "NO_PROXY=" + b.noProxy(),
+			"http_proxy=http://proxy.example.com:3128", "https_proxy=http://proxy.example.com:3129", "no_proxy=" + b.noProxy(),
 		}
 		if diff := cmp.Diff(want, saw.kubeadm); diff != "" {
 			t.Errorf("kubeadm sees (-want +got):\n%s\n%s", diff, output)
@@ -252,7 +354,7 @@ func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
 		}}
 		b.environment = []string{"HTTPS_PROXY=http://of.the.image:1"}
 		saw, output := b.run(t)
-		if diff := cmp.Diff([]string{"NO_PROXY=" + noProxy, "no_proxy=" + noProxy}, saw.kubeadm); diff != "" {
+		if diff := cmp.Diff([]string{"NO_PROXY=" + b.noProxy(), "no_proxy=" + b.noProxy()}, saw.kubeadm); diff != "" {
 			t.Errorf("with credentials kubeadm sees (-want +got):\n%s\n%s", diff, output)
 		}
 		b.environment = []string{"a.http_proxy=http://u:p@x"}

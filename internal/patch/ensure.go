@@ -67,7 +67,7 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 	if conflicts := conflicts(spec, recipe); len(conflicts) > 0 {
 		return Plan{}, &ConflictError{Conflicts: conflicts}
 	}
-	plan := Plan{Warnings: overrides(spec)}
+	plan := Plan{Warnings: append(overrides(spec), overridingDropIns(spec, recipe)...)}
 	post := recipe.Post
 	if !slices.ContainsFunc(spec.PostKubeadmCommands, func(c string) bool { return !isManagedCommand(c) }) {
 		post = nil
@@ -116,16 +116,20 @@ func conflicts(spec Spec, recipe Recipe) finding.Errors {
 		found  finding.Errors
 		needed []contract.Target // for conflicts
 	)
+	wanted := recipe.Files
+	if slices.Contains(recipe.First, commandOwnAddresses) { // which writes a file that no spec has
+		wanted = append(slices.Clip(wanted), File{Path: contract.PathNodeEnv})
+	}
 	for i, f := range spec.Files {
 		if IsManagedFile(f) {
 			continue
 		}
-		at := slices.IndexFunc(recipe.Files, func(want File) bool { return standsInTheWay(f, want) })
+		at := slices.IndexFunc(wanted, func(want File) bool { return standsInTheWay(f, want) })
 		if at < 0 {
 			continue
 		}
 		found = append(found, entryFinding(ListFiles, i, "already writes "+f.Path, "remove that file from the spec"))
-		needed = append(needed, targetsOf(recipe.Files[at].Path)...)
+		needed = append(needed, targetsOf(wanted[at].Path)...)
 	}
 	inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }
 	left := make([]string, 0, len(recipe.Targets))
@@ -164,8 +168,11 @@ func standsInTheWay(f, want File) bool {
 	return at == want.Path || shadowed
 }
 
-// targetsOf returns the targets that need a managed file.
+// targetsOf returns the targets that need a managed file, or the file that the node writes.
 func targetsOf(managed string) []contract.Target {
+	if managed == contract.PathNodeEnv {
+		managed = contract.PathProxyEnv
+	}
 	for _, f := range managedFiles {
 		if f.path == managed {
 			return f.targets
@@ -189,6 +196,44 @@ func overrides(spec Spec) []finding.Finding {
 		}
 	}
 	return warnings
+}
+
+// overridingDropIns returns warnings about drop-ins of the user that systemd reads after ours and that give a service
+// other variables. Those whose content is encoded or in a Secret are not read.
+func overridingDropIns(spec Spec, recipe Recipe) []finding.Finding {
+	var warnings []finding.Finding
+	for i, f := range spec.Files {
+		if f.Content == "" || f.Other {
+			continue
+		}
+		for _, service := range laterDropInOf(f.Path) {
+			ours := slices.IndexFunc(recipe.Files, func(w File) bool { return w.Path == systemd.DropInPath(string(service)) })
+			if ours < 0 {
+				continue
+			}
+			suspect := func(p string) bool { return isSuspect(spec, p) }
+			for _, does := range systemd.Overrides(f.Content, isProxyVariable, suspect) {
+				if does == "resets Environment=" && !strings.Contains(recipe.Files[ours].Content, "\nEnvironment=") {
+					continue // our variables are in a file
+				}
+				own := countManaged(spec.Files[:i])
+				warnings = append(warnings, entryFinding(ListFiles, i-own,
+					fmt.Sprintf("%s %s, and systemd reads it after http-proxy.conf: %s may have other values than those of the "+
+						"proxy Secret", f.Path, does, service), "remove the setting, or give the file a name before http-proxy.conf"))
+			}
+		}
+	}
+	return warnings
+}
+
+// isSuspect reports whether a file of variables may have proxy variables: one that the spec writes too, or one that is
+// named after them, and not one of ours.
+func isSuspect(spec Spec, p string) bool {
+	if path.Dir(clean(p)) == path.Dir(contract.PathProxyEnv) {
+		return false
+	}
+	written := func(f File) bool { return clean(f.Path) == clean(p) }
+	return slices.ContainsFunc(spec.Files, written) || strings.Contains(strings.ToLower(p), "proxy")
 }
 
 // entry is an entry of a list: a file or a command.

@@ -231,7 +231,7 @@ func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
 				}
 			}
 		}
-		if needed := name != "kubeadm"; (script == 1) != needed {
+		if script != 1 {
 			t.Errorf("%s: the script is there %d times", name, script)
 		}
 	}
@@ -271,11 +271,11 @@ func TestEnsure_PutsBackWhatIsOutOfPlace(t *testing.T) {
 	spec := patch.SpecOfMap(want)
 	for name, commands := range map[string][]string{
 		"a managed command twice":       append([]string{spec.PreKubeadmCommands[1]}, spec.PreKubeadmCommands...),
-		"managed commands at the end":   append(spec.PreKubeadmCommands[4:7:7], spec.PreKubeadmCommands[:4]...),
-		"managed commands missing":      spec.PreKubeadmCommands[3:6],
-		"managed command between own":   slices.Insert(slices.Clone(spec.PreKubeadmCommands[4:]), 1, spec.PreKubeadmCommands[0]),
-		"first and last exchanged":      append(append(spec.PreKubeadmCommands[6:7:7], spec.PreKubeadmCommands[1:6]...), spec.PreKubeadmCommands[0]),
-		"only the commands of the user": spec.PreKubeadmCommands[4:6],
+		"managed commands at the end":   append(spec.PreKubeadmCommands[5:9:9], spec.PreKubeadmCommands[:5]...),
+		"managed commands missing":      spec.PreKubeadmCommands[4:7],
+		"managed command between own":   slices.Insert(slices.Clone(spec.PreKubeadmCommands[5:]), 1, spec.PreKubeadmCommands[0]),
+		"first and last exchanged":      append(append(spec.PreKubeadmCommands[7:9:9], spec.PreKubeadmCommands[1:7]...), spec.PreKubeadmCommands[0]),
+		"only the commands of the user": spec.PreKubeadmCommands[5:7],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -397,6 +397,70 @@ func TestEnsure_LeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
 		recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
 	if err != nil {
 		t.Errorf("Ensure: %v", err)
+	}
+}
+
+func TestEnsure_WarnsOfDropInsThatSystemdReadsLater(t *testing.T) {
+	t.Parallel()
+	const etc = "/etc/systemd/system/containerd.service.d/"
+	for name, test := range map[string]struct {
+		at, content string
+		more        string // another file
+		want        []string
+	}{
+		"a reset":                         {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
+		"a reset of variables alone":      {at: etc + "zz.conf", content: "[Service]\nEnvironment=\n"},
+		"other values":                    {at: etc + "override.conf", content: "[Service]\nEnvironment=\"HTTPS_PROXY=http://a:b@c\" A=b no_proxy=x\n", want: []string{"sets HTTPS_PROXY", "sets no_proxy"}},
+		"no values":                       {at: etc + "zz.conf", content: "# x\n[Service]\nUnsetEnvironment=NO_PROXY \\\n HTTP_PROXY=x\n", want: []string{"unsets NO_PROXY", "unsets HTTP_PROXY"}},
+		"those of the manager":            {at: etc + "zz.conf", content: "[Service]\nPassEnvironment=HTTP_PROXY\n", want: []string{"sets HTTP_PROXY"}},
+		"a file of the spec":              {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=-/etc/default/x\n", more: "/etc/default/x", want: []string{"reads variables from /etc/default/x"}},
+		"a file named after a proxy":      {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=/etc/Proxy.env\n", want: []string{"reads variables from /etc/Proxy.env"}},
+		"files of ours":                   {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\nEnvironmentFile=-/etc/capi-proxy-patcher/node.env\n"},
+		"another file":                    {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=-/etc/default/kubelet\nLimitNOFILE=5\n"},
+		"of this boot":                    {at: "/run/systemd/system/kubelet.service.d/i.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
+		"of a package, for all services":  {at: "/usr/lib/systemd/system/service.d/i.conf", content: "[Service]\nUnsetEnvironment=HTTP_PROXY\n", want: []string{"unsets HTTP_PROXY", "unsets HTTP_PROXY"}},
+		"by another way to the folder":    {at: "/etc//systemd/system/x/../kubelet.service.d/i.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
+		"before ours":                     {at: etc + "10-proxy.conf", content: "[Service]\nEnvironmentFile=\nUnsetEnvironment=HTTP_PROXY\n"},
+		"capital letters are before ours": {at: etc + "ZZ.conf", content: "[Service]\nEnvironmentFile=\n"},
+		"of another unit":                 {at: "/etc/systemd/system/docker.service.d/zz.conf", content: "[Service]\nEnvironmentFile=\n"},
+		"no drop-in":                      {at: etc + "zz.txt", content: "[Service]\nEnvironmentFile=\n"},
+		"another section":                 {at: etc + "zz.conf", content: "[Unit]\nEnvironmentFile=\n"},
+		"no unit":                         {at: etc + "zz.conf", content: "[Service\nEnvironmentFile=\x00\\"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := []patch.File{{Path: "/a"}, {Path: test.at, Content: test.content}}
+			if test.more != "" {
+				files = append(files, patch.File{Path: test.more})
+			}
+			spec := patch.Spec{Files: files}
+			for round := range 2 { // with our files before them, too
+				plan, err := patch.Ensure(spec, recipe(t, patch.Options{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, w := range plan.Warnings {
+					does, _, _ := strings.Cut(strings.TrimPrefix(w.Message, test.at+" "), ", and systemd")
+					got = append(got, does)
+					if w.Place.String() != "files[1]" || strings.Contains(w.String(), "a:b") {
+						t.Errorf("%s", w)
+					}
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("round %d (-want +got):\n%s", round, diff)
+				}
+				spec.Files = slices.Clone(files)
+				for _, edit := range plan.Edits {
+					if edit.List == patch.ListFiles {
+						spec.Files = append([]patch.File{edit.File}, spec.Files...)
+					}
+				}
+			}
+			if _, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: []contract.Target{contract.TargetTrust}})); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 
@@ -534,7 +598,8 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 		"and there is none":           {[]string{kubelet}, []contract.Target{"kubelet"}, "", ""},
 		"and two files leave none":    {[]string{containerd, kubelet}, []contract.Target{"containerd", "kubelet"}, "", ""},
 		"of the certificates":         {[]string{contract.PathTrustedCA}, nil, "", ", " + annotation + "containerd,kubelet,kubeadm"},
-		"of the script":               {[]string{contract.PathSetup}, nil, "", ", " + annotation + "kubeadm"},
+		"of the script":               {[]string{contract.PathSetup}, nil, "", ""},
+		"of the file of the node":     {[]string{contract.PathNodeEnv}, nil, "", ", " + annotation + "trust"},
 		"of the values":               {[]string{contract.PathProxyEnv}, nil, "", ", " + annotation + "trust"},
 		"of the values and more":      {[]string{contract.PathProxyEnv, contract.PathTrustedCA}, nil, "", ""},
 		"in a variable of a topology": {[]string{containerd}, nil, "variable v.targets", ", or set variable v.targets to kubelet,kubeadm,trust"},
@@ -582,7 +647,10 @@ func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
 			}
 			_, advice, found := strings.Cut(err.Error(), " of the Cluster to ")
 			if !found {
-				t.Fatalf("no advice in %v", err)
+				if f.Path != contract.PathSetup { // which every target needs
+					t.Errorf("no advice in %v", err)
+				}
+				continue
 			}
 			options.Targets = nil
 			for name := range strings.SplitSeq(advice, ",") {

@@ -106,7 +106,7 @@ func (b builder) targets(some ...contract.Target) bool {
 	return slices.ContainsFunc(some, func(t contract.Target) bool { return slices.Contains(b.Targets, t) })
 }
 
-// managedFile is a file that the product writes.
+// managedFile is a file in a spec.
 type managedFile struct {
 	path, mode string
 	// key is the key of the generated Secret from which it comes with Reference delivery, "" if it is in the spec.
@@ -128,13 +128,16 @@ var managedFiles = []managedFile{ //nolint:gochecknoglobals // a constant
 	{contract.PathTrustedCA, "0644", contract.KeyTrustedCABundle, []contract.Target{contract.TargetTrust}},
 	{
 		contract.PathSetup, "0755", contract.KeySetup,
-		[]contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust},
+		[]contract.Target{
+			contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm, contract.TargetTrust,
+			contract.TargetStaticPods,
+		},
 	},
 }
 
 // referringDropIn is the content of drop-ins with Reference delivery, whatever the settings are.
 var referringDropIn = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // a constant
-	content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv)
+	content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
 	return string(content), err
 })
 
@@ -170,7 +173,7 @@ func (b builder) recipe() (Recipe, error) {
 	var content map[string]string // of files in the spec other than drop-ins
 	inline := b.Delivery == contract.DeliveryInline
 	if inline {
-		content = map[string]string{contract.PathSetup: nodescript.Setup()}
+		content = map[string]string{contract.PathSetup: nodescript.SetupInline()}
 		if content[contract.PathTrustedCA] = TrustedCABundle(b.Settings); len(b.Settings.TrustedCA) == 0 {
 			b.Targets = slices.DeleteFunc(slices.Clone(b.Targets),
 				func(t contract.Target) bool { return t == contract.TargetTrust })
@@ -191,12 +194,14 @@ func (b builder) recipe() (Recipe, error) {
 		}
 		recipe.Files = append(recipe.Files, file)
 	}
-	if b.targets(contract.TargetKubeadm, contract.TargetStaticPods) {
-		recipe.First = append(make([]string, 0, len(exports)+3), exports...) // and up to three more
-		recipe.Last, recipe.Post = []string{commandUnset}, exports
+	shell := b.targets(contract.TargetKubeadm, contract.TargetStaticPods)
+	own := !inline && (shell || b.targets(contract.TargetContainerd, contract.TargetKubelet))
+	recipe.First = make([]string, 0, len(exports)+4) //nolint:mnd // and up to four more
+	if own {
+		recipe.First = append(recipe.First, commandOwnAddresses)
 	}
-	if b.targets(contract.TargetStaticPods) {
-		recipe.Last = []string{commandUnsetCredentials}
+	if shell {
+		recipe.First, recipe.Post = append(recipe.First, exports...), exports
 	}
 	for _, c := range []struct {
 		command string
@@ -209,6 +214,15 @@ func (b builder) recipe() (Recipe, error) {
 		if b.targets(c.targets...) {
 			recipe.First = append(recipe.First, c.command)
 		}
+	}
+	if own && b.targets(contract.TargetKubelet, contract.TargetKubeadm, contract.TargetStaticPods) {
+		recipe.Last = []string{commandRefreshAddresses} // the user's commands may have added addresses
+	}
+	switch {
+	case b.targets(contract.TargetStaticPods):
+		recipe.Last = append(recipe.Last, commandUnsetCredentials)
+	case b.targets(contract.TargetKubeadm):
+		recipe.Last = append(recipe.Last, commandUnset)
 	}
 	return recipe, nil
 }
@@ -247,41 +261,28 @@ func (b builder) values() (exports []string, dropIn string, err error) {
 }
 
 // Managed commands of output version 1. Each runs in cloud-init's sh without set -e and in Ignition's bash with it.
+// People read them, so that none is longer than 100 characters. Of those that evaluate what the script prints, false is
+// the status if the script fails or prints nothing.
 const (
-	commandExport            = "set -a; . " + contract.PathProxyEnv + "; set +a" + mark
+	commandOwnAddresses      = "sh " + contract.PathSetup + " own-addresses || :" + mark
+	commandRefreshAddresses  = "sh " + contract.PathSetup + " refresh-addresses || :" + mark
+	commandExport            = `eval "false; $(sh ` + contract.PathSetup + ` export)" || exit 1` + mark
 	commandInstallCA         = "sh " + contract.PathSetup + " install-ca || exit 1" + mark
 	commandDaemonReload      = "sh " + contract.PathSetup + " daemon-reload || exit 1" + mark
 	commandRestartContainerd = "sh " + contract.PathSetup + " restart-containerd || exit 1" + mark
-	// kubeadm copies every *_proxy variable of its environment, in any spelling, into static Pods and kube-proxy.
-	// commandUnset unsets them, lists the environment again with one such variable added, and stops the bootstrap
-	// unless that is the only one: a missing tool, a readonly variable or a name that a shell cannot unset stops it.
-	// Lines are variables, because newlines in values become dots. The shell calls env itself: another shell in between
-	// would drop names that it does not know.
-	commandUnset = `eval "$(` + listEnvironment + `'s/^\([A-Za-z0-9_]*` + anyProxy +
-		`\)=.*/command unset \1;/p')" || :; ` +
-		`[ "$(` + listEnvironment + `'s/=.*//; /` + anyProxy + `$/p')" = ` + contract.Name + `_proxy ] || ` +
-		`{ echo '` + contract.Name +
-		`: a variable whose name ends in _proxy stays in the environment of kubeadm: take it out of the image or of ` +
-		`your commands, or leave kubeadm out of the annotation ` + contract.AnnotationTargets + `' >&2; exit 1; }` + mark
-	// commandUnsetCredentials is commandUnset for variables whose value has an at sign, as a URL with a user has. The
-	// variable that is added has one, too.
-	commandUnsetCredentials = `eval "$(` + listWithUser + `'s/^\([A-Za-z0-9_]*` + anyProxy +
-		`\)=.*@.*/command unset \1;/p')" || :; ` +
-		`[ "$(` + listWithUser + `'s/^\([^=]*` + anyProxy + `\)=.*@.*/\1/p')" = ` + contract.Name + `_proxy ] || ` +
-		`{ echo '` + contract.Name +
-		`: a variable whose name ends in _proxy and that has credentials stays in the environment of ` +
-		`kubeadm: take it out of the image or of your commands, or leave static-pods out of the annotation ` +
-		contract.AnnotationTargets + `' >&2; exit 1; }` + mark
-	listWithUser    = `env -0 ` + contract.Name + `_proxy=@ | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
-	listEnvironment = `env -0 ` + contract.Name + `_proxy= | LC_ALL=C tr '\n\0' '.\n' | LC_ALL=C sed -n `
-	anyProxy        = `_[Pp][Rr][Oo][Xx][Yy]`
+	// commandUnset unsets every *_proxy variable, in any spelling, because kubeadm copies them into static Pods and
+	// kube-proxy. It stops the bootstrap if one stays: a missing tool, a readonly variable or a name that a shell cannot
+	// unset stops it.
+	commandUnset = `eval "false; $(sh ` + contract.PathSetup + ` unset)" || exit 1` + mark
+	// commandUnsetCredentials is commandUnset for variables whose value has an at sign, as a URL with a user has.
+	commandUnsetCredentials = `eval "false; $(sh ` + contract.PathSetup + ` unset-userinfo)" || exit 1` + mark
 )
 
 // isManagedCommand reports whether any version of this product writes command.
 func isManagedCommand(command string) bool {
 	switch command {
-	case commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd, commandUnset,
-		commandUnsetCredentials:
+	case commandOwnAddresses, commandExport, commandInstallCA, commandDaemonReload, commandRestartContainerd,
+		commandRefreshAddresses, commandUnset, commandUnsetCredentials:
 		return true
 	}
 	assignment, found := strings.CutPrefix(strings.TrimSuffix(command, mark), "export ")

@@ -83,6 +83,8 @@ type Restart struct {
 type Result struct {
 	controller.Preview
 
+	// Hint says why the controller configures no proxy for the Cluster, "" if it does.
+	Hint string
 	// Before is the status of the Cluster before the change.
 	Before status.Row
 	// Writes are in their order, without those that only report.
@@ -141,7 +143,7 @@ func run(ctx context.Context, o Options) (Result, error) {
 	if result.Preview, err = c.Preview(ctx, cluster); err != nil {
 		return Result{}, err
 	}
-	result.Writes = writer.writes
+	result.Writes, result.Hint = writer.writes, hintOf(cluster)
 	if result.Before.IsInPlace() && asksInPlace(cluster) && result.Condition.Reason == contract.ReasonConfigured {
 		// What the nodes have is known to the controller alone.
 		before := result.Before
@@ -152,6 +154,20 @@ func run(ctx context.Context, o Options) (Result, error) {
 	}
 	result.Restarts, err = restarts(ctx, w, cluster, result)
 	return result, err
+}
+
+// hintOf says why the controller configures no proxy for a Cluster, or returns "".
+func hintOf(cluster *clusterv1.Cluster) string {
+	switch view := intent.ClusterOf(cluster); {
+	case view.Paused:
+		return "it is paused, so the controller changes nothing"
+	case view.Unclear != nil:
+		return finding.OneLine(view.Unclear.Error())
+	case !view.Enabled:
+		return fmt.Sprintf("it has no label %s=%s, so the controller configures no proxy for it, and removes what it has "+
+			"written before", contract.LabelEnabled, contract.LabelEnabledValue)
+	}
+	return ""
 }
 
 // asksInPlace reports whether a Cluster asks for updates in place.
@@ -210,17 +226,17 @@ func newController(o Options, api client.Client, w *world, writer client.Client)
 		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w, Live: api, Mapper: api.RESTMapper()},
 		Absences:               &lookup.Absences{Now: o.Now},
 		Admission:              true,
-		Recorder:               nobody{},
+		Recorder:               noEvents{},
 		Now:                    o.Now,
 		Installation:           resolve.Installation{Secret: o.DefaultSecret, Namespaces: resolve.EveryNamespace{}},
 	})
 }
 
-// nobody is told of no event.
-type nobody struct{}
+// noEvents discards events.
+type noEvents struct{}
 
 // Eventf implements events.EventRecorder.
-func (nobody) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
 // dryRun reads from the world, and sends writes as dry runs.
 type dryRun struct {

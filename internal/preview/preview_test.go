@@ -68,7 +68,7 @@ Nodes that get other values in place, with a restart of containerd and kubelet:
   1 of MachineDeployment gpu: node-1
   1 of MachineDeployment mixed: node-2
 
-Machines that keep what they have until they are replaced for another reason:
+Machines that stay unchanged until they are replaced:
   2 of MachineDeployment md: md-a (older values), md-b (older values)
   1 of MachineDeployment mixed: mixed-a (older values)
 
@@ -78,8 +78,36 @@ Condition after: True Configured: fine
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	result.Hint = "its label says why"
+	out.Reset()
+	const note = "Cluster team/prod\n\nNote: its label says why.\n\nThe controller writes:\n"
+	if err := result.Data().Print(&out); err != nil || !strings.HasPrefix(out.String(), note) {
+		t.Errorf("error %v, want at the beginning\n%s\ngot\n%s", err, note, out.String())
+	}
+	result.Hint = ""
+	result.Condition.Message, result.Writes = "* one\n* two", nil
+	out.Reset()
+	const list = "Condition now:   none\nCondition after: True Configured:\n  * one\n  * two\n"
+	if err := result.Data().Print(&out); err != nil || !strings.HasSuffix(out.String(), "\n\n"+list) {
+		t.Errorf("error %v, want at the end\n%s\ngot\n%s", err, list, out.String())
+	}
+	result.Writes = []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}}
 	if !result.Differs() || (Result{Writes: result.Writes[1:]}).Differs() {
 		t.Error("an update of a Secret is a difference, a nudge is none")
+	}
+}
+
+func TestHintOf_SaysThatAClusterHasNoLabel(t *testing.T) {
+	t.Parallel()
+	const none = `it has no label capi-proxy-patcher.io/enabled=true, so the controller configures no proxy for it, and removes what it has written before`
+	for value, want := range map[string]string{"": none, "false": none, "true": "", "yes please": `"yes please"`} {
+		cluster := &clusterv1.Cluster{}
+		if value != "" {
+			cluster.Labels = map[string]string{contract.LabelEnabled: value}
+		}
+		if got := hintOf(cluster); got != want && (value != "yes please" || !strings.Contains(got, want)) {
+			t.Errorf("%q: it says %q, want %q", value, got, want)
+		}
 	}
 }
 

@@ -15,10 +15,12 @@ type Data struct {
 	Version   int    `json:"version"`
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
+	// Note says why the controller configures no proxy for the Cluster, "" if it does.
+	Note string `json:"note,omitempty"`
 	// Writes are the controller's, in their order.
 	Writes []Write `json:"writes"`
 	// Replaced are the Machines that are replaced at once, Restarted the nodes that get other values in place, Behind
-	// those that keep what they have.
+	// those that stay unchanged.
 	Replaced  []Roll         `json:"replaced"`
 	Restarted []Restart      `json:"restarted"`
 	Behind    []status.Group `json:"behind"`
@@ -37,7 +39,7 @@ type Condition struct {
 // Data returns the result for programs.
 func (r Result) Data() Data {
 	d := Data{
-		Version: 1, Namespace: r.Before.Namespace, Cluster: r.Before.Name,
+		Version: 1, Namespace: r.Before.Namespace, Cluster: r.Before.Name, Note: r.Hint,
 		Writes: append([]Write{}, r.Writes...), Replaced: append([]Roll{}, r.Rolls...),
 		Restarted: append([]Restart{}, r.Restarts...), Behind: r.left(),
 		Before: conditionOf(finding.Condition{Status: r.Before.Status, Reason: r.Before.Reason, Message: r.Before.Message}),
@@ -77,7 +79,11 @@ func (r Result) left() []status.Group {
 // Print writes a result for people.
 func (d Data) Print(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Cluster %s/%s\n\nThe controller writes:\n", d.Namespace, d.Cluster)
+	fmt.Fprintf(&b, "Cluster %s/%s\n\n", d.Namespace, d.Cluster)
+	if d.Note != "" {
+		fmt.Fprintf(&b, "Note: %s.\n\n", d.Note)
+	}
+	b.WriteString("The controller writes:\n")
 	for _, write := range d.Writes {
 		what := ""
 		if write.Verb == "patch" && !write.Spec {
@@ -99,7 +105,7 @@ func (d Data) Print(out io.Writer) error {
 		nodes := strings.Join(restart.Nodes, ", ")
 		fmt.Fprintf(&b, "  %d of %s %s: %s\n", len(restart.Nodes), restart.Kind, restart.Name, nodes)
 	}
-	b.WriteString("\nMachines that keep what they have until they are replaced for another reason:\n")
+	b.WriteString("\nMachines that stay unchanged until they are replaced:\n")
 	for _, group := range d.Behind {
 		fmt.Fprintf(&b, "  %d of %s %s: ", len(group.Machines), group.Kind, group.Name)
 		for i, machine := range group.Machines {
@@ -124,13 +130,16 @@ func none(b *strings.Builder, count int) {
 	}
 }
 
-// String is a condition in one line.
+// String is a condition: a message of one line beside its reason, any other below it.
 func (c *Condition) String() string {
 	if c == nil {
 		return "none"
 	}
 	text := c.Status + " " + c.Reason
-	if c.Message != "" {
+	switch {
+	case strings.Contains(c.Message, "\n"):
+		text += ":\n  " + strings.ReplaceAll(c.Message, "\n", "\n  ")
+	case c.Message != "":
 		text += ": " + c.Message
 	}
 	return text

@@ -40,15 +40,64 @@ func DropInPath(unitName string) string {
 // service.d. Links are not followed and other names of the unit (Alias=) are
 // not known here.
 func IsDropInOf(filePath, unitName string) bool {
-	if !strings.Contains(filePath, dropInName) { // almost all
-		return false
-	}
+	return strings.Contains(filePath, dropInName) && dropInOf(filePath, unitName) == dropInName
+}
+
+// IsLaterDropInOf reports whether a file at filePath is a drop-in of the service that systemd reads after ours: by its
+// name, whatever its folder. Paths are as for IsDropInOf.
+func IsLaterDropInOf(filePath, unitName string) bool {
+	return strings.Contains(filePath, "service.d/") && dropInOf(filePath, unitName) > dropInName
+}
+
+// dropInOf returns the file name of a drop-in of the service, "" for any other path.
+func dropInOf(filePath, unitName string) string {
 	folder, file := path.Split(path.Clean(filePath))
-	if file != dropInName {
-		return false
-	}
 	parent, folderName := path.Split(strings.TrimSuffix(folder, "/"))
-	return isUnitFolder(strings.TrimSuffix(parent, "/")) && isDropInFolder(unitName, folderName)
+	if !strings.HasSuffix(file, ".conf") || !isUnitFolder(strings.TrimSuffix(parent, "/")) ||
+		!isDropInFolder(unitName, folderName) {
+		return ""
+	}
+	return file
+}
+
+// Overrides returns what a drop-in does to the variables of a service that other drop-ins before it set, in words that
+// follow "it": it takes the variables for which isVariable is true from them, or gives them other values. A file of
+// variables that it reads and that isSuspect accepts is among them, because its content is not known. What systemd does
+// not understand is ignored, as systemd does.
+func Overrides(content string, isVariable, isSuspect func(string) bool) []string {
+	options, err := unit.DeserializeOptions(strings.NewReader(content))
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, o := range options {
+		if o.Section != "Service" {
+			continue
+		}
+		switch o.Name {
+		case "EnvironmentFile":
+			switch file := strings.TrimPrefix(o.Value, "-"); {
+			case file == "":
+				found = append(found, "resets EnvironmentFile=")
+			case isSuspect(file):
+				found = append(found, "reads variables from "+file)
+			}
+		case "Environment", "PassEnvironment", "UnsetEnvironment":
+			verb := "sets "
+			if o.Name == "UnsetEnvironment" {
+				verb = "unsets "
+			}
+			if o.Value == "" && o.Name == "Environment" {
+				found = append(found, "resets Environment=")
+			}
+			for _, word := range strings.FieldsFunc(o.Value, func(r rune) bool { return strings.ContainsRune(" \t\n\"'", r) }) {
+				if name, _, _ := strings.Cut(word, "="); isVariable(name) {
+					found = append(found, verb+name)
+				}
+			}
+		}
+	}
+	return found
 }
 
 func isUnitFolder(folder string) bool {
@@ -84,16 +133,24 @@ func isDropInFolder(unitName, folderName string) bool {
 }
 
 // EnvironmentFileDropIn returns a drop-in that gives a service the variables
-// of the environment file at filePath. systemd does not start the service if
-// the file is missing.
+// of the environment file at filePath, and then those of the optional ones: of
+// two files with the same variable systemd takes the later. systemd does not
+// start the service if the file at filePath is missing.
 //
-// It is an error if filePath is not an absolute clean path of ASCII letters, digits and the characters / . _ and -: a
+// It is an error if a path is not an absolute clean path of ASCII letters, digits and the characters / . _ and -: a
 // space ends the path, and % * ? [ have a meaning in EnvironmentFile= (systemd.exec(5)).
-func EnvironmentFileDropIn(filePath string) ([]byte, error) {
-	if err := checkPath(filePath); err != nil {
-		return nil, fmt.Errorf("rendering drop-in with environment file %q: %w", filePath, err)
+func EnvironmentFileDropIn(filePath string, optional ...string) ([]byte, error) {
+	options := make([]*unit.UnitOption, 0, 1+len(optional))
+	for i, p := range append([]string{filePath}, optional...) {
+		if err := checkPath(p); err != nil {
+			return nil, fmt.Errorf("rendering drop-in with environment file %q: %w", p, err)
+		}
+		if i > 0 {
+			p = "-" + p
+		}
+		options = append(options, unit.NewUnitOption("Service", "EnvironmentFile", p))
 	}
-	return dropIn(unit.NewUnitOption("Service", "EnvironmentFile", filePath))
+	return dropIn(options...)
 }
 
 // EnvironmentDropIn returns a drop-in that gives a service the variables, in

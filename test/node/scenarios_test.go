@@ -82,6 +82,7 @@ const (
 
 func allManaged() []string {
 	return []string{
+		"600 root:root /etc/capi-proxy-patcher/node.env",
 		"600 root:root /etc/capi-proxy-patcher/proxy.env",
 		"644 root:root /etc/capi-proxy-patcher/trusted-ca.pem",
 		"644 root:root /etc/systemd/system/containerd.service.d/http-proxy.conf",
@@ -90,7 +91,7 @@ func allManaged() []string {
 	}
 }
 
-func inlineManaged() []string { return allManaged()[1:] }
+func inlineManaged() []string { return allManaged()[2:] }
 
 func scenarios() []scenario { return slices.Concat(cloudInitScenarios(), ignitionScenarios()) }
 

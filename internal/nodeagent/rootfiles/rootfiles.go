@@ -10,6 +10,9 @@ import (
 	"path"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 )
@@ -18,7 +21,7 @@ import (
 const maxFile = 2 << 20
 
 // Files are node.Files below a folder. No symbolic link is followed, not even one that stays below it: nothing that
-// bootstrap writes is one.
+// bootstrap writes is one. ReadThroughLinks is the exception.
 type Files struct{ root *os.Root }
 
 // Open opens the root of a node.
@@ -89,6 +92,41 @@ func (f Files) Read(name string) (node.File, error) {
 		return node.File{}, err
 	}
 	return node.File{Content: content, Mode: info.Mode(), Owned: isOwned(info)}, nil
+}
+
+// maxLinks is how many symbolic links a path may have, as for Linux.
+const maxLinks = 40
+
+// ReadThroughLinks is Read for a file that is not the product's: it follows symbolic links, as programs on the node do.
+// Below the root of the node they end: an absolute link begins there, and no link leads above it. The content is for
+// reading only: who may write the link decides which file it is.
+func (f Files) ReadThroughLinks(name string) (node.File, error) {
+	done, rest := "", strings.Split(name, "/")
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			done = path.Dir("/" + done)[1:]
+			continue
+		}
+		at := path.Join(done, part)
+		target, err := f.root.Readlink(at)
+		if err != nil { // not a link, or nothing, as Read will find
+			done = at
+			continue
+		}
+		if links++; links > maxLinks {
+			return node.File{}, fmt.Errorf("%s: %w", name, syscall.ELOOP)
+		}
+		if path.IsAbs(target) {
+			done = ""
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return f.Read("/" + done)
 }
 
 // ReadAll reads an open file of a size that a Secret can have.
@@ -191,4 +229,30 @@ func (f Files) Sync(name string) error {
 		return err
 	}
 	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// lockPause is the time between two tries to lock a folder.
+const lockPause = 20 * time.Millisecond
+
+// Lock implements node.Files.
+func (f Files) Lock(name string, wait time.Duration) (unlock func(), err error) {
+	folder, err := f.folder(name)
+	if err != nil {
+		return nil, err
+	}
+	timeout := time.After(wait)
+	for {
+		err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = folder.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", name, err), folder.Close())
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-timeout:
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, node.ErrLocked), folder.Close())
+		}
+	}
 }

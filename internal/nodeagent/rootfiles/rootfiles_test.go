@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
@@ -90,4 +92,50 @@ func TestFiles_TouchNothingThroughALink(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestFiles_LockAFolderForOne(t *testing.T) {
+	t.Parallel()
+	folder, files := open(t)
+	must(t, files.Mkdir("/own"), os.Symlink("own", filepath.Join(folder, "link")))
+	other, err := rootfiles.Open(folder)
+	must(t, err)
+	unlock, err := files.Lock("/own", 0)
+	must(t, err)
+	if _, err := other.Lock("/own", 250*time.Millisecond); !errors.Is(err, node.ErrLocked) {
+		t.Errorf("locked twice: %v", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		unlock, err := other.Lock("/own", time.Minute)
+		if err == nil {
+			unlock()
+		}
+		got <- err
+	}()
+	unlock()
+	if err := <-got; err != nil {
+		t.Errorf("does not wait: %v", err)
+	}
+	if _, err := files.Lock("/none", 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("locks what is not there: %v", err)
+	}
+	if _, err := files.Lock("/link", 0); err == nil {
+		t.Error("locks through a link")
+	}
+}
+
+// A process that is killed leaves no lock: the kernel removes it. Garbage collection does not.
+func TestFiles_KeepALockUntilItIsUnlocked(t *testing.T) {
+	t.Parallel()
+	_, files := open(t)
+	must(t, files.Mkdir("/own"))
+	unlock, err := files.Lock("/own", 0)
+	must(t, err)
+	runtime.GC()
+	runtime.GC()
+	if _, err := files.Lock("/own", 0); !errors.Is(err, node.ErrLocked) {
+		t.Errorf("the lock is lost: %v", err)
+	}
+	unlock()
 }

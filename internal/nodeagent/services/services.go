@@ -38,12 +38,20 @@ func (s *Services) Ready() (err error) {
 	return err
 }
 
+// OwnAddresses implements node.Services.
+func (s *Services) OwnAddresses() error {
+	return s.script("adding the node's own addresses", "own-addresses")
+}
+
 // Trust implements node.Services.
-func (s *Services) Trust() error {
+func (s *Services) Trust() error { return s.script("installing the certificates", "install-ca") }
+
+// script runs a verb of contract.PathSetup.
+func (s *Services) script(what, verb string) error {
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	return installCA(s.ctx, s.connection)
+	return script(s.ctx, s.connection, what, verb)
 }
 
 // Restart implements node.Services. A service that is stopped stays stopped.

@@ -21,10 +21,8 @@ const (
 	connectLimit = 10 * time.Second
 	// jobLimit is how long systemd may take for one job. Its own limit for a service is 90 s by default.
 	jobLimit = 2 * time.Minute
-	// trustLimit is how long the command of the trust store may take.
-	trustLimit = time.Minute
-	// trustUnit is the transient unit that runs it on the host.
-	trustUnit = contract.Name + "-install-ca.service"
+	// scriptLimit is how long contract.PathSetup may take.
+	scriptLimit = time.Minute
 	// service ends the name of a unit.
 	service = ".service"
 )
@@ -95,19 +93,20 @@ func restart(ctx context.Context, connection *dbus.Conn, name string) (bool, err
 	})
 }
 
-// installCA runs the command of the trust store in a unit of the host's.
-func installCA(ctx context.Context, connection *dbus.Conn) error {
+// script runs a verb of contract.PathSetup in a transient unit of the host's.
+func script(ctx context.Context, connection *dbus.Conn, what, verb string) error {
 	ctx, cancel := context.WithTimeout(ctx, jobLimit)
 	defer cancel()
-	forget := func() { _ = connection.ResetFailedUnitContext(ctx, trustUnit) } // there is none, as a rule
+	unit := contract.Name + "-" + verb + service
+	forget := func() { _ = connection.ResetFailedUnitContext(ctx, unit) } // there is none, as a rule
 	forget()
 	defer forget()
-	return job(ctx, "installing the certificates", trustUnit, func(result chan<- string) error {
-		_, err := connection.StartTransientUnitContext(ctx, trustUnit, "replace", []dbus.Property{
-			dbus.PropDescription("Trust store of " + contract.Name),
+	return job(ctx, what, unit, func(result chan<- string) error {
+		_, err := connection.StartTransientUnitContext(ctx, unit, "replace", []dbus.Property{
+			dbus.PropDescription(contract.Name + ": " + what),
 			dbus.PropType("oneshot"),
-			dbus.PropExecStart([]string{"/bin/sh", contract.PathSetup, "install-ca"}, false),
-			{Name: "TimeoutStartUSec", Value: godbus.MakeVariant(uint64(trustLimit.Microseconds()))}, //nolint:gosec // a constant
+			dbus.PropExecStart([]string{"/bin/sh", contract.PathSetup, verb}, false),
+			{Name: "TimeoutStartUSec", Value: godbus.MakeVariant(uint64(scriptLimit.Microseconds()))}, //nolint:gosec // a constant
 		}, result)
 		return err
 	})

@@ -3,6 +3,8 @@
 package kubernetes_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +25,8 @@ const (
 // environments checks the processes of a node, and searches it for the password.
 func (s *suite) environments(t *testing.T, n node, want map[string]string, password string) {
 	t.Helper()
-	t.Run("containerd and kubelet of "+n.name+" have exactly the values of the Secret", func(t *testing.T) {
+	want = n.withOwn(want)
+	t.Run("containerd and kubelet of "+n.name+" have exactly the values of the Secret and its own addresses", func(t *testing.T) {
 		for _, unit := range []string{"containerd", "kubelet"} {
 			if diff := cmp.Diff(want, vocabulary.ProxyVariables(n.Environ(t, unit))); diff != "" {
 				t.Errorf("variables of %s (-want +got):\n%s", unit, diff)
@@ -61,6 +64,19 @@ func (s *suite) environments(t *testing.T, n node, want map[string]string, passw
 		}
 		s.report.Saw(t, stepEnv, "%s: containerd, kubelet 6 variables, kubeadm and nobody none", n.name)
 	})
+}
+
+// withOwn adds what a node adds to NO_PROXY.
+func (n node) withOwn(variables map[string]string) map[string]string {
+	variables = maps.Clone(variables)
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		for _, own := range []string{n.address, n.host} {
+			if !slices.Contains(strings.Split(variables[name], ","), own) {
+				variables[name] += "," + own
+			}
+		}
+	}
+	return variables
 }
 
 // filesWith returns the files below the folders of searched that hold text, for root or for nobody.

@@ -243,7 +243,7 @@ func (r *running) putBack(t *testing.T) {
 	bad[contract.KeyTrustedCABundle] = append(bad[contract.KeyTrustedCABundle], "-----BEGIN CERTIFICATE-----\n"...)
 	r.deliver(t, bad)
 	message := r.failure(t)
-	if !strings.Contains(message, "; the files of before are back in force") {
+	if !strings.Contains(message, "; the previous files were restored") {
 		t.Errorf("says %s", message)
 	}
 	r.untouched(t, good, nil)

@@ -3,6 +3,7 @@
 package kubernetes_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,10 @@ import (
 const (
 	stepPlain     = "a cluster, kubectl logs, exec and port-forward behind a proxy without credentials"
 	openProxy     = "open"
-	plainEndpoint = "10.77.0.30"
+	plainFirst    = "10.77.0.30"
 	plainWorker   = "10.77.0.31"
+	plainSecond   = "10.77.0.32" // of the control plane
+	plainEndpoint = "10.77.0.39"
 	// ownSpelling is a variable of the user that kubeadm would copy too.
 	ownSpelling = "All_Proxy"
 	// forward asks a Pod through kubectl port-forward.
@@ -35,13 +38,27 @@ func (s *suite) plainCluster(t *testing.T) cluster {
 	t.Helper()
 	s.lab.StartProxy(t, lab.Proxy{Name: openProxy, Port: 3132})
 	manifest := strings.NewReplacer(
-		"10.77.0.10", plainEndpoint,
 		"  annotations:\n    "+contract.AnnotationSecret+": "+poolSecret+"\n", "",
 		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n    - export "+ownSpelling+"="+openURL+"\n",
-	).Replace(clusterManifest)
+		"replicas: 1\n  version: v1.36.3\n  machineTemplate", "replicas: 3\n  version: v1.36.3\n  machineTemplate",
+	).Replace(onVIP(clusterManifest, plainFirst, plainEndpoint))
 	return s.management.newCluster(t, "plain", manifest, map[string]map[string]string{
 		"http-proxy": {contract.KeyHTTPProxy: openURL, contract.KeyTrustedCA: string(s.authority.PEM)},
 	})
+}
+
+// onVIP makes the endpoint of a manifest an address that the first control-plane node adds in a command of the user's,
+// as kube-vip and keepalived do: kubelet.conf then names the node's own address, which is in no NO_PROXY of the Cluster.
+func onVIP(manifest, first, vip string) string {
+	const control = "    joinConfiguration:\n      nodeRegistration:\n        criSocket: unix:///run/containerd/containerd.sock\n"
+	const begin = "        ignorePreflightErrors:"
+	_, registration, _ := strings.Cut(manifest, begin)
+	registration, _, _ = strings.Cut(begin+registration, "    preKubeadmCommands:\n")
+	return strings.NewReplacer(
+		"host: 10.77.0.10", "host: "+vip, "advertiseAddress: 10.77.0.10", "advertiseAddress: "+first,
+		"    preKubeadmCommands:\n", control+registration+"    preKubeadmCommands:\n    - curl --silent --insecure --noproxy '*' --max-time 3 https://"+vip+
+			":6443/healthz || ip address add "+vip+"/24 dev eth0\n",
+	).Replace(manifest)
 }
 
 // plain makes a cluster of two nodes behind a proxy without credentials, and has kube-apiserver ask the worker's
@@ -50,7 +67,7 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	t.Helper()
 	s.report.Step(t, stepPlain)
 	first := s.node(t, nodeOptions{
-		name: "plain-control-plane", address: plainEndpoint, pods: "10.244.0.0/24",
+		name: "plain-control-plane", address: plainFirst, pods: "10.244.0.0/24",
 		boot: c.waitBoot(t, ofControlPlane),
 	})
 	first.Start(t)
@@ -60,11 +77,33 @@ func (s *suite) plain(t *testing.T, c cluster) {
 		boot: c.waitBoot(t, ofPool),
 	})
 	s.join(t, first, worker)
+	second := s.node(t, nodeOptions{
+		name: "plain-second", address: plainSecond, pods: "10.244.2.0/24",
+		boot: c.waitBoot(t, ofControlPlane, first.host),
+	})
+	second.Start(t)
+	second.mustBootstrap(t)
+	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=90s")
 	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepPlain, first, worker) })
+	t.Run("each node adds its own addresses, and kubelet of control planes connects to them", func(t *testing.T) {
+		own := map[string][]string{first.address: {plainEndpoint}, second.address: nil, worker.address: nil}
+		for _, n := range []node{first, second, worker} {
+			list := strings.Split(vocabulary.ProxyVariables(n.Environ(t, "kubelet"))["NO_PROXY"], ",")
+			for _, want := range append(own[n.address], n.address, n.host) {
+				if !slices.Contains(list, want) {
+					t.Errorf("NO_PROXY of kubelet of %s lacks %s: %s", n.name, want, list)
+				}
+			}
+			if server := "server: https://" + n.address + ":6443"; n.name != worker.name && !strings.Contains(n.ReadFile(t, "/etc/kubernetes/kubelet.conf"), server) {
+				t.Errorf("kubelet.conf of %s does not have %s, so this shows nothing", n.name, server)
+			}
+		}
+	})
 	sawNoProxy(t, first, openURL)
 	sawNoProxy(t, worker, openURL)
 	madeWithoutProxy(t, first)
 	worker.Stop(t)
+	second.Stop(t)
 	first.Stop(t)
 	t.Run("the proxy saw the registry, and no address of a node", func(t *testing.T) {
 		tunnels := 0

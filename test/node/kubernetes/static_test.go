@@ -18,9 +18,12 @@ const (
 	stepStatic     = "a cluster whose static Pods keep the variables, kubectl logs, exec and port-forward"
 	staticProxy    = "static"
 	staticURL      = "http://10.77.0.1:3133"
-	staticEndpoint = "10.77.0.40"
+	staticFirst    = "10.77.0.40"
+	staticEndpoint = "10.77.0.49"
 	staticWorker   = "10.77.0.41"
-	nodeNetwork    = "10.77.0.0/24"
+	// nodeNetwork is that of the worker alone: kube-apiserver asks its kubelet. The control plane's own addresses are not
+	// in it.
+	nodeNetwork = "10.77.0.41/32"
 )
 
 // staticCluster applies a Cluster with target static-pods, whose list has the entries of noProxy.
@@ -31,11 +34,10 @@ func (s *suite) staticCluster(t *testing.T, namespace, noProxy string) cluster {
 		targets[i] = string(target)
 	}
 	manifest := strings.NewReplacer(
-		"10.77.0.10", staticEndpoint,
 		"  annotations:\n    "+contract.AnnotationSecret+": "+poolSecret+"\n", "",
 		"    "+contract.LabelEnabled+": \"true\"\n",
 		"    "+contract.LabelEnabled+": \"true\"\n  annotations:\n    "+contract.AnnotationTargets+": "+strings.Join(targets, ",")+"\n",
-	).Replace(clusterManifest)
+	).Replace(onVIP(clusterManifest, staticFirst, staticEndpoint))
 	return s.management.newCluster(t, namespace, manifest, map[string]map[string]string{
 		"http-proxy": {
 			contract.KeyHTTPProxy: staticURL, contract.KeyNoProxy: noProxy, contract.KeyTrustedCA: string(s.authority.PEM),
@@ -62,7 +64,7 @@ func (s *suite) static(t *testing.T, c, without cluster) {
 		t.Errorf("the condition says %s", message)
 	}
 	first := s.node(t, nodeOptions{
-		name: "static-control-plane", address: staticEndpoint, pods: "10.244.0.0/24",
+		name: "static-control-plane", address: staticFirst, pods: "10.244.0.0/24",
 		boot: c.waitBoot(t, ofControlPlane),
 	})
 	first.Start(t)
