@@ -46,14 +46,14 @@ func TestLint_ReadsTheClockForCertificates(t *testing.T) {
 		want string
 		err  error
 	}{
-		"an expired certificate": {whole, end.Add(day), "standard input:6: warning: Secret http-proxy key trustedCA certificate 1: the certificate expired on 2031-05-01 (ca-expired)", nil},
+		"an expired certificate": {whole, end.Add(day), "standard input:6: warning: Secret http-proxy, key trustedCA certificate 1: the certificate expired on 2031-05-01 (ca-expired)", nil},
 		"one that expires soon":  {whole, end.Add(-29 * day), "the certificate expires on 2031-05-01 (ca-expiring)", nil},
 		"one that does not":      {whole, end.Add(-31 * day), "0 rejections, 0 warnings", nil},
-		"one that is cut":        {cut, end, "standard input:6: rejection: Secret http-proxy key trustedCA: block 1 is cut or damaged PEM (bad-ca)", statusError{exitInput}},
+		"one that is cut":        {cut, end, "standard input:6: rejection: Secret http-proxy, key trustedCA: block 1 is cut or damaged PEM (bad-ca)", statusError{exitInput}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			input := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy}\nstringData:\n  httpProxy: http://proxy.example.com:3128\n  trustedCA: |\n    " +
+			input := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData:\n  httpProxy: http://proxy.example.com:3128\n  trustedCA: |\n    " +
 				strings.ReplaceAll(strings.TrimSpace(test.pem), "\n", "\n    ") + "\n"
 			var out bytes.Buffer
 			err := runLint(t.Context(), lintOptions{files: []string{"-"}, output: "text"}, test.now,

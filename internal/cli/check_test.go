@@ -16,6 +16,8 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 	}{
 		"sync period below 0":          {"--sync-period -1s", "--sync-period -1s: use a longer time, for example 10m"},
 		"sync period 0":                {"--sync-period 0", "--sync-period 0s: use a longer time"},
+		"sync period too long":         {"--sync-period 24h1s", "--sync-period 24h0m1s: use at most 24h, "},
+		"sync period of centuries":     {"--sync-period 2562047h", "--sync-period 2562047h0m0s: use at most 24h, "},
 		"concurrency below 0":          {"--concurrency -1", "--concurrency -1: use 1 or more"},
 		"concurrency 0":                {"--concurrency 0", "--concurrency 0: use 1 or more"},
 		"requests below 0":             {"--kube-api-qps -1", "--kube-api-qps -1: use more than 0"},
@@ -75,6 +77,7 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 	for _, args := range [][]string{
 		nil,
 		{"--sync-period", "1s", "--concurrency", "1", "--kube-api-qps", "0.5", "--kube-api-burst", "1", "--hold-cluster-create", "0"},
+		{"--sync-period", "24h"},
 		{"--health-addr", "0", "--diagnostics-address", "[::1]:8443", "--profiler-address", "localhost:6060", "--webhook-port", "0", "--hook-port", "0", "--webhook-bind-address", "::1"},
 		{"--tls-min-version", "VersionTLS12", "--tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
 		{"--logging-format", "json", "--feature-gates", "PriorityQueue=false", "--feature-gates", "", "--insecure-diagnostics"},

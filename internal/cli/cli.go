@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -28,6 +31,34 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
+// printed is a writer for people. It escapes what a terminal would obey and text that changes its direction, which
+// input may hold: control characters but for tabs and line ends, and invalid UTF-8. JSON stays the same JSON.
+type printed struct{ io.Writer }
+
+func (p printed) Write(text []byte) (int, error) {
+	safe := make([]byte, 0, len(text))
+	for i, c := range string(text) {
+		lineEnd := c == '\r' && bytes.HasPrefix(text[i:], []byte("\r\n"))
+		if unicode.IsControl(c) && c != '\n' && c != '\t' && !lineEnd || unicode.Is(unicode.Bidi_Control, c) {
+			safe = fmt.Appendf(safe, "\\u%04x", c)
+		} else {
+			safe = utf8.AppendRune(safe, c)
+		}
+	}
+	if _, err := p.Writer.Write(safe); err != nil {
+		return 0, err //nolint:wrapcheck // a writer returns the error of the writer below
+	}
+	return len(text), nil
+}
+
+// manifests returns the writer of standard output for manifests, which are not changed.
+func (s Streams) manifests() io.Writer {
+	if p, is := s.Out.(printed); is {
+		return p.Writer
+	}
+	return s.Out
+}
+
 // usageError is an error about the command line itself.
 type usageError struct{ error }
 
@@ -39,6 +70,7 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.sta
 // Main runs the program with args, without the program's name, and returns the exit status: 0 done, 1 bad input or a
 // failure, 2 a wrong command line. Commands document further statuses.
 func Main(ctx context.Context, args []string, streams Streams) int {
+	streams.Out, streams.Err = printed{streams.Out}, printed{streams.Err}
 	root := newRoot(streams) //nolint:contextcheck // a command takes its context from cobra
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -31,7 +31,7 @@ spec: {clusterName: one, template: {spec: {bootstrap: {dataSecretName: own}}}}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: http-proxy, namespace: a}
+metadata: {name: http-proxy, namespace: a, labels: {capi-proxy-patcher.io/proxy: ''}}
 stringData: {httpProxy: 'http://proxy.example.com:3128'}
 `
 }
@@ -53,7 +53,7 @@ func TestUnknownLabelValue_LeavesManifestsUnchanged(t *testing.T) {
 			t.Errorf("render --strict: status %d", status)
 		}
 		status, stdout, stderr = run(t, input, "lint", "-f", "-")
-		if status != 1 || !strings.Contains(stdout, "standard input:3: rejection: Cluster a/one "+want+
+		if status != 1 || !strings.Contains(stdout, "standard input:3: rejection: Cluster a/one, "+want+
 			" (bad-label)\n    fix: use \"true\" or \"false\"\n") || stderr != "" {
 			t.Errorf("lint: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 		}
@@ -70,7 +70,7 @@ func TestUnknownLabelValue_LeavesManifestsUnchanged(t *testing.T) {
 		t.Errorf("render of a variable: status %d, standard error\n%s\noutput\n%s", status, stderr, stdout)
 	}
 	if status, stdout, _ := run(t, input, "lint", "-f", "-", "--strict"); status != 0 ||
-		!strings.Contains(stdout, "note: Cluster a/one label ") {
+		!strings.Contains(stdout, "note: Cluster a/one, label ") {
 		t.Errorf("lint of a variable: status %d\n%s", status, stdout)
 	}
 }
@@ -112,7 +112,7 @@ func TestUnknownNames_AreReportedOffline(t *testing.T) {
 				t.Errorf("label %q: render says\n%s\nwant\n%s", label, notes, want)
 			}
 			text, fix, _ := strings.Cut(text, "; ")
-			if !strings.Contains(findings, ": warning: "+object+" "+text+" (unknown-name)\n    fix: "+fix+"\n") {
+			if !strings.Contains(findings, ": warning: "+object+", "+text+" (unknown-name)\n    fix: "+fix+"\n") {
 				t.Errorf("label %q: lint says\n%s\nwant\n%s", label, findings, want)
 			}
 		}

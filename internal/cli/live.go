@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,6 +92,7 @@ func newReader(config *rest.Config) (client.WithWatch, error) {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
 	reader, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
@@ -114,7 +116,7 @@ func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*clu
 	}
 	names := make([]string, len(clusters.Items))
 	for i, c := range clusters.Items {
-		names[i] = qualifiedName(c.Namespace, c.Name)
+		names[i] = c.Namespace + "/" + c.Name
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("explain: no Cluster in namespace %s; choose another with --namespace", o.namespace)
@@ -146,7 +148,7 @@ func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster 
 		return "", reading(err, "MachinePool", o.namespace, o.pool)
 	}
 	return "", fmt.Errorf("explain: Cluster %s has neither a MachineDeployment nor a MachinePool %s",
-		qualifiedName(o.namespace, cluster), o.pool)
+		o.namespace+"/"+cluster, o.pool)
 }
 
 func reading(err error, kind, namespace, name string) error {

@@ -191,16 +191,16 @@ func TestExplain_SaysWhatIsWrongInAManagementCluster(t *testing.T) {
 		status int
 		want   string // on standard error if the status is not 0
 	}{
-		"the pool's own Secret":       {"--cluster prod --pool edge edge.example.org", 0, "edge.example.org (Secret team-a/edge-proxy key noProxy entry 1)"},
+		"the pool's own Secret":       {"--cluster prod --pool edge edge.example.org", 0, "edge.example.org (Secret team-a/edge-proxy, key noProxy entry 1)"},
 		"that of a MachinePool":       {"--cluster prod --pool big edge.example.org", 0, "Secret team-a/edge-proxy"},
-		"the installation's entries":  {"--cluster prod --default-proxy-secret system/default installation.example.org", 0, "Secret system/default key noProxy entry 1"},
+		"the installation's entries":  {"--cluster prod --default-proxy-secret system/default installation.example.org", 0, "Secret system/default, key noProxy entry 1"},
 		"a list of one's own":         {"--cluster prod --no-proxy 172.20.0.0/16 --fail-on go 172.20.0.9", 0, "172.20.0.0/16 (entry 1)"},
 		"a name with its namespace":   {"--namespace other --cluster team-a/prod cp.example.org", 0, "Cluster team-a/prod"},
 		"a gate":                      {"--cluster prod --fail-on go", 3, "169.254.169.254: proxied by go-httpproxy@x/net-0.62.0"},
 		"a pool without proxy":        {"--cluster prod --pool direct", 1, "pool direct uses no proxy"},
 		"a pool of another Cluster":   {"--cluster prod --pool other", 1, "Cluster team-a/prod has neither a MachineDeployment nor a MachinePool other"},
 		"an unknown pool":             {"--cluster prod --pool x", 1, "Cluster team-a/prod has neither a MachineDeployment nor a MachinePool x"},
-		"an unknown Cluster":          {"--cluster prd", 1, "no Cluster team-a/prd, there is team-a/prod, team-a/stage"},
+		"an unknown Cluster":          {"--cluster prd", 1, "Cluster team-a/prd not found; found: team-a/prod, team-a/stage"},
 		"several Clusters":            {"", 1, "several Clusters; choose one with --cluster: team-a/prod, team-a/stage"},
 		"a namespace without any":     {"--namespace team-b", 1, "listing Clusters in namespace team-b"},
 		"an unknown context":          {"--context prod", 1, `context "prod" does not exist`},

@@ -81,12 +81,12 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	clusters := manifests.Clusters()
-	view, err := o.management.view(clusters)
+	all := manifests.Clusters()
+	view, err := o.management.view(all)
 	if err != nil {
 		return err
 	}
-	endpoints, warnings := endpointsOf(clusters)
+	endpoints, warnings := endpointsOf(all)
 	resolver := manifests.Resolver(nil)
 	resolver.Now = time.Now //nolint:forbidigo // the clock enters here
 	resolution, err := resolver.Resolve(cmd.Context(), view, intent.Options{NoProxy: strings.Join(endpoints, "\n")}, "")
@@ -105,41 +105,48 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 			warnings = append(warnings, "warning: "+warning.String())
 		}
 	}
-	var namespaces []string
-	if resolution.Settings.HasCredentials() {
-		if namespaces, err = o.management.secretNamespaces(manifests.Objects()); err != nil {
-			return err
+	namespaces, notes, wrong := providersOf(manifests.Objects())
+	warnings = append(warnings, wrong...)
+	for _, namespace := range o.management.namespaces {
+		if !slices.Contains(namespaces, namespace) {
+			namespaces = append(namespaces, namespace)
 		}
+	}
+	switch {
+	case !resolution.Settings.HasCredentials():
+		namespaces = nil // the values are in the Deployments
+	case len(namespaces) == 0:
+		return errors.New("the proxy has credentials, which providers get from a Secret in their namespace; give the " +
+			"manifests of the providers, or --provider-namespace")
 	}
 	text, err := management.Component(resolution.Settings.Vars(resolution.NoProxy.Value), namespaces)
 	if err != nil {
 		return err
 	}
-	for _, line := range slices.Concat(manifests.Notes, warnings, []string{laterClusters}) {
+	for _, line := range slices.Concat(manifests.Notes, notes, warnings, []string{laterClusters}) {
 		_, _ = fmt.Fprintln(streams.Err, line)
 	}
 	if o.strict && len(warnings) > 0 {
 		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
 	}
-	if _, err := streams.Out.Write(text); err != nil {
+	if _, err := streams.manifests().Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	return nil
 }
 
 // view is what resolving needs to know about the management cluster.
-func (o *managementOptions) view(clusters []clusters.Cluster) (intent.Cluster, error) {
+func (o *managementOptions) view(all []clusters.Cluster) (intent.Cluster, error) {
 	if o.cluster == "" {
 		return intent.Cluster{
 			Name: "management", PodCIDRs: o.podCIDRs, ServiceCIDRs: o.serviceCIDR, ServiceDomain: o.serviceDomain,
 		}, nil
 	}
-	for _, cluster := range clusters {
-		if name := cluster.View.Name; o.cluster == name || o.cluster == cluster.View.Namespace+"/"+name {
-			return cluster.View, cluster.Invalid
-		}
+	i, err := clusters.Choose(clusterNames(all), "", o.cluster, "--management-cluster")
+	if err != nil {
+		return intent.Cluster{}, err
 	}
-	return intent.Cluster{}, fmt.Errorf("the manifests have no Cluster %s", o.cluster)
+	return all[i].View, all[i].Invalid
 }
 
 // laterClusters is what people should know of every Component.
@@ -160,37 +167,30 @@ func endpointsOf(clusters []clusters.Cluster) (hosts, warnings []string) {
 	return hosts, warnings
 }
 
-// secretNamespaces returns the namespaces that need the Secret with the variables.
-func (o *managementOptions) secretNamespaces(objects []*manifest.Object) ([]string, error) {
-	namespaces := slices.Clone(o.namespaces)
+// providersOf returns the namespaces of the Deployments that the Component changes, notes about those that look like
+// providers, and warnings about those that it breaks.
+func providersOf(objects []*manifest.Object) (namespaces, notes, warnings []string) {
 	for _, object := range objects {
-		if _, provider := object.Labels()[management.ProviderLabel]; !provider || object.Kind() != "Deployment" {
+		if object.Kind() != "Deployment" {
 			continue
 		}
-		if hasEnvFrom(object) {
-			return nil, fmt.Errorf("%s: container %s has envFrom, which the Component would replace; give the proxy without "+
-				"credentials", object, management.Container)
+		_, provider := object.Labels()[management.ProviderLabel]
+		containers := clusters.Items(object.Value(), "spec", "template", "spec", "containers")
+		manager := slices.ContainsFunc(containers, func(c map[string]any) bool { return c["name"] == management.Container })
+		switch {
+		case provider && manager:
+			if !slices.Contains(namespaces, object.Namespace()) {
+				namespaces = append(namespaces, object.Namespace())
+			}
+		case provider:
+			warnings = append(warnings, fmt.Sprintf("warning: %s: it has label %s and no container %s, so the Component adds "+
+				"one that the API server rejects; remove the label where the Component is used", clusters.Place(object),
+				management.ProviderLabel, management.Container))
+		case manager:
+			notes = append(notes, fmt.Sprintf("%s: it has container %s and no label %s, so the Component leaves it "+
+				"unchanged; add the label if it is a provider", clusters.Place(object), management.Container,
+				management.ProviderLabel))
 		}
-		if !slices.Contains(namespaces, object.Namespace()) {
-			namespaces = append(namespaces, object.Namespace())
-		}
 	}
-	if len(namespaces) == 0 {
-		return nil, errors.New("the proxy has credentials, which providers get from a Secret in their namespace; give the " +
-			"manifests of the providers, or --provider-namespace")
-	}
-	return namespaces, nil
-}
-
-// hasEnvFrom reports whether the container of a provider's Deployment has envFrom, a list that patches replace.
-func hasEnvFrom(deployment *manifest.Object) bool {
-	value := deployment.Value()
-	for _, key := range []string{"spec", "template", "spec"} {
-		value, _ = value[key].(map[string]any)
-	}
-	containers, _ := value["containers"].([]any)
-	return slices.ContainsFunc(containers, func(item any) bool {
-		container, _ := item.(map[string]any)
-		return container["name"] == management.Container && container["envFrom"] != nil
-	})
+	return namespaces, notes, warnings
 }

@@ -40,7 +40,40 @@ metadata: {name: http-proxy, namespace: ns}
 stringData: {httpProxy: "http://proxy.example.com:3128"}
 `
 
-// providers builds the components of Cluster API with a Component.
+// otherProviders are Deployments like those of the providers for Metal3 (envFrom), KubeVirt (its own NO_PROXY) and one
+// with a reference of its own. That of Linode has no label.
+const otherProviders = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: capm3, namespace: capm3-system, labels: {cluster.x-k8s.io/provider: infrastructure-metal3}}
+spec:
+  template: {spec: {containers: [{name: kube-rbac-proxy, image: p}, {name: manager, image: m, envFrom: [{configMapRef: {name: capm3fasttrack-configmap}}]}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: capk, namespace: capk-system, labels: {cluster.x-k8s.io/provider: infrastructure-kubevirt}}
+spec:
+  template: {spec: {containers: [{name: manager, image: m, env: [{name: NO_PROXY, value: "127.0.0.1,localhost"}, {name: MINE, value: x}]}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: capx, namespace: capx-system, labels: {cluster.x-k8s.io/provider: infrastructure-x}}
+spec:
+  template: {spec: {containers: [{name: manager, image: m, env: [{name: HTTP_PROXY, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}]}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: capl, namespace: capl-system, labels: {control-plane: controller-manager}}
+spec:
+  template: {spec: {containers: [{name: manager, image: m}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: unrelated, namespace: default}
+spec:
+  template: {spec: {containers: [{name: web, image: m}]}}
+`
+
+// providers builds the components of Cluster API and otherProviders with a Component.
 func providers(t *testing.T, component string) []*unstructured.Unstructured {
 	t.Helper()
 	module, err := mgmt.ModuleDir(t.Context(), ".", "sigs.k8s.io/cluster-api")
@@ -59,11 +92,13 @@ func providers(t *testing.T, component string) []*unstructured.Unstructured {
 		}
 		resources += "- " + path + "\n"
 	}
+	resources += "- others.yaml\n"
 	if err := os.Mkdir(filepath.Join(dir, "proxy"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
 		"kustomization.yaml": "resources:\n" + resources + "components:\n- proxy\n", "proxy/kustomization.yaml": component,
+		"others.yaml": otherProviders,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -96,21 +131,31 @@ func environments(t *testing.T, objects []*unstructured.Unstructured) map[string
 		}
 		i := slices.IndexFunc(deployment.Spec.Template.Spec.Containers,
 			func(c corev1.Container) bool { return c.Name == "manager" && c.Image != "" })
+		if i < 0 {
+			continue
+		}
 		container := deployment.Spec.Template.Spec.Containers[i]
 		var lines []string
-		for _, v := range container.Env {
-			if v.Value != "" {
-				lines = append(lines, v.Name+"="+v.Value)
-			}
+		if text := fmt.Sprint(o.Object); strings.Contains(text, "<nil>") {
+			t.Errorf("there is a null in %s", text)
 		}
-		for _, from := range container.EnvFrom {
-			for key, value := range secrets[o.GetNamespace()+"/"+from.SecretRef.Name] {
-				text, err := base64.StdEncoding.DecodeString(fmt.Sprint(value))
+		for _, v := range container.Env {
+			switch {
+			case v.Value != "" && v.ValueFrom != nil:
+				t.Errorf("%s of %s has a value and a reference", v.Name, o.GetNamespace())
+			case v.Value != "":
+				lines = append(lines, v.Name+"="+v.Value)
+			case v.ValueFrom != nil && v.ValueFrom.SecretKeyRef != nil:
+				reference := v.ValueFrom.SecretKeyRef
+				text, err := base64.StdEncoding.DecodeString(fmt.Sprint(secrets[o.GetNamespace()+"/"+reference.Name][reference.Key]))
 				if err != nil {
 					t.Fatal(err)
 				}
-				lines = append(lines, key+"="+string(text))
+				lines = append(lines, v.Name+"="+string(text))
 			}
+		}
+		for _, from := range container.EnvFrom {
+			lines = append(lines, "from "+from.ConfigMapRef.Name)
 		}
 		slices.Sort(lines)
 		found[o.GetNamespace()] = strings.Join(lines, "\n")
@@ -128,9 +173,9 @@ func TestRenderForManagement_GivesProvidersTheVariables(t *testing.T) {
 		input, url string
 		args       []string
 	}{
-		"in the Deployments": {input: managed, url: "http://proxy.example.com:3128"},
+		"in the Deployments": {input: managed + "---\n" + otherProviders, url: "http://proxy.example.com:3128"},
 		"in a Secret of each namespace": {
-			input: withPassword, url: "http://u:%24%28HOME%29%27%25@proxy.example.com:3128",
+			input: withPassword + "---\n" + otherProviders, url: "http://u:%24%28HOME%29%27%25@proxy.example.com:3128",
 			args: []string{"--provider-namespace", strings.Join(namespaces, ",")},
 		},
 	} {
@@ -149,8 +194,20 @@ func TestRenderForManagement_GivesProvidersTheVariables(t *testing.T) {
 					t.Errorf("%s has\n%s\nwant\n%s", namespace, got[namespace], want)
 				}
 			}
-			if len(got) != len(namespaces) {
+			for namespace, want := range map[string]string{
+				"capm3-system": strings.Replace(want, "http_proxy", "from capm3fasttrack-configmap\nhttp_proxy", 1), "capk-system": strings.Replace(want, "NO_PROXY", "MINE=x\nNO_PROXY", 1),
+				"capx-system": want, "capl-system": "",
+			} {
+				if got[namespace] != want {
+					t.Errorf("%s has\n%s\nwant\n%s", namespace, got[namespace], want)
+				}
+			}
+			if len(got) != len(namespaces)+4 {
 				t.Errorf("there are %d Deployments", len(got))
+			}
+			if !strings.Contains(stderr, "Deployment capl-system/capl: it has container manager and no label cluster.x-k8s.io/provider") ||
+				strings.Contains(stderr, "unrelated") || strings.Contains(stderr, "capk") {
+				t.Errorf("standard error %s", stderr)
 			}
 		})
 	}
@@ -171,11 +228,11 @@ func TestRenderForManagement_Refuses(t *testing.T) {
 	t.Parallel()
 	const network = "--pod-cidr=10.5.0.0/16"
 	withPassword := strings.Replace(managed, `:3128"`, `:3128", username: u, password: s3cr3t`, 1)
-	deployment := withPassword + `---
+	deployment := managed + `---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: d, namespace: capx, labels: {cluster.x-k8s.io/provider: x}}
-spec: {template: {spec: {containers: [{name: manager, envFrom: [{secretRef: {name: x}}]}]}}}
+spec: {template: {spec: {containers: [{name: controller}]}}}
 `
 	for name, tc := range map[string]struct {
 		input, want string
@@ -187,10 +244,11 @@ spec: {template: {spec: {containers: [{name: manager, envFrom: [{secretRef: {nam
 		"no network":                  {status: 2, want: "give one of the two", args: []string{"--for=management"}},
 		"two networks":                {status: 2, want: "give one of the two", args: []string{"--for=management", network, "--management-cluster=mgmt"}},
 		"half a network":              {status: 2, want: "give both", args: []string{"--for=management", network}},
-		"a Cluster that is not there": {input: managed, status: 1, want: "the manifests have no Cluster x", args: []string{"--for=management", "--management-cluster=x"}},
+		"a Cluster that is not there": {input: managed, status: 1, want: "Cluster x not found; found: ns/mgmt, ns/a, other/b", args: []string{"--for=management", "--management-cluster=x"}},
+		"two Clusters of that name":   {input: managed + "---\n" + strings.Replace(strings.SplitAfter(managed, "---\n")[0], "namespace: ns", "namespace: other", 1), status: 1, want: "several Clusters; choose one with --management-cluster", args: []string{"--for=management", "--management-cluster=mgmt"}},
 		"no Secret":                   {input: strings.Replace(managed, "kind: Secret", "kind: ConfigMap", 1), status: 1, want: "--secret", args: []string{"--for=management", "--management-cluster=mgmt"}},
 		"no namespace":                {input: withPassword, status: 1, want: "--provider-namespace", args: []string{"--for=management", "--management-cluster=mgmt"}},
-		"an envFrom of the provider":  {input: deployment, status: 1, want: "has envFrom", args: []string{"--for=management", "--management-cluster=mgmt"}},
+		"another container":           {input: deployment, status: 1, want: "Deployment capx/d: it has label cluster.x-k8s.io/provider and no container manager", args: []string{"--for=management", "--management-cluster=mgmt", "--strict"}},
 		"a warning with --strict":     {input: managed, status: 1, want: "nothing is written", args: []string{"--for=management", "--management-cluster=mgmt", "--strict"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/base64"
 	"os"
 	"regexp"
 	"strings"
@@ -69,8 +68,7 @@ func checkSecret(t *testing.T, example string) {
 		}
 		return
 	}
-	url := base64.StdEncoding.EncodeToString([]byte("http://proxy.example.com:3128"))
-	if status != exitDone || !strings.Contains(out.String(), "httpProxy: "+url+"\n") {
+	if status != exitDone || !strings.Contains(out.String(), "httpProxy: http://proxy.example.com:3128\n") {
 		t.Errorf("status %d: %s\n%s", status, problems.String(), out.String())
 	}
 }

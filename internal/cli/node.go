@@ -56,12 +56,12 @@ func newNodeApply(streams Streams) *cobra.Command {
 		Use:   "apply --from FOLDER",
 		Short: "Bring the files of a node and its services to a version",
 		Long: `Replaces the files of the product on a node, and restarts containerd and kubelet if the variables or the
-trusted certificates differ. If a service does not come back, or a readiness endpoint does not answer, the files of
-before are put back in force. It refuses a node on which bootstrap has not written the files, and never writes a file
+trusted certificates differ. If a service does not come back, or a readiness endpoint does not answer, the
+previous files are restored. It refuses a node on which bootstrap has not written the files, and never writes a file
 without the line "Managed by capi-proxy-patcher". SIGTERM does not end it.
 
-Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong usage, 3 it has not and the files of
-before could not be put back in force (the next run continues). The last line on standard error says why.`,
+Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong usage, 3 it has not and the previous
+files could not be restored (the next run continues). The last line on standard error says why.`,
 		Example: `  capi-proxy-patcher node apply --root /host --from /files --state /state
   capi-proxy-patcher node apply --from /run/files --dry-run`,
 		Args: noArgs,

@@ -438,7 +438,7 @@ func TestReadme_ShortestWayIsThatOfTheStartPage(t *testing.T) {
 			t.Errorf("docs/start.md has no command %s", command)
 		}
 	}
-	if len(commands) != 4 {
+	if len(commands) != 5 {
 		t.Errorf("%d commands", len(commands))
 	}
 }

@@ -27,7 +27,7 @@ func newPlan(streams Streams) *cobra.Command {
 		Use:   "plan --cluster NAME [-f FILE...]",
 		Short: "Show what a label, a Secret or an annotation would change in a management cluster",
 		Long: `Runs one pass of the controller over a Cluster of a management cluster, with each write as a dry run, and shows
-what it would write, which Machines would be replaced at once, which would keep what they have, and the condition
+what it would write, which Machines would be replaced at once, which would stay unchanged, and the condition
 afterwards. Nothing is changed.
 
 With -f the pass sees the Cluster, the Secrets and the annotations of pools as they would be with these files applied,
@@ -90,16 +90,16 @@ func runPlan(ctx context.Context, o planOptions, streams Streams) error {
 		noteDifference(result, streams)
 	}
 	if data := result.Data(); o.output != "text" {
-		return writeData(streams.Out, o.output, data)
+		return writeData(streams, o.output, data)
 	}
 	return result.Data().Print(streams.Out)
 }
 
-// noteDifference warns of a result that may not be what the controller comes to.
+// noteDifference warns of a result that may differ from the controller's.
 func noteDifference(result preview.Result, streams Streams) {
 	if result.Differs() {
-		_, _ = fmt.Fprintln(streams.Err, "note: a generated Secret has other content than it would get now; if that stays "+
-			"so, give --default-proxy-secret as the manager has it, and use the program in the manager's version")
+		_, _ = fmt.Fprintln(streams.Err, "note: the generated Secret is out of date. Is the manager running, in the same "+
+			"version as this program? Otherwise pass its --default-proxy-secret")
 	}
 }
 

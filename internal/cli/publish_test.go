@@ -157,3 +157,17 @@ spec: {version: v1.36.3}
 		t.Errorf("only %d commands", ran)
 	}
 }
+
+func TestPublish_SaysHowAListIsGiven(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--publish env":   `got "env"; did you mean --publish=env?`,
+		"--publish=a env": `got "env"` + "\n",
+		"env":             `got "env"` + "\n",
+	} {
+		status, stdout, stderr := run(t, clusterManifest, append([]string{"render", "-f", "-"}, strings.Fields(args)...)...)
+		if status != 2 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit status %d, standard error %s", args, status, stderr)
+		}
+	}
+}

@@ -22,7 +22,7 @@ type renderOptions struct {
 	defaultSecret                                  string
 	all, includeSecrets, incompleteSecrets, strict bool
 	output                                         string
-	publish, publishFor                            string
+	publish, publishFor, cluster                   string
 	publishOnly                                    bool
 	management                                     managementOptions
 }
@@ -40,7 +40,13 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 		Example: `  clusterctl generate cluster demo |
     capi-proxy-patcher render -f - --secret proxy-secret.yaml | kubectl apply -f -
   capi-proxy-patcher render -f clusters/ --include-secrets -o diff`,
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := noArgs(cmd, args)
+			if err != nil && o.publish == publishAnnotated {
+				return usageError{fmt.Errorf("%w; did you mean --publish=%s?", err, args[0])}
+			}
+			return err
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runRender(cmd, o, streams) },
 	}
 	f := cmd.Flags()
@@ -63,6 +69,8 @@ Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is wri
 	f.StringVar(&o.publishFor, "publish-for", "",
 		"workload prints only the objects for the workload clusters, for kubectl apply; implies --publish-only")
 	complete(cmd, "publish-for", publishWorkload)
+	f.StringVar(&o.cluster, "cluster", "",
+		"with --publish, the Cluster whose values are printed, or namespace/name; not needed if there is only one")
 	o.management.addFlags(cmd)
 	f.BoolVar(&o.strict, "strict", false, "also exit with 1 on warnings, and write nothing")
 	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or diff")
@@ -75,6 +83,8 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return usageError{fmt.Errorf("render: %w", err)}
 	}
 	switch {
+	case o.cluster != "" && (o.management.render != "" || !o.published().Wanted):
+		return usageError{errors.New("render: --cluster needs --publish, --publish-only or --publish-for")}
 	case o.management.render != "":
 		return runManagement(cmd, o, streams)
 	case len(o.files) == 0:
@@ -111,11 +121,11 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	if o.strict && result.Warnings > 0 {
 		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
 	}
-	text := result.Output
+	text, out := result.Output, streams.manifests()
 	if o.output == "diff" {
-		text = result.Diff()
+		text, out = result.Diff(), streams.Out
 	}
-	if _, err := streams.Out.Write(text); err != nil {
+	if _, err := out.Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	return nil
@@ -130,7 +140,9 @@ const (
 
 // published are the options about published values.
 func (o renderOptions) published() render.Publish {
-	p := render.Publish{List: o.publish, Workload: o.publishFor != "", Only: o.publishOnly || o.publishFor != ""}
+	p := render.Publish{
+		List: o.publish, Cluster: o.cluster, Workload: o.publishFor != "", Only: o.publishOnly || o.publishFor != "",
+	}
 	p.Wanted = p.Only || o.publish != ""
 	if o.publish == publishAnnotated {
 		p.List = ""

@@ -26,7 +26,7 @@ spec: {version: v1.36.3}
 `
 	secretManifest = `apiVersion: v1
 kind: Secret
-metadata: {name: http-proxy}
+metadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: ''}}
 stringData: {httpProxy: "http://proxy.example.com:3128", username: u, password: s3cr}
 `
 )
@@ -99,8 +99,8 @@ func TestRender_PrintsADiff(t *testing.T) {
 func TestRender_MergesTheInstallationWideSecret(t *testing.T) {
 	t.Parallel()
 	dir := folder(t,
-		map[string]string{"default.yaml": strings.ReplaceAll(secretManifest, "{name: http-proxy}",
-			"{name: installation, namespace: system}") + "  \n"})
+		map[string]string{"default.yaml": strings.ReplaceAll(secretManifest, "{name: http-proxy,",
+			"{name: installation, namespace: system,") + "  \n"})
 	status, stdout, stderr := run(t, clusterManifest+"---\n"+controlPlaneManifest, "render", "-f", "-", "--secret", dir+
 		"/default.yaml",
 		"--default-proxy-secret", "system/installation", "--include-secrets")

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
 )
 
 // labelMove has clusterctl move take a Secret along that nothing owns.
@@ -31,21 +35,23 @@ func newSecret(streams Streams) *cobra.Command {
 		Use:   "secret --from FILE",
 		Short: "Print a proxy Secret with the settings of another system",
 		Long: `Reads the proxy settings of another system and writes a proxy Secret with them to standard output. It
-recognizes the form: httpProxyConfig of AKS, bare or in an ARM template; TKG_HTTP_PROXY and its like, in a file or in
-the Secret CLUSTER-config-values; Helm values (proxy, cluster.proxy, global.connectivity.proxy, lists of variables),
-also in key values of a Secret; the variables proxy and clusterConfig of a Cluster's topology; proxyConfiguration of
-EKS Anywhere; a http-proxy.conf drop-in, or the files of a bootstrap spec; the variables of the shell.
+recognizes the form: httpProxyConfig of AKS; topology of a Cluster; Cluster of EKS Anywhere; TanzuKubernetesCluster and
+variables of TKG; Proxy and install-config of OpenShift; Helm values; variables such as HTTP_PROXY in a list, a mapping,
+a Secret or ConfigMap, a shell file, a drop-in of systemd or the shell (env). A shell file is not executed.
 
 User and password in a URL become the keys username and password. Standard error lists the entries of noProxy that are
-left out because they are composed anyway, and the keys that a proxy Secret has no place for. The output holds the
-credentials of the proxy.
+left out because they are composed anyway, the keys that a proxy Secret has no place for, and the findings of lint. The
+output holds the credentials of the proxy.
 
 Exit status: 0 success, 1 something cannot be read or used (nothing is written), 2 wrong usage.`,
 		Example: `  capi-proxy-patcher secret --from aks-proxy-config.json --namespace team-a | kubectl apply -f -
   kubectl get secret prod-config-values -o yaml | capi-proxy-patcher secret --from -
   capi-proxy-patcher secret --from env`,
 		Args: noArgs,
-		RunE: func(_ *cobra.Command, _ []string) error { return runSecret(o, streams) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now() //nolint:forbidigo // the clock enters here
+			return runSecret(cmd.Context(), o, now, streams)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.from, "from", "", "file to read, - for standard input, env for the variables of the shell")
@@ -55,7 +61,7 @@ Exit status: 0 success, 1 something cannot be read or used (nothing is written),
 	return cmd
 }
 
-func runSecret(o secretOptions, streams Streams) error {
+func runSecret(ctx context.Context, o secretOptions, now time.Time, streams Streams) error {
 	if o.from == "" {
 		return usageError{errors.New("secret: no input; use --from FILE, --from - for standard input, or --from env")}
 	}
@@ -75,7 +81,17 @@ func runSecret(o secretOptions, streams Streams) error {
 	for _, note := range result.Notes {
 		_, _ = fmt.Fprintln(streams.Err, note)
 	}
-	if _, err := streams.Out.Write(text); err != nil {
+	report, err := lint.Run(ctx, lint.Options{Inputs: []clusters.Input{{Name: "output", Data: text}}, Now: now})
+	if err != nil {
+		return err
+	}
+	for _, row := range report.Findings {
+		_, _ = fmt.Fprintln(streams.Err, row)
+	}
+	if report.Summary.Rejections > 0 {
+		return errors.New("reading proxy settings: nothing is printed, because the settings are rejected")
+	}
+	if _, err := streams.manifests().Write(text); err != nil {
 		return fmt.Errorf("writing output: %w", err)
 	}
 	return nil
@@ -118,9 +134,7 @@ func proxySecret(o secretOptions, result foreign.Result) map[string]any {
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	data := map[string][]byte{} // in base64 once it is encoded
-	for key, value := range result.Data {
-		data[key] = []byte(value)
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "stringData": result.Data,
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data}
 }

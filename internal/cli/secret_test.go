@@ -1,11 +1,11 @@
 package cli_test
 
 import (
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
@@ -43,7 +44,7 @@ func TestSecret_OfEveryExample(t *testing.T) {
 			status, stdout, stderr := run(t, "", "secret", "--from", file)
 			got := fmt.Sprintf("exit status %d\n%s", status, stderr)
 			if status == 0 {
-				got += "\n--- secret ---\n" + readable(t, stdout) + published(t, outputOf(file), stdout, stderr)
+				got += "\n--- secret ---\n" + readable(stdout) + published(t, outputOf(file), stdout, stderr)
 			} else if stdout != "" {
 				t.Errorf("something is printed:\n%s", stdout)
 			}
@@ -67,22 +68,20 @@ func TestSecret_OfEveryExample(t *testing.T) {
 // dataOf returns the decoded data of a Secret manifest.
 func dataOf(t *testing.T, text string) map[string][]byte {
 	t.Helper()
-	var secret struct{ Data map[string][]byte }
+	var secret struct{ StringData map[string]string }
 	if err := yaml.Unmarshal([]byte(text), &secret); err != nil {
 		t.Fatal(err)
 	}
-	return secret.Data
+	data := map[string][]byte{}
+	for key, value := range secret.StringData {
+		data[key] = []byte(value)
+	}
+	return data
 }
 
-// readable returns a Secret manifest with its values decoded.
-func readable(t *testing.T, text string) string {
-	t.Helper()
-	for _, value := range dataOf(t, text) {
-		encoded := base64.StdEncoding.EncodeToString(value)
-		shown, _, _ := strings.Cut(string(value), "\n")
-		text = strings.Replace(text, ": "+encoded+"\n", ": base64("+shown+")\n", 1)
-	}
-	return text
+// readable returns a Secret manifest with the first line of its certificates.
+func readable(text string) string {
+	return regexp.MustCompile(`(?s)(-----BEGIN CERTIFICATE-----\n).*-----END CERTIFICATE-----\n`).ReplaceAllString(text, "$1")
 }
 
 // published returns an output of the proxy Secret, and how the values in it differ from those of the example.
@@ -185,5 +184,60 @@ func TestSecret_ReadsTheShell(t *testing.T) {
 	want := "map[httpsProxy:http://proxy.example.com:3128 noProxy:.corp.example.com password:p@ss username:u]"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestSecret_FindsWhatLintFinds holds that the findings are those of lint about the same Secret, and that a rejected one
+// is not printed. No finding holds a value.
+func TestSecret_FindsWhatLintFinds(t *testing.T) {
+	t.Parallel()
+	const u = "http://u:s3cr3t@p.example.com:1"
+	for input, want := range map[string]string{
+		"httpProxy: http://p.example.com\nnoProxy: [corp, 10.0.0.1/8]":             "(proxy-port) (single-label) (cidr-host-bits)",
+		"httpProxy: http://u:s3cr3t@x@p:1":                                         "rejection: (bad-proxy-url)",
+		"httpProxy: " + u + "\nnoProxy: [a, 'http://u:s3cr3t@x']":                  "rejection: noProxy entry 2",
+		"httpProxy: " + u + "\ntrustedCa: LS0t...s3cr3t":                           "rejection: trustedCA: (bad-ca)",
+		"proxy: {noProxy: a}":                                                      "rejection: (no-proxy-url)",
+		"http_proxy=http://p:1\nno_proxy=a.example.com:0":                          "rejection: (bad-port)",
+		"HTTP_PROXY: http://u:s3cr3t@p:1\nHTTPS_PROXY: 'http://u:s3\\x1bcr3t@p:1'": "rejection: httpsProxy: (bad-proxy-url)",
+	} {
+		status, stdout, stderr := run(t, input, "secret", "--from", "-")
+		rejected := strings.HasPrefix(want, "rejection: ")
+		if rejected != (status == 1) || rejected != (stdout == "") || strings.Contains(stderr, "s3") {
+			t.Errorf("%s: exit status %d, %s\n%s", input, status, stderr, stdout)
+		}
+		for word := range strings.FieldsSeq(want) {
+			if !strings.Contains(stderr, word) {
+				t.Errorf("%s: no %s in %s", input, word, stderr)
+			}
+		}
+		if stdout == "" {
+			continue
+		}
+		_, linted, _ := run(t, stdout, "lint", "-f", "-")
+		for line := range strings.Lines(linted) {
+			_, finding, isFinding := strings.Cut(line, ": warning: ")
+			if isFinding && !strings.Contains(stderr, "warning: "+finding) {
+				t.Errorf("%s: lint says %s, secret says %s", input, finding, stderr)
+			}
+		}
+	}
+}
+
+// TestSecret_DocsListTheForms compares docs/reference.md with the forms that are read.
+func TestSecret_DocsListTheForms(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms, err := foreign.Forms()
+	if err != nil || len(forms) < 10 {
+		t.Fatal(forms, err)
+	}
+	for _, form := range forms {
+		if !strings.Contains(string(text), "\n| "+form+" | ") {
+			t.Errorf("docs/reference.md has no row for %s", form)
+		}
 	}
 }

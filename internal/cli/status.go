@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -24,6 +24,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
+
+// watchTime is after how many seconds without an event --watch lists again: a row becomes stale without one.
+const watchTime int64 = 30
 
 // exitFound is the status if a Cluster is in a state of --fail-on.
 const exitFound = 3
@@ -45,18 +48,32 @@ type statusOptions struct {
 func newStatus(streams Streams) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show how far the labelled Clusters of a management cluster have the proxy",
+		Use:   "status [CLUSTER]",
+		Short: "Show the proxy status of labelled Clusters",
 		Long: `Shows for each labelled Cluster the proxy Secret, whether its control plane and its pools are up to date, how
 old the oldest Machine is that is not, the reason of condition ProxyConfigured, and the code of the first warning. A
-Machine is behind if its bootstrap data differs from that of a new one. It reads what the controller has reported, in
-two requests, and writes nothing.
+Machine is behind if its bootstrap data differs from that of a new one. It reads what the controller has reported and
+writes nothing.
 
-Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on.`,
+A row is STALE, with the reason, unless it proves that it is current: the proxy Secrets that the last pass has used have
+not changed since, and a manager renews its Lease. It needs get on both.
+
+Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of --fail-on, or
+its row is STALE and --fail-on is given.`,
 		Example: `  capi-proxy-patcher status -A
   capi-proxy-patcher status --namespace team-a --fail-on behind,not-true
-  capi-proxy-patcher status --namespace team-a --cluster prod --machines`,
-		Args: noArgs,
+  capi-proxy-patcher status --namespace team-a prod --machines`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return usageError{fmt.Errorf("status takes one argument, a Cluster, got %q", args)}
+			case len(args) == 1 && o.cluster != "":
+				return usageError{errors.New("status names two Clusters; leave out --cluster")}
+			case len(args) == 1:
+				o.cluster = args[0]
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runStatus(cmd.Context(), o, streams) },
 	}
 	f := cmd.Flags()
@@ -68,8 +85,9 @@ Exit status: 0 success, 1 a failure, 2 wrong usage, 3 a Cluster is in a state of
 	f.BoolVar(&o.machines, "machines", false, "with --cluster, list the Machines that are behind")
 	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
 		"with --machines, the installation-wide proxy Secret as namespace/name, as given to the manager")
-	f.BoolVar(&o.watch, "watch", false, "keep running, and print each Cluster again when its status changes")
-	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3: behind, not-true")
+	f.BoolVarP(&o.watch, "watch", "w", false, "keep running, and print each Cluster again when its status changes")
+	f.StringSliceVar(&o.failOn, "fail-on", nil, "states of a Cluster that make the exit status 3: behind "+
+		"(or not proven to be up to date), not-true")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
 	complete(cmd, "output", "table", "wide", "json", "yaml")
 	complete(cmd, "fail-on", failBehind, failNotTrue)
@@ -93,7 +111,7 @@ func (o statusOptions) check() error {
 	case o.defaultSecret != "" && !o.machines:
 		return errors.New("status: --default-proxy-secret needs --machines; without it the controller's own report is shown")
 	case o.watch && len(o.failOn) > 0:
-		return errors.New("status: --watch has no end, so --fail-on needs it to be absent")
+		return errors.New("status: --fail-on cannot be used with --watch")
 	case o.watch && !o.isTable():
 		return fmt.Errorf("status: --watch prints a table, not %s", o.output)
 	}
@@ -119,12 +137,14 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 	if o.machines {
 		return o.listMachines(ctx, config, streams)
 	}
-	config.QPS = -1 // two requests need no limit
+	config.QPS = -1 // few requests need no limit
+	clock := &serverClock{}
+	config.Wrap(clock.wrap)
 	api, err := newReader(config)
 	if err != nil {
 		return err
 	}
-	s := statusReader{statusOptions: o, api: api, streams: streams, now: time.Now} //nolint:forbidigo // the clock enters here
+	s := statusReader{statusOptions: o, api: api, streams: streams, now: clock.now}
 	rows, version, err := s.list(ctx)
 	if err != nil {
 		return err
@@ -159,18 +179,22 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, st
 	if result.Behind != nil {
 		groups = append(groups, *result.Behind...)
 	}
+	known := result.Behind != nil && status.IsKnown(result.Condition.Status, result.Condition.Reason)
 	switch {
 	case !o.isTable():
-		err = writeData(streams.Out, o.output, map[string]any{"version": 1, "behind": groups})
+		err = writeData(streams, o.output, map[string]any{"version": 1, "behind": groups})
 	case len(groups) > 0:
 		err = status.MachineTable(streams.Out, groups, now())
+	case !known:
+		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n",
+			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"))
 	default:
 		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
 	}
 	switch {
 	case err != nil:
 		return err
-	case len(groups) > 0 && slices.Contains(o.failOn, failBehind),
+	case (len(groups) > 0 || !known) && slices.Contains(o.failOn, failBehind),
 		result.Condition.Status != string(metav1.ConditionTrue) && slices.Contains(o.failOn, failNotTrue):
 		return statusError{exitFound}
 	}
@@ -178,8 +202,8 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, st
 }
 
 func (o statusOptions) fails(row status.Row) bool {
-	return slices.Contains(o.failOn, failBehind) && row.IsBehind() ||
-		slices.Contains(o.failOn, failNotTrue) && !row.IsTrue()
+	return slices.Contains(o.failOn, failBehind) && !row.IsCurrent() ||
+		slices.Contains(o.failOn, failNotTrue) && (row.Stale != "" || !row.IsTrue())
 }
 
 // statusReader reads the status of Clusters.
@@ -207,15 +231,15 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	err = s.api.List(ctx, generated, options...)
 	switch {
 	case apierrors.IsForbidden(err):
-		_, _ = fmt.Fprintln(s.streams.Err, "you may not list Secrets: proxy Secrets that Clusters do not name, and "+
-			"warnings, are left out")
+		_, _ = fmt.Fprintln(s.streams.Err, "listing Secrets is forbidden; columns SECRET and WARNING are incomplete")
 	case err != nil:
 		return nil, "", fmt.Errorf("listing generated Secrets: %w", err)
 	}
 	if s.cluster != "" && len(clusters.Items) == 0 {
 		return nil, "", fmt.Errorf("status: no labelled Cluster %s in namespace %s", s.cluster, s.namespace)
 	}
-	return status.Rows(clusters.Items, generated.Items), clusters.ResourceVersion, nil
+	rows = status.Rows(clusters.Items, generated.Items)
+	return rows, clusters.ResourceVersion, s.prove(ctx, rows)
 }
 
 // selected selects the Clusters that are shown: those with any value of the label.
@@ -229,13 +253,17 @@ func (s statusReader) selected() []client.ListOption {
 
 func (s statusReader) print(rows []status.Row) error {
 	if s.isTable() && len(rows) == 0 {
-		_, err := fmt.Fprintf(s.streams.Err, "no Cluster has label %s\n", contract.LabelEnabled)
+		where := ""
+		if !s.all {
+			where = " in namespace " + s.namespace
+		}
+		_, err := fmt.Fprintf(s.streams.Err, "No labelled Clusters found%s.\n", where)
 		return err //nolint:wrapcheck // of the standard error itself
 	}
 	if s.isTable() {
 		return s.table().Write(s.streams.Out, true, rows...)
 	}
-	return writeData(s.streams.Out, s.output, map[string]any{"version": 1, "clusters": rows})
+	return writeData(s.streams, s.output, map[string]any{"version": 1, "clusters": rows})
 }
 
 func (s statusReader) table() status.Table {
@@ -257,7 +285,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 	}
 	for {
 		events, err := s.api.Watch(ctx, &clusterv1.ClusterList{}, append(s.selected(),
-			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: new(watchTime)}})...)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the user has ended it
 		}
@@ -287,10 +315,12 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 }
 
 // writeData writes data as JSON or YAML.
-func writeData(out io.Writer, format string, data any) error {
+func writeData(streams Streams, format string, data any) error {
+	out := streams.Out
 	text, err := json.MarshalIndent(data, "", "  ")
 	if err == nil && format == "yaml" {
 		text, err = yaml.JSONToYAML(text)
+		out = streams.manifests() // YAML escapes by itself
 	} else {
 		text = append(text, '\n')
 	}

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,7 +41,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return explain.Cluster{}, err
 	}
-	name := "Cluster " + qualifiedName(t.cluster.Namespace, t.cluster.Name)
+	name := "Cluster " + clusters.Qualified(t.cluster.Namespace, t.cluster.Name)
 	note := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(streams.Err, "%s: %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -54,7 +52,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, err)
 	}
-	in.Cluster, in.Pool = qualifiedName(t.cluster.Namespace, t.cluster.Name), o.pool
+	in.Cluster, in.Pool = clusters.Qualified(t.cluster.Namespace, t.cluster.Name), o.pool
 	if len(t.unresolved) > 0 {
 		note("%s has unresolved variables and is left out", clusters.Unresolved(t.unresolved))
 	}
@@ -97,7 +95,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	}
 	in.NoProxy, in.Entries, in.Warnings = resolution.NoProxy.Value, resolution.NoProxy.Entries, resolution.Warnings
 	in.Secret, in.Profile = "Secret "+
-		qualifiedName(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
+		clusters.Qualified(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
 	return network, nil
 }
 
@@ -130,24 +128,21 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	for _, line := range manifests.Notes {
 		_, _ = fmt.Fprintln(streams.Err, line)
 	}
-	clusters := manifests.Clusters()
-	names := make([]string, len(clusters))
-	for i, c := range clusters {
-		names[i] = qualifiedName(c.View.Namespace, c.View.Name)
-	}
+	all := manifests.Clusters()
+	names := clusterNames(all)
 	i, err := o.choose(names)
 	if err != nil {
 		return target{}, err
 	}
 	t := target{
-		cluster: clusters[i].View, settings: clusters[i].Settings, invalid: clusters[i].Invalid,
-		secrets: manifests.Resolver(nil).Secrets, unresolved: clusters[i].Unresolved,
+		cluster: all[i].View, settings: all[i].Settings, invalid: all[i].Invalid,
+		secrets: manifests.Resolver(nil).Secrets, unresolved: all[i].Unresolved,
 	}
 	if o.pool == "" {
 		return t, nil
 	}
-	pools := make([]string, 0, len(clusters[i].Pools))
-	for _, pool := range clusters[i].Pools {
+	pools := make([]string, 0, len(all[i].Pools))
+	for _, pool := range all[i].Pools {
 		if pool.Object.Name() == o.pool {
 			t.override = pool.Secret
 			return t, nil
@@ -161,7 +156,16 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	for _, pool := range t.settings.Pools {
 		pools = append(pools, pool.Name)
 	}
-	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input, %s", names[i], o.pool, listed(pools))
+	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input; %s", names[i], o.pool, clusters.Listed(pools))
+}
+
+// clusterNames returns the names of Clusters with their namespaces.
+func clusterNames(all []clusters.Cluster) []string {
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = clusters.Qualified(c.View.Namespace, c.View.Name)
+	}
+	return names
 }
 
 // topologyPool returns the Secret that a pool of a topology names. The pool is identified by its name in spec.topology.
@@ -174,46 +178,11 @@ func topologyPool(settings intent.Topology, name string) (override string, found
 	return "", false
 }
 
-// choose returns the index of the Cluster that the flags select. A name may be namespace/name.
+// choose returns the index of the Cluster that the flags select.
 func (o explainOptions) choose(names []string) (int, error) {
-	found := -1
-	for i, n := range names {
-		namespace, name, qualified := strings.Cut(n, "/")
-		if !qualified {
-			namespace, name = "", n
-		}
-		if o.cluster != "" && o.cluster != name && o.cluster != n || o.namespace != "" && namespace != "" &&
-			o.namespace != namespace {
-			continue
-		}
-		if found >= 0 {
-			return 0, fmt.Errorf("explain: several Clusters; choose one with --cluster: %s", strings.Join(names, ", "))
-		}
-		found = i
+	i, err := clusters.Choose(names, o.namespace, o.cluster, "--cluster")
+	if err != nil {
+		return 0, fmt.Errorf("explain: %w", err)
 	}
-	switch {
-	case found >= 0:
-		return found, nil
-	case o.cluster != "":
-		return 0, fmt.Errorf("explain: no Cluster %s, %s", qualifiedName(o.namespace, o.cluster), listed(names))
-	case o.namespace != "":
-		return 0, fmt.Errorf("explain: no Cluster in namespace %s, %s", o.namespace, listed(names))
-	}
-	return 0, errors.New("explain: no Cluster in the input")
-}
-
-// listed lists the available names.
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "there is none"
-	}
-	return "there is " + strings.Join(names, ", ")
-}
-
-// qualifiedName is a name with its namespace, which a manifest may not have.
-func qualifiedName(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
+	return i, nil
 }

@@ -60,9 +60,9 @@ func TestExplain_ReadsTheTopology(t *testing.T) {
 		status int
 		want   string // on standard error if the status is not 0
 	}{
-		"the Secret that the variable names": {"corp.example.org", 0, "corp.example.org (Secret team-a/corp key noProxy entry 1)"},
+		"the Secret that the variable names": {"corp.example.org", 0, "corp.example.org (Secret team-a/corp, key noProxy entry 1)"},
 		"an entry of the variable":           {"from.the.variable.example.org", 0, "from.the.variable.example.org (variable capiProxyPatcher.noProxy entry 1)"},
-		"the Secret of a pool":               {"--pool edge edge.example.org", 0, "edge.example.org (Secret team-a/edge-proxy key noProxy entry 1)"},
+		"the Secret of a pool":               {"--pool edge edge.example.org", 0, "edge.example.org (Secret team-a/edge-proxy, key noProxy entry 1)"},
 		"the variable counts for a pool":     {"--pool edge from.the.variable.example.org", 0, "variable capiProxyPatcher.noProxy entry 1"},
 		"a pool without proxy":               {"--pool direct x.example.org", 1, `pool direct uses no proxy (its Secret is "none")`},
 	} {
@@ -95,7 +95,7 @@ func TestExplain_ReadsTheTopology(t *testing.T) {
 		}
 	}
 	status, _, stderr := run(t, "", "explain", "-f", files+"/all.yaml", "--pool", "x", "x.example.org")
-	if status != 1 || !strings.Contains(stderr, "Cluster team-a/prod has no pool x in the input, there is edge, direct") {
+	if status != 1 || !strings.Contains(stderr, "Cluster team-a/prod has no pool x in the input; found: edge, direct") {
 		t.Errorf("an unknown pool: exit status %d, standard error %s", status, stderr)
 	}
 }
@@ -105,7 +105,7 @@ func TestLint_ReadsTheTopology(t *testing.T) {
 	bad := strings.Replace(edgeSecret, "aHR0cDovL3Byb3h5LmV4YW1wbGUuY29tOjMxMjg=", "eA==", 1)
 	for name, test := range map[string]struct{ input, want string }{
 		"nothing to say":                {topologyCluster + "---\n" + corpSecret + "---\n" + edgeSecret, "0 rejections, 0 warnings, 1 note in 1 labelled Cluster and 2 proxy Secrets"},
-		"the Secret of a pool":          {topologyCluster + "---\n" + corpSecret + "---\n" + bad, "Secret team-a/edge-proxy key httpProxy"},
+		"the Secret of a pool":          {topologyCluster + "---\n" + corpSecret + "---\n" + bad, "Secret team-a/edge-proxy, key httpProxy"},
 		"a value of the variable":       {strings.Replace(topologyCluster, "from.the.variable.example.org", "10.0.0.0/99", 1) + "---\n" + corpSecret + "---\n" + edgeSecret, "spec.topology.variables[capiProxyPatcher].noProxy[0]"},
 		"an entry that covers too much": {strings.Replace(topologyCluster, "from.the.variable.example.org", "0.0.0.0/0", 1) + "---\n" + corpSecret + "---\n" + edgeSecret, "variable capiProxyPatcher.noProxy entry 1"},
 	} {

@@ -176,7 +176,8 @@ func checkSection(t *testing.T, name, text, said string) {
 func TestTexts_ArePlainEnglish(t *testing.T) {
 	t.Parallel()
 	unclear := regexp.MustCompile(`\b(looked at although|took the place|come back with|everybody may|none of both|` +
-		`(files|commands) of the user|such a one|blanks?|is no (name|version|network|host)|has to be looked|should be here|broken off)\b`)
+		`(files|commands) of the user|such a one|blanks?|is no (name|version|network|host)|has to be looked|should be here|broken off|of before|[Ww]ho may|[Ww]hoever|` +
+		`a change would replace|tried again by|left alone|are behind the|any more that|is published before)\b`)
 	for _, file := range sources(t) {
 		for _, text := range textsOf(file) {
 			if found := unclear.FindString(text); found != "" {

@@ -218,10 +218,11 @@ func nearest(name Name) string {
 	for _, one := range names() {
 		known = append(known, string(one))
 	}
-	if name == "istio" || name == "tkg" {
-		return "the controller does not write it; print it with render --publish=" + string(name)
-	}
-	if meant := spelling.Nearest(string(name), known); meant != "" {
+	switch meant := spelling.Nearest(string(name), append(slices.Clone(known), "istio", "tkg")); meant {
+	case "":
+	case "istio", "tkg":
+		return "the controller does not write it; print it with render --publish=" + meant
+	default:
 		return "did you mean " + meant + "?"
 	}
 	return "the outputs are " + strings.Join(known, ", ")

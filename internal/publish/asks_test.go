@@ -35,6 +35,8 @@ func TestRead_FindsEverythingAtOnce(t *testing.T) {
 	for list, want := range map[string][]string{
 		"enf":                {`entry 1: "enf" is not an output; did you mean env?`},
 		"env,,":              {"entry 2: an empty entry; remove one of the commas", "entry 3: an empty entry; remove one of the commas"},
+		"isto":               {`entry 1: "isto" is not an output; the controller does not write it; print it with render --publish=istio`},
+		"tgk":                {`entry 1: "tgk" is not an output; the controller does not write it; print it with render --publish=tkg`},
 		"Env":                {`entry 1: "Env" is not an output; did you mean env?`},
 		rude:                 {fmt.Sprintf("entry 1: %q is not an output; %s", rude, outputs)},
 		"istio,env=x,pods=y": {`entry 1: "istio" is not an output; the controller does not write it; print it with render --publish=istio`, "entry 2: output env has no argument; remove the equals sign and what follows it", `entry 3: output pods has no argument "y"; write pods or pods=kyverno`},

@@ -186,7 +186,7 @@ func (o *Object) file(r *jsonread.Reader) patch.File {
 			f.Other = true
 		}
 	}
-	if content != nil && (o.Whole || patch.IsManagedPath(f.Path)) {
+	if content != nil && (o.Whole || patch.ReadsContent(f.Path)) {
 		f.Content, _ = jsonread.New(content).Text()
 	}
 	return f

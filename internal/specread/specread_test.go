@@ -88,7 +88,7 @@ func check(t *testing.T, text []byte, kind string, whole bool) {
 	}
 	want.Spec.CRISockets, want.Spec.KubeletArgs, got.Spec.CRISockets, got.Spec.KubeletArgs = nil, nil, nil, nil
 	for i, file := range want.Spec.Files {
-		if !whole && !patch.IsManagedPath(file.Path) {
+		if !whole && !patch.ReadsContent(file.Path) {
 			want.Spec.Files[i].Content = ""
 		}
 	}

@@ -4,11 +4,13 @@ package clusters
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -101,6 +103,42 @@ func (m *Manifests) Clusters() []Cluster {
 	return clusters
 }
 
+// Choose returns the index of the only Cluster among names with a name, which may be namespace/name, and a namespace;
+// empty ones match any. Its error lists names and the flag that chooses.
+func Choose(names []string, namespace, name, flag string) (int, error) {
+	found := -1
+	for i, n := range names {
+		of, short, qualified := strings.Cut(n, "/")
+		if !qualified {
+			of, short = "", n
+		}
+		if name != "" && name != short && name != n || namespace != "" && of != "" && namespace != of {
+			continue
+		}
+		if found >= 0 {
+			return 0, fmt.Errorf("several Clusters; choose one with %s: %s", flag, strings.Join(names, ", "))
+		}
+		found = i
+	}
+	switch {
+	case found >= 0:
+		return found, nil
+	case name != "":
+		return 0, fmt.Errorf("Cluster %s not found; %s", Qualified(namespace, name), Listed(names))
+	case namespace != "":
+		return 0, fmt.Errorf("no Cluster found in namespace %s; %s", namespace, Listed(names))
+	}
+	return 0, errors.New("no Cluster in the input")
+}
+
+// Listed says which names there are.
+func Listed(names []string) string {
+	if len(names) == 0 {
+		return "found none"
+	}
+	return "found: " + strings.Join(names, ", ")
+}
+
 // Cluster reads a Cluster, without its pools and without CheckMetadata.
 func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	c := Cluster{Object: o}
@@ -118,6 +156,23 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 	}
 	m.infrastructureOf(o, &c.View, &c.Unresolved)
 	return c
+}
+
+// ControlPlane returns the control-plane Machines of a Cluster among the inputs.
+func (m *Manifests) ControlPlane(cluster *manifest.Object) (machines []resolve.Machine) {
+	for _, o := range m.Workers(cluster) {
+		if _, controlPlane := o.Labels()[clusterv1.MachineControlPlaneLabel]; o.Kind() != "Machine" || !controlPlane {
+			continue
+		}
+		machine := resolve.Machine{Name: o.Name()}
+		for _, item := range Items(o.Value(), "status", "addresses") {
+			kind, _ := item["type"].(string)
+			value, _ := item["address"].(string)
+			machine.Addresses = append(machine.Addresses, resolve.Address{Type: kind, Value: value})
+		}
+		machines = append(machines, machine)
+	}
+	return machines
 }
 
 // Resolver finds the settings of Clusters in the proxy Secrets of the inputs. The Where of a Secret is the Place of its
@@ -141,20 +196,35 @@ func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 // key that only they have, in upper or lower case. HTTP_PROXY is not such a key: it is a variable of some program.
 // Generated Secrets are not proxy Secrets.
 func IsProxySecret(o *manifest.Object) bool {
-	labels := o.Labels()
-	if _, generated := labels[contract.LabelGenerated]; generated || o.Kind() != "Secret" || o.APIVersion() != "v1" {
+	labels := labelsOf(o)
+	if _, generated := labels[contract.LabelGenerated]; generated || madeName(o) == "" {
 		return false
+	}
+	if hidden := hiddenOf(o); hidden != nil {
+		for key := range hidden.keys {
+			if isOwnKey(key) {
+				return true
+			}
+		}
 	}
 	if _, labelled := labels[contract.LabelProxySecret]; labelled {
 		return true
 	}
 	for _, field := range []string{"data", "stringData"} {
 		for key := range Dig(o.Value(), field) {
-			switch strings.ToLower(key) {
-			case "httpproxy", "httpsproxy", "noproxy":
+			if isOwnKey(key) {
 				return true
 			}
 		}
+	}
+	return false
+}
+
+// isOwnKey reports whether only proxy Secrets have a key.
+func isOwnKey(key string) bool {
+	switch strings.ToLower(key) {
+	case "httpproxy", "httpsproxy", "noproxy":
+		return true
 	}
 	return false
 }

@@ -125,8 +125,8 @@ func TestManifests_FindAndDecodeSecrets(t *testing.T) {
 		t.Errorf("found %+v, error %v", found, err)
 	}
 	_, err = m.Secret(m.Objects()[0])
-	const want = "parsing in.yaml: document 1: Secret broken data.httpProxy: the value is not base64 (bad-encoding); encode it or use stringData; " +
-		"parsing in.yaml: document 1: Secret broken data.noProxy: the value is not base64 (bad-encoding); encode it or use stringData"
+	const want = "in.yaml: document 1: Secret broken, data.httpProxy: the value is not base64 (bad-encoding); encode it or use stringData; " +
+		"in.yaml: document 1: Secret broken, data.noProxy: the value is not base64 (bad-encoding); encode it or use stringData"
 	if !finding.Of(err).Has(contract.ReasonInvalidSettings) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

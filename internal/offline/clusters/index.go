@@ -16,8 +16,9 @@ type Index struct {
 	// Objects are all of them, in order.
 	Objects []*manifest.Object
 
-	kinds map[string][]*manifest.Object // by kind, in order
-	names map[kindName]*namesakes
+	kinds  map[string][]*manifest.Object // by kind, in order
+	names  map[kindName]*namesakes
+	makers map[string]*namesakes // of Secrets, by manifest.SameName of what they make
 	// workers are those of Workers.
 	workers map[*manifest.Object][]*manifest.Object
 }
@@ -27,7 +28,7 @@ type kindName struct{ kind, name string }
 func newIndex(objects []*manifest.Object) Index {
 	x := Index{
 		Objects: objects, kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{},
-		workers: map[*manifest.Object][]*manifest.Object{},
+		makers: map[string]*namesakes{}, workers: map[*manifest.Object][]*manifest.Object{},
 	}
 	for _, o := range objects {
 		key := kindName{o.Kind(), manifest.SameName(o.Name())}
@@ -36,9 +37,15 @@ func newIndex(objects []*manifest.Object) Index {
 			x.names[key] = &namesakes{}
 		}
 		x.names[key].add(o)
+		if made := manifest.SameName(madeName(o)); made != "" && o.Kind() != "Secret" {
+			if x.makers[made] == nil {
+				x.makers[made] = &namesakes{}
+			}
+			x.makers[made].add(o)
+		}
 	}
 	for _, worker := range x.AllWorkers() {
-		if cluster := x.Lookup(worker.Namespace(), GroupCluster, "Cluster", clusterName(worker)); cluster != nil {
+		if cluster := x.Lookup(worker.Namespace(), GroupCluster, "Cluster", ClusterName(worker)); cluster != nil {
 			x.workers[cluster] = append(x.workers[cluster], worker)
 		}
 	}
@@ -55,7 +62,7 @@ func (x Index) Workers(cluster *manifest.Object) []*manifest.Object { return x.w
 // NamedBy returns the Cluster that a worker belongs to, nil if it is in another namespace, and all Clusters with the
 // name that it refers to.
 func (x Index) NamedBy(worker *manifest.Object) (own *manifest.Object, all []*manifest.Object) {
-	named := x.names[kindName{"Cluster", manifest.SameName(clusterName(worker))}]
+	named := x.names[kindName{"Cluster", manifest.SameName(ClusterName(worker))}]
 	if named == nil {
 		return nil, nil
 	}
@@ -88,8 +95,15 @@ func (x Index) Lookup(namespace, group, kind, name string) *manifest.Object {
 // secretGroup represents the group of Secrets, which is empty.
 const secretGroup = "v1"
 
-// secrets returns all Secrets, in order.
-func (x Index) secrets() []*manifest.Object { return inGroup(x.kinds["Secret"], secretGroup) }
+// secrets returns all Secrets and the objects that make one, in order.
+func (x Index) secrets() []*manifest.Object {
+	return slices.DeleteFunc(slices.Clone(x.Objects), func(o *manifest.Object) bool { return madeName(o) == "" })
+}
+
+// findMaker returns the object that makes the Secret to which a name refers, or nil.
+func (x Index) findMaker(name types.NamespacedName) *manifest.Object {
+	return x.makers[manifest.SameName(name.Name)].nearest(name.Namespace, "")
+}
 
 // FindSecret returns the Secret to which a name refers, or nil.
 func (x Index) FindSecret(name types.NamespacedName) *manifest.Object {
@@ -147,8 +161,8 @@ const (
 	kindMachine    = "Machine"
 )
 
-// clusterName is the name of the Cluster that a worker belongs to.
-func clusterName(worker *manifest.Object) string {
+// ClusterName is the name of the Cluster that a worker belongs to, "" if it names none.
+func ClusterName(worker *manifest.Object) string {
 	name, _ := Dig(worker.Value(), "spec")["clusterName"].(string)
 	return name
 }

@@ -39,9 +39,18 @@ func newSecretReader(input, given Index, files []Input, installation types.Names
 	return r, nil
 }
 
-// lookup returns the Secret to which a name refers, or nil.
+// lookup returns the Secret to which a name refers, or the object that makes it, or nil. One whose values are known has
+// precedence.
 func (r secretReader) lookup(name types.NamespacedName) *manifest.Object {
-	return cmp.Or(r.input.FindSecret(name), r.given.FindSecret(name))
+	found := []*manifest.Object{
+		r.input.FindSecret(name), r.given.FindSecret(name), r.input.findMaker(name), r.given.findMaker(name),
+	}
+	for _, o := range found {
+		if o != nil && hiddenOf(o) == nil {
+			return o
+		}
+	}
+	return cmp.Or(found...)
 }
 
 // ReadSecret implements resolve.SecretReader.
@@ -55,12 +64,21 @@ func (r secretReader) ReadSecret(_ context.Context, name types.NamespacedName) (
 	return nil, nil //nolint:nilnil // the interface says so
 }
 
-// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server.
+// decodeSecret returns the data of a Secret manifest; stringData wins over data, as in the API server. Its error is a
+// *HiddenError if values are not known.
 func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret, error) {
-	secret := &resolve.Secret{Name: at, Data: map[string][]byte{}, Watched: true, Where: Place(o)}
+	_, watched := labelsOf(o)[contract.LabelProxySecret]
+	secret := &resolve.Secret{Name: at, Data: map[string][]byte{}, Watched: watched, Where: Place(o)}
+	hidden := hiddenOf(o)
+	if hidden != nil {
+		secret.Data = hidden.Data
+	}
 	var found finding.Errors
 	value := o.Value()
 	for _, key := range sortedKeys(Dig(value, "data")) {
+		if hidden.has(key) {
+			continue
+		}
 		text, isText := Dig(value, "data")[key].(string)
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || !isText {
@@ -69,13 +87,19 @@ func decodeSecret(o *manifest.Object, at types.NamespacedName) (*resolve.Secret,
 		secret.Data[key] = data
 	}
 	for _, key := range sortedKeys(Dig(value, "stringData")) {
+		if hidden.has(key) {
+			continue
+		}
 		text, isText := Dig(value, "stringData")[key].(string)
 		if !isText {
 			found = append(found, badEncoding(o, "stringData", key, "is not a string", "quote it"))
 		}
 		secret.Data[key] = []byte(text)
 	}
-	return secret, found.Err()
+	if err := found.Err(); err != nil || hidden == nil {
+		return secret, err
+	}
+	return secret, hidden
 }
 
 func badEncoding(o *manifest.Object, field, key, why, advice string) finding.Finding {

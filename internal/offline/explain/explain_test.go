@@ -52,7 +52,7 @@ func TestExplain_NamesTheDecidingEntryAndItsOrigin(t *testing.T) {
 	t.Parallel()
 	entries := []noproxy.Entry{
 		{Value: "10.0.0.0/8", Group: noproxy.GroupPods, Place: finding.Field("pods")},
-		{Value: ".Example.com", Group: noproxy.GroupUser, Place: finding.Field("Secret team-a/p key noProxy entry 1")},
+		{Value: ".Example.com", Group: noproxy.GroupUser, Place: finding.Field("Secret team-a/p, key noProxy entry 1")},
 		{Value: "fd00:10:96::1", Group: noproxy.GroupServiceAddresses, Place: finding.Field("service")},
 	}
 	values := make([]string, len(entries))
@@ -64,7 +64,7 @@ func TestExplain_NamesTheDecidingEntryAndItsOrigin(t *testing.T) {
 		want                explain.Answer
 	}{
 		"a network":             {"go", "10.1.2.3", explain.Answer{Verdict: match.Direct, Entry: "10.0.0.0/8", Origin: "pods", Reason: "entry matches"}},
-		"a name":                {"curl", "a.example.com", explain.Answer{Verdict: match.Direct, Entry: ".Example.com", Origin: "Secret team-a/p key noProxy entry 1", Reason: "entry matches"}},
+		"a name":                {"curl", "a.example.com", explain.Answer{Verdict: match.Direct, Entry: ".Example.com", Origin: "Secret team-a/p, key noProxy entry 1", Reason: "entry matches"}},
 		"a part of an entry":    {"ruby", "8.8.8.1", explain.Answer{Verdict: match.Direct, Entry: "1", Origin: "a part of fd00:10:96::1, service", Reason: "entry matches"}},
 		"nothing":               {"wget", "10.1.2.3", explain.Answer{Verdict: match.Proxied, Reason: "no entry matches"}},
 		"what is built in":      {"go", "127.0.0.1", explain.Answer{Verdict: match.Direct, Reason: "built-in loopback"}},

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,7 +22,7 @@ func encoded(text string) string { return base64.StdEncoding.EncodeToString([]by
 
 func TestRead_TakesEveryForm(t *testing.T) {
 	t.Parallel()
-	ca := cabundle.Small(t)
+	ca, other := cabundle.Small(t), cabundle.Small(t)
 	type data = map[string]string
 	plain := data{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8"}
 	withCA := data{"trustedCA": ca}
@@ -88,6 +91,58 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			text: "apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nspec: {kubeadmConfigSpec: {files: [{path: /etc/x, content: y}, {path: /etc/systemd/system/containerd.service.d/http-proxy.conf, encoding: base64, content: " + encoded(dropIn) + "}]}}",
 			want: plain,
 		},
+		"CAREN with no": {
+			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: clusterConfig, value: {proxy: {http: http://p.example.com:1, https: https://p.example.com:2, no: [a.example.com, 10.0.0.0/8]}}}]}}",
+			want: plain, cluster: "c",
+		},
+		"variables proxy and trust of TKG": {
+			text: "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: trust, value: {additionalTrustedCAs: [{name: proxy, data: " + encoded(ca) + "}]}}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}}]}}",
+			want: withCA, cluster: "c",
+		},
+		"variables of TKG with two certificates": {
+			text: "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: c}\nspec: {topology: {variables: [{name: trust, value: [{name: proxy, data: " + encoded(ca) + "}, {name: imageRepository, data: " + encoded(other) + "}]}, {name: proxy, value: {httpProxy: http://p.example.com:1}}]}}",
+			want: data{"httpProxy": "http://p.example.com:1", "trustedCA": ca + other}, cluster: "c",
+		},
+		"TanzuKubernetesCluster": {
+			text: "apiVersion: run.tanzu.vmware.com/v1alpha3\nkind: TanzuKubernetesCluster\nmetadata: {name: c, namespace: ns}\nspec: {settings: {network: {pods: {cidrBlocks: [100.96.0.0/11]}, services: {cidrBlocks: [100.64.0.0/13]}, proxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8, 100.96.0.0/11]}, trust: {additionalTrustedCAs: [{name: first, data: " + encoded(ca) + "}]}}}}",
+			want: withCA, cluster: "c", namespace: "ns",
+		},
+		"install-config": {
+			text: "apiVersion: v1\nbaseDomain: example.com\nmetadata: {name: c}\nnetworking: {clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}], serviceNetwork: [172.30.0.0/16]}\nproxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: 'a.example.com,10.0.0.0/8,172.30.0.0/16'}\nadditionalTrustBundle: |\n  " + strings.ReplaceAll(strings.TrimSpace(ca), "\n", "\n  ") + "\nadditionalTrustBundlePolicy: Always\n",
+			want: withCA, cluster: "c",
+		},
+		"Proxy of OpenShift": {
+			text: proxyOfOpenShift + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: user-ca-bundle, namespace: openshift-config}\ndata:\n  ca-bundle.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(ca), "\n", "\n    ") + "\n",
+			want: map[string]string{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8", "trustedCA": ca, "readinessEndpoints": "https://a.example.com/,https://b.example.com/"},
+		},
+		"a ConfigMap with variables": {
+			text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: proxy-env, namespace: ns}\ndata: {HTTP_PROXY: http://p.example.com:1, https_proxy: https://p.example.com:2, NO_PROXY: 'a.example.com,10.0.0.0/8', TZ: UTC}",
+			want: plain, namespace: "ns",
+		},
+		"a Secret with variables": {
+			text: "apiVersion: v1\nkind: Secret\nmetadata: {name: proxy-env}\ndata: {http_proxy: " + encoded("http://p.example.com:1") + ", HTTPS_PROXY: " + encoded("https://p.example.com:2\n") + ", no_proxy: " + encoded("a.example.com,10.0.0.0/8") + "}",
+			want: plain,
+		},
+		"a shell file": {
+			text: "#!/bin/sh\n# proxy\nexport PATH=$PATH:/opt/bin\nexport http_proxy=http://p.example.com:1; HTTP_PROXY='http://p.example.com:1'\nexport HTTP_PROXY https_proxy=\"https://p.example.com:2\" # the other\ndeclare -x NO_PROXY=\"a.example.com,\\\n10.0.0.0/8\"\r\n",
+			want: plain,
+		},
+		"/etc/environment": {
+			text: "PATH=\"/usr/local/sbin:/usr/local/bin\"\nLANG=C.UTF-8\nhttp_proxy=http://p.example.com:1/\nhttps_proxy=\"https://p.example.com:2/\"\nno_proxy=a.example.com,10.0.0.0/8\n",
+			want: plain,
+		},
+		"a shell file in a ConfigMap": {
+			text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  proxy.sh: |\n    export http_proxy=http://p.example.com:1\n    export https_proxy=https://p.example.com:2 no_proxy=a.example.com,10.0.0.0/8\n",
+			want: plain,
+		},
+		"variables as a mapping, URLs without a scheme": {
+			text: "a: {env: {HTTP_PROXY: 'p.example.com:1', HTTPS_PROXY: 'https://p.example.com:2', NO_PROXY: 'a.example.com,10.0.0.0/8', OTHER: x}}",
+			want: plain,
+		},
+		"a shell file with a quoted password": {
+			text: "export https_proxy='http://u:$x%22@p.example.com:2'\n",
+			want: data{"httpsProxy": "http://p.example.com:2", "username": "u", "password": "$x\""},
+		},
 		"a list of variables": {
 			text: "a: {b: [{env: [{name: HTTP_PROXY, value: http://p.example.com:1}, {name: https_proxy, value: https://p.example.com:2}, {name: NO_PROXY, value: 'a.example.com,10.0.0.0/8'}, {name: X}]}]}",
 			want: plain,
@@ -133,35 +188,51 @@ func TestRead_MovesUserinfoIntoKeys(t *testing.T) {
 // needle stands for a password in every input that is refused.
 const needle = "s3cr3t"
 
+const (
+	proxyOfOpenShift = "apiVersion: config.openshift.io/v1\nkind: Proxy\nmetadata: {name: cluster}\nspec: {httpProxy: 'http://p.example.com:1', httpsProxy: 'https://p.example.com:2', noProxy: 'a.example.com,10.0.0.0/8', readinessEndpoints: ['https://a.example.com/', 'https://b.example.com/'], trustedCA: {name: user-ca-bundle}}\nstatus: {httpProxy: 'http://p.example.com:1', noProxy: '.svc,a.example.com'}\n"
+	twoClusters      = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\nspec: {topology: {variables: [{name: proxy, value: {http: 'http://p:1'}}]}}\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: b}\nspec: {topology: {variables: [{name: proxy, value: {http: 'http://p:1'}}]}}\n"
+)
+
 func TestRead_RefusesWhatItCannotReadWhole(t *testing.T) {
 	t.Parallel()
 	const u = "http://u:" + needle + "@p.example.com:1"
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":                   {"", "no proxy settings of a known form"},
-		"something else":            {"a: " + needle, "no proxy settings of a known form"},
-		"no YAML":                   {"a: [" + needle + "\nb: }", "neither YAML nor JSON"},
-		"a key twice":               {"proxy:\n  http: " + u + "\n  http: http://p:2\n", "the key at line 3 occurs twice in its mapping"},
-		"two forms":                 {"proxy: {http: '" + u + "'}\nTKG_HTTP_PROXY: " + u, "TKG variables (the configuration) and Helm values (proxy) are both in it"},
-		"two places":                {"proxy: {http: '" + u + "'}\ncluster: {proxy: {http: '" + u + "2'}}", "proxy and cluster.proxy have different settings"},
-		"two spellings":             {"httpProxy: " + u + "\ntrustedCa: a\ntrustedCA: b", "trustedCa and trustedCA have different values"},
-		"switched off":              {"TKG_HTTP_PROXY: " + u + "\nTKG_HTTP_PROXY_ENABLED: false", "switched off by TKG_HTTP_PROXY_ENABLED: false"},
-		"AKS switched off":          {"httpProxy: " + u + "\nenabled: False", "switched off by enabled: False"},
-		"a template":                {`{"httpProxyConfig": {"httpProxy": "[parameters('` + needle + `')]"}}`, "httpProxyConfig.httpProxy is an expression of the template"},
-		"a password that is raw":    {"httpProxy: http://u:" + needle + "@x@p:1", "a raw @ in the user or password"},
-		"a bad entry":               {"httpProxy: http://p:1\nnoProxy: [a, 'http://u:" + needle + "@x']", "noProxy entry 2"},
-		"a bad CA":                  {"httpProxy: http://p:1\ntrustedCa: " + encoded("-----BEGIN CERTIFICATE-----\n"+needle), "trustedCA: block 1 is cut or damaged PEM"},
-		"a CA that is cut":          {"httpProxy: http://p:1\ntrustedCa: LS0t..." + needle, "trustedCa is neither PEM nor base64"},
-		"only exceptions":           {"proxy: {noProxy: a}", "no proxy URL"},
-		"a list as a URL":           {"proxy: {http: [a]}", "proxy.http is not a text"},
-		"a value from elsewhere":    {"env: [{name: HTTP_PROXY, valueFrom: {}}]", "the value of HTTP_PROXY is somewhere else"},
-		"a file from elsewhere":     {"files: [{path: /a/http-proxy.conf, contentFrom: {secret: {name: s, key: k}}}]", "in key k of Secret s"},
-		"a file that is compressed": {"files: [{path: /a/http-proxy.conf, encoding: gzip+base64, content: x}]", "encoded as gzip+base64"},
-		"a drop-in with a file":     {"[Service]\nEnvironmentFile=/etc/x", "from the file /etc/x"},
-		"a specifier":               {"[Service]\nEnvironment=\"HTTP_PROXY=http://u:" + needle + "%40@p:1\"", "a single %"},
-		"an open quote":             {"[Service]\nEnvironment=\"HTTP_PROXY=" + u, "a quote that is not closed"},
-		"a bad name":                {"CLUSTER_NAME: A_B\nTKG_HTTP_PROXY: http://p:1", "not one that Kubernetes accepts"},
-		"aliases without end":       {"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]", "more than 200000 values"},
-		"a broken Secret":           {"apiVersion: v1\nkind: Secret\ndata: {values: '" + needle + "!'}", "data.values is not base64"},
+		"nothing":                        {"", "no proxy settings of a known form"},
+		"something else":                 {"a: " + needle, "no proxy settings of a known form"},
+		"no YAML":                        {"a: [" + needle + "\nb: }", "neither YAML nor JSON"},
+		"a key twice":                    {"proxy:\n  http: " + u + "\n  http: http://p:2\n", "the key at line 3 occurs twice in its mapping"},
+		"two forms":                      {"proxy: {http: '" + u + "'}\nTKG_HTTP_PROXY: " + u + "2", "found both proxy and the configuration with different settings; keep one"},
+		"two places":                     {"proxy: {http: '" + u + "'}\ncluster: {proxy: {http: '" + u + "2'}}", "found both proxy and cluster.proxy with different settings; keep one"},
+		"two spellings":                  {"httpProxy: " + u + "\ntrustedCa: a\ntrustedCA: b", "found both trustedCA and trustedCa with different values; keep one"},
+		"switched off":                   {"TKG_HTTP_PROXY: " + u + "\nTKG_HTTP_PROXY_ENABLED: false", "switched off by TKG_HTTP_PROXY_ENABLED"},
+		"AKS switched off":               {"httpProxy: " + u + "\nenabled: False", "switched off by enabled"},
+		"a template":                     {`{"httpProxyConfig": {"httpProxy": "[parameters('` + needle + `')]"}}`, "httpProxyConfig.httpProxy is an expression of the template"},
+		"a list of URLs":                 {"proxy: {http: [a, b]}", "proxy: http has more than one value"},
+		"a value from elsewhere":         {"env: [{name: HTTP_PROXY, valueFrom: {}}]", "env.HTTP_PROXY: the value is somewhere else"},
+		"a file from elsewhere":          {"files: [{path: /a/http-proxy.conf, contentFrom: {secret: {name: s, key: k}}}]", "read key k of Secret s"},
+		"a file that is compressed":      {"files: [{path: /a/http-proxy.conf, encoding: gzip+base64, content: x}]", "the content is not in it as text or base64"},
+		"a drop-in with a file":          {"[Service]\nEnvironmentFile=/etc/x", "from the file /etc/x"},
+		"a specifier":                    {"[Service]\nEnvironment=\"HTTP_PROXY=http://u:" + needle + "%40@p:1\"", "a single %"},
+		"an open quote":                  {"[Service]\nEnvironment=\"HTTP_PROXY=" + u, "something else than NAME=VALUE"},
+		"a bad name":                     {"CLUSTER_NAME: A_B\nTKG_HTTP_PROXY: http://p:1", "not one that Kubernetes accepts"},
+		"a shell file with an expansion": {"export http_proxy=" + u + "\nexport https_proxy=$http_proxy\n", "line 2: variable https_proxy has a $ or `, which is not expanded"},
+		"a shell file with a command":    {"http_proxy=" + u + "\ncurl example.com\n", "line 2: something else than NAME=VALUE"},
+		"a shell file with a condition":  {"if true; then\nexport http_proxy=" + u + "\nfi", "line 1: something else than NAME=VALUE"},
+		"a shell file with a pipe":       {"http_proxy=a|sh", "line 1: something else than NAME=VALUE"},
+		"a shell file with output":       {"no_proxy=a\nhttp_proxy=\"$(touch /tmp/" + needle + ")\"", "line 2: variable http_proxy has a $"},
+		"a shell file with backticks":    {"http_proxy=`touch /tmp/" + needle + "`", "line 1: variable http_proxy has a $"},
+		"a shell file that unsets":       {"export http_proxy=" + u + "; unset http_proxy", "line 1: something else than NAME=VALUE"},
+		"a shell file with a quote":      {"http_proxy='" + u, "line 1: something else than NAME=VALUE"},
+		"a shell file with two values":   {"http_proxy=" + u + "\nhttp_proxy=" + u + "2", "http_proxy has more than one value"},
+		"a key with a password":          {"proxy: {http: {'" + u + "': a}}", "proxy.http: the value is somewhere else"},
+		"a CA in another object":         {proxyOfOpenShift, "in key ca-bundle.crt of ConfigMap user-ca-bundle; add it"},
+		"two Clusters":                   {twoClusters, "more than one"},
+		"large texts by aliases":         {"a: &a " + strings.Repeat("x", 1<<20) + "\nb: [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]", "larger than 16 MiB"},
+		"a large shell file":             {"http_proxy=" + u + "\n" + strings.Repeat("# comment\n", 2<<20), "larger than 16 MiB"},
+		"deep mappings":                  {strings.Repeat("{a: ", 200) + "b" + strings.Repeat("}", 200), "deeper than 100 keys"},
+		"an alias of itself":             {"a: &a [*a]", ""},
+		"aliases without end":            {"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]", "larger than 16 MiB"},
+		"a broken Secret":                {"apiVersion: v1\nkind: Secret\ndata: {values: '" + needle + "!'}", "data.values is not base64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,11 +255,10 @@ func TestRead_NamesWhatHasNoPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"the configuration: LOCALHOST is left out, because it is composed anyway",
-		"the configuration: .svc is left out, because it is composed anyway",
-		"proxy-port: key httpProxy: the proxy has no port; curl takes 1080, Go and most others 80 or 443; write the port",
 		"the configuration: key effectiveNoProxy has no place in a proxy Secret",
 		"the configuration: key other has no place in a proxy Secret",
+		"the configuration: LOCALHOST is left out, because it is composed anyway",
+		"the configuration: .svc is left out, because it is composed anyway",
 	}
 	if diff := cmp.Diff(want, got.Notes); diff != "" {
 		t.Error(diff)
@@ -206,5 +276,58 @@ func TestRead_TakesTheSamePlaceTwice(t *testing.T) {
 		"env: [{name: HTTP_PROXY, value: 'http://p:1'}]"))
 	if err != nil || got.Data["httpProxy"] != "http://p:1" {
 		t.Errorf("%v, %v", got.Data, err)
+	}
+}
+
+// TestRead_ReportsWhatTheTableDoesNotHave holds that no key of a proxy section is lost without a word, and that a key
+// that is a URL is not shown.
+func TestRead_ReportsWhatTheTableDoesNotHave(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"proxy: {http: 'http://p:1', pac: 'http://a'}":                                           "proxy: key pac has no place",
+		"proxy: {http: 'http://p:1', 'http://u:" + needle + "@p:2': x}":                          "proxy: key (a name that is not shown) has no place",
+		"proxy: {http: 'http://p:1', auth: {user: u, password: " + needle + "}}":                 "proxy: key auth.password has no place",
+		"env: [{name: HTTP_PROXY, value: 'http://p:1'}, {name: ALL_PROXY, value: 'socks5://x'}]": "env: key ALL_PROXY has no place",
+		"http_proxy=http://p:1\nftp_proxy=" + needle:                                             "the shell file: key ftp_proxy has no place",
+		"TKG_HTTP_PROXY: http://p:1\nTKG_PROXY_NEW: " + needle:                                   "the configuration: key TKG_PROXY_NEW has no place",
+		"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nspec: {topology: {variables: [{name: proxy, value: {httpProxy: 'http://p:1', systemWide: true}}]}}":                                           "key systemWide has no place",
+		"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nspec: {topology: {variables: [{name: proxy, value: {httpProxy: 'http://p:1'}}, {name: trust, value: {additionalTrustedCAs: [{name: ca}]}}]}}": "spec.topology.variables.trust: key additionalTrustedCAs.ca.name has no place",
+	} {
+		got, err := foreign.Read([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if notes := strings.Join(got.Notes, "\n"); !strings.Contains(notes, want) || strings.Contains(notes, needle) {
+			t.Errorf("%s: %s", text, notes)
+		}
+	}
+}
+
+// TestRead_ReadsAShellFileAsAShell compares with the shell.
+func TestRead_ReadsAShellFileAsAShell(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{
+		`http://p:1`, `'http://u:a$b@p:1'`, `"http://u:a\$b@p:1"`, `"http://u:a'b@p:1"`, `http://u:a\&b@p:1`, `http://'u:a;b'@"p":1`,
+		`"http://u:%22@p:1"`, `http://u:a#b@p:1 # comment`, `http://u:a\'b@p:1; export X=y`, `'http://u:a|b&c@p:1'`, "http://p:1\\\n2",
+	} {
+		file := filepath.Join(t.TempDir(), "proxy.sh")
+		text := "export http_proxy=" + value + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", `. "$1"; printf %s "$http_proxy"`, "sh", file).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := foreign.Read([]byte(text))
+		user := ""
+		if got.Data["username"] != "" {
+			user = got.Data["username"] + ":" + got.Data["password"] + "@"
+		}
+		decoded := strings.ReplaceAll(string(want), "%22", `"`)
+		if all := strings.Replace(got.Data["httpProxy"], "://", "://"+user, 1); err != nil || all != decoded {
+			t.Errorf("%s: %q, %v; the shell has %q", value, all, err, decoded)
+		}
 	}
 }

@@ -8,6 +8,7 @@ package lint
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -109,6 +110,10 @@ func (l *linter) row(o *manifest.Object, level Level, f finding.Finding, at find
 
 // addError adds the findings of an error, which is about o unless a finding names another object.
 func (l *linter) addError(o *manifest.Object, err error) error {
+	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
+		l.add(o, Note, hidden.Finding())
+		return nil
+	}
 	found := finding.Of(err)
 	if len(found) == 0 {
 		return err // not about the input, or nil
@@ -117,7 +122,13 @@ func (l *linter) addError(o *manifest.Object, err error) error {
 		found = slices.Clone(found)
 		found[0].Advice = "put it into the input or name its file with --secret"
 	}
-	l.add(o, Rejection, found...)
+	for _, f := range found {
+		level := Rejection
+		if f.Reason == "" { // a warning about what was rejected
+			level = Warning
+		}
+		l.add(o, level, f)
+	}
 	return nil
 }
 
@@ -175,6 +186,7 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	}
 	l.addWarnings(c.Object, resolved(composed.Warnings, c.Unresolved))
 	resolver := l.manifests.Resolver(func() time.Time { return l.now })
+	resolver.WarnUnlabelled = true
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
 		if found := finding.Of(err); len(found) > 0 {
@@ -185,6 +197,9 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		}
 		l.looked(resolution.Secret.Where)
 		l.addWarnings(o, ofCluster(c.Object, resolved(resolution.Warnings, c.Unresolved)))
+		if override == "" {
+			l.addWarnings(o, resolution.ProxiedNodes(options, l.manifests.ControlPlane(c.Object)))
+		}
 		return nil
 	}
 	pools := slices.Concat([]clusters.Pool{{Object: c.Object}}, c.Pools)
@@ -225,10 +240,20 @@ func resolved(warnings []finding.Finding, unresolved []finding.Place) []finding.
 func (l *linter) secret(o *manifest.Object) error {
 	l.looked(clusters.Place(o))
 	secret, err := l.manifests.Secret(o)
-	if err != nil {
+	hidden, isHidden := errors.AsType[*clusters.HiddenError](err)
+	if rejected := len(finding.Of(err)) > 0; rejected || err != nil && !isHidden {
 		return l.addError(o, err)
 	}
+	if isHidden {
+		l.add(o, Note, hidden.Finding())
+	}
+	l.addWarnings(o, resolve.Unlabelled(secret))
 	settings, err := proxyconfig.Parse(secret.Data)
+	if isHidden {
+		uncertain := func(f finding.Finding) bool { return !hidden.IsCertain(f) }
+		err = slices.DeleteFunc(finding.Of(err), uncertain).Err()
+		settings.Warnings = slices.DeleteFunc(settings.Warnings, uncertain)
+	}
 	if err := l.addError(o, err); err != nil {
 		return err
 	}

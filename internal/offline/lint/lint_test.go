@@ -4,12 +4,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
@@ -23,7 +25,10 @@ func options(texts ...string) lint.Options {
 	return o
 }
 
-// places returns file, line, object, place and code of each finding.
+// shown is the value that a place shows, after its position.
+var shown = regexp.MustCompile(`(entry \d+|\[\d+\]) ".*"`)
+
+// places returns file, line, object, place without its value, and code of each finding.
 func places(t *testing.T, o lint.Options) []string {
 	t.Helper()
 	report, err := lint.Run(t.Context(), o)
@@ -32,7 +37,7 @@ func places(t *testing.T, o lint.Options) []string {
 	}
 	var out []string
 	for _, f := range report.Findings {
-		out = append(out, fmt.Sprintf("%s:%d %s %s %s", f.File, f.Line, f.Object, f.Where, f.Code))
+		out = append(out, fmt.Sprintf("%s:%d %s %s %s", f.File, f.Line, f.Object, shown.ReplaceAllString(f.Where, "$1"), f.Code))
 	}
 	return out
 }
@@ -48,7 +53,7 @@ spec:
 func TestFindings_PointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 	t.Parallel()
 	secret := func(list string) string {
-		return "# comment\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData:\n  httpProxy: http://p:1\n  noProxy: " + list + "\n"
+		return "# comment\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData:\n  httpProxy: http://p:1\n  noProxy: " + list + "\n"
 	}
 	for name, test := range map[string]struct {
 		list string
@@ -84,7 +89,7 @@ func TestFindings_PointAtTheEntryHoweverTheListIsWritten(t *testing.T) {
 
 func TestFindings_DistinguishSecretsOfTheSameName(t *testing.T) {
 	t.Parallel()
-	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: %s}\nstringData: {httpProxy: \"http://p\"}\n"
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: %s, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: \"http://p\"}\n"
 	got := places(t, options(fmt.Sprintf(secret, "team")+"---\n"+fmt.Sprintf(secret, "other"),
 		fmt.Sprintf(secret, "third"), goodCluster))
 	want := []string{
@@ -100,7 +105,7 @@ func TestFindings_DistinguishSecretsOfTheSameName(t *testing.T) {
 func TestFindings_DistinguishAFileFromASecret(t *testing.T) {
 	t.Parallel()
 	o := options(goodCluster,
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: \"http://p:1\", noProxy: \"a:0\"}\n")
 	o.Inputs[1].Name = "x: document 1: Secret team: Secret .yaml"
 	want := []string{o.Inputs[1].Name + ":4 Secret team/http-proxy key noProxy entry 1 bad-port"}
 	if diff := cmp.Diff(want, places(t, o)); diff != "" {
@@ -137,7 +142,8 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// FuzzFindingsHoldNoValue puts a mark into every value of a proxy Secret and looks for it in every output.
+// FuzzFindingsHoldNoValue puts a mark into every value of a proxy Secret, in noProxy as a password, and looks for it in
+// every output.
 func FuzzFindingsHoldNoValue(f *testing.F) {
 	for _, seed := range []string{
 		"", "http://", "http://u:", "@", ",", "a.b:", "\n- ", "%", "{{", "10.0.0.0/8 ", "*.",
@@ -149,10 +155,12 @@ func FuzzFindingsHoldNoValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		value := base64.StdEncoding.EncodeToString([]byte(before + mark + after))
 		var b strings.Builder
-		b.WriteString("apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\ndata:\n")
-		for _, key := range []string{"httpProxy", "httpsProxy", "noProxy", "username", "password", "trustedCA"} {
+		b.WriteString("apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\ndata:\n")
+		for _, key := range []string{"httpProxy", "httpsProxy", "username", "password", "trustedCA"} {
 			b.WriteString("  " + key + ": " + value + "\n")
 		}
+		list := "a.example.com,http://user:" + before + mark + after + "@proxy.example.com"
+		b.WriteString("  noProxy: " + base64.StdEncoding.EncodeToString([]byte(list)) + "\n")
 		report, err := lint.Run(t.Context(), options(goodCluster, b.String()))
 		if err != nil {
 			t.Fatal(err)
@@ -215,8 +223,8 @@ func TestRun_FindsLinesBesideVariables(t *testing.T) {
 
 func TestFindings_AboutTheNetworkAreTheClustersAndOnce(t *testing.T) {
 	t.Parallel()
-	const rest = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData: {httpProxy: 'http://p:1'}\n" +
-		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: edge, namespace: team}\nstringData: {httpProxy: 'http://e:1'}\n" +
+	const rest = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: 'http://p:1'}\n" +
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: edge, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData: {httpProxy: 'http://e:1'}\n" +
 		"---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
 		"metadata: {name: md, namespace: team, annotations: {capi-proxy-patcher.io/secret: edge}}\nspec: {clusterName: c}\n"
 	for network, code := range map[string]string{"10.96.0.1/12": "cidr-host-bits", "10.96.0.0/99": "bad-cidr"} {
@@ -245,5 +253,76 @@ func TestFindings_NameTheEntryOfPublish(t *testing.T) {
 		"1.yaml:8 Cluster c annotation capi-proxy-patcher.io/publish-credentials bad-annotation",
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFindings_SayOfAnUnlabelledSecretThatItsChangesTakeTime has one line for each Secret, whatever else is wrong with
+// it, and whether its keys or only a Cluster show that it is one.
+func TestFindings_SayOfAnUnlabelledSecretThatItsChangesTakeTime(t *testing.T) {
+	t.Parallel()
+	secret := func(name, data string) string {
+		return "---\napiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: team}\nstringData: {" + data + "}\n"
+	}
+	const url = "httpProxy: 'http://p:1'"
+	for name, test := range map[string]struct {
+		input string
+		want  []string
+	}{
+		"without a Cluster":          {secret("x", url), []string{"Secret team/x"}},
+		"of a Cluster":               {goodCluster + secret("http-proxy", url), []string{"Secret team/http-proxy"}},
+		"with a key that is unknown": {goodCluster + secret("http-proxy", url+", proxy: x"), []string{"Secret team/http-proxy"}},
+		"with only certificates":     {goodCluster + secret("http-proxy", "trustedCA: x"), []string{"Secret team/http-proxy"}},
+		"the installation-wide":      {goodCluster + secret("http-proxy", url) + secret("system", url), []string{"Secret team/http-proxy", "Secret team/system"}},
+		"of another program":         {secret("x", "password: x"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(test.input)
+			if strings.Contains(test.input, "system") {
+				o.DefaultSecret = types.NamespacedName{Namespace: "team", Name: "system"}
+			}
+			report, err := lint.Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range report.Findings {
+				if f.Code == "unlabelled-secret" && f.Level == lint.Warning && f.Fix == "label it" {
+					got = append(got, f.Object)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFindings_NameNodesThatOthersAskThroughTheProxy has Machines among the manifests, as kubectl prints them.
+func TestFindings_NameNodesThatOthersAskThroughTheProxy(t *testing.T) {
+	t.Parallel()
+	const machine = "- apiVersion: cluster.x-k8s.io/v1beta2\n  kind: Machine\n  metadata: {name: %s, namespace: team, labels: {%s}}\n" +
+		"  spec: {clusterName: c}\n  status: {addresses: [{type: InternalIP, address: %s}]}\n"
+	static := strings.Replace(goodCluster, `enabled: "true"}`, `enabled: "true"}, annotations: {capi-proxy-patcher.io/targets: 'kubelet,static-pods'}`, 1)
+	rest := "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\n" +
+		"stringData: {httpProxy: 'http://p:1', noProxy: 10.1.0.0/16}\n---\napiVersion: v1\nkind: List\nitems:\n" +
+		fmt.Sprintf(machine, "far", "cluster.x-k8s.io/control-plane: ''", "10.2.0.1") +
+		fmt.Sprintf(machine, "near", "cluster.x-k8s.io/control-plane: ''", "10.1.0.1") + fmt.Sprintf(machine, "worker", "", "10.2.0.2")
+	for cluster, want := range map[string][]string{goodCluster: nil, static: {"far at 10.2.0.1"}} {
+		report, err := lint.Run(t.Context(), options(cluster+rest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range report.Findings {
+			if f.Code == "proxied-node" && f.Level == lint.Warning {
+				_, text, _ := strings.Cut(f.Message, "Machine ")
+				text, _, _ = strings.Cut(text, ",")
+				got = append(got, text)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

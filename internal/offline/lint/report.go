@@ -40,6 +40,19 @@ type Row struct {
 	order int // of the object in the input
 }
 
+// String prints the finding without its line, and the fix below it.
+func (r Row) String() string {
+	where := r.Object
+	if r.Where != "" {
+		where += ", " + r.Where
+	}
+	text := fmt.Sprintf("%s: %s: %s (%s)", r.Level, where, r.Message, r.Code)
+	if r.Fix != "" {
+		text += "\n    fix: " + r.Fix
+	}
+	return text
+}
+
 // Report is the outcome. Its JSON is an interface: field names do not change.
 type Report struct {
 	// Findings are in the order of the objects in the input.
@@ -62,14 +75,7 @@ type Summary struct {
 func (r Report) Text() string {
 	var b strings.Builder
 	for _, f := range r.Findings {
-		where := f.Object
-		if f.Where != "" {
-			where += " " + f.Where
-		}
-		_, _ = fmt.Fprintf(&b, "%s:%d: %s: %s: %s (%s)\n", f.File, f.Line, f.Level, where, f.Message, f.Code)
-		if f.Fix != "" {
-			_, _ = fmt.Fprintf(&b, "    fix: %s\n", f.Fix)
-		}
+		_, _ = fmt.Fprintf(&b, "%s:%d: %s\n", f.File, f.Line, f)
 	}
 	s := r.Summary
 	_, _ = fmt.Fprintf(&b, "%s, %s, %s in %s and %s\n", plural(s.Rejections, "rejection"),

@@ -100,7 +100,7 @@ func newSARIF(findings []Row, version string) sarifLog {
 		}
 		text := f.Object + ": "
 		if f.Where != "" {
-			text = f.Object + " " + f.Where + ": "
+			text = f.Object + ", " + f.Where + ": "
 		}
 		text += f.Message
 		if f.Fix != "" {

@@ -10,16 +10,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
-func TestLint_FindsSecretsTooLargeToBeGenerated(t *testing.T) {
+func TestLint_FindsValuesThatAreTooLarge(t *testing.T) {
 	t.Parallel()
-	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team}\nstringData:\n  httpProxy: http://p:1\n  trustedCA: |\n    " +
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\nstringData:\n  httpProxy: http://p:1\n  trustedCA: |\n    " +
 		strings.ReplaceAll(strings.TrimSpace(cabundle.New(t, 1_060_000)), "\n", "\n    ") + "\n"
 	o := options(secret, goodCluster)
-	if diff := cmp.Diff([]string{"1.yaml:1 Secret team/http-proxy  secret-too-large"}, places(t, o)); diff != "" {
+	if diff := cmp.Diff([]string{"1.yaml:6 Secret team/http-proxy key trustedCA value-too-large"}, places(t, o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	_, err := render.Render(t.Context(), render.Options{Inputs: o.Inputs})
-	if err == nil || !strings.Contains(err.Error(), "Secret team/http-proxy: the files of a node have ") {
+	if err == nil || !strings.Contains(err.Error(), "Secret team/http-proxy, key trustedCA: longer than ") {
 		t.Errorf("render: error %v", err)
 	}
 }

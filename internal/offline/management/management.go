@@ -22,22 +22,25 @@ const secretName = "http-proxy-env" //nolint:gosec // a name, no credential
 
 type object = map[string]any
 
-// Component returns the Component. Variables with credentials are in a Secret of each namespace, which replaces envFrom
-// of the container; without namespaces the values are in the Deployments.
+// Component returns the Component. Variables with credentials refer to a Secret of each namespace; without namespaces
+// the values are in the Deployments. Either replaces variables of these names that a provider has, and nothing else.
 func Component(vars []envfile.Var, namespaces []string) ([]byte, error) {
-	container := object{"name": Container}
 	component := object{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
 	if len(namespaces) > 0 {
-		container["envFrom"] = []any{object{"secretRef": object{"name": secretName}}}
 		component["secretGenerator"] = generators(vars, namespaces)
-	} else {
-		env := make([]any, 0, len(vars))
-		for _, v := range vars {
-			// The kubelet reads $(NAME) as a reference, and $$ as a dollar sign.
-			env = append(env, object{"name": v.Name, "value": strings.ReplaceAll(v.Value, "$", "$$")})
-		}
-		container["env"] = env
 	}
+	env := make([]any, 0, len(vars))
+	for _, v := range vars {
+		// A variable with both fields is invalid, so null removes the other one. The kubelet reads $(NAME) as a reference,
+		// and $$ as a dollar sign. A Secret without the key stops the container: it must not run without the proxy.
+		variable := object{"name": v.Name, "value": strings.ReplaceAll(v.Value, "$", "$$"), "valueFrom": nil}
+		if len(namespaces) > 0 {
+			variable["value"] = nil
+			variable["valueFrom"] = object{"secretKeyRef": object{"name": secretName, "key": v.Name}}
+		}
+		env = append(env, variable)
+	}
+	container := object{"name": Container, "env": env}
 	patch, err := yaml.Marshal(object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "provider"},
 		"spec": object{"template": object{"spec": object{"containers": []any{container}}}},

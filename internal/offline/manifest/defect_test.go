@@ -30,6 +30,10 @@ func TestDefects_LetDocumentsPass(t *testing.T) {
 		{"two lists of items", "kind: List\nitems:\n- kind: A\nitems:\n- kind: B\n- kind: C\n", []string{"1, line 4: " + fmt.Sprintf(twice, "items") + " B C"}},
 		{"a list as a document", "kind: A\n---\n- a\n- a\n---\nkind: B\n", []string{"2, line 3: the document is a list, not an object"}},
 		{"a JSON list", "[{\"kind\": \"A\"}]\n", []string{"1, line 1: the document is a list, not an object"}},
+		{"a JSON list with what only JSON has", `[{"a":"\ud83d\ude00\/"}]`, []string{"1, line 1: the document is a list, not an object"}},
+		{"JSON lists behind each other", "[\"\\ud83d\"]\n[1]\n{\"kind\":\"B\"}\n", []string{
+			"1, line 1: the document is a list, not an object", "2, line 2: the document is a list, not an object",
+		}},
 		{"a variable as a line", "kind: A\nspec:\n  ${EXTRA}\n  b: c\n", []string{"1, line 3: " + filled + " A"}},
 		{"a variable between items", "kind: A\nspec:\n- a\n${EXTRA:=\"x\"}\n- b\n", []string{"1, line 4: " + filled + " A"}},
 		{"a variable as a document", "kind: A\n---\n${EXTRA}\n---\nkind: B\n", []string{"2, line 3: " + filled}},

@@ -14,8 +14,8 @@ import (
 // encoding/json, as in kubectl, and its nodes from a text in which what the YAML parser does not know is disguised,
 // character by character so that lines and columns stay.
 
-// jsonStart returns where JSON may begin in the source of a document: at a brace with nothing before it but spaces and,
-// perhaps, a marker. It is -1 if there is no such place.
+// jsonStart returns where JSON may begin in the source of a document: at a brace or bracket with nothing before it but
+// spaces and, perhaps, a marker. It is -1 if there is no such place.
 func jsonStart(src string) int {
 	at := 0
 	if line, full := lineBreak(src); isMarker(src[:line], "---") && isBlank(src[3:line]) {
@@ -25,13 +25,13 @@ func jsonStart(src string) int {
 		}
 	}
 	at = len(src) - len(strings.TrimLeft(src[at:], " \t\r\n"))
-	if at == len(src) || src[at] != '{' {
+	if at == len(src) || src[at] != '{' && src[at] != '[' {
 		return -1
 	}
 	return at
 }
 
-// jsonBody returns the JSON object in the source of a document, "" if the source is not one JSON object.
+// jsonBody returns the JSON object or list in the source of a document, "" if the source is not one of these.
 func jsonBody(src string) string {
 	if at := jsonStart(src); at >= 0 && json.Valid([]byte(src[at:])) {
 		return src[at:]

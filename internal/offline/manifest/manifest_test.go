@@ -396,6 +396,12 @@ func TestApply_RefusesSharedValues(t *testing.T) {
 			"document 1, line 4: A: the list is an alias (*x); write the list out",
 		},
 		{
+			"a block scalar without a final line break", "kind: A\nd:\n  e: |\n    f",
+			[]Edit{insert("spec", "l")},
+			"document 1, line 1: A: spec.l[0]: its last line belongs to a block scalar (|) and lacks a line break, which would be " +
+				"part of the value; end it with a line break, or write |- for |",
+		},
+		{
 			"a key with a question mark", "? spec\n: l: [a]\n",
 			[]Edit{{Op: RemoveKey, Path: []string{"spec"}}},
 			"document 1, line 1: spec: " + text,

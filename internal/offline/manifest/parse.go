@@ -143,7 +143,7 @@ func (t *tree) understand(readable string) error {
 	switch root.Kind {
 	case yaml.MappingNode:
 	case yaml.SequenceNode:
-		t.defect = &syntaxError{root.Line, "the document is a list, not an object"}
+		t.defect = listDefect(root)
 		return nil
 	default:
 		return &syntaxError{line: root.Line, cause: "the document is not a mapping of keys to values"}
@@ -188,13 +188,22 @@ func hideTemplates(t text, readable string) (hidden string, first int) {
 	return string(b), first
 }
 
-// parseJSON is parse for a document that holds a JSON object.
+// listDefect reports a document that is a list.
+func listDefect(root *yaml.Node) *syntaxError {
+	return &syntaxError{root.Line, "the document is a list, not an object"}
+}
+
+// parseJSON is parse for a document that holds a JSON object or list.
 func (t *tree) parseJSON(body string) error {
 	before := strings.TrimSuffix(t.src, body)
 	t.readable, t.isJSON, t.marked = t.hideMark(before+disguise(body)), true, strings.TrimSpace(before) != ""
 	var err error
 	if t.nodes, err = parseNode(t.readable); err != nil {
 		return err
+	}
+	if t.nodes.Kind == yaml.SequenceNode {
+		t.defect, t.nodes = listDefect(t.nodes), nil
+		return nil
 	}
 	reveal(t.nodes)
 	t.value = decodeJSON(body)

@@ -27,8 +27,24 @@ func (t *tree) refuse(changes []Change) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	if _, err := t.closed(); err != nil {
+		return changes[0].Object.failed(changes[0].Edits[0], err)
+	}
 	return changes[0].Object.failed(changes[0].Edits[0], errors.New("the surrounding text does not allow editing it; "+
 		"write it in block style or as indented JSON, without anchors, aliases and tags"))
+}
+
+// closed returns the tree with a line break after its last line. It is an error if that would be part of a value.
+func (t *tree) closed() (*tree, error) {
+	if endsLine(t.src) {
+		return t, nil
+	}
+	closed, err := t.with(t.src+t.eol(), t.value)
+	if err != nil {
+		return nil, errors.New("its last line belongs to a block scalar (|) and lacks a line break, " +
+			"which would be part of the value; end it with a line break, or write |- for |")
+	}
+	return closed, nil
 }
 
 // obstacle returns the first place on a path at which an edit cannot be made, by its line in the document, and what to

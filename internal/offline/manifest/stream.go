@@ -118,14 +118,9 @@ func Join(streams ...*Stream) ([]byte, error) {
 // join prepares next to follow last.
 func join(last, next *Document) error {
 	eol := last.tree.eol()
-	closed := last.tree
-	if src := closed.src; src != "" && last.tree.end(last.tree.lines()) == len(src) {
-		// The line break may not become part of a block scalar at the end.
-		var err error
-		if closed, err = closed.with(src+eol, last.tree.value); err != nil {
-			return last.wrap("ending", errors.New("its last line belongs to a block scalar (|) and lacks a line break, "+
-				"which would be part of the value; end it with a line break, or write |- for |"))
-		}
+	closed, err := last.tree.closed()
+	if err != nil {
+		return last.wrap("ending", err)
 	}
 	var opening string
 	if last.tree.isJSON && next.tree.isJSON && !last.tree.marked && !next.tree.marked {
@@ -138,7 +133,6 @@ func join(last, next *Document) error {
 			continue
 		case strings.HasPrefix(content, "%"):
 			// Directives are read only after the end of a document, which belongs to the document before.
-			var err error
 			if closed, err = closed.with(closed.src+"..."+eol, closed.value); err != nil {
 				return last.wrap("ending", err)
 			}

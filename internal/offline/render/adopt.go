@@ -35,6 +35,11 @@ func (r *renderer) originals(view intent.Cluster) patch.Originals {
 		return nil
 	}
 	secret, err := r.Secret(generated)
+	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
+		if _, keeps := hidden.Data[contract.KeyAdoptedFiles]; !keeps {
+			return nil
+		}
+	}
 	if err != nil {
 		r.problems = append(r.problems, err)
 		return nil

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -31,21 +29,24 @@ type member struct {
 func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []member {
 	enabled := r.All || view.Enabled
 	var members []member
-	switch {
-	case view.Topology:
-	case view.ControlPlaneKind == "KubeadmControlPlane":
-		o := r.Lookup(cluster.Namespace(), clusters.GroupControlPlane, view.ControlPlaneKind, view.ControlPlaneName)
-		if o != nil {
-			members = append(members, member{object: o})
-		} else if enabled {
-			r.warn(cluster, "KubeadmControlPlane %s is not in the input and is not patched", view.ControlPlaneName)
+	if o := r.controlPlaneOf(cluster); o != nil {
+		members = append(members, member{object: o})
+	} else if enabled && !view.Topology {
+		switch view.ControlPlaneKind {
+		case "":
+		case plan.KindControlPlane:
+			r.warn(cluster, "%s %s is not in the input and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
+		default:
+			r.warn(cluster, "%s %s is not a %s and is not patched", view.ControlPlaneKind, view.ControlPlaneName,
+				plan.KindControlPlane)
 		}
-	case view.ControlPlaneKind != "" && enabled:
-		r.warn(cluster, "%s %s is not a KubeadmControlPlane and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
 	}
 	for _, worker := range r.Workers(cluster) {
-		o := r.bootstrapOf(worker, enabled)
-		if o == nil {
+		o := r.bootstrapOf(worker)
+		if o == nil || plan.IsTopologyOwned(worker.Labels()) {
+			if enabled {
+				r.explain(worker)
+			}
 			continue
 		}
 		if i := slices.IndexFunc(members, func(m member) bool { return m.object == o }); i >= 0 {
@@ -57,32 +58,22 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 	return members
 }
 
-// bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched. It reports why if its
-// Cluster is enabled.
-func (r *renderer) bootstrapOf(worker *manifest.Object, enabled bool) *manifest.Object {
-	path := append(clusters.MachinePath(worker), "bootstrap", "configRef")
-	reference := clusters.Dig(worker.Value(), path...)
-	kind, _ := reference["kind"].(string)
-	refName, _ := reference["name"].(string)
+// explain reports why the bootstrap object of a worker is not patched.
+func (r *renderer) explain(worker *manifest.Object) {
+	kind, name := bootstrapReference(worker)
 	want := clusters.BootstrapKind(worker)
-	o := r.Lookup(worker.Namespace(), clusters.GroupBootstrap, want, refName)
-	_, controlPlane := worker.Labels()[clusterv1.MachineControlPlaneLabel]
 	switch {
-	case plan.IsTopologyOwned(worker.Labels()):
-	case kind == want && !controlPlane && o != nil:
-		return o
-	case !enabled, clusters.Override(worker) == contract.SecretNone:
-	case refName == "":
+	case plan.IsTopologyOwned(worker.Labels()), clusters.Override(worker) == contract.SecretNone:
+	case name == "":
 		r.note(worker, "has its own bootstrap data and is not patched")
 	case kind != want:
-		r.warn(worker, "%s.kind: %s cannot be patched, only %s", strings.Join(path, "."), cmp.Or(kind, "an empty kind"), want)
-	case controlPlane:
-		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, refName,
-			plan.KindControlPlane)
+		path := strings.Join(append(clusters.MachinePath(worker), "bootstrap", "configRef"), ".")
+		r.warn(worker, "%s.kind: %s cannot be patched, only %s", path, cmp.Or(kind, "an empty kind"), want)
+	case isControlPlane(worker):
+		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, name, plan.KindControlPlane)
 	default:
-		r.warn(worker, "%s %s is not in the input and is not patched", kind, refName)
+		r.warn(worker, "%s %s is not in the input and is not patched", kind, name)
 	}
-	return nil
 }
 
 // clusterRun is the state of one Cluster's run.
@@ -95,12 +86,16 @@ type clusterRun struct {
 	unresolved []finding.Place
 }
 
-// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil when a
-// problem has been recorded.
-func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolve.Resolution {
+// resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. They have no
+// Resolution if their values are not in the manifests. It returns nil when a problem has been recorded.
+func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.Values {
 	resolver := c.Resolver(c.Now)
 	resolver.Object = pool
 	resolution, err := resolver.Resolve(ctx, c.view, c.options, override)
+	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok && c.options.Delivery == contract.DeliveryReference {
+		c.note(c.object, "%s; nodes get them from the Secret that the controller generates", hidden)
+		return &plan.Values{TrustOnly: new(hidden.IsTrustOnly())}
+	}
 	if err != nil {
 		hint := ""
 		if finding.Of(err).Has(contract.ReasonSettingsNotFound) {
@@ -112,7 +107,11 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolv
 	if note := resolution.Note(); note != "" {
 		c.note(c.object, "%s", note)
 	}
-	for _, warning := range resolution.Warnings {
+	warnings := resolution.Warnings
+	if override == "" {
+		warnings = append(slices.Clip(warnings), resolution.ProxiedNodes(c.options, c.ControlPlane(c.object))...)
+	}
+	for _, warning := range warnings {
 		switch {
 		case clusters.IsUnresolved(warning.Place, c.unresolved): // an unresolved variable has no value to warn about
 		case noproxy.IsUsual(warning.Code):
@@ -121,33 +120,35 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *resolv
 			c.warn(c.object, "%s", warning)
 		}
 	}
-	return &resolution
+	return &plan.Values{Resolution: &resolution}
 }
 
 // settle changes one bootstrap object to what the Cluster asks for. main are the settings of the Cluster, nil if there
 // are none.
-func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *resolve.Resolution) {
+func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *plan.Values) {
 	at, _ := locate(m.object)
 	object := c.objectOf(m, at)
-	c.users[m.object] = c.object
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
 	want.Options.Adopt = c.options.Adopt && c.IncludeSecrets // else nothing would keep the originals
 	missing := ""
 	decision := plan.Decide(object, want)
 	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
-		switch resolution := main; decision.Ask {
+		switch values := main; decision.Ask {
 		case plan.FactValues:
 			if override := object.Override(); override != "" {
-				resolution = c.resolve(ctx, override, m.workers[0].String())
+				values = c.resolve(ctx, override, m.workers[0].String())
 			}
-			if resolution == nil {
+			if values == nil {
 				return // a problem has been recorded
 			}
-			if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
-				resolution = new(*resolution)
-				resolution.Complete = false
+			values = new(*values)
+			if resolution := values.Resolution; resolution != nil {
+				if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
+					values.Resolution = new(*resolution)
+					values.Resolution.Complete = false
+				}
 			}
-			object.Facts.Values = &plan.Values{Resolution: resolution}
+			object.Facts.Values = values
 		default: // of names of generated Secrets, which are free in manifests
 			object.Facts.Taken[decision.Name] = ""
 		}
@@ -162,17 +163,14 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *r
 func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	object := plan.Object{
 		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
-		Spec: patch.SpecOfMap(specAt(m.object, at.path)),
+		Spec: patch.SpecOfMap(specAt(m.object, at.path)), Foreign: c.foreignUser(m.object, c.object),
 		Facts: plan.Facts{
-			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false), Owners: map[string]string{},
+			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
 			Originals: &plan.Originals{Files: c.originals(c.view)[plan.OriginalsKey(m.object.Kind(), m.object.Name())]},
 		},
 	}
 	if strings.Contains(object.Spec.Format, "${") {
 		object.Spec.Format = "" // not known yet
-	}
-	if user := c.users[m.object]; user != nil {
-		object.Foreign = &plan.Pool{Cluster: user.Name()}
 	}
 	for _, worker := range m.workers {
 		object.Pools = append(object.Pools, plan.Pool{
@@ -184,7 +182,7 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 		reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "infrastructureRef")...)
 		kind, _ := reference["kind"].(string)
 		refName, _ := reference["name"].(string)
-		if o := c.Lookup(worker.Namespace(), "", kind, refName); o != nil {
+		if o := c.Lookup(c.namespaceOf(worker), "", kind, refName); o != nil {
 			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
 				object.Facts.Infrastructure.Windows = field + " of " + o.String()
 			}
@@ -230,7 +228,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 		c.apply(m.object, at, decision.Edits, decision.Annotations[contract.AnnotationOutputVersion])
 	}
 	if decision.Secret != "" {
-		c.generate(decision.Secret, *values.Resolution)
+		c.generate(decision.Secret, values.Resolution)
 	}
 }
 

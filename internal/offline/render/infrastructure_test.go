@@ -46,7 +46,7 @@ spec: {server: SERVER, controlPlaneEndpoint: {host: 192.0.2.7, port: 6443}}
 	}{
 		"the object": {
 			cluster("VSphereCluster", "") + strings.Replace(vsphere, "SERVER", "vcenter.corp.example", 1),
-			[]string{"192.0.2.7 spec.controlPlaneEndpoint.host", "vcenter.corp.example VSphereCluster infra spec.server"},
+			[]string{"192.0.2.7 spec.controlPlaneEndpoint.host", "vcenter.corp.example VSphereCluster infra, spec.server"},
 			"", "",
 		},
 		"the group left out": {
@@ -57,7 +57,7 @@ spec: {server: SERVER, controlPlaneEndpoint: {host: 192.0.2.7, port: 6443}}
 		"a variable": {
 			cluster("VSphereCluster", "") + strings.Replace(vsphere, "SERVER", "'${VSPHERE_SERVER}'", 1),
 			[]string{"192.0.2.7 spec.controlPlaneEndpoint.host"},
-			"VSphereCluster infra spec.server", "",
+			"VSphereCluster infra, spec.server", "",
 		},
 		"no object": {
 			cluster("VSphereCluster", ""), nil, "",

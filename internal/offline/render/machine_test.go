@@ -53,7 +53,7 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 		"a Machine with an annotation of pools": {holder("Machine", ", annotations: {capi-proxy-patcher.io/secret: none}", config), true, ""},
 		"a Machine of another provider":         {holder("Machine", "", "{kind: RKE2Config, name: m}"), false, "Machine m: warning: spec.bootstrap.configRef.kind: RKE2Config cannot be patched, only KubeadmConfig"},
 		"a MachineSet of another provider":      {holder("MachineSet", "", "{kind: RKE2ConfigTemplate, name: m}"), false, "MachineSet m: warning: spec.template.spec.bootstrap.configRef.kind: RKE2ConfigTemplate cannot be patched, only KubeadmConfigTemplate"},
-		"a Windows Machine":                     {holder("Machine", "", config) + windows, false, "KubeadmConfig m: it is for Windows nodes (spec.osDisk.osType of DemoMachine m) and left alone"},
+		"a Windows Machine":                     {holder("Machine", "", config) + windows, false, "KubeadmConfig m: it is for Windows nodes (spec.osDisk.osType of DemoMachine m) and is not patched"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,5 +86,23 @@ func TestRender_PatchesMachinesAndMachineSets(t *testing.T) {
 				t.Errorf("without the label (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRender_NamesNodesThatOthersAskThroughTheProxy has a Machine among the manifests, as kubectl prints it.
+func TestRender_NamesNodesThatOthersAskThroughTheProxy(t *testing.T) {
+	t.Parallel()
+	const machine = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: far, labels: {cluster.x-k8s.io/control-plane: ''}}\n" +
+		"spec: {clusterName: c, bootstrap: {configRef: {kind: KubeadmConfig, name: far}}}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.9}]}\n"
+	for annotations, want := range map[string]bool{"": false, ", annotations: {capi-proxy-patcher.io/targets: 'kubelet,static-pods'}": true} {
+		scene := strings.Replace(withPods(scene("c", "KubeadmControlPlane cp")), `enabled: "true"}`, `enabled: "true"}`+annotations, 1)
+		result, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(scene + machine)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(result.Notes, "\n")
+		if got := strings.Contains(notes, "Machine far at 192.0.2.9, which NO_PROXY does not have"); got != want {
+			t.Errorf("%q: %t in the notes:\n%s", annotations, got, notes)
+		}
 	}
 }

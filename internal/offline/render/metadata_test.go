@@ -18,17 +18,17 @@ func TestRenderAndLint_RefuseLabelsThatAreNotStrings(t *testing.T) {
 		want             string // a part of the error, "" if there is none
 	}{
 		"strings":                          {"", "", ""},
-		"a boolean without quotes":         {good, "labels: {capi-proxy-patcher.io/enabled: true}", "Cluster c: parsing label capi-proxy-patcher.io/enabled: the value is not a string (bad-metadata); put it in quotes"},
-		"a word that old YAML takes so":    {good, "labels: {capi-proxy-patcher.io/enabled: yes}", "parsing label capi-proxy-patcher.io/enabled: the value is not a string"},
-		"a number":                         {good, `labels: {capi-proxy-patcher.io/enabled: "true", cost: 7}`, "Cluster c: parsing label cost: the value is not a string"},
-		"a list":                           {good, `labels: {capi-proxy-patcher.io/enabled: ["true"]}`, "parsing label capi-proxy-patcher.io/enabled: the value is not a string"},
+		"a boolean without quotes":         {good, "labels: {capi-proxy-patcher.io/enabled: true}", "Cluster c: label capi-proxy-patcher.io/enabled: the value is not a string (bad-metadata); put it in quotes"},
+		"a word that old YAML takes so":    {good, "labels: {capi-proxy-patcher.io/enabled: yes}", "label capi-proxy-patcher.io/enabled: the value is not a string"},
+		"a number":                         {good, `labels: {capi-proxy-patcher.io/enabled: "true", cost: 7}`, "Cluster c: label cost: the value is not a string"},
+		"a list":                           {good, `labels: {capi-proxy-patcher.io/enabled: ["true"]}`, "label capi-proxy-patcher.io/enabled: the value is not a string"},
 		"nothing":                          {good, `labels: {capi-proxy-patcher.io/enabled: "true", empty: }`, ""},
 		"a variable":                       {good, `labels: {capi-proxy-patcher.io/enabled: "true", cni: "${CNI}"}`, ""},
-		"an annotation":                    {good, good + ", annotations: {capi-proxy-patcher.io/adopt: true}", "Cluster c: parsing annotation capi-proxy-patcher.io/adopt: the value is not a string"},
-		"an annotation of a pool":          {"{name: md}", "{name: md, annotations: {capi-proxy-patcher.io/secret: 1}}", "MachineDeployment md: parsing annotation capi-proxy-patcher.io/secret: the value is not a string"},
-		"a label of a proxy Secret":        {secret, "{name: http-proxy, labels: {capi-proxy-patcher.io/proxy: true}}", "Secret http-proxy: parsing label capi-proxy-patcher.io/proxy: the value is not a string"},
+		"an annotation":                    {good, good + ", annotations: {capi-proxy-patcher.io/adopt: true}", "Cluster c: annotation capi-proxy-patcher.io/adopt: the value is not a string"},
+		"an annotation of a pool":          {"{name: md}", "{name: md, annotations: {capi-proxy-patcher.io/secret: 1}}", "MachineDeployment md: annotation capi-proxy-patcher.io/secret: the value is not a string"},
+		"a label of a proxy Secret":        {secret, "{name: http-proxy, labels: {capi-proxy-patcher.io/proxy: true}}", "Secret http-proxy: label capi-proxy-patcher.io/proxy: the value is not a string"},
 		"a label of others on a Secret":    {secret, "{name: http-proxy, labels: {other: 1}}", ""},
-		"the label in an object of others": {"---\n", "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {capi-proxy-patcher.io/enabled: true}}\n---\n", "ConfigMap x: parsing label"},
+		"the label in an object of others": {"---\n", "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {capi-proxy-patcher.io/enabled: true}}\n---\n", "ConfigMap x: label"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,15 +24,12 @@ func (r *renderer) checkNames() {
 }
 
 // leave leaves everything of a Cluster unchanged if its label has an unknown value.
-func (r *renderer) leave(cluster *manifest.Object, members []member, unclear error) {
+func (r *renderer) leave(cluster *manifest.Object, unclear error) {
 	if clusters.IsVariableLabel(cluster) {
 		r.note(cluster, "label %s has an unresolved variable; nothing changes until clusterctl generate cluster resolves it",
 			contract.LabelEnabled)
 	} else {
 		r.warn(cluster, "%s", unclear)
-	}
-	for _, m := range members {
-		r.users[m.object] = cluster
 	}
 	if class, _ := r.Class(cluster); class != nil {
 		r.declared[class] = true

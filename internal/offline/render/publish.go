@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -23,18 +25,47 @@ type Publish struct {
 	Wanted bool
 	// List is the list of outputs of every Cluster. Empty is that of its annotation.
 	List string
+	// Cluster is the name of the Cluster whose values are printed, or namespace/name. Empty is every Cluster, or the only
+	// one if objects for a workload cluster are printed.
+	Cluster string
 	// Only patches nothing and prints nothing else.
 	Only bool
 	// Workload prints only the objects for workload clusters, as they are delivered.
 	Workload bool
 }
 
+// choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
+// whose they are, so that those of one Cluster are printed and no others.
+func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
+	printed, _ := outputs.Split(p.List)
+	if !p.Wanted || p.Cluster == "" && !p.Workload && !slices.Contains(printed, outputs.Istio) {
+		return nil, nil //nolint:nilnil // nil is all
+	}
+	names := make([]string, len(all))
+	for i, o := range all {
+		names[i] = clusters.Qualified(manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name()))
+	}
+	i, err := clusters.Choose(names, "", p.Cluster, "--cluster")
+	if err != nil {
+		return nil, err
+	}
+	return all[i], nil
+}
+
+// isPublished reports whether values of a Cluster are to be printed.
+func (r *renderer) isPublished(cluster *manifest.Object) bool {
+	return r.Publish.Wanted && (r.only == nil || r.only == cluster)
+}
+
 // publishOnly prints what a Cluster asks to be published if it has the label.
-func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object, read clusters.Cluster) {
+func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object) {
+	read := r.Cluster(object)
 	switch {
 	case !r.All && read.View.Unclear != nil:
 		r.reject(object, "%s", read.View.Unclear)
 	case !r.All && !read.View.Enabled:
+		r.silent = append(r.silent, fmt.Sprintf("%s: it has no label %s: %q", clusters.Place(object), contract.LabelEnabled,
+			contract.LabelEnabledValue))
 	case read.Invalid != nil:
 		r.reject(object, "%s", read.Invalid)
 	default:
@@ -63,6 +94,14 @@ func (c *clusterRun) publish(ctx context.Context) {
 		return
 	}
 	if len(asks.Outputs)+len(printed) == 0 {
+		c.withdraw(asks)
+		c.silent = append(c.silent, fmt.Sprintf("%s: it asks for no output; set annotation %s, or give a list with --publish",
+			clusters.Place(c.object), contract.AnnotationPublish))
+		return
+	}
+	if c.Publish.Workload && !slices.ContainsFunc(asks.Outputs, publish.Output.IsDelivered) &&
+		!slices.Contains(printed, outputs.Istio) {
+		c.silent = append(c.silent, clusters.Place(c.object)+": it asks for no output for its workload cluster")
 		return
 	}
 	resolver := c.Resolver(c.Now)
@@ -70,12 +109,18 @@ func (c *clusterRun) publish(ctx context.Context) {
 	options := c.options
 	options.Delivery = contract.DeliveryReference
 	resolution, err := resolver.Resolve(ctx, c.view, options, "")
+	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
+		c.warn(c.object, "nothing is published: %s", hidden)
+		c.withdraw(asks)
+		return
+	}
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
 	}
 	if missing := missingNetwork(c.unresolved, resolution); missing != "" {
 		c.warn(c.object, "nothing is published, because %s", missing)
+		c.withdraw(asks)
 		return
 	}
 	values := outputs.Values{Cluster: c.view, Input: publish.Input{
@@ -95,6 +140,23 @@ func (c *clusterRun) publish(ctx context.Context) {
 		}
 	}
 	c.print(values, result, printed)
+}
+
+// noteSilence notes that nothing is printed, and why if that is not in other notes.
+func (r *renderer) noteSilence() {
+	text := "nothing is printed"
+	switch count := len(r.silent); {
+	case len(r.published) > 0:
+		return
+	case len(r.Find("Cluster")) == 0:
+		text += ": the input has no Cluster"
+	case count == 1:
+		text += ": " + r.silent[0]
+	case count > 1:
+		text += fmt.Sprintf(": %d Clusters have no label %s: %q, or ask for no output", count, contract.LabelEnabled,
+			contract.LabelEnabledValue)
+	}
+	r.notes = append(r.notes, text)
 }
 
 // print adds published values to the output.
@@ -198,6 +260,17 @@ func (c *clusterRun) metadata(result publish.Result) {
 		c.note(c.object, "has labels or annotations of outputs that are not printed; --publish prints the Cluster with them")
 	default:
 		c.edits[c.object] = append(c.edits[c.object], edits...)
+		if len(result.Annotations) == 0 && !result.AnnotationsKept {
+			c.note(c.object, "removed the annotations of output %s, because the Cluster does not ask for it",
+				publish.Annotations)
+		}
+	}
+}
+
+// withdraw removes the annotations of output annotations from a Cluster that does not ask for it.
+func (c *clusterRun) withdraw(asks publish.Asks) {
+	if !c.Publish.Only {
+		c.metadata(publish.Kept(asks, c.view.Name))
 	}
 }
 

@@ -2,6 +2,7 @@ package render_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -143,3 +144,67 @@ func TestPublish_SaysWhyNothingIsPublished(t *testing.T) {
 		})
 	}
 }
+
+// TestPublish_RemovesAnnotationsThatNoClusterAsksFor renders a Cluster again that carries the annotations of an earlier
+// run.
+func TestPublish_RemovesAnnotationsThatNoClusterAsksFor(t *testing.T) {
+	t.Parallel()
+	source := strings.NewReplacer("env, values=defaults.env, annotations, giantswarm, pods, trust=cert-manager, kapp-controller",
+		"annotations", ", username: u, password: 'p''\"\\%$'", "").Replace(publishing)
+	published := string(rendered(t, source, render.Publish{Wanted: true}).Output)
+	const mine = "    example.com/http-proxy: mine\n"
+	published = strings.Replace(published, "  annotations:\n", "  annotations:\n"+mine, 1)
+	if strings.Count(published, "capi-proxy-patcher.io/http-proxy:") != 1 || strings.Count(published, "-proxy:") != 4 {
+		t.Fatalf("the annotations are not in\n%s", published)
+	}
+	const list, label = "    capi-proxy-patcher.io/publish: annotations\n", `  labels: {capi-proxy-patcher.io/enabled: "true"}` + "\n"
+	const other, endpoint = "    capi-proxy-patcher.io/publish: env\n", "{host: 203.0.113.7, port: 6443}"
+	for name, tc := range map[string]struct {
+		change  []string
+		all     bool
+		publish render.Publish
+		stay    bool
+	}{
+		"asked for":                             {stay: true},
+		"asked for and printed":                 {publish: render.Publish{Wanted: true}, stay: true},
+		"without the label":                     {change: []string{label, ""}},
+		"with the label false":                  {change: []string{`"true"}`, `"false"}`}},
+		"without the label, with --publish":     {change: []string{label, ""}, publish: render.Publish{Wanted: true}},
+		"without the label, with their list":    {change: []string{label, ""}, publish: render.Publish{Wanted: true, List: "annotations"}},
+		"without the label, with --all":         {change: []string{label, ""}, all: true, stay: true},
+		"with a label that is not understood":   {change: []string{`"true"}`, `"yes"}`}, stay: true},
+		"without the list":                      {change: []string{list, ""}},
+		"without the list, with --publish":      {change: []string{list, ""}, publish: render.Publish{Wanted: true}},
+		"with another list":                     {change: []string{list, other}},
+		"with another list and --publish":       {change: []string{list, other}, publish: render.Publish{Wanted: true}},
+		"with another list in --publish":        {publish: render.Publish{Wanted: true, List: "env"}},
+		"with their list in --publish":          {change: []string{list, ""}, publish: render.Publish{Wanted: true, List: "annotations"}, stay: true},
+		"with a list that cannot be used":       {change: []string{list, strings.Replace(list, "nn", "n", 1)}, stay: true},
+		"asked for without an endpoint":         {change: []string{endpoint, "{}"}, publish: render.Publish{Wanted: true}, stay: true},
+		"not asked for and without an endpoint": {change: []string{list, other, endpoint, "{}"}, publish: render.Publish{Wanted: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.NewReplacer(tc.change...).Replace(published)
+			result, err := render.Render(t.Context(), render.Options{
+				Inputs: []clusters.Input{{Name: "-", Data: []byte(text)}}, Publish: tc.publish, All: tc.all,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := strings.SplitAfter(text, "---\n")[0]
+			if !tc.stay {
+				want = annotated.ReplaceAllString(want, "")
+			}
+			if got := strings.SplitAfter(string(result.Output), "---\n")[0]; got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			if said := strings.Contains(strings.Join(result.Notes, "\n"), "removed the annotations of output annotations"); said == tc.stay {
+				t.Errorf("notes are %q", result.Notes)
+			}
+		})
+	}
+}
+
+// annotated are the lines with the annotations of output annotations.
+var annotated = regexp.MustCompile(`(?m)^ *capi-proxy-patcher\.io/(http|https|no)-proxy:.*\n`)

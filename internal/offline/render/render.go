@@ -23,6 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // Options configure Render.
@@ -78,8 +79,16 @@ func Render(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	r.checkMetadata()
-	for _, cluster := range r.Find("Cluster") {
-		r.cluster(ctx, cluster)
+	all := r.Find("Cluster")
+	if r.only, err = r.Publish.choose(all); err != nil {
+		return Result{}, err
+	}
+	for _, cluster := range all {
+		if !r.Publish.Only {
+			r.cluster(ctx, cluster)
+		} else if r.isPublished(cluster) {
+			r.publishOnly(ctx, cluster)
+		}
 	}
 	if !r.Publish.Only {
 		r.checkWorkers()
@@ -106,15 +115,18 @@ type renderer struct {
 	problems []error
 	// edits are the changes to make.
 	edits map[*manifest.Object][]manifest.Edit
-	// users are the Clusters that use a bootstrap object.
-	users map[*manifest.Object]*manifest.Object
+	// users are those of each bootstrap object, as findUsers returns them.
+	users map[*manifest.Object][]user
 	// declared are the ClusterClasses of Clusters that are patched.
 	declared map[*manifest.Object]bool
 	// generated are the Secrets that bootstrap objects refer to, in order.
 	generated []generatedSecret
 	needed    map[secretKey]bool
-	// published are the documents with published values.
+	// only is the one Cluster whose values are published, nil for all.
+	only *manifest.Object
+	// published are the documents with published values, silent the reasons why a Cluster has none.
 	published [][]byte
+	silent    []string
 	// kept are the originals of adopted files by their Cluster, keepers these Clusters in order.
 	kept    map[*manifest.Object]*keptOriginals
 	keepers []*manifest.Object
@@ -131,11 +143,13 @@ func newRenderer(o Options) (*renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &renderer{
-		Options: o, Manifests: read, notes: read.Notes, users: map[*manifest.Object]*manifest.Object{},
+	r := &renderer{
+		Options: o, Manifests: read, notes: read.Notes,
 		declared: map[*manifest.Object]bool{}, noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{},
 		needed: map[secretKey]bool{}, kept: map[*manifest.Object]*keptOriginals{},
-	}, nil
+	}
+	r.users = r.findUsers()
+	return r, nil
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
@@ -162,21 +176,18 @@ func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
 // cluster patches the bootstrap objects of one Cluster, or removes what an earlier run has added.
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	read := r.Cluster(object)
-	if r.Publish.Only {
-		r.publishOnly(ctx, object, read)
+	if !r.All && read.View.Unclear != nil {
+		r.leave(object, read.View.Unclear)
 		return
 	}
 	members := r.members(object, read.View)
-	if !r.All && read.View.Unclear != nil {
-		r.leave(object, members, read.View.Unclear)
-		return
-	}
 	c := &clusterRun{
 		renderer: r, object: object, view: read.View, options: read.Settings.Options,
 		unresolved: read.Unresolved,
 	}
 	if !r.All && !c.view.Enabled {
 		c.options = intent.Options{}
+		c.withdraw(publish.Asks{})
 		for _, m := range members {
 			c.settle(ctx, m, false, nil)
 		}
@@ -190,8 +201,10 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.usual.add(codeVariables, object)
 	}
 	main := c.resolve(ctx, "", "")
-	if r.Publish.Wanted && main != nil {
+	if r.isPublished(object) && main != nil {
 		c.publish(ctx)
+	} else if asks, err := publish.ParseList(c.view.Annotations[contract.AnnotationPublish]); err == nil {
+		c.withdraw(asks)
 	}
 	if c.view.Topology {
 		c.topology(ctx, read.Settings.Pools, main)
@@ -204,6 +217,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 // result collects the output after success.
 func (r *renderer) result() (Result, error) {
 	if r.Publish.Only {
+		r.noteSilence()
 		text := bytes.Join(r.published, nil)
 		return Result{Output: text, Notes: r.notes, Warnings: r.warnings, secrets: text}, nil
 	}
@@ -269,7 +283,8 @@ func (r *renderer) checkWorkers() {
 func (r *renderer) checkStrays() {
 	for _, o := range r.Index.Objects {
 		location, known := locate(o)
-		if known && r.users[o] == nil && !plan.IsTopologyOwned(o.Labels()) &&
+		inUse := slices.ContainsFunc(r.users[o], func(u user) bool { return u.cluster != nil })
+		if known && !inUse && !plan.IsTopologyOwned(o.Labels()) &&
 			patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}

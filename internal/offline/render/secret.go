@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -25,6 +26,8 @@ type generatedSecret struct {
 	name       string
 	resolution resolve.Resolution
 	unresolved []finding.Place
+	// hidden reports that values of the proxy Secret are not in the manifests.
+	hidden bool
 	// originals is the text of adopted files, nil for none. A bare Secret has nothing else.
 	originals []byte
 	bare      bool
@@ -59,15 +62,17 @@ func (r *renderer) allGenerated() ([]generatedSecret, error) {
 }
 
 // generate records a Secret that is needed.
-func (c *clusterRun) generate(name string, resolution resolve.Resolution) {
+func (c *clusterRun) generate(name string, resolution *resolve.Resolution) {
 	key := secretKey{c.object, name}
 	if c.needed[key] {
 		return
 	}
 	c.needed[key] = true
-	c.generated = append(c.generated, generatedSecret{
-		cluster: c.object, view: c.view, name: name, resolution: resolution, unresolved: c.unresolved,
-	})
+	g := generatedSecret{cluster: c.object, view: c.view, name: name, unresolved: c.unresolved, hidden: resolution == nil}
+	if resolution != nil {
+		g.resolution = *resolution
+	}
+	c.generated = append(c.generated, g)
 }
 
 // writeSecrets updates the generated Secrets of the input and returns the others as a stream. Without IncludeSecrets it
@@ -114,6 +119,10 @@ func (r *renderer) writeSecrets() ([]byte, error) {
 // isPrinted reports whether a generated Secret is to be printed. Nodes that start with a Secret without the endpoint
 // reach the endpoint through the proxy.
 func (r *renderer) isPrinted(g generatedSecret, exists bool) bool {
+	if g.hidden {
+		r.warn(g.cluster, "Secret %s is not printed, because values of the proxy Secret are not in the manifests", g.name)
+		return false
+	}
 	missing := missingNetwork(g.unresolved, g.resolution)
 	switch {
 	case missing == "":
@@ -136,6 +145,11 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	if manifest.SameName(o.Labels()[contract.LabelGenerated]) != manifest.SameName(g.view.Name) {
 		return nil, fmt.Errorf("%s: it has the name of a generated Secret but was not generated for Cluster %s; rename it",
 			clusters.Place(o), g.view.Name)
+	}
+	for key := range data {
+		if current, _ := clusters.Dig(o.Value(), "data")[key].(string); strings.HasPrefix(current, "ENC[") {
+			return nil, fmt.Errorf("%s: it is encrypted; decrypt it first, or leave it out of the input", clusters.Place(o))
+		}
 	}
 	var edits []manifest.Edit
 	set := func(current any, path ...string) func(string) {

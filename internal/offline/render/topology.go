@@ -11,12 +11,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // topology declares the product's patch in the ClusterClass of the Cluster, and records the Secrets that the topology
 // hook will refer to.
-func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *resolve.Resolution) {
+func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *plan.Values) {
 	if !c.view.Enabled {
 		c.note(c.object, "the topology hook patches nothing without label %s=%s; add it to the Cluster",
 			contract.LabelEnabled, contract.LabelEnabledValue)
@@ -39,20 +38,20 @@ func (c *clusterRun) topology(ctx context.Context, pools []intent.Pool, main *re
 }
 
 // expect checks the recipe that the topology hook will make of a resolution, and records the Secret that it refers to.
-func (c *clusterRun) expect(resolution *resolve.Resolution, secretName string) {
-	if resolution == nil {
+func (c *clusterRun) expect(values *plan.Values, secretName string) {
+	if values == nil {
 		return
 	}
 	version, err := intent.OutputVersion(c.view.Annotations)
-	if err == nil {
-		_, err = plan.Recipe(c.options, version, *resolution, secretName)
+	if err == nil && values.Resolution != nil {
+		_, err = plan.Recipe(c.options, version, *values.Resolution, secretName)
 	}
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
 	}
 	if c.options.Delivery == contract.DeliveryReference {
-		c.generate(secretName, *resolution)
+		c.generate(secretName, values.Resolution)
 	}
 }
 

@@ -45,7 +45,7 @@ spec:
 			output := string(result.Output)
 			for _, absent := range []string{
 				"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ",
-				"command unset", "setup.sh daemon-reload ||",
+				"setup.sh unset", "setup.sh daemon-reload ||",
 			} {
 				if strings.Contains(output, absent) {
 					t.Errorf("there is %q in:\n%s", absent, output)

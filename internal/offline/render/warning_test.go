@@ -46,10 +46,10 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		"an RKE2 control plane":   {members("kind: RKE2ControlPlane, name: cp", own, "", ""), "Cluster c: warning: RKE2ControlPlane cp is not a KubeadmControlPlane and is not patched", 1},
 		"both":                    {members("kind: RKE2ControlPlane, name: cp", foreign("RKE2ConfigTemplate"), "", ""), "RKE2ConfigTemplate cannot be patched", 2},
 		"own bootstrap data":      {members(kubeadm, "dataSecretName: md", "", ""), "MachineDeployment md: has its own bootstrap data and is not patched", 0},
-		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: it is of format "bottlerocket", not cloud-config or ignition, and left alone`, 0},
+		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: it is of format "bottlerocket", not cloud-config or ignition, and is not patched`, 0},
 		"Ignition":                {members(kubeadm, own, "", "format: ignition"), "", 0},
 		"a variable for a format": {members(kubeadm, own, "", `format: "${FORMAT:=cloud-config}"`), "", 0},
-		"Windows":                 {members(kubeadm, own, "", "files: [{path: 'c:/a', content: x}]"), "KubeadmConfigTemplate md: it is for Windows nodes (a file path with a drive letter, c:/a) and left alone", 0},
+		"Windows":                 {members(kubeadm, own, "", "files: [{path: 'c:/a', content: x}]"), "KubeadmConfigTemplate md: it is for Windows nodes (a file path with a drive letter, c:/a) and is not patched", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
