@@ -45,6 +45,7 @@ import (
 const Name = "cluster-proxy"
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machinepools;machines,verbs=list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusterclasses,verbs=get
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=patch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list;watch;patch
@@ -81,6 +82,8 @@ type Config struct {
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
 	Scope intent.Scope
+	// Lease is the Lease that this process renews while it reconciles, as namespace/name, or "".
+	Lease string
 	// Counters count decisions and lookups; nil counts none.
 	Counters *counters.Counters
 	// Installation is the installation-wide proxy Secret, or the zero value.
@@ -120,7 +123,7 @@ func New(config Config) (*Controller, error) {
 	if config.Resyncs == 0 {
 		config.Resyncs = 10
 	}
-	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now}
+	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now, Lease: config.Lease}
 	c := &Controller{
 		Config:   config,
 		reader:   bootstrap.Reader{Client: config.Client},
@@ -159,7 +162,7 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&bootstrapv1.KubeadmConfig{}, c.passes.Enqueue(find.OfConfig), changed).
 		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
 		Watches(&corev1.Secret{}, c.passes.Enqueue(owners.OfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, passes.EnqueueContent(find.OfProxySecret),
+		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, passes.EnqueueVersions(find.OfProxySecret),
 			passes.SinceStart[*corev1.Secret]())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,12 +42,14 @@ type pass struct {
 	secrets *generated.Secrets
 	// topology is nil for a Cluster without one.
 	topology *topology.Topology
+	// read are the versions of the proxy Secrets that the pass has looked for.
+	read map[string]string
 	// announced reports whether the pass has written a condition before its first patch.
 	announced bool
 }
 
 func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *pass {
-	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view)}
+	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view), read: map[string]string{}}
 	p.secrets = generated.Store{Writer: c.writer, Reader: c.reader, Absences: c.Absences}.Of(cluster, view, p.configs)
 	if view.Topology {
 		p.topology = &topology.Topology{
@@ -106,13 +109,13 @@ func (p *pass) want() plan.Want {
 // outcome has a finding about them.
 func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
 	resolver := resolve.Resolver{
-		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences},
+		Secrets: recorded{lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences}, p.read},
 		Default: p.Installation,
 		Parsed:  &p.parsed,
 		Now:     p.Now,
 		Object:  pool,
 
-		Infrastructure: p.InfrastructureClusters,
+		WarnUnlabelled: true, Infrastructure: p.InfrastructureClusters,
 	}
 	var out report.Outcome
 	resolution, err := resolver.Resolve(ctx, p.view, p.options, override)
@@ -142,13 +145,56 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	if note := resolution.Note(); note != "" {
 		out.Note("%s", note)
 	}
-	if !resolution.Secret.Watched {
-		out.Unwatched = true
-		out.Note("Secret %s has no label %s, so its changes are noticed only at the next resync", resolution.Secret.Name,
-			contract.LabelProxySecret)
-	}
+	out.Unwatched = !resolution.Watched
 	out.Warnings, out.Expires = resolution.Warnings, resolution.Settings.TrustedCAExpiry()
 	return &resolution, out, nil
+}
+
+// maxMachines is how many Machines of a control plane are looked at.
+const maxMachines = 20
+
+// proxiedNodes warns of the nodes of the control plane that others ask through the proxy. Only for settings with which
+// that can be, it reads the Machines, of which the cache has the metadata.
+func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out report.Outcome, err error) {
+	if main == nil || !main.AsksNodes(p.options) {
+		return out, nil
+	}
+	var list clusterv1.MachineList
+	if err := p.Live.List(ctx, &list, client.InNamespace(p.view.Namespace), client.Limit(maxMachines),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: p.view.Name},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return out, fmt.Errorf("listing Machines of the control plane: %w", err)
+	}
+	machines := make([]resolve.Machine, len(list.Items))
+	for i := range list.Items {
+		machines[i].Name = list.Items[i].Name
+		for _, address := range list.Items[i].Status.Addresses {
+			machines[i].Addresses = append(machines[i].Addresses,
+				resolve.Address{Type: string(address.Type), Value: address.Address})
+		}
+	}
+	out.Warnings = main.ProxiedNodes(p.options, machines)
+	return out, nil
+}
+
+// recorded records the versions of the Secrets that are read through it, by namespace/name. Of a Secret that changes
+// meanwhile, the first one counts: what is made of a later one is newer than the record says, never older.
+type recorded struct {
+	resolve.SecretReader
+
+	versions map[string]string
+}
+
+// ReadSecret implements resolve.SecretReader.
+func (r recorded) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
+	secret, err := r.SecretReader.ReadSecret(ctx, name)
+	if _, known := r.versions[name.String()]; err == nil && !known {
+		r.versions[name.String()] = ""
+		if secret != nil {
+			r.versions[name.String()] = secret.Version
+		}
+	}
+	return secret, err //nolint:wrapcheck // it is the reader
 }
 
 // settleAll changes bootstrap objects to what want asks for. main are the settings of the Cluster, nil if they are not
@@ -278,10 +324,8 @@ func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Obje
 		var files map[string]json.RawMessage
 		files, err = p.secrets.OriginalsOf(ctx, o)
 		facts.Originals = &plan.Originals{Files: files}
-	case plan.FactOwners:
-		facts.Owners, err = p.secrets.Owners(ctx, patch.References(o.Spec))
 	default:
-		err = fmt.Errorf("deciding about %s: no answer to question %d", o, asks.Ask)
+		err = fmt.Errorf("internal error: %s: fact %d is not implemented", o, asks.Ask)
 	}
 	return out, err
 }
@@ -355,12 +399,7 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 		out.Removed = append(out.Removed, o.String())
 	case bootstrap.Unchanged:
 	}
-	if decision.Secret == "" {
-		return settled, out, nil
-	}
-	found, err = p.secrets.Follow(ctx, spec, resolution)
-	out.Join(found)
-	return settled, out, err
+	return settled, out, nil
 }
 
 // announce writes a condition to the Cluster before its first object is patched. If this process is then killed, and

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
-// Preview is what a pass over a Cluster comes to.
+// Preview is the result of a dry-run reconcile.
 type Preview struct {
 	report.Outcome
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
@@ -104,6 +103,7 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 		done.LookAgain(again)
 		out = report.Outcome{}
 	}
+	out.Secrets = nil // a pass that failed proves nothing
 	switch found := finding.Of(err); {
 	case err == nil:
 		if done.complete {
@@ -142,6 +142,7 @@ func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, e
 
 // enable configures what can be configured, and collects findings about the rest.
 func (p *pass) enable(ctx context.Context) (done result, err error) {
+	defer func() { done.Secrets = p.read }()
 	if err := p.readOptions(); err != nil {
 		done.Find(finding.Of(err)...)
 		if p.view.Topology { // its variable may name another Secret
@@ -151,7 +152,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 		done.Find(found.Findings...)
 		return done, err
 	}
-	patched, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForCluster(p.view.Name))
+	patched, err := p.reader.PatchedFor(ctx, p.view)
 	if err != nil {
 		return done, err
 	}
@@ -161,6 +162,10 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	}
 	main, found, err := p.resolve(ctx, "", "")
 	if err != nil {
+		return done, err
+	}
+	done.Join(found)
+	if found, err = p.proxiedNodes(ctx, main); err != nil {
 		return done, err
 	}
 	done.Join(found)
@@ -217,7 +222,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 	if err := p.readOptions(); err != nil {
 		p.options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
-	patched, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForCluster(p.view.Name))
+	patched, err := p.reader.PatchedFor(ctx, p.view)
 	if err != nil {
 		return done, err
 	}
@@ -252,6 +257,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 		func(ctx context.Context) (report.Outcome, error) { return p.secrets.Clean(ctx, settled) },
 	)
 	done.gone = !done.IsExplained()
+	done.Secrets = p.read // none, as none is used
 	return done, err
 }
 

@@ -8,7 +8,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -18,26 +17,8 @@ import (
 // A KubeadmConfigTemplate can outlive its use: its pool got a new one, or it now serves a pool of another Cluster. It
 // still has the entries of the Cluster that it was patched for, which caches.IndexPatchedFor finds.
 
-// strays returns the templates that were patched for the Cluster and that no pool of it uses. patched are those that
-// caches.PatchedForCluster finds.
-func (p *pass) strays(ctx context.Context, objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (
-	strays []bootstrap.Object, err error,
-) {
-	secrets, err := p.secrets.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range secrets {
-		name := secrets[i].Name
-		if intent.GeneratedFor(name) != "" {
-			continue // its templates are among them, or are another Cluster's
-		}
-		more, err := p.reader.PatchedFor(ctx, p.view, caches.PatchedForSecret(name))
-		if err != nil {
-			return nil, err
-		}
-		patched = append(slices.Clip(patched), more...)
-	}
+// strays returns those of patched, the templates that were patched for the Cluster, that no pool of it uses.
+func strays(objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (strays []bootstrap.Object) {
 	for i := range patched {
 		template := &patched[i]
 		known := func(o bootstrap.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == template.Name }
@@ -45,7 +26,7 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object, patched [
 			strays = append(strays, bootstrap.New(template, plan.KindTemplate, &template.Spec.Template.Spec, false))
 		}
 	}
-	return strays, nil
+	return strays
 }
 
 // tidy removes our entries from templates that are now used by an unlabelled Cluster, and from unused ones when the
@@ -53,13 +34,9 @@ func (p *pass) strays(ctx context.Context, objects []bootstrap.Object, patched [
 func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (
 	out report.Outcome, err error,
 ) {
-	strays, err := p.strays(ctx, objects, patched)
-	if err != nil {
-		return out, err
-	}
 	remove := p.want()
 	remove.Enabled = false
-	for _, stray := range strays {
+	for _, stray := range strays(objects, patched) {
 		user, err := p.reader.ForeignUser(ctx, p.view, stray)
 		if err != nil {
 			return out, err

@@ -213,7 +213,7 @@ func TestValidateTopology(t *testing.T) {
 		"an unknown Secret":                     {state, hookrequests.Options{Variable: `{"secretName":"gone"}`}, "Secret team-a/gone does not exist; "},
 		"an unknown Secret in an annotation":    {state, hookrequests.Options{Annotations: map[string]string{contract.AnnotationSecret: "gone"}}, "Secret team-a/gone does not exist; "},
 		"a known Secret":                        {state, hookrequests.Options{Variable: `{"secretName":"corp"}`}, ""},
-		"a Secret that cannot be used":          {state, hookrequests.Options{Variable: `{"secretName":"broken"}`}, "parsing Secret team-a/broken key httpProxy: "},
+		"a Secret that cannot be used":          {state, hookrequests.Options{Variable: `{"secretName":"broken"}`}, "Secret team-a/broken, key httpProxy: "},
 		"no Secret by any of the default names": {state, hookrequests.Options{}, ""},
 		"unknown Secrets of pools, each once": {
 			state,

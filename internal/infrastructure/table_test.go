@@ -151,8 +151,8 @@ func TestRead_TellsWhereItComesFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"10.50.0.0/16\tinfrastructure\tAWSCluster prod spec.network.vpc.cidrBlock\n",
-		"100.64.0.0/16\tinfrastructure\tAWSCluster prod spec.network.vpc.secondaryCidrBlocks[0].ipv4CidrBlock\n",
+		"10.50.0.0/16\tinfrastructure\tAWSCluster prod, spec.network.vpc.cidrBlock\n",
+		"100.64.0.0/16\tinfrastructure\tAWSCluster prod, spec.network.vpc.secondaryCidrBlocks[0].ipv4CidrBlock\n",
 		"169.254.169.254\tmetadata\tAWSCluster metadata service\n",
 	} {
 		if !strings.Contains(result.Origins(1<<20), line) {
@@ -174,8 +174,8 @@ func TestRead_SaysWhatFollows(t *testing.T) {
 		"no VPC CNI":           {read(t, "OCICluster", "spec: {networkSpec: {vcn: {cidr: 10.0.0.0/16}}}"), false, false, true, "", ""},
 		"never awaited":        {read(t, "GCPCluster", "spec: {project: p}"), false, false, true, "", ""},
 		"an endpoint":          {read(t, "MetalStackCluster", "spec: {controlPlaneIP: 203.0.113.9}"), false, false, true, "203.0.113.9", ""},
-		"a variable":           {read(t, "VSphereCluster", "spec: {server: '${VSPHERE_SERVER}'}"), false, false, true, "", "VSphereCluster prod spec.server"},
-		"a variable as prefix": {read(t, "ProxmoxCluster", "spec: {ipv4Config: {prefix: '${IP_PREFIX}'}}"), false, false, true, "", "ProxmoxCluster prod spec.ipv4Config.prefix"},
+		"a variable":           {read(t, "VSphereCluster", "spec: {server: '${VSPHERE_SERVER}'}"), false, false, true, "", "VSphereCluster prod, spec.server"},
+		"a variable as prefix": {read(t, "ProxmoxCluster", "spec: {ipv4Config: {prefix: '${IP_PREFIX}'}}"), false, false, true, "", "ProxmoxCluster prod, spec.ipv4Config.prefix"},
 	} {
 		f, unresolved := test.facts, ""
 		for _, place := range f.Unresolved {
@@ -196,13 +196,13 @@ func TestRead_IgnoresWhatIsNotANetworkOrHost(t *testing.T) {
 		want         []string
 		warning      string
 	}{
-		"an object for a text":     {"VSphereCluster", "spec: {server: {host: a}}", nil, "VSphereCluster prod spec.server: the value is not a string"},
-		"a number":                 {"VSphereCluster", "spec: {server: 7}", nil, "VSphereCluster prod spec.server: the value is not a string"},
-		"a text for an object":     {"VSphereCluster", "spec: nothing", nil, "VSphereCluster prod spec: the value is not an object"},
-		"an object for a list":     {"OpenStackCluster", "spec: {managedSubnets: {cidr: 10.0.0.0/8}}", cloud(), "OpenStackCluster prod spec.managedSubnets: the value is not a list"},
+		"an object for a text":     {"VSphereCluster", "spec: {server: {host: a}}", nil, "VSphereCluster prod, spec.server: the value is not a string"},
+		"a number":                 {"VSphereCluster", "spec: {server: 7}", nil, "VSphereCluster prod, spec.server: the value is not a string"},
+		"a text for an object":     {"VSphereCluster", "spec: nothing", nil, "VSphereCluster prod, spec: the value is not an object"},
+		"an object for a list":     {"OpenStackCluster", "spec: {managedSubnets: {cidr: 10.0.0.0/8}}", cloud(), "OpenStackCluster prod, spec.managedSubnets: the value is not a list"},
 		"a list for a mapping":     {"GCPCluster", "spec: {network: {subnets: [{secondaryCidrBlocks: [10.0.0.0/8]}]}}", metadata(linkLocal, "metadata.google.internal", "metadata"), "secondaryCidrBlocks: the value is not an object"},
-		"an invalid network":       {"HetznerCluster", "spec: {hcloudNetwork: {enabled: true, cidrBlock: 10.0.0.0/33}}", cloud(), "HetznerCluster prod spec.hcloudNetwork.cidrBlock: the entry is not a network"},
-		"a name for a network":     {"OpenStackCluster", "spec: {nodeCidr: example.com}", cloud(), "OpenStackCluster prod spec.nodeCidr: the value is not a network"},
+		"an invalid network":       {"HetznerCluster", "spec: {hcloudNetwork: {enabled: true, cidrBlock: 10.0.0.0/33}}", cloud(), "HetznerCluster prod, spec.hcloudNetwork.cidrBlock: the length of an IPv4 network is at most 32"},
+		"a name for a network":     {"OpenStackCluster", "spec: {nodeCidr: example.com}", cloud(), "OpenStackCluster prod, spec.nodeCidr: the value is not a network"},
 		"everything":               {"OpenStackCluster", "spec: {nodeCidr: 0.0.0.0/0}", cloud(), "spec.nodeCidr: the value covers a large part of the internet"},
 		"nearly everything":        {"OpenStackCluster", "spec: {nodeCidr: '2000::/3'}", cloud(), "the value covers a large part of the internet"},
 		"a star":                   {"VSphereCluster", "spec: {server: '*'}", nil, "the value covers a large part of the internet"},
@@ -211,8 +211,8 @@ func TestRead_IgnoresWhatIsNotANetworkOrHost(t *testing.T) {
 		"a shell":                  {"NutanixCluster", "spec: {prismCentral: {address: '$(id)'}}", nil, "the entry has character U+0024"},
 		"a template":               {"NutanixCluster", "spec: {prismCentral: {address: '{{ x }}'}}", nil, "the entry has character U+007B"},
 		"a comma":                  {"NutanixCluster", "spec: {prismCentral: {address: 'a.example,*'}}", nil, "the entry has character U+002C"},
-		"a region with a line end": {"AWSCluster", `spec: {region: "eu\n,*"}`, aws(), "AWSCluster prod spec.region: the entry has control character U+000A"},
-		"a URL without a host":     {"VCDCluster", "spec: {site: 'vcd.example'}", nil, "VCDCluster prod spec.site: the value is not a URL"},
+		"a region with a line end": {"AWSCluster", `spec: {region: "eu\n,*"}`, aws(), "AWSCluster prod, spec.region: the entry has control character U+000A"},
+		"a URL without a host":     {"VCDCluster", "spec: {site: 'vcd.example'}", nil, "VCDCluster prod, spec.site: the value is not a URL"},
 		"a long text":              {"VSphereCluster", "spec: {server: " + strings.Repeat("a", 100_000) + "}", nil, "spec.server: "},
 		"a prefix that is none":    {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [10.0.0.1], prefix: 33}}", nil, "the value is not an address, a range or a network that has this prefix length"},
 		"addresses that are none":  {"ProxmoxCluster", "spec: {ipv4Config: {addresses: [hello, 10.0.0.1], prefix: 24}}", nil, "the value is not an address, a range or a network that has this prefix length"},

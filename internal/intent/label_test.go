@@ -60,7 +60,7 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 		contract.AnnotationSettingsHash:  "",
 		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
 	}
-	const known = "known names are secret, delivery, rollout, targets, adopt, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, settings-hash, output-version, http-proxy, https-proxy, no-proxy, machines-behind, in-place"
+	const known = "known names are secret, delivery, rollout, targets, adopt, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, settings-hash, output-version, http-proxy, https-proxy, no-proxy, machines-behind, last-pass, in-place"
 	if diff := cmp.Diff([]string{
 		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, ignored; set it as an annotation",
 		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",

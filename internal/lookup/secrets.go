@@ -80,13 +80,11 @@ func SecretMetadata() *metav1.PartialObjectMetadata {
 func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*resolve.Secret, error) {
 	secret := &corev1.Secret{}
 	err := s.Watched.Get(ctx, name, secret, client.UnsafeDisableDeepCopy) // nobody changes what is read
-	watched := err == nil
 	if apierrors.IsNotFound(err) {
 		if s.Absences.has(ctx, name) {
 			return nil, nil //nolint:nilnil // the interface says so
 		}
 		err = s.Live.Get(ctx, name, secret)
-		_, watched = secret.Labels[contract.LabelProxySecret] // the cache is only behind
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -95,5 +93,6 @@ func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 	case err != nil:
 		return nil, err
 	}
-	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched}, nil
+	_, watched := secret.Labels[contract.LabelProxySecret] // also one that the cache does not show yet
+	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched, Version: secret.ResourceVersion}, nil
 }

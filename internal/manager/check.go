@@ -37,6 +37,7 @@ func (o Options) check() error {
 		o.checkInstallation(),
 		atLeast("--concurrency", o.Concurrency, 1),
 		longerThan("--sync-period", o.SyncPeriod, 0),
+		checkSyncPeriod(o.SyncPeriod),
 		longerThan("--hold-cluster-create", o.HoldClusterCreate, -1),
 		atLeast("--kube-api-burst", o.Burst, 1),
 		checkQPS(o.QPS),
@@ -103,6 +104,17 @@ func atLeast(flag string, value, least int) error {
 func longerThan(flag string, value, than time.Duration) error {
 	if value <= than {
 		return usagef("%s %s: use a longer time, for example 10m", flag, value)
+	}
+	return nil
+}
+
+// maxSyncPeriod is the longest --sync-period.
+const maxSyncPeriod = 24 * time.Hour
+
+func checkSyncPeriod(period time.Duration) error {
+	if period > maxSyncPeriod {
+		return usagef("--sync-period %s: use at most 24h, because what is not watched, such as a proxy Secret without its "+
+			"label, takes effect only then", period)
 	}
 	return nil
 }

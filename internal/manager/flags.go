@@ -2,6 +2,7 @@ package manager
 
 import (
 	"crypto/tls"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -49,8 +50,8 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 		"--default-proxy-secret, and whose readers of Secrets can therefore read them; empty selects none")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "maximum number of Clusters reconciled concurrently")
 	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
-		"interval at which a Cluster is reconciled even if nothing changed; one that is configured, and of which "+
-			"everything is watched, after ten of them")
+		"interval at which a Cluster is reconciled even if nothing changed; fully watched, configured Clusters: every "+
+			"tenth interval")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
 	f.BoolVar(&o.Deliver, "deliver", false,
@@ -101,6 +102,22 @@ func (o *Election) addFlags(f *pflag.FlagSet) {
 		"how long the leader tries to renew its lease before it exits")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second,
 		"interval of tries to get or renew the lease")
+}
+
+// inClusterNamespace is the file with the namespace of a Pod.
+const inClusterNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// lease returns the Lease that the leader renews, as namespace/name, or "" if none is elected.
+func (o Election) lease() string {
+	namespace := o.Namespace
+	if namespace == "" {
+		text, _ := os.ReadFile(inClusterNamespace) // without it, the election itself fails
+		namespace = strings.TrimSpace(string(text))
+	}
+	if !o.Enabled || namespace == "" {
+		return ""
+	}
+	return namespace + "/" + contract.Domain
 }
 
 func (o Election) check() error {

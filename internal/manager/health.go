@@ -72,8 +72,8 @@ func addHealth(ctx context.Context, mgr *drainedManager, o Options) error {
 // maxDiagnostics is how many connections the server of diagnostics has.
 const maxDiagnostics = 50
 
-// addDiagnostics adds the server of metrics, profiles and the log level to mgr. Its certificate is signed by nobody:
-// who asks is known by a token, and who answers by the address.
+// addDiagnostics adds the server of metrics, profiles and the log level to mgr. Its certificate is
+// self-signed; clients authenticate with a token.
 func addDiagnostics(ctx context.Context, mgr *drainedManager, o Options) error {
 	if o.DiagnosticsAddress == off || o.DiagnosticsAddress == "" {
 		return nil

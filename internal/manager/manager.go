@@ -171,7 +171,7 @@ func (m *drainedManager) fill(ctx context.Context, c cache.Cache, objects ...cli
 	return nil
 }
 
-// filled is the check that everything is in the caches. It does not wait for it: who asks will ask again.
+// filled is the check that everything is in the caches. It does not block; the kubelet probes again.
 func (m *drainedManager) filled(*http.Request) error {
 	for _, informer := range m.informers {
 		if !informer.HasSynced() {
@@ -238,6 +238,7 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 		Now:          time.Now, //nolint:forbidigo // the clock enters here
 		Installation: installation,
 		Scope:        o.scope(),
+		Lease:        o.Election.lease(),
 		Concurrency:  o.Concurrency,
 		Resyncs:      o.Resyncs,
 		Counters:     mgr.counters,

@@ -109,10 +109,7 @@ func (d decider) disable() Decision {
 	if IsPausedByUser(d.Annotations) {
 		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is unpaused", d.Name))
 	}
-	if d.Facts.Owners == nil && len(patch.References(d.stored)) > 0 {
-		return Decision{Ask: FactOwners}
-	}
-	if IsOthers(d.stored, d.want.Cluster, d.Facts.Owners) {
+	if IsOthers(d.stored, d.want.Cluster) {
 		return d.leave() // a shared template that another Cluster had patched
 	}
 	return d.take(false)
@@ -177,7 +174,8 @@ func (d decider) leftAlone() (found finding.Finding, left bool) {
 		found = d.find(contract.ReasonTemplateNotSupported,
 			"%s belongs to a ClusterClass topology and is not patched", d.Name)
 	case IsPausedByUser(d.Annotations):
-		found = d.find(contract.ReasonPaused, "%s is paused and left alone", d.Name)
+		found = d.find(contract.ReasonPaused, "%s is paused and is not patched; remove annotation %s to continue",
+			d.Name, clusterv1.PausedAnnotation)
 	case what != "":
 		found = NotSupported(d.Name, what)
 	case other != nil:
@@ -512,22 +510,25 @@ func (d decider) stop(out Decision) Decision {
 
 // waiting reports what the edits of a running object wait for.
 func (d decider) waiting(removing bool) finding.Finding {
-	reason, verb := contract.ReasonWaitingForRollout, "gets"
+	reason, waits, next := contract.ReasonWaitingForRollout, "waits for its next rollout", "gets the current proxy"
 	if removing {
-		reason, verb = contract.ReasonRemovalWaiting, "loses"
+		reason, waits, next = contract.ReasonRemovalWaiting, "keeps the proxy until its next rollout", "has no proxy"
 	}
-	if d.Kind == KindConfig {
-		return d.find(reason,
-			"%s already has its bootstrap data, which does not change; a new KubeadmConfig %s the current proxy", d.Name, verb)
+	switch {
+	case d.Kind == KindConfig:
+		return d.find(reason, "%s already has its bootstrap data, which does not change; a new KubeadmConfig %s", d.Name,
+			next)
+	case !d.want.Admission && removing: // nothing changes it in the write that rolls it
+		waits = "keeps the proxy"
+	case !d.want.Admission:
+		waits = "is not patched"
 	}
-	when := "when"
-	if d.want.Admission {
-		when = "with its next rollout, or now when"
-	}
-	return d.find(reason,
-		"%s has Machines, which a change would replace; it %s the current proxy %s annotation %s of the Cluster is %s",
-		d.Name, verb, when, contract.AnnotationRollout, contract.RolloutImmediate)
+	return d.find(reason, "%s %s, %s", d.Name, waits, ToRollNow)
 }
+
+// ToRollNow ends a message about an object that waits for a rollout.
+const ToRollNow = "because changing it now would replace its Machines; to roll it now set annotation " +
+	contract.AnnotationRollout + "=" + contract.RolloutImmediate + " on the Cluster"
 
 // leave leaves the managed entries as they are stored. If they do not fit beside the entries of a write, the write is
 // admitted unchanged.

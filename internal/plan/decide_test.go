@@ -49,7 +49,7 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 		}},
 		answers: plan.Facts{
 			Values: &plan.Values{Resolution: resolution}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
-			Originals: &plan.Originals{}, Owners: map[string]string{}, Adoptable: map[int]bool{},
+			Originals: &plan.Originals{}, Adoptable: map[int]bool{},
 		},
 	}
 	if kind != plan.KindControlPlane {
@@ -84,8 +84,6 @@ func (s scene) decide(t *testing.T) (plan.Decision, []string) {
 			asked, facts.Begun = append(asked, "begun"), s.answers.Begun
 		case plan.FactOriginals:
 			asked, facts.Originals = append(asked, "originals"), s.answers.Originals
-		case plan.FactOwners:
-			asked, facts.Owners = append(asked, "owners"), s.answers.Owners
 		case plan.FactAdoptable:
 			asked, facts.Adoptable = append(asked, "adoptable"), s.answers.Adoptable
 		}
@@ -342,23 +340,23 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	check(t, []row{
 		{"never patched", controlPlane, nil, "leaves"},
-		{"a control plane without Machines", controlPlane, []is{patched}, "takes / owners originals begun"},
-		{"a control plane with Machines", controlPlane, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / owners originals"},
-		{"one with Machines, rollout Immediate", controlPlane, []is{patched, running, immediate}, "takes / owners originals"},
-		{"one with Machines that the user replaces", controlPlane, []is{patched, running, rolling}, "takes / owners originals"},
-		{"one that Cluster API works on", controlPlane, []is{patched, busy}, "leaves, pauses for the patch, Configuring / owners originals begun"},
-		{"a template", template, []is{patched}, "takes / owners originals"},
-		{"a template that no pool uses any more", template, []is{patched, unused}, "takes / owners originals"},
-		{"a template with the entries of another Cluster", template, []is{patched, others}, "leaves / owners"},
-		{"a template for Windows that was patched", template, []is{windows, patched}, "takes / owners originals"},
+		{"a control plane without Machines", controlPlane, []is{patched}, "takes / originals begun"},
+		{"a control plane with Machines", controlPlane, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / originals"},
+		{"one with Machines, rollout Immediate", controlPlane, []is{patched, running, immediate}, "takes / originals"},
+		{"one with Machines that the user replaces", controlPlane, []is{patched, running, rolling}, "takes / originals"},
+		{"one that Cluster API works on", controlPlane, []is{patched, busy}, "leaves, pauses for the patch, Configuring / originals begun"},
+		{"a template", template, []is{patched}, "takes / originals"},
+		{"a template that no pool uses any more", template, []is{patched, unused}, "takes / originals"},
+		{"a template with the entries of another Cluster", template, []is{patched, others}, "leaves"},
+		{"a template for Windows that was patched", template, []is{windows, patched}, "takes / originals"},
 		{"a paused template", template, []is{patched, paused("true")}, "leaves, Paused"},
 		{"a paused template that was never patched", template, []is{paused("true")}, "leaves"},
 		{"a template of a topology", template, []is{patched, owned}, "leaves"},
-		{"with an original", template, []is{patched, originals}, "takes / owners originals"},
+		{"with an original", template, []is{patched, originals}, "takes / originals"},
 		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
-		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / owners originals"},
+		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / originals"},
 		{"a write that takes our pause off", controlPlane, []is{paused(contract.PausedForPatch), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves"},
-		{"a write that takes our entries along", template, []is{patched, updated}, "takes / owners originals"},
+		{"a write that takes our entries along", template, []is{patched, updated}, "takes / originals"},
 		{"a write to a template that no pool uses", template, []is{patched, unused, updated}, "leaves"},
 		{"a write to a running control plane", controlPlane, []is{patched, running, updated}, "leaves"},
 	}, disabled)

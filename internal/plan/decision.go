@@ -95,8 +95,6 @@ const (
 	FactBegun
 	// FactOriginals are the user's files that managed files have replaced.
 	FactOriginals
-	// FactOwners are the Clusters that the Secrets which managed files refer to were generated for.
-	FactOwners
 	// FactAdoptable are the files which may be taken over in a write.
 	FactAdoptable
 )
@@ -108,8 +106,7 @@ type Facts struct {
 	Infrastructure *Infrastructure
 	Begun          *bool
 	Originals      *Originals
-	Owners         map[string]string // by the name of a generated Secret: the Cluster that its label names
-	Adoptable      map[int]bool      // files of a write, by index
+	Adoptable      map[int]bool // files of a write, by index
 }
 
 // Values are the settings of an object's proxy Secret.
@@ -201,7 +198,7 @@ const (
 // NotSupported is the note about an object whose nodes cannot be configured; see patch.Unsupported and
 // patch.ForWindows.
 func NotSupported(name, what string) finding.Finding {
-	return finding.Finding{Message: name + " is " + what + " and left alone"}
+	return finding.Finding{Message: name + " is " + what + " and is not patched"}
 }
 
 // Outcomes of decisions, for counting them.

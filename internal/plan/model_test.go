@@ -120,11 +120,6 @@ func (s *stored) decide(o plan.Object) plan.Decision {
 			facts.Begun = &s.running
 		case plan.FactOriginals:
 			facts.Originals = &plan.Originals{Files: s.originals}
-		case plan.FactOwners:
-			facts.Owners = map[string]string{}
-			for _, name := range patch.References(s.spec) {
-				facts.Owners[name] = intent.GeneratedFor(name)
-			}
 		case plan.FactAdoptable:
 			facts.Adoptable = map[int]bool{}
 			for i, f := range o.Spec.Files {

@@ -106,13 +106,10 @@ func (o Object) pool() intent.Pool {
 }
 
 // IsOthers reports whether managed files of spec refer to a Secret that was generated neither for the named Cluster nor
-// for one of its pools. Such entries belong to another Cluster and are left alone. labels are the values of
-// contract.LabelGenerated of the Secrets that are known, by name: an earlier program named the Secrets of pools so that
-// their names alone do not identify the Cluster.
-func IsOthers(spec patch.Spec, cluster string, labels map[string]string) bool {
-	return slices.ContainsFunc(patch.References(spec), func(name string) bool {
-		return intent.GeneratedFor(name) != cluster && labels[name] != cluster
-	})
+// for one of its pools. Such entries belong to another Cluster and are left alone.
+func IsOthers(spec patch.Spec, cluster string) bool {
+	return slices.ContainsFunc(patch.References(spec),
+		func(name string) bool { return intent.GeneratedFor(name) != cluster })
 }
 
 // IsTopologyOwned reports whether labels are of an object that a ClusterClass topology owns. Writes of others to such

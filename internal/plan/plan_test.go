@@ -336,23 +336,20 @@ func TestBring_KeepsThePlacesOfAdoptedFiles(t *testing.T) {
 	}
 }
 
-func TestIsOthers_AsksForTheClusterOfTheSecret(t *testing.T) {
+func TestIsOthers_GoesByTheNameOfTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		secrets []string
-		labels  map[string]string
 		want    bool
 	}{
-		"no managed file":                             {},
-		"the Secret of the Cluster":                   {secrets: []string{"prod-proxy-files"}},
-		"that of a pool":                              {secrets: []string{"prod.eu.md.proxy-files"}},
-		"that of a Cluster whose name begins alike":   {secrets: []string{"prod-eu-proxy-files"}, want: true},
-		"that of a pool of the latter":                {secrets: []string{"prod-eu.a.md.proxy-files"}, want: true},
-		"that of a Cluster with a dot in its name":    {secrets: []string{"prod.eu.a.md1.proxy-files"}, want: true},
-		"an older name with the label of the Cluster": {secrets: []string{"prod-eu-proxy-files"}, labels: map[string]string{"prod-eu-proxy-files": "prod"}},
-		"its own name with the label of another":      {secrets: []string{"prod-proxy-files"}, labels: map[string]string{"prod-proxy-files": "eve"}},
-		"one of two":                                  {secrets: []string{"prod-proxy-files", "x-proxy-files"}, want: true},
-		"a name that is no generated one":             {secrets: []string{"x"}, want: true},
+		"no managed file":                           {},
+		"the Secret of the Cluster":                 {secrets: []string{"prod-proxy-files"}},
+		"that of a pool":                            {secrets: []string{"prod.eu.md.proxy-files"}},
+		"that of a Cluster whose name begins alike": {secrets: []string{"prod-eu-proxy-files"}, want: true},
+		"that of a pool of the latter":              {secrets: []string{"prod-eu.a.md.proxy-files"}, want: true},
+		"that of a Cluster with a dot in its name":  {secrets: []string{"prod.eu.a.md1.proxy-files"}, want: true},
+		"one of two":                                {secrets: []string{"prod-proxy-files", "x-proxy-files"}, want: true},
+		"a name that is no generated one":           {secrets: []string{"x"}, want: true},
 	} {
 		var spec patch.Spec
 		for _, secret := range test.secrets {
@@ -360,7 +357,7 @@ func TestIsOthers_AsksForTheClusterOfTheSecret(t *testing.T) {
 				patch.File{Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: secret, Key: contract.KeyProxyEnv}})
 		}
 		spec.Files = append(spec.Files, patch.File{Path: "/etc/own", ContentFrom: patch.SecretKey{Name: "own", Key: "own"}})
-		if got := plan.IsOthers(spec, "prod", test.labels); got != test.want {
+		if got := plan.IsOthers(spec, "prod"); got != test.want {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}

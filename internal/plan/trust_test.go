@@ -33,7 +33,7 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 		all        = "/etc/capi-proxy-patcher/proxy.env " + trust +
 			" /etc/systemd/system/containerd.service.d/http-proxy.conf /etc/systemd/system/kubelet.service.d/http-proxy.conf"
 		commands = "install-ca restart-containerd"
-		everyone = "export install-ca daemon-reload restart-containerd unset"
+		everyone = "own-addresses export install-ca daemon-reload restart-containerd refresh-addresses unset"
 	)
 	for name, test := range map[string]struct {
 		is             []is
@@ -91,10 +91,11 @@ func managed(spec patch.Spec) (files, commands string) {
 		switch {
 		case strings.HasPrefix(command, "sh "):
 			verbs = append(verbs, strings.Fields(command)[2])
-		case strings.HasPrefix(command, "set -a"), strings.HasPrefix(command, "export "):
+		case strings.HasPrefix(command, "export "):
 			verbs = append(verbs, "export")
 		case strings.HasPrefix(command, "eval "):
-			verbs = append(verbs, "unset")
+			verb, _, _ := strings.Cut(strings.Fields(command)[4], ")")
+			verbs = append(verbs, verb)
 		}
 	}
 	slices.Sort(paths)

@@ -8,4 +8,6 @@ const (
 	CodeSecretNotFound finding.Code = "secret-not-found"
 	// CodeSecretTooLarge rejects settings whose files do not fit into a generated Secret.
 	CodeSecretTooLarge finding.Code = "secret-too-large"
+	// CodeUnlabelledSecret warns of a proxy Secret without contract.LabelProxySecret.
+	CodeUnlabelledSecret finding.Code = "unlabelled-secret" //nolint:gosec // not a credential
 )

@@ -81,8 +81,8 @@ func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 	want := []string{
 		`annotation capi-proxy-patcher.io/delivery: unknown value "a\n\"b"; use Reference or Inline`,
 		`annotation capi-proxy-patcher.io/adopt: unknown value "yes"; use false or true`,
-		"parsing Secret team/http-proxy key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front",
-		"parsing Secret team/http-proxy key noProxy entry 2: the port is not a number from 1 to 65535 (bad-port); write host:port or only the host",
+		"Secret team/http-proxy, key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front",
+		"Secret team/http-proxy, key noProxy entry 2 \"b…\": the port is not a number from 1 to 65535 (bad-port); write host:port or only the host",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

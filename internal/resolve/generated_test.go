@@ -9,6 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
@@ -26,11 +27,11 @@ func TestSecretData_FitsIntoASecretOrSaysSo(t *testing.T) {
 		return resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
 			intent.Options{Delivery: delivery}, "")
 	}
-	fits, err := resolved(900_000, contract.DeliveryReference)
+	fits, err := resolved(200_000, contract.DeliveryReference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, beside := range []int{0, 100_000} {
+	for _, beside := range []int{0, 500_000} {
 		data, err := resolve.SecretData(fits, beside)
 		if err != nil {
 			t.Fatal(err)
@@ -43,20 +44,19 @@ func TestSecretData_FitsIntoASecretOrSaysSo(t *testing.T) {
 			t.Errorf("%d bytes with %d beside, origins %q", size, beside, data[contract.KeyNoProxyOrigins])
 		}
 	}
-	_, besideTooMuch := resolve.SecretData(fits, 200_000)
-	_, tooMuch := resolved(1_040_000, contract.DeliveryReference)
-	for _, err := range []error{besideTooMuch, tooMuch} {
+	_, besideTooMuch := resolve.SecretData(fits, 900_000)
+	_, tooMuch := resolved(300_000, contract.DeliveryReference)
+	for code, err := range map[finding.Code]error{
+		resolve.CodeSecretTooLarge: besideTooMuch, proxyconfig.CodeValueTooLarge: tooMuch,
+	} {
 		found := finding.Of(err)
-		if len(found) != 1 || found[0].Code != resolve.CodeSecretTooLarge || strings.Contains(err.Error(), "s3cr") ||
+		if len(found) != 1 || found[0].Code != code || strings.Contains(err.Error(), "s3cr") ||
 			!strings.Contains(err.Error(), "Secret team/http-proxy") || found[0].Advice == "" {
 			t.Errorf("error %v", err)
 		}
 	}
-	if !strings.Contains(besideTooMuch.Error(), "and adopted files 200000") {
+	if !strings.Contains(besideTooMuch.Error(), "and adopted files 900000") {
 		t.Errorf("error %v", besideTooMuch)
-	}
-	if _, err := resolved(1_040_000, contract.DeliveryInline); err != nil {
-		t.Errorf("Inline delivery has no generated Secret, error %v", err)
 	}
 }
 

@@ -26,8 +26,10 @@ type Secret struct {
 	Name types.NamespacedName
 	// Data may be a cache's: nobody changes it.
 	Data map[string][]byte
-	// Watched reports whether a change of the Secret is noticed at once.
+	// Watched reports whether a change of the Secret is noticed at once: it has contract.LabelProxySecret.
 	Watched bool
+	// Version is its resourceVersion, or "".
+	Version string
 	// Where names the Secret in messages if its name alone is not enough, for example with its file.
 	Where string
 }
@@ -73,6 +75,8 @@ type Resolver struct {
 	Now func() time.Time
 	// Parsed remembers what was parsed last; nil remembers nothing.
 	Parsed *Parsed
+	// WarnUnlabelled warns of Secrets that are not watched. It is for a manager, and for manifests that go to one.
+	WarnUnlabelled bool
 	// Object names the pool whose annotation names its own Secret, for messages; "" for the Cluster itself.
 	Object string
 }
@@ -117,6 +121,8 @@ type Resolution struct {
 	Infrastructure *infrastructure.Memory
 	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
+	// Watched reports whether a change of any Secret that was read is noticed at once, for Resolver.WarnUnlabelled.
+	Watched bool
 
 	// files are what nodes read of a generated Secret, nil if there is none. Nobody changes them.
 	files map[string][]byte
@@ -154,7 +160,8 @@ func Candidates(cluster intent.Cluster, override string) []types.NamespacedName 
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
 // It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
-// exists, and other errors as they come from the SecretReader.
+// exists, and other errors as they come from the SecretReader. Errors about a Secret that is not watched end with a
+// warning about that.
 func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options,
 	override string,
 ) (Resolution, error) {
@@ -218,8 +225,32 @@ func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options i
 		}
 	}
 	resolution, err := r.compose(cluster, options, found, installation)
+	var unlabelled []finding.Finding
+	if r.WarnUnlabelled {
+		unlabelled = Unlabelled(found, installation)
+	}
+	if rejected := finding.Of(err); len(rejected) > 0 {
+		return resolution, append(slices.Clip(rejected), unlabelled...)
+	}
+	resolution.Watched = len(unlabelled) == 0
+	resolution.Warnings = append(unlabelled, resolution.Warnings...)
 	resolution.Infrastructure = told
 	return resolution, err
+}
+
+// Unlabelled warns of proxy Secrets that are not watched. Nil stands for none.
+func Unlabelled(secrets ...*Secret) (found []finding.Finding) {
+	for i, s := range secrets {
+		if s != nil && !s.Watched && (i == 0 || secrets[0] == nil || secrets[0].Name != s.Name) {
+			found = append(found, finding.Finding{
+				Code: CodeUnlabelledSecret, Place: finding.Place{Object: s.where()},
+				Message: fmt.Sprintf("it has no label %s, so changes take up to 10 minutes (--sync-period) to take effect",
+					contract.LabelProxySecret),
+				Advice: "label it",
+			})
+		}
+	}
+	return found
 }
 
 // notServed reports that the proxy Secrets of a Cluster are missing, and that the installation-wide Secret does not
@@ -295,8 +326,7 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
-	if slices.Contains(options.Targets, contract.TargetStaticPods) && !result.HasNodeNetwork &&
-		!settings.HasCredentials() {
+	if resolution.AsksNodes(options) && !result.HasNodeNetwork {
 		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
 	}
 	omits := func(g noproxy.Group) bool { return slices.Contains(options.OmitGroups, g) }

@@ -3,6 +3,7 @@ package resolve_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ type secrets struct {
 	data  map[string]map[string]string
 	fail  string
 	reads []string
+	// unlabelled are those without the label.
+	unlabelled string
 }
 
 func (s *secrets) ReadSecret(_ context.Context, name types.NamespacedName) (*resolve.Secret, error) {
@@ -35,7 +38,7 @@ func (s *secrets) ReadSecret(_ context.Context, name types.NamespacedName) (*res
 	if !found {
 		return nil, nil //nolint:nilnil // the interface says so
 	}
-	secret := &resolve.Secret{Name: name, Data: map[string][]byte{}, Watched: true}
+	secret := &resolve.Secret{Name: name, Data: map[string][]byte{}, Watched: !strings.Contains(s.unlabelled, name.String())}
 	for key, value := range data {
 		secret.Data[key] = []byte(value)
 	}
@@ -164,8 +167,8 @@ func TestResolve_PutsTheInstallationsEntriesFirst(t *testing.T) {
 	}
 	origins := got.NoProxy.Origins(1 << 16)
 	for _, origin := range []string{
-		"Secret system/default key noProxy entry 1",
-		"Secret team/http-proxy key noProxy entry 1",
+		"Secret system/default, key noProxy entry 1",
+		"Secret team/http-proxy, key noProxy entry 1",
 	} {
 		if !strings.Contains(origins, origin) {
 			t.Errorf("origins lack %q:\n%s", origin, origins)
@@ -254,8 +257,8 @@ func TestResolve_NamesEveryFindingWithItsSecret(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	for _, part := range []string{
-		"parsing Secret team/http-proxy key httpProxy: ",
-		"; parsing Secret team/http-proxy key httpsProxy: ",
+		"Secret team/http-proxy, key httpProxy: ",
+		"; Secret team/http-proxy, key httpsProxy: ",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %q", err.Error(), part)
@@ -431,5 +434,66 @@ func TestResolve_WarnsOfStaticPodsWithoutANodeNetwork(t *testing.T) {
 		if warns := strings.Contains(resolve.WarningCodes(got.Warnings), string(noproxy.CodeNoNodeNetwork)); warns != test.warns {
 			t.Errorf("%s: warns %t (%s), want %t", name, warns, resolve.WarningCodes(got.Warnings), test.warns)
 		}
+	}
+}
+
+// TestResolve_SaysOfEachUnlabelledSecretThatItsChangesTakeTime has the note beside every other finding: a user who mends
+// a key would otherwise wait without a word.
+func TestResolve_SaysOfEachUnlabelledSecretThatItsChangesTakeTime(t *testing.T) {
+	t.Parallel()
+	const note = "unlabelled-secret: Secret %s: it has no label capi-proxy-patcher.io/proxy, so changes take up to " +
+		"10 minutes (--sync-period) to take effect; label it"
+	cluster := intent.Cluster{Namespace: "team", Name: "one", EndpointHost: "cp.example.com"}
+	own, system := "team/http-proxy", "system/default"
+	trust := map[string]string{"trustedCA": strings.Repeat("x", 10)}
+	for name, test := range map[string]struct {
+		own, system map[string]string
+		unlabelled  string
+		reason      string
+		want        []string
+	}{
+		"both are labelled":        {own: proxy("own"), system: proxy("system")},
+		"usable":                   {own: proxy("own"), system: proxy("system"), unlabelled: own, want: []string{own}},
+		"the installation-wide":    {own: proxy("own"), system: proxy("system"), unlabelled: system, want: []string{system}},
+		"both":                     {own: proxy("own"), system: proxy("system"), unlabelled: own + system, want: []string{own, system}},
+		"the same twice":           {system: proxy("system"), unlabelled: system, want: []string{system}},
+		"a bad key":                {own: map[string]string{"htpProxy": "x"}, system: proxy("system"), unlabelled: own, reason: "InvalidSettings", want: []string{own}},
+		"bad certificates":         {own: trust, system: proxy("system"), unlabelled: own, reason: "InvalidSettings", want: []string{own}},
+		"a bad entry of the other": {own: proxy("own"), system: map[string]string{"noProxy": "a:x"}, unlabelled: system, reason: "InvalidSettings", want: []string{system}},
+		"a bad key of the system's": {
+			system: map[string]string{"httpProxy": "://"}, unlabelled: system, reason: "InvalidSettings", want: []string{system},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := &secrets{data: map[string]map[string]string{}, unlabelled: test.unlabelled}
+			for at, data := range map[string]map[string]string{own: test.own, system: test.system} {
+				if data != nil {
+					reader.data[at] = data
+				}
+			}
+			resolution, err := resolve.Resolver{
+				Secrets: reader, Default: installation(true), WarnUnlabelled: true,
+			}.Resolve(t.Context(), cluster, intent.Options{}, "")
+			found := append(finding.Of(err), resolution.Warnings...)
+			if (err != nil) != (test.reason != "") || err != nil && found[0].Reason != test.reason {
+				t.Fatalf("%v, want reason %q", err, test.reason)
+			}
+			var got, want []string
+			for _, f := range found {
+				if f.Code == resolve.CodeUnlabelledSecret {
+					got = append(got, f.String())
+				}
+			}
+			for _, secret := range test.want {
+				want = append(want, fmt.Sprintf(note, secret))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err == nil && resolution.Watched != (len(want) == 0) {
+				t.Errorf("Watched is %t", resolution.Watched)
+			}
+		})
 	}
 }

@@ -47,7 +47,7 @@ func bootstrapOf(whole *bootstrapv1.KubeadmConfigSpec) (b bootstrap) {
 	view, i := patch.SpecOf(&bootstrapv1.KubeadmConfigSpec{Files: whole.Files}).Files, 0
 	kept := spec{
 		files: listOf(whole.Files, func(f bootstrapv1.File) file {
-			if !patch.IsManagedFile(view[i]) {
+			if !patch.IsManagedFile(view[i]) && !patch.ReadsContent(f.Path) {
 				f.Content = ""
 			}
 			i++

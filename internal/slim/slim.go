@@ -5,7 +5,7 @@
 // objects. Others keep their type, and the functions change the object that they are given. Every decision is the same
 // on the rest: SpecOf of a slim spec is that of the whole one but for the contents of files that are not managed, and a
 // spec is empty only if it was. Labels, annotations and owner references stay, as they are written back. Never send a
-// slim object to the API server whole. Lists that stay are copied: a decoder leaves up to half of their arrays empty.
+// slim object to the API server whole. Lists are clipped: the decoder over-allocates.
 package slim
 
 import (

@@ -68,19 +68,60 @@ func Sum(groups []Group) Behind {
 	return sum
 }
 
-// String describes a group in the condition. It names the first few Machines.
-func (g Group) String() string {
-	const most = 3
+// most is how many groups a sentence names, and how many Machines of each of them.
+const most = 3
+
+// Sentence describes all groups in the condition of a Cluster, "" if no Machine is behind. It names the first groups,
+// and the first Machines of each. The same groups make the same text.
+func Sentence(groups []Group) string {
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return len(g.Machines) == 0 })
+	all := Sum(groups).Machines
+	switch len(groups) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%s of %s outdated proxy settings: %s", count(all), groups[0].has(), groups[0].names())
+	}
+	texts, left := []string{}, all
+	for _, group := range groups[:min(most, len(groups))] {
+		texts = append(texts, fmt.Sprintf("%d of %s %s (%s)", len(group.Machines), group.Kind, group.Name, group.names()))
+		left -= len(group.Machines)
+	}
+	return fmt.Sprintf("%s have outdated proxy settings: %s", count(all), strings.Join(texts, ", ")+more(left))
+}
+
+// count is a number of Machines in words.
+func count(machines int) string {
+	if machines == 1 {
+		return "1 Machine"
+	}
+	return fmt.Sprintf("%d Machines", machines)
+}
+
+// has names the group with a verb for its Machines.
+func (g Group) has() string {
+	verb := "have"
+	if len(g.Machines) == 1 {
+		verb = "has"
+	}
+	return g.Kind + " " + g.Name + " " + verb
+}
+
+// names are those of the first Machines.
+func (g Group) names() string {
 	names := make([]string, 0, most)
 	for _, machine := range g.Machines[:min(most, len(g.Machines))] {
 		names = append(names, machine.Name)
 	}
-	more := ""
-	if others := len(g.Machines) - len(names); others > 0 {
-		more = fmt.Sprintf(" and %d more", others)
+	return strings.Join(names, ", ") + more(len(g.Machines)-len(names))
+}
+
+// more ends a list that leaves out some.
+func more(left int) string {
+	if left == 0 {
+		return ""
 	}
-	return fmt.Sprintf("%d Machines of %s %s are behind the current configuration: %s%s", len(g.Machines), g.Kind, g.Name,
-		strings.Join(names, ", "), more)
+	return fmt.Sprintf(" and %d more", left)
 }
 
 // earlier returns the earlier of two times, of which the zero time is none.
@@ -129,7 +170,7 @@ func ParseRecord(text string) ([]Behind, error) {
 		return nil, fmt.Errorf("parsing the record of Machines that are behind: %w", err)
 	}
 	if len(counts) > maxGroups+1 || slices.ContainsFunc(counts, func(b Behind) bool { return b.Machines < 1 }) {
-		return nil, fmt.Errorf("parsing the record of Machines that are behind: not what the controller writes")
+		return nil, fmt.Errorf("parsing the record of Machines that are behind: unexpected format")
 	}
 	return counts, nil
 }

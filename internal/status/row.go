@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // State is how far Machines have followed the configuration.
@@ -25,6 +27,8 @@ const (
 	MachinesBehind State = "Behind"
 	// Unknown: the controller has not compared them with a configuration that can be used.
 	Unknown State = "Unknown"
+	// Stale: they have changed, or may have, since the controller compared them.
+	Stale State = "Stale"
 	// NotPatched: the control plane is of a kind that is not patched.
 	NotPatched State = "NotPatched"
 )
@@ -53,12 +57,27 @@ type Row struct {
 	Status  string `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Published is the reason of condition ProxyPublished, "" without one.
+	Published string `json:"published,omitempty"`
+	// Paused reports whether the Cluster is paused.
+	Paused bool `json:"paused,omitempty"`
 	// Warning is the code of the first warning about NO_PROXY.
 	Warning string `json:"warning,omitempty"`
+	// Stale is why nothing proves that the row is current; see Prove.
+	Stale string `json:"stale,omitempty"`
+
+	pass     Pass
+	unproven string // why the Cluster alone shows that it is stale, or ""
 }
 
 // IsBehind reports whether Machines are behind.
 func (r Row) IsBehind() bool { return len(r.Behind) > 0 }
+
+// IsCurrent reports whether the row proves that no Machine is behind.
+func (r Row) IsCurrent() bool {
+	return r.Stale == "" && !r.IsBehind() && r.Pools.State == UpToDate &&
+		(r.ControlPlane.State == UpToDate || r.ControlPlane.State == NotPatched)
+}
 
 // IsTrue reports whether the condition is True.
 func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
@@ -66,8 +85,7 @@ func (r Row) IsTrue() bool { return r.Status == string(metav1.ConditionTrue) }
 // IsInPlace reports whether the condition is about an update in place. The controller alone connects to workload
 // clusters.
 func (r Row) IsInPlace() bool {
-	return r.Reason == contract.ReasonInPlaceProgressing || r.Reason == contract.ReasonInPlaceFailed ||
-		r.Reason == contract.ReasonInPlaceUnknown
+	return isInPlace(r.Reason)
 }
 
 // Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
@@ -109,19 +127,46 @@ func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	}
 	row.Warning, _, _ = strings.Cut(generated[contract.AnnotationWarnings], ",")
 	for _, condition := range cluster.Status.Conditions {
+		if condition.Type == contract.ConditionProxyPublished {
+			row.Published = condition.Reason
+		}
 		if condition.Type == contract.ConditionProxyConfigured {
 			row.Status, row.Reason, row.Message = string(condition.Status), condition.Reason, condition.Message
+			if condition.ObservedGeneration != cluster.Generation {
+				row.unproven = "the last change of the Cluster's spec is not reconciled"
+			}
 		}
 	}
+	row.read(cluster.Annotations[contract.AnnotationLastPass], view)
 	row.count(cluster.Annotations[contract.AnnotationMachinesBehind], view.ControlPlaneKind)
 	return row
+}
+
+// read fills in what the last pass has used.
+func (r *Row) read(record string, view intent.Cluster) {
+	r.Paused = view.Paused
+	var err error
+	switch r.pass, err = ParsePass(record); {
+	case record == "":
+		r.unproven = "no pass over the Cluster is recorded"
+	case err != nil:
+		r.unproven = err.Error()
+	case r.pass.More > 0:
+		r.unproven = fmt.Sprintf("the Cluster uses %d proxy Secrets, more than a record holds",
+			len(r.pass.Secrets)+r.pass.More)
+	case !view.Enabled:
+	default:
+		first := resolve.Candidates(view, "")[0].String()
+		if _, read := r.pass.Secrets[first]; !read {
+			r.unproven = "the last pass did not read Secret " + first
+		}
+	}
 }
 
 // count fills in what a record says.
 func (r *Row) count(record, controlPlane string) {
 	behind, err := ParseRecord(record)
-	known := err == nil && (r.IsTrue() || r.Reason == contract.ReasonWaitingForRollout ||
-		r.Reason == contract.ReasonRemovalWaiting || r.IsInPlace())
+	known := err == nil && IsKnown(r.Status, r.Reason)
 	for _, machines := range []*Machines{&r.ControlPlane, &r.Pools} {
 		if machines.State = Unknown; known {
 			machines.State = UpToDate

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -28,15 +29,19 @@ func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 	lines := make([][]string, 0, len(rows)+1)
 	if header {
 		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "DELIVERY", "CONTROL-PLANE", "POOLS", "OLDEST",
-			"REASON", "WARNING", "BEHIND", "MESSAGE"))
+			"READY", "REASON", "PUBLISHED", "WARNING", "STALE", "BEHIND", "MESSAGE"))
 	}
 	for _, r := range rows {
 		oldest := ""
 		if r.Oldest != nil {
 			oldest = duration.HumanDuration(t.Now.Sub(*r.Oldest))
 		}
+		reason := r.Reason
+		if r.Paused {
+			reason = strings.TrimSpace(reason + " (paused)")
+		}
 		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, r.Delivery, r.ControlPlane.String(), r.Pools.String(),
-			oldest, r.Reason, r.Warning, groups(r.Behind), r.Message))
+			oldest, r.Status, reason, r.Published, r.Warning, r.Stale, groups(r.Behind), finding.OneLine(r.Message)))
 	}
 	return write(out, lines)
 }
@@ -61,6 +66,8 @@ func (m Machines) String() string {
 		return "up to date"
 	case NotPatched:
 		return "not patched"
+	case Stale:
+		return "STALE"
 	default:
 		return "unknown"
 	}

@@ -139,12 +139,10 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 		}
 	case plan.FactOriginals:
 		facts.Originals, err = a.answerable(ctx)
-	case plan.FactOwners:
-		facts.Owners = a.generatedFor(ctx, a.namespace, a.stored.Spec)
 	case plan.FactAdoptable:
 		facts.Adoptable, err = a.adoptable(ctx, *asks.Recipe)
 	default:
-		err = fmt.Errorf("deciding about %s: no answer to question %d", a, asks.Ask)
+		err = fmt.Errorf("internal error: %s: fact %d is not implemented", a, asks.Ask)
 	}
 	return err
 }

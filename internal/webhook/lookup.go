@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -232,20 +231,6 @@ func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.O
 		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
 	}
 	return true, nil
-}
-
-// generatedFor returns which Clusters the Secrets that managed files of spec come from were generated for, as far as
-// the cache knows.
-func (w *Webhook) generatedFor(ctx context.Context, namespace string, spec patch.Spec) map[string]string {
-	labels := map[string]string{}
-	for _, name := range patch.References(spec) {
-		secret := &corev1.Secret{}
-		if err := w.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret,
-			client.UnsafeDisableDeepCopy); err == nil {
-			labels[name] = secret.Labels[contract.LabelGenerated]
-		}
-	}
-	return labels
 }
 
 // fromCache returns the object of the write as the cache has it, nil if it has none.

@@ -45,10 +45,10 @@ func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
 		"of a Cluster whose name begins alike":            {secret: "prod-eu-proxy-files"},
 		"of a pool of a Cluster whose name begins alike":  {secret: "prod-eu.md.md.proxy-files", label: "prod-eu"},
 		"of a Cluster whose name the own one begins with": {secret: "pro-proxy-files"},
-		"of the Cluster":                                    {secret: "prod-proxy-files", label: "prod", removed: true},
-		"of the Cluster, whose Secret is gone":              {secret: "prod-proxy-files", removed: true},
-		"of a pool of the Cluster":                          {secret: "prod.md.md.proxy-files", removed: true},
-		"of a pool of the Cluster by its name of yesterday": {secret: "prod-md-proxy-files", label: "prod", removed: true},
+		"of the Cluster":                                  {secret: "prod-proxy-files", label: "prod", removed: true},
+		"of the Cluster, whose Secret is gone":            {secret: "prod-proxy-files", removed: true},
+		"of a pool of the Cluster":                        {secret: "prod.md.md.proxy-files", removed: true},
+		"of a name that is not generated, with the label": {secret: "prod-md-proxy-files", label: "prod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -187,12 +187,12 @@ func (p publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) 
 	if err := workload.StartServer(); err != nil {
 		t.Fatal(err)
 	}
-	p.Eventually(contract.ReasonPublished, "Published: pods")
+	p.Eventually(contract.ReasonPublished, "pods")
 	if got := values()["NO_PROXY"]; !strings.Contains(got, "away.example.com") {
 		t.Errorf("NO_PROXY is %s", got)
 	}
 	p.Publish("kapp-controller=proxy-system")
-	p.Eventually(contract.ReasonPublished, "Published: kapp-controller=proxy-system")
+	p.Eventually(contract.ReasonPublished, "kapp-controller=proxy-system")
 	if got := values(); len(got) > 0 || p.Secret("-proxy-pods") != nil || p.Secret("-proxy-trust") != nil {
 		t.Errorf("withdrawn values are %q", got)
 	}

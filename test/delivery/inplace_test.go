@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -256,7 +258,7 @@ func (c *followed) drifts() {
 	c.T.Helper()
 	now := timeOfDay()
 	c.says = func(_, node string) *corev1.PodStatus { return podStatus(node != "node-b", now) }
-	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: the files on it are not those that were written any more")
+	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: its files were changed after they were written")
 	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(1)
@@ -355,8 +357,9 @@ func TestInPlace_LeavesOtherClustersAlone(t *testing.T) {
 	manage(t, ns, "--node-image", nodeImage)
 	c := inPlace{publisher: newPublisher(t, ns, "quiet", "annotations", map[string]string{"httpProxy": proxyURL})}
 	c.connectTo([]byte(fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, "+
-		"user: u}}]\nclusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: "+
-		"{token: t}}]\n", server.URL)))
+		"user: u}}]\nclusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: "+
+		"{token: t}}]\n", server.URL, base64.StdEncoding.EncodeToString(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))))
 	c.Eventually(contract.ReasonPublished)
 	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
 	c.annotate(contract.AnnotationRollout, contract.RolloutImmediate)

@@ -191,7 +191,7 @@ func (c inPlace) isGone() {
 // TestNodes_GetFilesAndLoseThem follows a Cluster from the annotation on to the annotation off.
 func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	c, stop := newInPlace(t, nil)
-	c.Eventually(contract.ReasonPublished, "Published: nodes=prod-proxy-files")
+	c.Eventually(contract.ReasonPublished, "node files prod-proxy-files")
 	set, digest := c.has("prod-proxy-files")
 	if got := set.Spec.Template.Spec.Containers[0].Image; got != nodeImage ||
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "1" {
@@ -330,7 +330,7 @@ func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
 		}
 		return ""
 	})
-	c.Eventually(contract.ReasonPublished, "Published: nodes=prod-proxy-files")
+	c.Eventually(contract.ReasonPublished, "node files prod-proxy-files")
 	if _, same := c.has("prod-proxy-files"); same != own {
 		t.Errorf("the digest of the other nodes is %s, was %s", same, own)
 	}

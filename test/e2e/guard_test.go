@@ -37,7 +37,7 @@ func (g *gitops) loop(ctx context.Context) {
 		switch text, err := command.CombinedOutput(); {
 		case err == nil:
 			g.applied.Add(1)
-		case strings.Contains(string(text), "because its webhook does not answer"):
+		case strings.Contains(string(text), "webhook is not responding"):
 			g.refused.Add(1)
 		}
 		select {

@@ -381,13 +381,13 @@ func (c *cluster) condition(t *testing.T) (metav1.Condition, error) {
 
 // behind returns how many Machines the condition counts that have not the current configuration.
 func behind(condition metav1.Condition) int {
-	var sum int
-	for _, match := range regexp.MustCompile(`(\d+) Machines of \S+ \S+ are behind`).FindAllStringSubmatch(
-		condition.Message, -1) {
-		count, _ := strconv.Atoi(match[1])
-		sum += count
+	match := regexp.MustCompile(`(\d+) Machines? (?:of \S+ \S+ )?ha(?:s|ve) outdated proxy settings: `).
+		FindStringSubmatch(condition.Message)
+	if match == nil {
+		return 0
 	}
-	return sum
+	count, _ := strconv.Atoi(match[1])
+	return count
 }
 
 // waitBehind waits until the condition counts so many Machines that are behind.

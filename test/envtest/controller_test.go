@@ -149,7 +149,7 @@ func TestSecret_MayAppearLater(t *testing.T) {
 			})
 			if labels == nil {
 				c.eventuallyReports(contract.ReasonConfigured,
-					"has no label capi-proxy-patcher.io/proxy, so its changes are noticed only at the next resync")
+					"has no label capi-proxy-patcher.io/proxy, so changes take up to 10 minutes (--sync-period) to take effect; label it")
 			} else {
 				c.eventuallyReports(contract.ReasonConfigured)
 			}
@@ -167,7 +167,7 @@ func TestSettings_BrokenAreReportedAndNoValueIsWritten(t *testing.T) {
 	}{
 		"a raw slash in the password": {
 			data: map[string]string{"httpProxy": "http://user:s3cr/et@proxy:1"},
-			want: "key httpProxy: a raw / ? or # in the user or password",
+			want: "key httpProxy: unescaped /, ? or # in user or password",
 		},
 		"no proxy URL": {data: map[string]string{"noProxy": "a"}, want: "keys httpProxy and httpsProxy: no proxy URL"},
 		"unknown key":  {data: map[string]string{"httpProxy": proxyURL, "no_proxy": "a"}, want: `key "no_proxy": unknown key (unknown-key); did you mean noProxy?`},
@@ -300,7 +300,7 @@ func TestControlPlane_IsNotRolledWhileRunning(t *testing.T) {
 	})
 	c := newCluster(t, ns, "one")
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
-		"/one has Machines, which a change would replace")
+		"/one waits for its next rollout, because changing it now would replace its Machines")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	c.edit(func(cluster *clusterv1.Cluster) {
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
@@ -314,7 +314,8 @@ func TestControlPlane_IsNotRolledWhileRunning(t *testing.T) {
 		delete(cluster.Labels, contract.LabelEnabled)
 	})
 	c.eventuallyReports(contract.ReasonRemovalWaiting,
-		"loses the current proxy with its next rollout, or now when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
+		"keeps the proxy until its next rollout, because changing it now would replace its Machines; to roll it now set annotation "+
+			"capi-proxy-patcher.io/rollout=Immediate on the Cluster")
 	c.wantPatched(t, "control plane")
 	if c.generated() == nil {
 		t.Error("the generated Secret went while the control plane refers to it")
@@ -343,7 +344,7 @@ func TestPause_LeavesObjectsAlone(t *testing.T) {
 	c.staysAsIs(before)
 	staysQuiet(t, ns)
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
-	c.eventuallyReports(contract.ReasonPaused, "KubeadmControlPlane "+ns+"/one is paused and left alone")
+	c.eventuallyReports(contract.ReasonPaused, "KubeadmControlPlane "+ns+"/one is paused and is not patched; remove annotation cluster.x-k8s.io/paused to continue")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Annotations = nil })
 	c.eventuallyReports(contract.ReasonConfigured)
@@ -427,7 +428,7 @@ func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 			}
 		})
 		c.eventuallyReports(contract.ReasonConfigured, "KubeadmConfigTemplate "+ns+
-			"/one-md is for Windows nodes (a file path with a drive letter, c:/k/azure.json) and left alone")
+			"/one-md is for Windows nodes (a file path with a drive letter, c:/k/azure.json) and is not patched")
 		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
 	t.Run("a template that another Cluster uses too", func(t *testing.T) {
@@ -530,7 +531,7 @@ func TestKubeadmConfig_ThatMissedAdmissionIsPatchedInTime(t *testing.T) {
 	})
 	// The control plane has a Machine, or will have one in a moment.
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
-		"/one has Machines, which a change would replace")
+		"/one waits for its next rollout, because changing it now would replace its Machines")
 	patched := fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{})
 	if got := patched.Spec.Files; len(got) == 0 || got[0].ContentFrom.Secret.Name != "one-proxy-files" {
 		t.Errorf("the KubeadmConfig that waits has files %v", got)
@@ -578,7 +579,7 @@ func TestWindows_IsFoundInTheMachineTemplate(t *testing.T) {
 				create(t, o)
 			}
 			c.eventuallyReports(contract.ReasonConfigured,
-				"KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (spec.template.spec.osDisk.osType of DemoMachineTemplate "+ns+"/one) and left alone",
+				"KubeadmConfigTemplate "+ns+"/one-md is for Windows nodes (spec.template.spec.osDisk.osType of DemoMachineTemplate "+ns+"/one) and is not patched",
 				"KubeadmConfig "+ns+"/one-mp is for Windows nodes")
 			c.wantPatched(t, "control plane")
 			if got := c.generations(); got["template"] != 1 || got["KubeadmConfig"] != 1 {

@@ -127,7 +127,7 @@ func TestGeneratedSecret_RepairLeavesNoMachineBehind(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 	staysQuiet(t, ns)
 	c.eventuallyRollsOut(false, false)
-	if message := c.condition().Message; strings.Contains(message, "behind") {
+	if message := c.condition().Message; strings.Contains(message, "outdated") {
 		t.Error(message)
 	}
 }
@@ -162,7 +162,7 @@ func TestUpgradeOfTheProduct_ReplacesTheScriptAndLeavesNoMachineBehind(t *testin
 		&corev1.Secret{}).Annotations[contract.AnnotationChangedAt]; changed != "" {
 		t.Errorf("the values count as changed at %s", changed)
 	}
-	if message := c.condition().Message; strings.Contains(message, "behind") {
+	if message := c.condition().Message; strings.Contains(message, "outdated") {
 		t.Error(message)
 	}
 	if diff := cmp.Diff(before, c.snapshot()); diff != "" {
@@ -434,7 +434,7 @@ func TestControlPlane_IsLeftAloneWhileItsFirstMachineIsCreated(t *testing.T) {
 	create(t, config)
 	c := newCluster(t, ns, "one")
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
-		"/one has Machines, which a change would replace")
+		"/one waits for its next rollout, because changing it now would replace its Machines")
 	c.wantPatched(t, "template", "KubeadmConfig")
 	staysQuiet(t, ns)
 

@@ -1,6 +1,7 @@
 package envtest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/cli"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -110,8 +112,8 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 	})
 	c.eventuallyReports(contract.ReasonWaitingForRollout,
-		"1 Machines of KubeadmControlPlane one are behind the current configuration: one-cp-a",
-		"5 Machines of MachineDeployment one-md are behind the current configuration: one-md-a, one-md-b, one-md-c and 2 more")
+		"6 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 5 of MachineDeployment one-md "+
+			"(one-md-a, one-md-b, one-md-c and 2 more)")
 	staysQuiet(t, ns)
 	c.wantRecord("KubeadmControlPlane one: 1", "MachineDeployment one-md: 5")
 
@@ -119,7 +121,8 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 	c.gone("one-md-a", "one-md-b", "one-md-c", "one-md-d")
 	c.joined("one-md-f", c.template().Spec.Template.Spec, c.worker())
 	c.eventuallyReports(contract.ReasonWaitingForRollout,
-		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-e")
+		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 1 of MachineDeployment one-md "+
+			"(one-md-e)")
 
 	// A change of the values leaves those behind that are there.
 	c.gone("one-md-e", "one-cp-a")
@@ -131,14 +134,14 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 	})
 	c.eventuallyHas(`HTTP_PROXY="http://proxy-2.example.com:3128"`)
 	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machines of KubeadmControlPlane one are behind the current configuration: one-cp-b",
-		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-f")
+		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-b), 1 of MachineDeployment one-md "+
+			"(one-md-f)")
 	c.eventuallyRollsOut(false, false)
 	time.Sleep(pause)
 	c.joined("one-md-g", c.template().Spec.Template.Spec, c.worker())
 	c.gone("one-md-f", "one-cp-b")
 	eventually(t, "condition", func() string {
-		if got := c.condition().Message; strings.Contains(got, "behind") {
+		if got := c.condition().Message; strings.Contains(got, "outdated") {
 			return got
 		}
 		return ""
@@ -150,8 +153,8 @@ func TestMachines_BehindAreCountedAndNamed(t *testing.T) {
 	change(t, secret, func(s *corev1.Secret) {
 		s.StringData = map[string]string{"httpProxy": "http://proxy-2.example.com:3128", "noProxy": "10.244.0.0/16"}
 	})
-	staysQuietButFor(t, ns, "secrets")
-	if got := c.condition().Message; strings.Contains(got, "behind") {
+	staysQuietButFor(t, ns, "secrets", "clusters") // the record of the Secret's version
+	if got := c.condition().Message; strings.Contains(got, "outdated") {
 		t.Error(got)
 	}
 }
@@ -186,8 +189,7 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 	})
 	// The control plane is replaced for its new entries, the workers by the lever of Cluster API.
 	c.eventuallyRollsOut(false, true)
-	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
+	c.eventuallyReports(contract.ReasonConfigured, "1 of MachineDeployment one-md (one-md-a)")
 	c.wantPatched(t, everyObject...)
 	first := c.deployment().Spec.Rollout.After
 	staysQuiet(t, ns)
@@ -214,7 +216,8 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 		return ""
 	})
 	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-b")
+		"2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-b), 1 of MachineDeployment one-md "+
+			"(one-md-b)")
 	staysQuiet(t, ns)
 	second := c.deployment().Spec.Rollout.After
 
@@ -270,7 +273,7 @@ func TestImmediate_DoesNotBringAPlannedRolloutForward(t *testing.T) {
 		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
 	})
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md are behind")
+	c.eventuallyReports(contract.ReasonConfigured, "1 Machine of MachineDeployment one-md has outdated")
 	if got := c.deployment().Spec.Rollout.After; !got.Equal(&planned) {
 		t.Errorf("spec.rollout.after is %v, want %v", got, planned)
 	}
@@ -286,7 +289,7 @@ func TestMachines_OfAPoolThatLeavesTheProxyAreCounted(t *testing.T) {
 		deployment.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
 	})
 	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-a")
+		"1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-a")
 	if c.isPatched("template") {
 		t.Error("the template still has the proxy")
 	}
@@ -304,7 +307,7 @@ func TestImmediate_OfATopologyIsSetOnTheCluster(t *testing.T) {
 	c.joined("one-md-old", c.template().Spec.Template.Spec, c.worker())
 	c.carried()
 	c.eventuallyReports(contract.ReasonConfigured,
-		"1 Machines of MachineDeployment one-md are behind the current configuration: one-md-old")
+		"1 Machine of MachineDeployment one-md has outdated proxy settings: one-md-old")
 	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
 	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
 	c.gone("one-md-old")
@@ -327,4 +330,103 @@ func TestImmediate_OfATopologyIsSetOnTheCluster(t *testing.T) {
 	})
 	c.eventuallyRollsOut(false, false) // the topology controller writes it into the objects
 	staysQuiet(t, ns)
+}
+
+// gate runs the gate before an old password is withdrawn, for one namespace.
+func (c classic) gate() (status int, table string) {
+	c.t.Helper()
+	var out bytes.Buffer
+	status = cli.Main(c.t.Context(), []string{"status", "-n", c.ns, "--fail-on", "behind", "--kubeconfig", shared.kubeconfig},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	return status, out.String()
+}
+
+// TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne is the procedure of docs/operations.md, with a Secret that
+// nobody watches.
+func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
+	ns := namespace(t)
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "username": "u", "password": "old"})
+	change(t, secret, func(s *corev1.Secret) { s.Labels = nil })
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured, "it has no label capi-proxy-patcher.io/proxy")
+	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
+	opens := func(why string) {
+		t.Helper()
+		eventually(t, "gate", func() string {
+			if status, table := c.gate(); status != 0 {
+				return fmt.Sprintf("%s: exit status %d\n%s", why, status, table)
+			}
+			return ""
+		})
+	}
+	opens("nothing has changed")
+	time.Sleep(pause)
+	change(t, secret, func(s *corev1.Secret) { s.Data["password"] = []byte("new") })
+	stale := 0
+	for { // until the manager has noticed it, and for ever after
+		status, table := c.gate()
+		if status != 3 {
+			t.Fatalf("the gate opens with exit status %d while a node has the old password:\n%s", status, table)
+		}
+		if strings.Contains(table, "1 behind") && !strings.Contains(table, " STALE ") {
+			break
+		}
+		stale++
+	}
+	if stale == 0 {
+		t.Error("the row was never stale, although the Secret is not watched")
+	}
+	c.gone("one-md-a")
+	c.joined("one-md-b", c.template().Spec.Template.Spec, c.worker())
+	opens("all Machines are new")
+
+	// Labels and annotations of the Secret change its version, and nothing else.
+	for _, labels := range []map[string]string{{contract.LabelProxySecret: ""}, nil, {contract.LabelProxySecret: "", "own": "1"}} {
+		change(t, secret, func(s *corev1.Secret) { s.Labels = labels })
+		opens(fmt.Sprintf("the Secret has labels %q", labels))
+	}
+	// A field that nobody reads changes the generation.
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.AvailabilityGates = []clusterv1.ClusterAvailabilityGate{{ConditionType: "Own"}}
+	})
+	opens("the spec has changed")
+	staysQuiet(t, ns)
+
+	// A typo in the next password is no proof that nobody has the old one.
+	change(t, secret, func(s *corev1.Secret) { s.Data["pasword"] = []byte("newer") })
+	c.eventuallyReports(contract.ReasonInvalidSettings, `key "pasword": unknown key`)
+	if status, table := c.gate(); status != 3 {
+		t.Errorf("the gate opens with exit status %d although the settings cannot be used:\n%s", status, table)
+	}
+}
+
+// TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy names Machine and address until NO_PROXY has it.
+func TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy(t *testing.T) {
+	ns := namespace(t)
+	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "noProxy": "10.99.0.0/16"})
+	c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
+		cluster.Annotations = map[string]string{contract.AnnotationTargets: "containerd,kubelet,kubeadm,trust,static-pods"}
+	}))
+	c.eventuallyReports(contract.ReasonConfigured)
+	machine := &clusterv1.Machine{ObjectMeta: c.meta("one-cp-a")}
+	machine.Labels = controlPlaneNode()
+	machine.Labels[clusterv1.ClusterNameLabel] = c.name
+	machine.Spec.ClusterName = c.name
+	machine.Spec.Bootstrap.DataSecretName = new("x")
+	machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "DemoMachine", Name: "x", APIGroup: "infrastructure.cluster.x-k8s.io"}
+	create(t, machine)
+	machine.Status.Addresses = clusterv1.MachineAddresses{
+		{Type: clusterv1.MachineExternalIP, Address: "203.0.113.7"}, {Type: clusterv1.MachineInternalIP, Address: "10.77.0.61"},
+	}
+	if err := shared.client.Status().Update(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyReports(contract.ReasonConfigured, "ask through the proxy: Machine one-cp-a at 10.77.0.61, which NO_PROXY does not have")
+	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("10.77.0.0/24") })
+	eventually(t, "condition", func() string {
+		if got := c.condition().Message; strings.Contains(got, "proxied-node") {
+			return got
+		}
+		return ""
+	})
 }

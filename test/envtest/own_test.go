@@ -1,7 +1,7 @@
 package envtest
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // begin creates the KubeadmConfig of the first Machine of the control plane, which Cluster API creates before the
@@ -119,71 +118,73 @@ func TestForeignSecret_IsNotReferredTo(t *testing.T) {
 	}
 }
 
-// TestEarlierSecretNames_StillWork is about <cluster>-<pool>-proxy-files.
-func TestEarlierSecretNames_StillWork(t *testing.T) {
+// TestCopyOfAGeneratedSecret_IsKept saves copies, as messages of the product advise, and what looks even more like ours.
+func TestCopyOfAGeneratedSecret_IsKept(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	dmz := proxySecret(t, ns, "dmz", map[string]string{"httpProxy": "http://dmz.example.com:3128"})
-	old := func(name string) *corev1.Secret {
-		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{contract.LabelGenerated: "one"}},
-			// Without a hash: the manager takes it for what render made, and leaves it alone until the label is there.
-			StringData: map[string]string{contract.KeyProxyEnv: "old"},
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	original := fetch(t, ns, "one-proxy-files", &corev1.Secret{})
+	copies := map[string]func(*corev1.Secret){
+		"one-proxy-files-saved":      func(*corev1.Secret) {},
+		"one-saved-proxy-files":      func(*corev1.Secret) {}, // the name is that of Cluster one-saved
+		"one.one-md.md1.proxy-files": func(*corev1.Secret) {}, // of Cluster one.one-md
+		"saved":                      func(s *corev1.Secret) { s.Immutable = new(true) },
+		"one.saved.md.proxy-files":   func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"one.other.md.proxy-files": func(s *corev1.Secret) {
+			s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = "saved", original.UID
+			s.OwnerReferences[0].APIVersion, s.OwnerReferences[0].Kind = "v1", "Secret"
+		},
+	}
+	saved := func(name string) *corev1.Secret {
+		secret := &corev1.Secret{}
+		if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, secret); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
+		return secret
 	}
-	create(t, old("one-one-md-proxy-files"), old("one-one-mp-proxy-files"))
-	refer := func(name string) []bootstrapv1.File {
-		return []bootstrapv1.File{{
-			Path: contract.PathProxyEnv, Owner: "root:root", Permissions: "0600",
-			ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: name, Key: contract.KeyProxyEnv}},
-		}}
+	want := map[string]map[string][]byte{}
+	for name, edit := range copies {
+		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: name, Labels: original.Labels, Annotations: original.Annotations,
+			OwnerReferences: slices.Clone(original.OwnerReferences),
+		}, Data: original.Data}
+		edit(object)
+		create(t, object)
+		want[name] = saved(name).Data
 	}
-	c := newCluster(t, ns, "one", func(o client.Object) {
-		switch o := o.(type) {
-		case *clusterv1.MachineDeployment, *clusterv1.MachinePool:
-			o.SetAnnotations(map[string]string{contract.AnnotationSecret: "dmz"})
-		case *bootstrapv1.KubeadmConfigTemplate:
-			o.Spec.Template.Spec.Files = refer("one-one-md-proxy-files")
-		case *bootstrapv1.KubeadmConfig:
-			o.Spec.Files = refer("one-one-mp-proxy-files")
-			o.Labels = map[string]string{clusterv1.ClusterNameLabel: "one"}
-		case *clusterv1.Cluster:
-			delete(o.Labels, contract.LabelEnabled) // until the KubeadmConfig has its data
-		}
-	})
-	config := c.config()
-	config.Status.DataSecretName = "data"
-	config.Status.Initialization.DataSecretCreated = new(true)
-	if err := shared.client.Status().Update(t.Context(), config); err != nil {
-		t.Fatal(err)
+	ours := original.DeepCopy() // of a pool that is gone
+	ours.ObjectMeta = metav1.ObjectMeta{
+		Namespace: ns, Name: "one.gone.md.proxy-files", Labels: original.Labels, OwnerReferences: original.OwnerReferences,
 	}
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	})
-
-	follows := func(host string) {
+	create(t, ours)
+	eventuallyGone := func(name string) {
 		t.Helper()
-		eventually(t, "the Secrets of the pools", func() string {
-			for _, name := range []string{"one.one-md.md.proxy-files", "one-one-mp-proxy-files"} {
-				if env := string(c.secret(name)[contract.KeyProxyEnv]); !strings.Contains(env, host) {
-					return name + " has\n" + env
-				}
-			}
-			if c.secret("one-one-md-proxy-files") != nil {
-				return "the Secret that nothing refers to is there"
+		eventually(t, "Secret "+name, func() string {
+			if c.secret(name) != nil {
+				return "it is there"
 			}
 			return ""
 		})
 	}
-	follows("dmz.example.com")
-	if got := patch.References(c.spec("template")); len(got) == 0 || got[0] != "one.one-md.md.proxy-files" {
-		t.Errorf("the template refers to %v", got)
+	eventuallyGone("one.gone.md.proxy-files")
+	change(t, c.cluster(), func(o *clusterv1.Cluster) {
+		o.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
+	})
+	c.relabel(contract.LabelDisabledValue)
+	eventuallyGone("one-proxy-files")
+	eventually(t, "condition", func() string {
+		if c.condition().Type != "" {
+			return "it is there"
+		}
+		return ""
+	})
+	staysQuiet(t, ns)
+	for name, data := range want {
+		if got := saved(name).Data; !cmp.Equal(got, data) {
+			t.Errorf("%s was changed", name)
+		}
 	}
-	if got := patch.References(c.spec("KubeadmConfig")); len(got) == 0 || got[0] != "one-one-mp-proxy-files" {
-		t.Errorf("the KubeadmConfig with data refers to %v", got)
-	}
-	change(t, dmz, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other.example.com:3128") })
-	follows("other.example.com")
 }
 
 func TestForeignSecret_IsReportedForATopology(t *testing.T) {

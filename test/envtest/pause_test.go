@@ -104,7 +104,7 @@ func TestPause_LeavesAControlPlaneThatBeginsMeanwhile(t *testing.T) {
 	}})
 	c.observed(metav1.ConditionTrue)
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
-		"/one has Machines, which a change would replace")
+		"/one waits for its next rollout, because changing it now would replace its Machines")
 	c.wantControlPlane(false, "")
 	staysQuiet(t, ns)
 }

@@ -172,6 +172,8 @@ func TestPlan_SaysWhatALabelWouldDo(t *testing.T) {
 	if removed := c.plan(t, c.changedCluster("labels: {x: z}")); !slices.Equal(written(removed),
 		[]string{"delete Secret one-proxy-files", "patch KubeadmConfig one-mp", "patch KubeadmConfigTemplate one-md"}) {
 		t.Errorf("without the label: %q", written(removed))
+	} else if !strings.Contains(removed.Note, "it has no label "+contract.LabelEnabled) {
+		t.Errorf("without the label it says %q", removed.Note)
 	}
 }
 
@@ -245,7 +247,7 @@ func TestStatus_ListsTheMachinesThatAreBehind(t *testing.T) {
 	if strings.Contains(listed, "one-md-b") || strings.Count(listed, "\n") != 3 {
 		t.Error(listed)
 	}
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machines of MachineDeployment one-md")
+	c.eventuallyReports(contract.ReasonConfigured, "2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 1 of MachineDeployment one-md (one-md-a)")
 	overview := command(t, "status", "--namespace", ns)
 	if fields := strings.Join(strings.Fields(overview), " "); !strings.Contains(fields, "one "+ns+"/one-http-proxy Reference 1 behind 1 behind") {
 		t.Error(overview)

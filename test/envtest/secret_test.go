@@ -84,26 +84,24 @@ func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 	})
 }
 
-func TestSettings_ThatDoNotFitIntoAGeneratedSecretAreInvalid(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy",
-		map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.New(t, 1_010_000), "noProxy": proxyList()})
-	c := newCluster(t, ns, "one")
-	c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-http-proxy: the files of a node have ",
-		"(secret-too-large)")
-	if c.generated() != nil {
-		t.Error("a generated Secret exists")
+func TestSettings_WithAValueThatIsTooLongAreInvalid(t *testing.T) {
+	t.Parallel()
+	for name, labels := range map[string]map[string]string{"labelled": {contract.LabelProxySecret: ""}, "not labelled": nil} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespace(t)
+			secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.New(t, 300_000)})
+			change(t, secret, func(s *corev1.Secret) { s.Labels = labels })
+			c := newCluster(t, ns, "one")
+			c.eventuallyReports(contract.ReasonInvalidSettings,
+				"Secret "+ns+"/one-http-proxy key trustedCA: longer than 262144 bytes (value-too-large)")
+			if c.generated() != nil {
+				t.Error("a generated Secret exists")
+			}
+			if labels != nil { // the other is read at each resync
+				staysQuiet(t, ns)
+			}
+			change(t, secret, func(s *corev1.Secret) { s.Data["trustedCA"] = []byte(cabundle.New(t, 200_000)) })
+			c.eventuallyReports(contract.ReasonConfigured)
+		})
 	}
-	staysQuiet(t, ns)
-	change(t, secret, func(s *corev1.Secret) { delete(s.Data, "noProxy") })
-	c.eventuallyReports(contract.ReasonConfigured)
-}
-
-// proxyList is as long a list of entries as a Secret has room for beside certificates.
-func proxyList() string {
-	var list []byte
-	for i := range 1_000 {
-		list = fmt.Appendf(list, "host%d.example.com ", i)
-	}
-	return string(list)
 }

@@ -14,8 +14,30 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
-// TestStartPage_CommandsWork runs the commands of docs/start.md, from the Secret on, as they are there.
+// TestStartPage_CommandsWork runs the commands of docs/start.md, from the Secret on, as they are there, for a Cluster
+// without Machines and for one that runs.
 func TestStartPage_CommandsWork(t *testing.T) {
+	for name, test := range map[string]struct {
+		runs bool
+		says map[string]string // by a part of a command, what it prints
+	}{
+		"new": {false, map[string]string{
+			"get cluster": "Bootstrap objects by proxy Secret: ", "proxy-files -o": ".corp.example.com\tuser",
+			"events": "ProxyConfigured", "status": "Configured", "explain": "registry.example.com",
+		}},
+		"running": {true, map[string]string{
+			"get cluster": "* KubeadmControlPlane NS/one waits for its next rollout, because changing it now would replace its " +
+				"Machines; to roll it now set annotation capi-proxy-patcher.io/rollout=Immediate on the Cluster\n* ",
+			"proxy-files -o": ".corp.example.com\tuser", "events": "WaitingForRollout", "status": "WaitingForRollout",
+			"explain": "registry.example.com",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { runStartPage(t, test.runs, test.says) })
+	}
+}
+
+func runStartPage(t *testing.T, runs bool, says map[string]string) {
+	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("there is no bash")
@@ -24,6 +46,14 @@ func TestStartPage_CommandsWork(t *testing.T) {
 	text, err := os.ReadFile("../../docs/start.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := strings.ReplaceAll(says["get cluster"], "NS/one", "team-a/prod"); !strings.Contains(string(readme),
+		"    "+strings.ReplaceAll(shown, "\n", "\n    ")) {
+		t.Errorf("README.md does not show %q", shown)
 	}
 	tools := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(tools, "capi-proxy-patcher"),
@@ -36,9 +66,13 @@ func TestStartPage_CommandsWork(t *testing.T) {
 			cluster.Labels = nil
 		}
 	})
+	if runs {
+		c.runControlPlane()
+	}
 	before := c.snapshot()
 	_, page, _ := strings.Cut(string(text), "\n## 3. ")
 	page = regexp.MustCompile(`\bprod\b`).ReplaceAllString(strings.ReplaceAll(page, "team-a", ns), "one")
+	page = strings.ReplaceAll(page, "--timeout=15m", "--timeout=1m")
 	said := map[string]string{} // by the program that a command begins with, and its number
 	var commands []string
 	for line := range strings.Lines(page) {
@@ -46,7 +80,7 @@ func TestStartPage_CommandsWork(t *testing.T) {
 			commands = append(commands, strings.TrimSpace(command))
 		}
 	}
-	for _, command := range commands {
+	run := func(command string) {
 		cmd := exec.CommandContext(t.Context(), bash, "-euo", "pipefail", "-c", command)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+shared.kubeconfig,
 			"PATH="+strings.Join([]string{tools, os.Getenv(mgmt.AssetsVariable), os.Getenv("PATH")}, ":"))
@@ -56,19 +90,28 @@ func TestStartPage_CommandsWork(t *testing.T) {
 		}
 		said[command] = string(out)
 	}
-	for part, want := range map[string]string{
-		"proxy-files": ".corp.example.com\tuser", "events": "ProxyConfigured", "status": "Configured",
-		"explain": "registry.example.com",
-	} {
+	for _, command := range commands {
+		run(command)
+		if !strings.Contains(command, " get cluster ") {
+			continue
+		}
+		eventually(t, "the message", func() string { // "a moment later"
+			if run(command); strings.Contains(said[command], strings.ReplaceAll(says["get cluster"], "NS", ns)) {
+				return ""
+			}
+			return said[command]
+		})
+	}
+	for part, want := range says {
 		found := false
 		for command, out := range said {
-			found = found || strings.Contains(command, part) && strings.Contains(out, want)
+			found = found || strings.Contains(command, part) && strings.Contains(out, strings.ReplaceAll(want, "NS", ns))
 		}
 		if !found {
 			t.Errorf("no command with %q prints %q: %q", part, want, said)
 		}
 	}
-	if len(commands) != 9 {
+	if len(commands) != 10 {
 		t.Errorf("%d commands: %q", len(commands), commands)
 	}
 	c.eventuallyAsBefore(t, before)

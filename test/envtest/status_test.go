@@ -124,7 +124,7 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 		c := newCluster(t, ns, "one", annotated("one-md", "edge"), annotated("one-mp", "none"))
 		c.eventuallyReports(contract.ReasonConfigured,
 			fmt.Sprintf("Bootstrap objects by proxy Secret: 1 uses %s/edge, 1 uses %s/one-http-proxy, 1 has none", ns, ns),
-			"; port-entry: Secret "+ns+"/one-http-proxy key noProxy entry 1: ", " (and 2 more like it)")
+			"\n* port-entry: Secret "+ns+"/one-http-proxy, key noProxy entry 1 ", " (and 2 more like it)")
 		c.eventuallyReports(contract.ReasonConfigured)
 	})
 	t.Run("a bad URL and bad entries at once, of two Secrets", func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": "proxy:1", "noProxy": "a,10.0.0.0/33,b:x"})
 		proxySecret(t, ns, "edge", map[string]string{"httpProxy": proxyURL, "noProxy": "c/d"})
 		newCluster(t, ns, "one", annotated("one-md", "edge")).eventuallyReports(contract.ReasonInvalidSettings,
-			"Secret "+ns+"/one-http-proxy key httpProxy: ", "Secret "+ns+"/one-http-proxy key noProxy entry 2: ",
-			"Secret "+ns+"/one-http-proxy key noProxy entry 3: ", "Secret "+ns+"/edge key noProxy entry 1: ")
+			"Secret "+ns+"/one-http-proxy, key httpProxy: ", "Secret "+ns+"/one-http-proxy, key noProxy entry 2 ",
+			"Secret "+ns+"/one-http-proxy, key noProxy entry 3 ", "Secret "+ns+"/edge, key noProxy entry 1 ")
 	})
 	t.Run("a bad annotation and a bad Secret at once", func(t *testing.T) {
 		ns := namespace(t)
@@ -162,7 +162,7 @@ func TestCondition_FitsWhateverTheFindings(t *testing.T) {
 		annotations map[string]string
 		want        []string
 	}{
-		"300 unknown keys": {keys, nil, []string{`key "k000": unknown key`, "; and 292 more"}},
+		"300 unknown keys": {keys, nil, []string{`key "k000": unknown key`, "\nAnd 8 more findings"}},
 		"a long annotation": {
 			map[string]string{"httpProxy": proxyURL},
 			map[string]string{contract.AnnotationDelivery: strings.Repeat("ü\n", 33_000)},

@@ -259,7 +259,9 @@ func TestTopology_GetsSecretsAndNoOtherWrite(t *testing.T) {
 		return ""
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-	if annotations := c.cluster().Annotations; len(annotations) != 0 {
+	annotations := c.cluster().Annotations
+	delete(annotations, contract.AnnotationLastPass)
+	if len(annotations) != 0 {
 		t.Errorf("annotations of the Cluster: %v", annotations)
 	}
 	staysQuiet(t, ns)
@@ -496,8 +498,8 @@ func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 		t.Fatalf("hold %q, want %q", got, want)
 	}
 	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmControlPlane "+ns+
-		"/one has Machines, which a change would replace; "+
-		"it gets the proxy with the next upgrade of Kubernetes from v1.36.3, or when annotation capi-proxy-patcher.io/rollout of the Cluster is Immediate")
+		"/one waits for the next upgrade of Kubernetes from v1.36.3, because changing it now would replace its Machines; "+
+		"to roll it now set annotation capi-proxy-patcher.io/rollout=Immediate on the Cluster")
 	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`) // for the objects that do not wait
 	staysQuiet(t, ns)
 
@@ -520,7 +522,7 @@ func TestTopologyHold_KeepsTemplatesWhenTheLabelIsSet(t *testing.T) {
 	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Version = newVersion })
 	c.upgradedControlPlane()
 	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md has Machines")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md waits for ")
 	if strings.Contains(c.condition().Message, "KubeadmControlPlane") {
 		t.Errorf("the control plane still waits: %s", c.condition().Message)
 	}
@@ -543,14 +545,14 @@ func TestTopologyHold_KeepsWhatIsNotUpgradedYet(t *testing.T) {
 	c.eventuallyHolds("disabled@" + newVersion)
 	for _, object := range []string{"KubeadmControlPlane " + ns + "/one", "KubeadmConfigTemplate " + ns + "/one-md"} {
 		c.eventuallyReports(contract.ReasonWaitingForRollout, object+
-			" has Machines, which a change would replace; it gets the proxy with the next upgrade of Kubernetes from "+newVersion)
+			" waits for the next upgrade of Kubernetes from "+newVersion)
 	}
 	staysQuiet(t, ns)
 
 	// The control plane is upgraded once more, and workers are behind by two versions.
 	change(t, c.controlPlane(), func(o *controlplanev1.KubeadmControlPlane) { o.Spec.Version = "v1.38.0" })
 	topologyWrites(t, c.controlPlane(), reference("one-proxy-files"))
-	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md has Machines")
+	c.eventuallyReports(contract.ReasonWaitingForRollout, "KubeadmConfigTemplate "+ns+"/one-md waits for ")
 	c.eventuallyHolds("disabled@" + newVersion)
 }
 
@@ -586,8 +588,7 @@ func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 		t.Fatalf("hold %q, want %q", got, want)
 	}
 	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmControlPlane "+ns+
-		"/one has Machines, which a change would replace; "+
-		"it loses the proxy with the next upgrade of Kubernetes from v1.36.3, or when annotation")
+		"/one keeps the proxy until the next upgrade of Kubernetes from v1.36.3, because changing it now would replace its ")
 	if c.generated() == nil {
 		t.Error("the Secret that templates refer to is gone")
 	}
@@ -595,7 +596,7 @@ func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 
 	c.upgradedControlPlane()
 	topologyWrites(t, c.controlPlane())
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md has Machines")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfigTemplate "+ns+"/one-md keeps the proxy ")
 	c.eventuallyHolds("enabled@" + oldVersion)
 	c.upgradedWorkers()
 	topologyWrites(t, c.config())
@@ -962,4 +963,47 @@ func TestCopyOfPausedTemplate_IsReleasedUnchanged(t *testing.T) {
 		c.eventuallyReleased("waiting", false)
 		c.eventuallyReports(noCondition)
 	})
+}
+
+// TestTopology_SaysWhatItsClusterClassWaitsFor has the conditions that Cluster API writes without an ExtensionConfig.
+func TestTopology_SaysWhatItsClusterClassWaitsFor(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
+	}))
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet",
+		"ClusterClass "+ns+"/quick-start does not exist")
+	reference := func(group, kind string) clusterv1.ClusterClassTemplateReference {
+		return clusterv1.ClusterClassTemplateReference{Kind: kind, Name: "x", APIVersion: group + ".cluster.x-k8s.io/v1beta2"}
+	}
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "quick-start"}}
+	class.Spec.Infrastructure.TemplateRef = reference("infrastructure", "GenericInfrastructureClusterTemplate")
+	class.Spec.ControlPlane.TemplateRef = reference("controlplane", "KubeadmControlPlaneTemplate")
+	create(t, class)
+	class.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.ClusterClassVariablesReadyCondition, Status: metav1.ConditionFalse,
+		Reason:  clusterv1.ClusterClassVariablesReadyVariableDiscoveryFailedReason,
+		Message: "handler \"discover-variables.capi-proxy-patcher\"\n\tnot found " + strings.Repeat("x", 600), LastTransitionTime: metav1.Now(),
+	}}
+	if err := shared.client.Status().Update(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "ClusterClass "+ns+"/quick-start is not ready, its condition "+
+		"VariablesReady has reason VariableDiscoveryFailed: handler \"discover-variables.capi-proxy-patcher\" not found",
+		"…; check that the ExtensionConfig")
+	class.Status.Conditions[0].Status = metav1.ConditionTrue
+	if err := shared.client.Status().Update(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	cluster := c.cluster()
+	cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
+		Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(),
+		Reason: clusterv1.ClusterTopologyReconciledFailedReason, Message: "no handler generate-patches is registered",
+	})
+	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	c.eventuallyReports(contract.ReasonWaitingForObjects, "condition TopologyReconciled of the Cluster has reason "+
+		"ReconcileFailed: no handler generate-patches is registered")
 }

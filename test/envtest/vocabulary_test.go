@@ -341,12 +341,12 @@ func staysQuiet(t *testing.T, ns string) {
 
 // staysQuietButFor fails if the manager sends a request about the namespace during two resyncs other than those for
 // resources of the given name.
-func staysQuietButFor(t *testing.T, ns, resource string) {
+func staysQuietButFor(t *testing.T, ns string, resources ...string) {
 	t.Helper()
 	before := len(shared.requests.in(ns))
 	time.Sleep(2*resync + resync/2)
 	for _, request := range shared.requests.in(ns)[before:] {
-		if !strings.Contains(request, "/"+resource+"/") {
+		if !slices.ContainsFunc(resources, func(r string) bool { return strings.Contains(request, "/"+r+"/") }) {
 			t.Errorf("unexpected request %s", request)
 		}
 	}

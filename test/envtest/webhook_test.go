@@ -353,7 +353,7 @@ func TestWebhook_RemovesTheProxyInTheRequestThatRollsAControlPlane(t *testing.T)
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.runControlPlane()
 	c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	c.eventuallyReports(contract.ReasonRemovalWaiting, "it loses the current proxy with its next rollout")
+	c.eventuallyReports(contract.ReasonRemovalWaiting, "keeps the proxy until its next rollout")
 
 	generation := c.controlPlane().Generation
 	change(t, c.controlPlane(), strip)

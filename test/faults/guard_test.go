@@ -84,14 +84,17 @@ func (g *gitops) controlPlane(i int) (*controlplanev1.KubeadmControlPlane, int) 
 	return object, strings.Count(strings.Join(object.Spec.KubeadmConfigSpec.PreKubeadmCommands, "\n"), "# capi-proxy-patcher")
 }
 
-// installGuard installs config/guard for the namespace of f.
-func (f *fleet) installGuard() {
+// guard returns the guard of config/default, for the namespace of f. Kustomize gives it a namespace, which it cannot have.
+func (f *fleet) guard() (objects []*unstructured.Unstructured) {
 	f.t.Helper()
-	objects, err := mgmt.Kustomize("../../config/guard")
+	all, err := mgmt.Kustomize("../../config/default")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, object := range objects {
+	for _, object := range all {
+		if !strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
+			continue
+		}
 		object.SetName(f.ns)
 		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
 			object.Object["spec"].(map[string]any)["policyName"] = f.ns
@@ -99,12 +102,29 @@ func (f *fleet) installGuard() {
 				"namespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: f.ns}},
 			}
 		}
-		if object.GetLabels()[clusterv1.ProviderNameLabel] != "" {
-			f.t.Errorf("clusterctl deletes %s with the product", object.GetKind())
+		if object.GetLabels()[clusterv1.ProviderNameLabel] == "" {
+			f.t.Errorf("clusterctl does not delete %s with the product", object.GetKind())
 		}
+		objects = append(objects, object)
 	}
-	if err := mgmt.Apply(f.t.Context(), shared.client, objects); err != nil {
+	return objects
+}
+
+// installGuard installs the guard.
+func (f *fleet) installGuard() {
+	f.t.Helper()
+	if err := mgmt.Apply(f.t.Context(), shared.client, f.guard()); err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// removeGuard deletes the guard, as uninstalling the product does.
+func (f *fleet) removeGuard() {
+	f.t.Helper()
+	for _, object := range f.guard() {
+		if err := shared.client.Delete(f.t.Context(), object); err != nil {
+			f.t.Fatal(err)
+		}
 	}
 }
 
@@ -129,7 +149,7 @@ func TestGuard_RefusesManifestsThatTakeTheProxyOut(t *testing.T) {
 
 	refused := func(i int) bool {
 		text, err := g.apply(i, "--dry-run=server")
-		return err != nil && strings.Contains(text, "because its webhook does not answer")
+		return err != nil && strings.Contains(text, "webhook is not responding")
 	}
 	for i := range g.manifests {
 		text, err := g.apply(i, "--dry-run=server", "-o",
@@ -138,6 +158,21 @@ func TestGuard_RefusesManifestsThatTakeTheProxyOut(t *testing.T) {
 			t.Fatalf("nothing is to be guarded from: %v", text)
 		}
 	}
+	f.installGuard()
+	eventually(t, "a refusal", func() string {
+		if !refused(0) {
+			return "applied"
+		}
+		return ""
+	})
+	f.removeGuard()
+	eventually(t, "an apply after the product is uninstalled", func() string {
+		text, err := g.apply(0, "--dry-run=server")
+		if err != nil {
+			return text
+		}
+		return ""
+	})
 	f.installGuard()
 	for i := range g.manifests {
 		eventually(t, "a refusal", func() string {
@@ -214,7 +249,7 @@ func (g *gitops) checkWrites() {
 	} {
 		err := shared.client.Patch(g.t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(test.patch)),
 			client.DryRunAll, client.FieldOwner("gitops"))
-		if refused := err != nil && strings.Contains(err.Error(), "because its webhook does not answer"); refused != test.refused ||
+		if refused := err != nil && strings.Contains(err.Error(), "webhook is not responding"); refused != test.refused ||
 			err != nil && !refused {
 			g.t.Errorf("%s: %v, want it refused: %v", name, err, test.refused)
 		}

@@ -78,7 +78,7 @@ func (f *fleet) staysAsIs(before objects, but ...string) {
 // behind, or does not.
 func (f *fleet) eventuallyTells(behind bool) {
 	f.t.Helper()
-	const phrase = "1 Machines of MachineDeployment c000-md are behind the current configuration: c000-md-a"
+	const phrase = "1 Machine of MachineDeployment c000-md has outdated proxy settings: c000-md-a"
 	eventually(f.t, "condition", func() string {
 		condition := f.conditions()["c000"]
 		if condition.Reason != contract.ReasonConfigured || strings.Contains(condition.Message, phrase) != behind {

@@ -51,6 +51,7 @@ func (o objects) add(t *testing.T, object client.Object) {
 	annotations := u.GetAnnotations()
 	delete(annotations, stormAnnotation)
 	delete(annotations, contract.AnnotationMachinesBehind) // as old as the Machine
+	delete(annotations, contract.AnnotationLastPass)       // versions of Secrets
 	u.SetAnnotations(annotations)
 	if len(annotations) == 0 {
 		unstructured.RemoveNestedField(content, "metadata", "annotations")

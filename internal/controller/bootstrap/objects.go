@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -93,17 +94,21 @@ type Settled struct {
 	Proxy string
 }
 
+// IsOwned reports whether an object has an owner of a UID. Only a Secret that its Cluster owns is deleted.
+func IsOwned(object metav1.Object, uid types.UID) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
+}
+
 // Reader reads from the cache.
 type Reader struct {
 	Client client.Reader
 }
 
-// PatchedFor reads the KubeadmConfigTemplates that a value of caches.IndexPatchedFor finds.
-func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster, value string,
-) ([]bootstrapv1.KubeadmConfigTemplate, error) {
+// PatchedFor reads the KubeadmConfigTemplates that were patched for a Cluster.
+func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]bootstrapv1.KubeadmConfigTemplate, error) {
 	var templates bootstrapv1.KubeadmConfigTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
-		client.MatchingFields{caches.IndexPatchedFor: value}); err != nil {
+		client.MatchingFields{caches.IndexPatchedFor: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
 	return templates.Items, nil

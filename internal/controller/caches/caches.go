@@ -24,6 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 )
 
@@ -92,7 +93,9 @@ func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Sche
 		Scheme:                      scheme,
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            kept(slim.Metadata),
-		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labelled}},
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Label: labelled, Transform: kept(proxySecret)},
+		},
 	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
@@ -101,6 +104,17 @@ func ProxySecretOptions(namespace, defaultNamespace string, scheme *runtime.Sche
 		}
 	}
 	return options, nil
+}
+
+// proxySecret keeps what package proxyconfig reads: everybody who may create a Secret can label it, and fill it.
+func proxySecret(secret *corev1.Secret) {
+	*secret = corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+			Labels: map[string]string{contract.LabelProxySecret: secret.Labels[contract.LabelProxySecret]},
+		},
+		Data: proxyconfig.Bound(secret.Data),
+	}
 }
 
 // otherTypes are the types of Secrets that are never proxy Secrets without the label, and make up almost all Secrets of

@@ -29,9 +29,8 @@ const (
 	IndexSecret = "proxySecret"
 	// IndexTopology finds the patched KubeadmConfigTemplates of a topology by their Cluster, used or not.
 	IndexTopology = "topologyOf"
-	// IndexPatchedFor finds patched KubeadmConfigTemplates by what PatchedForCluster and PatchedForSecret return: the
-	// owner reference that Cluster API has set, and the Clusters of the generated Secrets that their entries refer to, or
-	// these Secrets.
+	// IndexPatchedFor finds patched KubeadmConfigTemplates by Cluster: by the owner reference that Cluster API has set,
+	// and by the names of the generated Secrets that their entries refer to.
 	IndexPatchedFor = "patchedFor"
 	// IndexOutputs finds the Secrets of outputs by their Cluster. They are not in lookup.IndexLabel, which finds those
 	// that nodes read.
@@ -89,14 +88,26 @@ func IsOutput(secret client.Object) bool {
 	return output
 }
 
+// ClusterOf returns the name of the Cluster that a Secret was generated for, "" if its name and its labels do not
+// agree: then it is not one of ours, but a copy, for example.
+func ClusterOf(secret client.Object) string {
+	cluster, of := secret.GetLabels()[contract.LabelGenerated], intent.GeneratedFor(secret.GetName())
+	if IsOutput(secret) {
+		of = strings.TrimSuffix(secret.GetName(), "-"+secret.GetLabels()[contract.LabelOutput])
+	}
+	if of != cluster {
+		return ""
+	}
+	return cluster
+}
+
 // secretsOf indexes generated Secrets by their Cluster: those of outputs, or the others.
 func secretsOf(outputs bool) client.IndexerFunc {
-	values := labelIndex(contract.LabelGenerated)
 	return func(secret client.Object) []string {
-		if IsOutput(secret) != outputs {
-			return nil
+		if cluster := ClusterOf(secret); cluster != "" && IsOutput(secret) == outputs {
+			return []string{cluster}
 		}
-		return values(secret)
+		return nil
 	}
 }
 
@@ -156,18 +167,6 @@ func topologyOf(object client.Object) []string {
 	return labelIndex(clusterv1.ClusterNameLabel)(template)
 }
 
-// PatchedForCluster is the value of IndexPatchedFor for a Cluster.
-func PatchedForCluster(name string) string { return "cluster/" + name }
-
-// PatchedForSecret is the value of IndexPatchedFor for a generated Secret whose name tells no Cluster.
-func PatchedForSecret(name string) string { return "secret/" + name }
-
-// ClusterOrSecret returns the name in a value of IndexPatchedFor, and whether it is that of a Cluster.
-func ClusterOrSecret(value string) (name string, isCluster bool) {
-	kind, name, _ := strings.Cut(value, "/")
-	return name, kind == "cluster"
-}
-
 // PatchedFor returns the values of IndexPatchedFor.
 func PatchedFor(object client.Object) []string {
 	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
@@ -181,14 +180,12 @@ func PatchedFor(object client.Object) []string {
 	var values []string
 	for _, owner := range template.OwnerReferences {
 		if owner.Kind == "Cluster" && strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") {
-			values = append(values, PatchedForCluster(owner.Name))
+			values = append(values, owner.Name)
 		}
 	}
 	for _, name := range patch.References(spec) {
 		if cluster := intent.GeneratedFor(name); cluster != "" { // the Secret may be deleted, or may never have been written
-			values = append(values, PatchedForCluster(cluster))
-		} else {
-			values = append(values, PatchedForSecret(name))
+			values = append(values, cluster)
 		}
 	}
 	slices.Sort(values)

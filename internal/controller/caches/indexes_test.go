@@ -86,3 +86,29 @@ func TestTopology_TemplatesAreFoundByTheirCluster(t *testing.T) {
 		t.Errorf("values of a Secret: %q", values)
 	}
 }
+
+func TestClusterOf_WantsNameAndLabelToAgree(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ secret, want string }{
+		"of the Cluster":         {`{name: one-proxy-files, labels: {capi-proxy-patcher.io/generated-for: one}}`, "one"},
+		"of a pool":              {`{name: one.a.md.proxy-files, labels: {capi-proxy-patcher.io/generated-for: one}}`, "one"},
+		"a copy":                 {`{name: one-proxy-files-saved, labels: {capi-proxy-patcher.io/generated-for: one}}`, ""},
+		"a copy, saved first":    {`{name: saved-one-proxy-files, labels: {capi-proxy-patcher.io/generated-for: one}}`, ""},
+		"with a user's own name": {`{name: one, labels: {capi-proxy-patcher.io/generated-for: one}}`, ""},
+		"no label":               {`{name: one-proxy-files}`, ""},
+		"an empty label":         {`{name: x, labels: {capi-proxy-patcher.io/generated-for: ""}}`, ""},
+		"of an output": {
+			`{name: one-proxy-env, labels: {capi-proxy-patcher.io/generated-for: one, capi-proxy-patcher.io/output: proxy-env}}`, "one",
+		},
+		"a copy of that": {
+			`{name: one-proxy-env-old, labels: {capi-proxy-patcher.io/generated-for: one, capi-proxy-patcher.io/output: proxy-env}}`, "",
+		},
+		"an output by the name of a Secret of nodes": {
+			`{name: one-proxy-files, labels: {capi-proxy-patcher.io/generated-for: one, capi-proxy-patcher.io/output: x}}`, "",
+		},
+	} {
+		if got := ClusterOf(read(t, `{metadata: `+test.secret+`}`, &corev1.Secret{})); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

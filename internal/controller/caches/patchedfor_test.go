@@ -15,7 +15,7 @@ func TestPatchedFor_KnowsTheClusterWithoutTheSecret(t *testing.T) {
 	file := bootstrapv1.File{Path: contract.PathProxyEnv}
 	file.ContentFrom.Secret.Name, file.ContentFrom.Secret.Key = "prod.md.md.proxy-files", contract.KeyProxyEnv
 	template.Spec.Template.Spec.Files = []bootstrapv1.File{file}
-	if got := PatchedFor(template); !slices.Contains(got, "cluster/prod") {
+	if got := PatchedFor(template); !slices.Contains(got, "prod") {
 		t.Errorf("found by %v", got)
 	}
 }

@@ -231,31 +231,6 @@ func (s *Secrets) wrote(ctx context.Context, secret *corev1.Secret, data map[str
 	}
 }
 
-// Follow updates the Secrets to which spec still refers by names of earlier versions of the product.
-func (s *Secrets) Follow(ctx context.Context, spec patch.Spec,
-	resolution resolve.Resolution,
-) (out report.Outcome, err error) {
-	earlier := slices.DeleteFunc(patch.References(spec), func(name string) bool { return s.ensured[name] })
-	if len(earlier) == 0 {
-		return out, nil
-	}
-	owners, err := s.Owners(ctx, earlier)
-	if err != nil {
-		return out, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(owners)) {
-		if owners[name] != s.cluster.Name {
-			continue
-		}
-		found, err := s.Ensure(ctx, name, resolution)
-		out.Join(found)
-		if err != nil {
-			return out, err
-		}
-	}
-	return out, nil
-}
-
 // replaceSecret updates a generated Secret to desired. An immutable one is deleted and recreated, unless it still holds
 // originals: a process that ends in between would lose them.
 func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
@@ -318,8 +293,7 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
 
 // sameSecret reports whether current has what desired sets. Labels and annotations of others are ignored.
 func sameSecret(current, desired *corev1.Secret) bool {
-	owned := slices.ContainsFunc(current.OwnerReferences,
-		func(r metav1.OwnerReference) bool { return r.UID == desired.OwnerReferences[0].UID })
+	owned := bootstrap.IsOwned(current, desired.OwnerReferences[0].UID)
 	_, warned := current.Annotations[contract.AnnotationWarnings]
 	_, warns := desired.Annotations[contract.AnnotationWarnings]
 	return owned && warned == warns && has(current.Labels, desired.Labels) &&
@@ -404,21 +378,6 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// Owners returns for which Clusters Secrets were generated, by name, as far as the cache knows.
-func (s *Secrets) Owners(ctx context.Context, names []string) (map[string]string, error) {
-	labels := map[string]string{}
-	for _, name := range names {
-		secret, err := s.read(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if labels[name] = ""; secret != nil {
-			labels[name] = secret.Labels[contract.LabelGenerated]
-		}
-	}
-	return labels, nil
-}
-
 func refersTo(spec patch.Spec, secret string) bool {
 	return slices.Contains(patch.References(spec), secret)
 }
@@ -454,7 +413,7 @@ func (s *Secrets) Makers(ctx context.Context) (written bool, rendered []string, 
 	return written, rendered, err
 }
 
-// Clean deletes the Secrets that no bootstrap object refers to and that hold no originals.
+// Clean deletes the Secrets that the Cluster owns, that no bootstrap object refers to and that hold no originals.
 func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out report.Outcome, err error) {
 	secrets, err := s.List(ctx)
 	if err != nil || len(secrets) == 0 {
@@ -474,7 +433,7 @@ func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out r
 	}
 	for i := range secrets {
 		secret := &secrets[i]
-		if s.needed[secret.Name] {
+		if s.needed[secret.Name] || !bootstrap.IsOwned(secret, s.owner.UID) {
 			continue
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleting generated Secret that nothing refers to", "Secret", klog.KObj(secret))

@@ -55,7 +55,7 @@ func (p Pod) failureAt(now time.Time) (failure string, again time.Duration) {
 	if again = p.Drifted.Add(maxAway).Sub(now); again > 0 {
 		return "", again
 	}
-	return "the files on it are not those that were written any more", 0
+	return "its files were changed after they were written", 0
 }
 
 // maxAway is for how long a Pod that was ready may be unready before that counts. A kubelet that starts again finds
@@ -128,7 +128,7 @@ func (d *Decision) follow(want Want, members []Member, pods map[string]Pod, now 
 		}
 		switch current := want.Digest != "" && pod.Digest == want.Digest; {
 		case failure != "":
-			failing = append(failing, fmt.Sprintf("node %s: %s; delete Pod %s/%s to have it tried again", m.Node, failure,
+			failing = append(failing, fmt.Sprintf("node %s: %s; delete Pod %s/%s to retry", m.Node, failure,
 				contract.NodesNamespace, pod.Name))
 		case !current:
 			waiting = append(waiting, m.Node)

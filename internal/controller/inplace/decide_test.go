@@ -132,15 +132,15 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 			[]Member{machine("a", main), machine("b", main), machine("c", main)},
 			fresh,
 			[]Pod{failed, pod("b", stale, true), pod("c", fresh, true)},
-			"node a: the proxy refuses %s; delete Pod capi-proxy-patcher-nodes/p-a to have it tried again; " +
-				"1 of 3 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 1, 0,
+			"* node a: the proxy refuses %s; delete Pod capi-proxy-patcher-nodes/p-a to retry\n" +
+				"* 1 of 3 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 1, 0,
 		},
 		"other files since a while": {
 			[]Member{machine("a", main)},
 			fresh,
 			[]Pod{with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-15 * time.Second) })},
-			"node a: the files on it are not those that were written any more; delete Pod capi-proxy-patcher-nodes/p-a to have it " +
-				"tried again; 0 of 1 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 0, 0,
+			"* node a: its files were changed after they were written; delete Pod capi-proxy-patcher-nodes/p-a to retry\n" +
+				"* 0 of 1 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 0, 0,
 		},
 		"a kubelet that has just started again": {
 			[]Member{machine("a", main)},
@@ -177,7 +177,7 @@ func TestDecide_NamesFewOfManyFailures(t *testing.T) {
 		pods = append(pods, with(pod(node, fresh, false), func(p *Pod) { p.Failure = "no\u202e" }))
 	}
 	condition := finding.ConditionOf(Decide([]Want{{main, fresh}}, members, all(main, "a", "b", "c", "d", "e", "f"), pods, noon).Findings, "")
-	if strings.Count(condition.Message, "node ") != 3 || !strings.HasPrefix(condition.Message, "node a: ") ||
+	if strings.Count(condition.Message, "node ") != 3 || !strings.HasPrefix(condition.Message, "* node a: ") ||
 		!strings.HasSuffix(condition.Message, "0 of 6 nodes have the current files of Secret prod-proxy-files, and 6 failed") {
 		t.Errorf("got %s", condition.Message)
 	}

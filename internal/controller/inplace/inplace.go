@@ -99,8 +99,8 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	}
 	key := client.ObjectKeyFromObject(p.Cluster)
 	unknown := func(again time.Duration) (report.Outcome, error) {
-		out.Add(contract.ReasonInPlaceUnknown, "which nodes have the current files is not known, because the workload "+
-			"cluster does not answer with the kubeconfig of Secret %s-kubeconfig; the log of the manager has the details", key)
+		out.Add(contract.ReasonInPlaceUnknown, "cannot tell which nodes have the current files: the workload cluster "+
+			"does not answer with the kubeconfig of Secret %s-kubeconfig; the log of the manager has the details", key)
 		out.LookAgain(again)
 		return out, nil
 	}

@@ -102,7 +102,7 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 			Cluster: cluster, Configs: reader.Configs(view), Secrets: generated.Store{Reader: reader}.Of(cluster, view, reader.Configs(view)),
 			Keys: func(context.Context) (map[string][]byte, error) { return map[string][]byte{}, nil },
 		})
-		const want = "which nodes have the current files is not known, because the workload cluster does not answer with the kubeconfig " +
+		const want = "cannot tell which nodes have the current files: the workload cluster does not answer with the kubeconfig " +
 			"of Secret team/prod-kubeconfig; the log of the manager has the details"
 		if got := finding.ConditionOf(out.Findings, ""); err != nil || got != (finding.Condition{
 			Status: "Unknown", Reason: contract.ReasonInPlaceUnknown, Message: want,

@@ -50,13 +50,16 @@ func OfGeneratedSecret(_ context.Context, object client.Object) []reconcile.Requ
 	if caches.IsOutput(object) {
 		return nil
 	}
-	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
+	return requestFor(object.GetNamespace(), caches.ClusterOf(object))
 }
 
 // OfOutput finds the Cluster that a Secret of an output, or its ClusterResourceSet, was generated for.
 func OfOutput(_ context.Context, object client.Object) []reconcile.Request {
-	if _, secret := object.(*corev1.Secret); secret && !caches.IsOutput(object) {
-		return nil
+	if _, secret := object.(*corev1.Secret); secret {
+		if !caches.IsOutput(object) {
+			return nil
+		}
+		return requestFor(object.GetNamespace(), caches.ClusterOf(object))
 	}
 	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
 }
@@ -106,7 +109,7 @@ func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcil
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
 		return nil
 	}
-	requests := f.patchedFor(ctx, object)
+	requests := patchedFor(object)
 	if plan.IsTopologyOwned(object.GetLabels()) {
 		requests = append(requests, OfLabel(ctx, object)...) // no pool may use it any more
 	}
@@ -181,21 +184,10 @@ func (f Finder) ofSecret(ctx context.Context, namespace, name string) []reconcil
 }
 
 // patchedFor are the Clusters that a template was patched for.
-func (f Finder) patchedFor(ctx context.Context, template client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, value := range caches.PatchedFor(template) {
-		name, isCluster := caches.ClusterOrSecret(value)
-		if !isCluster {
-			secret := &corev1.Secret{}
-			exists, err := f.get(ctx, template.GetNamespace(), name, secret)
-			if err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Reading generated Secret of KubeadmConfigTemplate")
-			}
-			if err != nil || !exists {
-				continue
-			}
-			name = secret.Labels[contract.LabelGenerated]
-		}
+func patchedFor(template client.Object) []reconcile.Request {
+	names := caches.PatchedFor(template)
+	requests := make([]reconcile.Request, 0, len(names))
+	for _, name := range names {
 		requests = append(requests, requestFor(template.GetNamespace(), name)...)
 	}
 	return requests
@@ -216,5 +208,5 @@ func (f Finder) OfPool(ctx context.Context, object client.Object) []reconcile.Re
 	if err != nil || !exists {
 		return requests
 	}
-	return append(requests, f.patchedFor(ctx, template)...)
+	return append(requests, patchedFor(template)...)
 }

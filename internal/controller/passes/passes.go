@@ -7,6 +7,7 @@ import (
 	"context"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // Passes remembers the last pass over each Cluster, so that the events of the controller's own writes cause no further
@@ -40,8 +43,9 @@ type Pass struct {
 	complete, steady bool
 	// resyncs counts them. It begins with the hash of a name, so that not all steady Clusters are due at the same one.
 	resyncs uint32
-	// wrote are the versions that it has written and whose events have not arrived yet, by UID.
-	wrote map[types.UID]string
+	// wrote are the versions that it has written and whose events have not arrived yet, by UID. Of a Cluster it may write
+	// two: the condition and the record.
+	wrote map[types.UID][]string
 	// seen are the versions whose events arrived during the pass: an event may be faster than the response to the
 	// write.
 	seen []version
@@ -83,9 +87,7 @@ func (one *Pass) End() (again bool) {
 		one.wrote = nil
 	}
 	for _, seen := range one.seen {
-		if one.wrote[seen.uid] == seen.version {
-			delete(one.wrote, seen.uid)
-		} else {
+		if !one.arrived(seen) {
 			again = true
 		}
 	}
@@ -122,9 +124,22 @@ func Wrote(ctx context.Context, object client.Object) {
 	one.passes.mutex.Lock()
 	defer one.passes.mutex.Unlock()
 	if one.wrote == nil {
-		one.wrote = map[types.UID]string{}
+		one.wrote = map[types.UID][]string{}
 	}
-	one.wrote[object.GetUID()] = object.GetResourceVersion()
+	one.wrote[object.GetUID()] = append(one.wrote[object.GetUID()], object.GetResourceVersion())
+}
+
+// arrived reports whether the pass has written a version, whose event has arrived. A watch may skip versions: those that
+// were written before it are not waited for any more.
+func (one *Pass) arrived(v version) bool {
+	at := slices.Index(one.wrote[v.uid], v.version)
+	if at < 0 {
+		return false
+	}
+	if one.wrote[v.uid] = one.wrote[v.uid][at+1:]; len(one.wrote[v.uid]) == 0 {
+		delete(one.wrote, v.uid)
+	}
+	return true
 }
 
 // knows reports whether an event of an object requires no pass over a Cluster: the last pass wrote it, or is running
@@ -139,11 +154,8 @@ func (p *Passes) knows(cluster types.NamespacedName, object client.Object) bool 
 	case one.running:
 		one.seen = append(one.seen, version{object.GetUID(), object.GetResourceVersion()})
 		return true
-	case one.wrote[object.GetUID()] != object.GetResourceVersion():
-		return false
 	}
-	delete(one.wrote, object.GetUID())
-	return true
+	return one.arrived(version{object.GetUID(), object.GetResourceVersion()})
 }
 
 func (p *Passes) forget(cluster types.NamespacedName) {
@@ -165,7 +177,8 @@ func (p *Passes) OfOthers(deleted func(client.Object)) predicate.Funcs {
 			// change.
 			same := before.GetGeneration() == now.GetGeneration() &&
 				before.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) &&
-				maps.Equal(before.GetLabels(), now.GetLabels()) && maps.Equal(before.GetAnnotations(), now.GetAnnotations())
+				maps.Equal(before.GetLabels(), now.GetLabels()) &&
+				maps.Equal(withoutRecords(before.GetAnnotations()), withoutRecords(now.GetAnnotations()))
 			return !same || !p.knows(client.ObjectKeyFromObject(now), now)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
@@ -174,6 +187,14 @@ func (p *Passes) OfOthers(deleted func(client.Object)) predicate.Funcs {
 			return true
 		},
 	}
+}
+
+// withoutRecords returns annotations without those that a pass writes to a Cluster, and that no decision reads.
+func withoutRecords(annotations map[string]string) map[string]string {
+	annotations = maps.Clone(annotations)
+	delete(annotations, contract.AnnotationMachinesBehind)
+	delete(annotations, contract.AnnotationLastPass)
+	return annotations
 }
 
 // Enqueue is the handler that enqueues the Clusters of an object, except one whose last pass wrote it.
@@ -204,13 +225,32 @@ func (p *Passes) Enqueue(clusters handler.MapFunc) handler.Funcs {
 func EnqueueContent(clusters handler.TypedMapFunc[*corev1.Secret,
 	reconcile.Request],
 ) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
+	return enqueueSecret(clusters, func(before, now *corev1.Secret) bool {
+		return !maps.EqualFunc(before.Data, now.Data, bytes.Equal)
+	})
+}
+
+// EnqueueVersions is EnqueueContent for every new version, also one with the same content: a pass records which version
+// it has used.
+func EnqueueVersions(clusters handler.TypedMapFunc[*corev1.Secret,
+	reconcile.Request],
+) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
+	return enqueueSecret(clusters, func(before, now *corev1.Secret) bool {
+		return before.ResourceVersion != now.ResourceVersion
+	})
+}
+
+// enqueueSecret enqueues the Clusters of a Secret when it is created, deleted or differs.
+func enqueueSecret(clusters handler.TypedMapFunc[*corev1.Secret, reconcile.Request],
+	differs func(before, now *corev1.Secret) bool,
+) handler.TypedEventHandler[*corev1.Secret, reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[*corev1.Secret, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Secret], q queue) {
 			fanOut(q, clusters(ctx, e.Object))
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Secret], q queue) {
-			if !maps.EqualFunc(e.ObjectOld.Data, e.ObjectNew.Data, bytes.Equal) {
+			if differs(e.ObjectOld, e.ObjectNew) {
 				fanOut(q, clusters(ctx, e.ObjectNew))
 			}
 		},

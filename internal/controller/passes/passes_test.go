@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // at is a Secret at a version.
@@ -133,6 +135,12 @@ func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
 		"an annotation": {func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{"a": "b"}
 		}, true},
+		"our records": {func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{contract.AnnotationLastPass: "{}", contract.AnnotationMachinesBehind: "[]"}
+		}, false},
+		"a forged record": {func(c *clusterv1.Cluster) {
+			c.Annotations, c.ResourceVersion = map[string]string{contract.AnnotationLastPass: "{}"}, "7"
+		}, true},
 		"a deletion": {func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.Unix(1, 0)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +158,49 @@ func TestPasses_LetChangesThroughThatComeWithTheirOwn(t *testing.T) {
 			row.change(now)
 			if got := p.OfOthers(nil).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != row.want {
 				t.Errorf("got %t, want %t", got, row.want)
+			}
+		})
+	}
+}
+
+// TestPasses_KnowEachOfTheirWrites has a pass write the condition and the record of a Cluster. Events of a watch come in
+// order, and may leave out versions.
+func TestPasses_KnowEachOfTheirWrites(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		during, after []string
+		again         bool
+		want          []bool // whether an event after the pass brings another one
+	}{
+		"both after it":              {nil, []string{"5", "6", "7"}, false, []bool{false, false, true}},
+		"both during it":             {[]string{"5", "6"}, []string{"6"}, false, []bool{true}},
+		"one during it":              {[]string{"5"}, []string{"6", "6"}, false, []bool{false, true}},
+		"only the last one":          {nil, []string{"6", "5"}, false, []bool{false, true}},
+		"somebody else's among ours": {[]string{"5", "4", "6"}, nil, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &Passes{}
+			update := func(version string) bool {
+				before := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a", UID: "u", ResourceVersion: "1"}}
+				now := before.DeepCopy()
+				now.ResourceVersion = version
+				return p.OfOthers(nil).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now})
+			}
+			ctx, one := p.Begin(t.Context(), types.NamespacedName{Namespace: "a", Name: "a"})
+			for _, version := range []string{"5", "6"} {
+				Wrote(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: version}})
+			}
+			for _, version := range row.during {
+				update(version)
+			}
+			if again := end(ctx, one); again != row.again {
+				t.Errorf("another pass: %t, want %t", again, row.again)
+			}
+			for i, version := range row.after {
+				if got := update(version); got != row.want[i] {
+					t.Errorf("event %d, version %s: %t, want %t", i, version, got, row.want[i])
+				}
 			}
 		})
 	}
@@ -288,6 +339,20 @@ func TestEnqueueContent_LeavesTheSameBytesAlone(t *testing.T) {
 				t.Errorf("%d Clusters, want %d", got, row.want)
 			}
 		})
+	}
+}
+
+// TestEnqueueVersions_LeavesOutWhatIsNoChange: a pass records the version of a Secret, also one with the same content.
+func TestEnqueueVersions_LeavesOutWhatIsNoChange(t *testing.T) {
+	t.Parallel()
+	for now, want := range map[string]int{"1": 0, "2": 1} {
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		EnqueueVersions(func(context.Context, *corev1.Secret) []reconcile.Request { return requestFor("b") }).
+			Update(t.Context(), event.TypedUpdateEvent[*corev1.Secret]{ObjectOld: at("1"), ObjectNew: at(now)}, queue)
+		if got := queue.Len(); got != want {
+			t.Errorf("version %s: %d Clusters, want %d", now, got, want)
+		}
+		queue.ShutDown()
 	}
 }
 

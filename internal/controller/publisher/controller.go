@@ -227,8 +227,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 	}
 }
 
-// outputs returns the Secrets of outputs of a Cluster by name. They are the objects of the cache. A Secret whose name
-// and label do not agree, such as a copy, is not one of ours.
+// outputs returns the Secrets of outputs of a Cluster by name. They are the objects of the cache.
 func (c *Controller) outputs(ctx context.Context, cluster *clusterv1.Cluster) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace),
@@ -238,9 +237,7 @@ func (c *Controller) outputs(ctx context.Context, cluster *clusterv1.Cluster) (m
 	byName := map[string]*corev1.Secret{}
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
-		if secret.Name == cluster.Name+"-"+secret.Labels[contract.LabelOutput] {
-			byName[secret.Name] = secret
-		}
+		byName[secret.Name] = secret
 	}
 	return byName, nil
 }

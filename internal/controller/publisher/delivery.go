@@ -103,8 +103,8 @@ func (p *pass) withdraw(ctx context.Context, set *addonsv1.ClusterResourceSet, s
 	case state == failed:
 		p.out.Add(contract.ReasonDeliveryFailed, "output %s cannot be withdrawn: %s", o, message)
 	default:
-		p.out.Add(contract.ReasonWithdrawing, "output %s: Cluster API has not applied the content without effect of "+
-			"Secret %s yet", o, klog.KObj(secret))
+		p.out.Add(contract.ReasonWithdrawing, "output %s: Cluster API has not applied the empty Secret %s yet", o,
+			klog.KObj(secret))
 	}
 	return false, nil
 }

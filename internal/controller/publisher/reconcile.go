@@ -84,9 +84,9 @@ func (p *pass) summary() string {
 		names = append(names, o.String())
 	}
 	for _, secret := range p.files {
-		names = append(names, secret.Delivered.String())
+		names = append(names, "node files "+secret.Delivered.Argument)
 	}
-	return "Published: " + strings.Join(names, ", ")
+	return strings.Join(names, ", ")
 }
 
 // run makes and carries out what the Cluster asks for. It is idle if nothing is asked for, and nothing left.
@@ -144,8 +144,8 @@ func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
 		return publish.Result{}, err
 	}
 	if !resolution.Complete {
-		p.out.Add(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; nothing is "+
-			"published before it is, because NO_PROXY must contain it", p.view.Namespace, p.view.Name)
+		p.out.Add(contract.ReasonWaitingForEndpoint, "spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; "+
+			"publishing waits until it is set, because NO_PROXY must contain it", p.view.Namespace, p.view.Name)
 		return publish.Kept(p.asks, p.cluster.Name), nil
 	}
 	version, err := p.version(ctx)
@@ -196,6 +196,7 @@ func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
 	return resolve.Resolver{
 		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences}, Parsed: &p.parsed,
 		Default: p.Installation, Profile: noproxy.ProfileShell, Infrastructure: p.InfrastructureClusters,
+		WarnUnlabelled: true,
 	}.Resolve(ctx, p.view, options, "")
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,8 +124,7 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	next.Data = desired.Data
 	maps.Copy(next.Labels, desired.Labels)
 	maps.Copy(next.Annotations, desired.Annotations)
-	if !slices.ContainsFunc(current.OwnerReferences,
-		func(o metav1.OwnerReference) bool { return o.UID == p.cluster.UID }) {
+	if !bootstrap.IsOwned(current, p.cluster.UID) {
 		next.OwnerReferences = append(next.OwnerReferences, desired.OwnerReferences...)
 	}
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
@@ -168,8 +166,11 @@ func contestOf(secret *corev1.Secret) contest.Key {
 	return contest.Key{Secret: client.ObjectKeyFromObject(secret)}
 }
 
-// remove deletes a Secret.
+// remove deletes a Secret, if the Cluster owns it.
 func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
+	if !bootstrap.IsOwned(secret, p.cluster.UID) {
+		return nil
+	}
 	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))
 	err := p.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	if client.IgnoreNotFound(err) != nil {

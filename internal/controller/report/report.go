@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type Reporter struct {
 	Recorder events.EventRecorder
 	// Now is the clock.
 	Now func() time.Time
+	// Lease is the Lease that this process renews, as namespace/name, or "".
+	Lease string
 
 	news    news
 	states  states
@@ -63,8 +66,8 @@ func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out O
 	if version != "" {
 		r.written.note(cluster.UID, version, condition)
 	}
-	if err == nil && out.Behind != nil {
-		err = r.record(ctx, cluster, status.Record(*out.Behind))
+	if err == nil {
+		err = r.record(ctx, cluster, out)
 	}
 	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), changed) {
 		r.changed(cluster, out)
@@ -85,7 +88,9 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out O
 	r.states.forget(cluster.UID)
 	r.steady.forget(cluster.UID)
 	r.written.forget(cluster.UID)
-	err := r.record(ctx, cluster, "")
+	err := r.annotate(ctx, cluster, map[string]any{
+		contract.AnnotationMachinesBehind: nil, contract.AnnotationLastPass: nil,
+	})
 	if err == nil {
 		err = r.condition().Remove(ctx, cluster)
 	}
@@ -98,24 +103,40 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out O
 	return nil
 }
 
-// record writes contract.AnnotationMachinesBehind to a Cluster if it differs; "" removes it.
-func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, value string) error {
-	if cluster.Annotations[contract.AnnotationMachinesBehind] == value {
-		return nil
-	}
-	annotations := map[string]any{contract.AnnotationMachinesBehind: value}
-	if value == "" {
+// record writes what a pass has counted, and what it has used for that, in one write: one without the other would prove
+// nothing.
+func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
+	annotations := map[string]any{}
+	if out.Behind != nil {
 		annotations[contract.AnnotationMachinesBehind] = nil
+		if text := status.Record(*out.Behind); text != "" {
+			annotations[contract.AnnotationMachinesBehind] = text
+		}
+	}
+	if out.Secrets != nil {
+		annotations[contract.AnnotationLastPass] = status.Pass{Lease: r.Lease, Secrets: out.Secrets}.Record()
+	}
+	return r.annotate(ctx, cluster, annotations)
+}
+
+// annotate writes the annotations of a Cluster that differ; nil removes one.
+func (r *Reporter) annotate(ctx context.Context, cluster *clusterv1.Cluster, annotations map[string]any) error {
+	maps.DeleteFunc(annotations, func(key string, value any) bool {
+		current, has := cluster.Annotations[key]
+		return value == nil && !has || has && value == current
+	})
+	if len(annotations) == 0 {
+		return nil
 	}
 	// The UID prevents writing to a newer Cluster of the same name.
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cluster.UID, "annotations": annotations}})
 	if err != nil {
-		return fmt.Errorf("encoding annotation %s: %w", contract.AnnotationMachinesBehind, err)
+		return fmt.Errorf("encoding annotations of a Cluster: %w", err)
 	}
 	written := cluster.DeepCopy()
 	err = r.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(contract.Name))
 	if err != nil {
-		return fmt.Errorf("writing annotation %s: %w", contract.AnnotationMachinesBehind, err)
+		return fmt.Errorf("writing annotations of a Cluster: %w", err)
 	}
 	passes.Wrote(ctx, written)
 	return nil

@@ -73,7 +73,6 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 	out.Behind = &[]status.Group{}
 	for _, group := range groups {
 		*out.Behind = append(*out.Behind, group.Group)
-		out.Find(finding.Finding{Message: group.String(), Progress: true})
 		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
 		}
@@ -84,6 +83,9 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 		if done {
 			out.RolledOut = append(out.RolledOut, group.Group)
 		}
+	}
+	if sentence := status.Sentence(*out.Behind); sentence != "" {
+		out.Find(finding.Finding{Message: sentence, Progress: true})
 	}
 	return out, nil
 }

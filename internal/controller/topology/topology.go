@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -25,6 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -198,7 +200,7 @@ func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstra
 			drift = Stale
 		}
 	case t.isFrozen(o) && patch.Unsupported(o.Spec) == "":
-		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "gets")
+		t.reportFreeze(&out, o, contract.ReasonWaitingForRollout, "waits for")
 	case decision.Recipe == nil:
 		out.Find(decision.Report()...) // else there is a finding about the settings
 	case !patched:
@@ -248,12 +250,9 @@ func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan
 }
 
 // reportFreeze reports what a frozen object waits for.
-func (t *Topology) reportFreeze(out *report.Outcome, o bootstrap.Object, reason, verb string) {
+func (t *Topology) reportFreeze(out *report.Outcome, o bootstrap.Object, reason, waits string) {
 	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
-	out.Add(reason,
-		"%s has Machines, which a change would replace; it %s the proxy with the next upgrade of Kubernetes from %s, or "+
-			"when annotation %s of the Cluster is %s",
-		o, verb, freeze.Version, contract.AnnotationRollout, contract.RolloutImmediate)
+	out.Add(reason, "%s %s the next upgrade of Kubernetes from %s, %s", o, waits, freeze.Version, plan.ToRollNow)
 }
 
 // Leave keeps the Secrets to which an object of a disabled topology refers, and reports that it still has the proxy.
@@ -262,7 +261,7 @@ func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
 	switch {
 	case !patch.IsPatched(o.Spec):
 	case intent.IsEnabledAt(nil, t.Cluster.Annotations, o.Version()):
-		t.reportFreeze(&out, o, contract.ReasonRemovalWaiting, "loses")
+		t.reportFreeze(&out, o, contract.ReasonRemovalWaiting, "keeps the proxy until")
 	default:
 		out.Drifting = Groups(o)
 		out.Add(contract.ReasonRemovalWaiting, "%s has the proxy until the topology controller removes it", o)
@@ -317,6 +316,11 @@ func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drif
 			out.Add(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet")
 		}
 		t.reportDrifts(&out, drifts)
+		if slices.ContainsFunc(out.Findings, waits) && !t.isReconciled() {
+			if err := t.reportCause(ctx, &out); err != nil {
+				return out, err
+			}
+		}
 	}
 	if len(plan.AnnotationOperations(t.Cluster.Annotations, want)) == 0 {
 		return out, nil
@@ -395,6 +399,51 @@ func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) 
 		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
 			"external: {%s}}",
 		objects, class, contract.Name, intent.PatchLines())
+}
+
+func waits(f finding.Finding) bool { return f.Reason == contract.ReasonWaitingForObjects }
+
+// isReconciled reports whether the topology controller has done all that it could.
+func (t *Topology) isReconciled() bool {
+	return meta.IsStatusConditionTrue(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+}
+
+const (
+	// causeDelay is when to look again for what the topology controller waits for, because ClusterClasses are not watched.
+	causeDelay = time.Minute
+	// maxCause is the longest message of another condition, in bytes.
+	maxCause = 512
+)
+
+// reportCause reports why the topology controller has not done its work: its ClusterClass is not ready, for example
+// because no ExtensionConfig registers the handlers, or what its own condition says.
+func (t *Topology) reportCause(ctx context.Context, out *report.Outcome) error {
+	class, key := &clusterv1.ClusterClass{}, t.Cluster.GetClassKey()
+	out.Unwatched = true
+	out.LookAgain(causeDelay)
+	switch err := t.Writer.Live.Get(ctx, key, class); {
+	case apierrors.IsNotFound(err):
+		out.Add(contract.ReasonWaitingForObjects, "ClusterClass %s does not exist", key)
+		return nil
+	case apierrors.IsForbidden(err): // it is in a namespace that a manager of one namespace does not see
+	case err != nil:
+		return fmt.Errorf("reading ClusterClass %s: %w", key, err)
+	}
+	ready := meta.FindStatusCondition(class.Status.Conditions, clusterv1.ClusterClassVariablesReadyCondition)
+	reconciled := meta.FindStatusCondition(t.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+	switch {
+	case ready != nil && ready.Status != metav1.ConditionTrue:
+		out.Find(finding.Finding{
+			Reason: contract.ReasonWaitingForObjects,
+			Message: fmt.Sprintf("ClusterClass %s is not ready, its condition %s has reason %s: %s", key, ready.Type,
+				ready.Reason, finding.Line(ready.Message, maxCause)),
+			Advice: "check that the ExtensionConfig of each of its patches is applied and Discovered",
+		})
+	case reconciled != nil && reconciled.Message != "":
+		out.Add(contract.ReasonWaitingForObjects, "condition %s of the Cluster has reason %s: %s", reconciled.Type,
+			reconciled.Reason, finding.Line(reconciled.Message, maxCause))
+	}
+	return nil
 }
 
 // atMost joins names, the first few.

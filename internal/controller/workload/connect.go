@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,8 +83,8 @@ func keep[T metav1.Object](keep func(T)) func(any) (any, error) {
 	}
 }
 
-// kubeconfigs reads Secrets with kubeconfigs, and refuses those by which the manager would read files of its own, or
-// run a program: whoever may write the Secret would get, for example, the manager's token.
+// kubeconfigs reads Secrets with kubeconfigs, and refuses those that refuse names: a user of one namespace may have
+// written the Secret.
 type kubeconfigs struct{ client.Reader }
 
 // Get implements client.Reader.
@@ -101,32 +102,46 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, into client.
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig of Secret %s: key value cannot be parsed", key) // the text may have secrets
 	}
-	if field := leak(config); field != "" {
-		return fmt.Errorf("reading kubeconfig of Secret %s: it has field %s, which refers to something in the Pod of the "+
-			"manager; embed the data instead", key, field)
+	if why := refuse(config); why != "" {
+		return fmt.Errorf("reading kubeconfig of Secret %s: %s", key, why)
 	}
 	return nil
 }
 
-// leak returns the name of a field that refers to a file or a program, or "".
-func leak(config *clientcmdapi.Config) string {
+// refuse returns why the manager does not connect with a kubeconfig, or "". It refuses files and programs, which are
+// those of its own Pod: a file could be its token. It connects to nothing but the server, by TLS, and sends requests
+// only to who has a certificate of the kubeconfig's own authority: client-go follows redirects. A proxy of the
+// kubeconfig would get a request in plain text, whatever listens there. tls-server-name, impersonation, tokens and
+// passwords reach only that server, and are used.
+func refuse(config *clientcmdapi.Config) string {
+	const embed = "field %s refers to something in the Pod of the manager; embed the data instead"
 	for _, cluster := range config.Clusters {
-		if cluster.CertificateAuthority != "" {
-			return "certificate-authority"
+		server, err := url.Parse(cluster.Server)
+		switch {
+		case cluster.CertificateAuthority != "":
+			return fmt.Sprintf(embed, "certificate-authority")
+		case cluster.ProxyURL != "":
+			return "field proxy-url is refused; give the manager a proxy in its environment"
+		case cluster.InsecureSkipTLSVerify:
+			return "field insecure-skip-tls-verify is refused; give certificate-authority-data"
+		case err != nil || server.Scheme != "https" || server.Host == "":
+			return "field server is not an https URL"
+		case len(cluster.CertificateAuthorityData) == 0:
+			return "field certificate-authority-data is missing"
 		}
 	}
 	for _, user := range config.AuthInfos {
 		switch {
 		case user.ClientCertificate != "":
-			return "client-certificate"
+			return fmt.Sprintf(embed, "client-certificate")
 		case user.ClientKey != "":
-			return "client-key"
+			return fmt.Sprintf(embed, "client-key")
 		case user.TokenFile != "":
-			return "tokenFile"
+			return fmt.Sprintf(embed, "tokenFile")
 		case user.Exec != nil:
-			return "exec"
+			return fmt.Sprintf(embed, "exec")
 		case user.AuthProvider != nil:
-			return "auth-provider"
+			return fmt.Sprintf(embed, "auth-provider")
 		}
 	}
 	return ""

@@ -2,12 +2,23 @@ package workload
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,23 +69,36 @@ func (s secrets) Get(_ context.Context, _ client.ObjectKey, into client.Object, 
 	return nil
 }
 
-// TestKubeconfigs_ReachNoFileOfTheManager refuses what would send the manager's own files, such as its token, to the
-// server that the kubeconfig names.
-func TestKubeconfigs_ReachNoFileOfTheManager(t *testing.T) {
+// TestKubeconfigs_ReachOnlyTheirServer refuses what would send the manager's own files, such as its token, to the server
+// that the kubeconfig names, and what decides where else the manager connects.
+func TestKubeconfigs_ReachOnlyTheirServer(t *testing.T) {
 	t.Parallel()
 	text := func(cluster, user string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://evil.example.com', %s}\n"+
 			"users:\n- name: u\n  user: {%s}\n", cluster, user)
 	}
+	const ca = "certificate-authority-data: YQ=="
 	for name, test := range map[string]struct{ text, want string }{
-		"data":         {text("certificate-authority-data: YQ==", "client-certificate-data: YQ==, client-key-data: YQ=="), ""},
-		"a token":      {text("", "token: hunter2"), ""},
+		"data":                 {text("certificate-authority-data: YQ==", "client-certificate-data: YQ==, client-key-data: YQ=="), ""},
+		"a token":              {text(ca, "token: hunter2"), ""},
+		"a password":           {text(ca, "username: admin, password: hunter2"), ""},
+		"another name":         {text(ca+", tls-server-name: prod.internal", "token: hunter2"), ""},
+		"impersonation":        {text(ca, "token: hunter2, as: eve, as-uid: '1', as-groups: ['system:masters'], as-user-extra: {a: [b]}"), ""},
+		"a proxy":              {text(ca+", proxy-url: 'http://hunter2@169.254.169.254'", "token: hunter2"), "proxy-url"},
+		"a SOCKS proxy":        {text(ca+", proxy-url: 'socks5://10.0.0.1:1080'", "token: hunter2"), "proxy-url"},
+		"no verification":      {text("insecure-skip-tls-verify: true", "token: hunter2"), "insecure-skip-tls-verify"},
+		"no authority":         {text("disable-compression: true", "token: hunter2"), "certificate-authority-data"},
+		"a server without TLS": {strings.ReplaceAll(text(ca, "token: hunter2"), "https://", "http://"), "server"},
+		"no server":            {strings.ReplaceAll(text(ca, "token: hunter2"), "https://evil.example.com", ""), "server"},
+		"a host alone":         {strings.ReplaceAll(text(ca, "token: hunter2"), "https://", ""), "server"},
+		"a second cluster": {strings.Replace(text(ca, "token: hunter2"), "users:",
+			"- name: d\n  cluster: {server: 'https://d', certificate-authority-data: YQ==, proxy-url: 'http://d'}\nusers:", 1), "proxy-url"},
 		"a CA file":    {text("certificate-authority: /etc/passwd", "token: hunter2"), "certificate-authority"},
-		"a token file": {text("", "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), "tokenFile"},
-		"a cert file":  {text("", "client-certificate: /tls.crt"), "client-certificate"},
-		"a key file":   {text("", "client-key: /tls.key"), "client-key"},
-		"a program":    {text("", "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"), "exec"},
-		"a plugin":     {text("", "auth-provider: {name: oidc}"), "auth-provider"},
+		"a token file": {text(ca, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), "tokenFile"},
+		"a cert file":  {text(ca, "client-certificate: /tls.crt"), "client-certificate"},
+		"a key file":   {text(ca, "client-key: /tls.key"), "client-key"},
+		"a program":    {text(ca, "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"), "exec"},
+		"a plugin":     {text(ca, "auth-provider: {name: oidc}"), "auth-provider"},
 		"not YAML":     {"password: hunter2\n\t{{", "cannot be parsed"},
 	} {
 		err := kubeconfigs{Reader: secrets{value: test.text}}.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "prod-kubeconfig"},
@@ -87,4 +111,63 @@ func TestKubeconfigs_ReachNoFileOfTheManager(t *testing.T) {
 			t.Errorf("%s: error %v, want one with %q", name, err, test.want)
 		}
 	}
+}
+
+// TestKubeconfigs_RedirectSendsNothingToAStranger has an API server redirect to another one, which client-go follows: the
+// stranger has no certificate of the kubeconfig's authority, and gets no request.
+func TestKubeconfigs_RedirectSendsNothingToAStranger(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	certificate, key := selfSigned(t)
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	stranger.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
+	stranger.StartTLS()
+	defer stranger.Close()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		var asked atomic.Int32
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			http.Redirect(w, r, stranger.URL+"/latest/meta-data", status)
+		}))
+		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+			"clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: hunter2}}]\n",
+			server.URL, base64.StdEncoding.EncodeToString(authority))
+		secret := &corev1.Secret{}
+		if err := (kubeconfigs{Reader: secrets{value: text}}).Get(t.Context(), client.ObjectKey{}, secret); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		httpClient, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := httpClient.Get(server.URL + "/api") //nolint:noctx // it ends
+		if err == nil {
+			_ = response.Body.Close()
+			t.Errorf("%d: the redirect was answered: %s", status, response.Status)
+		}
+		if asked.Load() == 0 || requests.Load() > 0 {
+			t.Errorf("%d: %d requests at the server, %d at the stranger", status, asked.Load(), requests.Load())
+		}
+		server.Close()
+	}
+}
+
+// selfSigned returns a certificate of nobody for 127.0.0.1, and its key.
+func selfSigned(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate, key
 }

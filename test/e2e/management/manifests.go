@@ -56,7 +56,8 @@ func (c *Cluster) load(dir string, port int) (*manifests, error) {
 				return nil, fmt.Errorf("decoding %s of %s: %w", object.GetName(), dir, err)
 			}
 			m.crds = append(m.crds, crd)
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ExtensionConfig":
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ExtensionConfig",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding": // the guard comes with the webhooks
 			c.localize(object.Object, port)
 			m.webhooks = append(m.webhooks, object)
 		case "Certificate", "Issuer", "Service", "NetworkPolicy", "PodDisruptionBudget":

@@ -1,0 +1,70 @@
+package caches
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+)
+
+// TestProxySecrets_OfStrangersTakeLittleMemory has 800 labelled Secrets of 1 MiB pass through the transform of the cache,
+// and measures what is kept. It is not parallel: other tests would count.
+//
+//nolint:paralleltest // see above
+func TestProxySecrets_OfStrangersTakeLittleMemory(t *testing.T) {
+	options, err := ProxySecretOptions("", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	for name, data := range map[string]func() map[string][]byte{
+		"an unknown key": func() map[string][]byte { return map[string][]byte{"x": bytes.Repeat([]byte("x"), 1<<20)} },
+		"certificates": func() map[string][]byte {
+			return map[string][]byte{contract.KeyTrustedCA: bytes.Repeat([]byte("x"), 1<<20)}
+		},
+		"keys": func() map[string][]byte {
+			data := map[string][]byte{}
+			for i := range 4000 {
+				data[fmt.Sprintf("%0250d", i)] = nil
+			}
+			return data
+		},
+	} {
+		transform := options.DefaultTransform
+		for _, by := range options.ByObject {
+			if by.Transform != nil {
+				transform = by.Transform
+			}
+		}
+		before, cached := heap(), make([]any, 800)
+		for i := range cached {
+			cached[i], err = transform(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprintf("s-%d", i), Labels: map[string]string{contract.LabelProxySecret: ""},
+					Annotations: map[string]string{"a": strings.Repeat("x", 100<<10)}, Finalizers: []string{strings.Repeat("x", 10<<10)},
+				},
+				Data: data(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		took := int64(heap()) - int64(before) //nolint:gosec // no heap has so many bytes
+		runtime.KeepAlive(cached)
+		t.Logf("%s: %d KiB are kept of 800 Secrets of 1 MiB", name, took>>10)
+		if took > 20<<20 {
+			t.Errorf("%s: %d MiB are kept", name, took>>20)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package resolve
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+)
+
+// Machine is a Machine of a control plane.
+type Machine struct {
+	Name string
+	// Addresses are those of its status.
+	Addresses []Address
+}
+
+// Address is an address of a Machine.
+type Address struct {
+	// Type is a type of Cluster API, such as InternalIP.
+	Type  string
+	Value string
+}
+
+// maxAddresses is how many addresses a finding names.
+const maxAddresses = 3
+
+// AsksNodes reports whether programs of one control-plane node that get the proxy variables ask other nodes:
+// kube-apiserver asks kubelets (port 10250), and kubeadm, when a Machine joins, members of etcd (port 2379). They get
+// the variables with target static-pods, unless these hold credentials. All others ask the endpoint, the node itself,
+// whose addresses are always direct, or destinations outside.
+func (r Resolution) AsksNodes(options intent.Options) bool {
+	return slices.Contains(options.Targets, contract.TargetStaticPods) && !r.Settings.HasCredentials() &&
+		!r.Settings.IsTrustOnly()
+}
+
+// ProxiedNodes warns of the addresses of Machines of a control plane that other control-plane nodes ask through the
+// proxy. It counts what a Machine that joins later asks, so one Machine is enough.
+func (r Resolution) ProxiedNodes(options intent.Options, machines []Machine) []finding.Finding {
+	if !r.AsksNodes(options) {
+		return nil
+	}
+	const proxy = "http://proxy.invalid"
+	proxyOf := (&httpproxy.Config{HTTPProxy: proxy, HTTPSProxy: proxy, NoProxy: r.NoProxy.Value}).ProxyFunc()
+	var proxied []string
+	for _, machine := range machines {
+		for _, address := range asked(machine.Addresses) {
+			through, err := proxyOf(&url.URL{Scheme: "https", Host: net.JoinHostPort(address, "10250")})
+			if err == nil && through != nil {
+				proxied = append(proxied, fmt.Sprintf("Machine %s at %s", finding.Line(machine.Name, 253),
+					finding.Line(address, 253)))
+			}
+		}
+	}
+	if len(proxied) == 0 {
+		return nil
+	}
+	text := strings.Join(proxied[:min(maxAddresses, len(proxied))], ", ")
+	if more := len(proxied) - maxAddresses; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return []finding.Finding{{
+		Code: noproxy.CodeProxiedNode, Place: finding.Annotation(contract.AnnotationTargets),
+		Message: "kube-apiserver and kubeadm of other control-plane nodes ask through the proxy: " + text +
+			", which NO_PROXY does not have",
+		Advice: "add the network of the nodes to noProxy, or leave out target " + string(contract.TargetStaticPods),
+	}}
+}
+
+// asked returns the addresses under which kube-apiserver asks a node, by the order that kubeadm gives it, and etcd
+// advertises itself: internal ones, or else external ones, or else names. Addresses that only the node has are not
+// asked.
+func asked(addresses []Address) (asked []string) {
+	for _, types := range [][]string{{"InternalIP"}, {"ExternalIP"}, {"Hostname", "InternalDNS"}} {
+		for _, address := range addresses {
+			if !slices.Contains(types, address.Type) || address.Value == "" || slices.Contains(asked, address.Value) {
+				continue
+			}
+			ip, err := netip.ParseAddr(address.Value)
+			if isIP := strings.HasSuffix(address.Type, "IP"); isIP &&
+				(err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast()) {
+				continue
+			}
+			asked = append(asked, address.Value)
+		}
+		if len(asked) > 0 {
+			return asked
+		}
+	}
+	return nil
+}
