@@ -56,11 +56,13 @@ REGISTRY ?= registry.example.com/capi-proxy-patcher
 
 .PHONY: image
 image: ## Build the image for PLATFORMS into out/image, an OCI layout, and print its digest; PUSH=1 IMAGE=registry/name:tag pushes it.
+	@[[ -z '$(PUSH)' || -n '$(strip $(IMAGE))' ]] || { echo "make image: PUSH=1 needs an IMAGE=registry/name:tag" >&2; exit 2; }
 	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(CURDIR)/out/image' $(if $(PUSH),-push '$(IMAGE)')
 
 .PHONY: release
 release: ## Write the folder of release VERSION into out/release, for clusterctl: components, templates, image, SBOM, checksums.
 	@[[ '$(VERSION)' == v[0-9]*.[0-9]*.[0-9]* ]] || { echo "make release: VERSION is $(VERSION); use one like VERSION=v1.2.3" >&2; exit 2; }
+	@go run ./hack/release -check -version '$(VERSION)'
 	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(RELEASE_OUT)/image'
 	@go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -revision "$(REVISION)" -created "$(COMMITTED)" \
 	-layout '$(RELEASE_OUT)/image' -out '$(RELEASE_OUT)'
