@@ -19,15 +19,21 @@ import (
 // exitProxied is the status if a client of --fail-on does not reach a destination of the Cluster directly.
 const exitProxied = 3
 
-// defaultClients are what runs on nodes (containerd, kubelet and kubeadm are Go programs) and in common images.
-const defaultClients = "go,curl@7.88.1,curl@8.14.1,wget,busybox,urllib,requests,httpx,ruby,node-fetch,node-http"
+const (
+	// nodeClients is what runs on nodes: containerd, kubelet and kubeadm are Go programs.
+	nodeClients = "go"
+	// allClients is the value of --client for commonClients.
+	allClients = "all"
+	// commonClients are what runs on nodes and in common images.
+	commonClients = "go,curl@7.88.1,curl@8.14.1,wget,busybox,urllib,requests,httpx,ruby,node-fetch,node-http"
+)
 
 type explainOptions struct {
 	files, secrets                          []string
 	context, kubeconfig, namespace, cluster string
 	pool, defaultSecret, profile            string
 	noProxy                                 string
-	hasNoProxy                              bool
+	hasNoProxy, hasClients                  bool
 	clients, failOn                         []string
 	output                                  string
 }
@@ -38,7 +44,7 @@ func newExplain(streams Streams) *cobra.Command {
 		Use:   "explain [DESTINATION...]",
 		Short: "Show which clients reach a destination directly, and why",
 		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which
-entry of NO_PROXY decides. A destination is a URL, a host, host:port or an address. Without a scheme it is https, or
+entry of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a URL, a host, host:port or an address. Without a scheme it is https, or
 http for port 80. Without a destination, the important ones of the Cluster are used.
 
 The value of NO_PROXY is that of a Cluster in manifests (-f), that of a Cluster in a management cluster (--cluster,
@@ -49,10 +55,11 @@ Exit status: 0 success, 1 bad input, 2 wrong usage, 3 a client of --fail-on does
 Cluster directly.`,
 		Example: `  capi-proxy-patcher explain -f cluster.yaml --secret proxy-secret.yaml
   capi-proxy-patcher explain --context mgmt --namespace team-a --cluster prod registry.corp.example.com 10.96.0.1
-  capi-proxy-patcher explain --no-proxy '.svc,10.0.0.0/8' --client go,curl@7.88.1 https://10.1.2.3
+  capi-proxy-patcher explain --no-proxy '.svc,10.0.0.0/8' --client all https://10.1.2.3
   capi-proxy-patcher explain -f clusters/ --cluster prod --fail-on go,requests`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.hasNoProxy = cmd.Flags().Changed("no-proxy")
+			o.hasClients = cmd.Flags().Changed("client")
 			return runExplain(cmd.Context(), o, args, streams)
 		},
 	}
@@ -72,13 +79,14 @@ Cluster directly.`,
 	f.StringVar(&o.profile, "profile", string(noproxy.ProfileService),
 		"who reads the value: service (nodes) or shell (other programs)")
 	f.StringVar(&o.noProxy, "no-proxy", "", "value to explain; a Cluster then only provides the destinations")
-	f.StringSliceVar(&o.clients, "client", strings.Split(defaultClients, ","), "clients, each as name or name@version")
+	f.StringSliceVar(&o.clients, "client", []string{nodeClients},
+		"clients, each as name or name@version; "+allClients+" are those of nodes and of common images, the default for profile shell")
 	f.StringSliceVar(&o.failOn, "fail-on", nil,
 		"clients that must reach every destination of the Cluster directly, else the exit status is 3")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	complete(cmd, "output", "text", "json", "yaml")
 	complete(cmd, "profile", string(noproxy.ProfileService), string(noproxy.ProfileShell))
-	complete(cmd, "client", clientNames()...)
+	complete(cmd, "client", append(clientNames(), allClients)...)
 	complete(cmd, "fail-on", clientNames()...)
 	completeContext(cmd)
 	return cmd
@@ -121,6 +129,12 @@ func runExplain(ctx context.Context, o explainOptions, args []string, streams St
 	}
 	in := explain.Input{NoProxy: o.noProxy}
 	var err error
+	if o.profile == string(noproxy.ProfileShell) && !o.hasClients {
+		o.clients = []string{allClients}
+	}
+	if i := slices.Index(o.clients, allClients); i >= 0 {
+		o.clients = slices.Replace(o.clients, i, i+1, strings.Split(commonClients, ",")...)
+	}
 	if in.Clients, err = lookupClients(o.clients); err != nil {
 		return usageError{err}
 	}

@@ -40,13 +40,16 @@ const (
 func TestExplain_IsGolden(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
-		"cluster.txt":      {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod"},
+		"cluster.txt":      {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--client", "all"},
+		"nodes.txt":        {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "registry.example.com", "10.244.0.17"},
+		"nodes-given.txt":  {"--no-proxy", "10.*,10.0.0.0/8:8080,foo.com:8080", "10.1.2.3"},
+		"images.txt":       {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--profile", "shell", "registry.example.com"},
 		"cluster.json":     {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--client", "go,curl@7.88.1,wget,busybox", "-o", "json"},
-		"dual-stack.txt":   {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "team-a/dual"},
+		"dual-stack.txt":   {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "team-a/dual", "--client", "all"},
 		"shell.txt":        {"-f", explainCluster, "-f", explainSecrets, "--cluster", "dual", "--profile", "shell", "--client", "httpx,go"},
-		"pool.txt":         {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "edge", "edge.example.net", "db.example.org:5432"},
+		"pool.txt":         {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--pool", "edge", "--client", "all", "edge.example.net", "db.example.org:5432"},
 		"installation.txt": {"-f", explainCluster, "--secret", explainSecrets, "--cluster", "prod", "--default-proxy-secret", "system/default", "--client", "go", "installation.example.net"},
-		"given.txt":        {"--no-proxy", "localhost,10.*,*.corp.example.com,[fd00::1],fd00::/8,10.0.0.0/8:8080,foo.com:8080", "https://u:s3cr@a.corp.example.com:8443/x", "10.1.2.3", "fd00::1"},
+		"given.txt":        {"--no-proxy", "localhost,10.*,*.corp.example.com,[fd00::1],fd00::/8,10.0.0.0/8:8080,foo.com:8080", "--client", "all", "https://u:s3cr@a.corp.example.com:8443/x", "10.1.2.3", "fd00::1"},
 		"against.txt":      {"-f", explainCluster, "--cluster", "prod", "--no-proxy", "localhost,cluster.local,10.0.0.0/8", "--client", "go,requests,wget"},
 	} {
 		t.Run(name, func(t *testing.T) {

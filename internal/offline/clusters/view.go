@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -40,6 +42,7 @@ func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.
 		}
 		return cidrs
 	}
+	_, annotated := o.Annotations()[clusterv1.PausedAnnotation]
 	_, topology := spec["topology"].(map[string]any)
 	view = intent.Cluster{
 		Namespace:     manifest.PartOfName(o.Namespace()),
@@ -52,6 +55,7 @@ func clusterView(o *manifest.Object) (view intent.Cluster, unresolved []finding.
 		Topology:      topology,
 		Enabled:       intent.IsEnabled(o.Labels()),
 		Unclear:       intent.CheckLabel(o.Labels()),
+		Paused:        spec["paused"] == true || annotated,
 	}
 	view.EndpointPort = port(Dig(spec, "controlPlaneEndpoint"))
 	view.Infrastructure.Kind, _ = Dig(spec, "infrastructureRef")["kind"].(string)

@@ -171,10 +171,13 @@ func because(a Answer) string {
 	switch {
 	case a.Entry == "":
 		return a.Reason
-	case a.Origin == "":
-		return a.Entry
+	case a.Origin != "":
+		a.Entry += " (" + a.Origin + ")"
 	}
-	return a.Entry + " (" + a.Origin + ")"
+	if a.Verdict == match.DependsOnDNS {
+		return "direct if the address of the host matches " + a.Entry + " or a later entry"
+	}
+	return a.Entry
 }
 
 // constant reports whether client i gives the same answer, for a reason that is not the destination, in all of several
@@ -223,6 +226,8 @@ func (p *printer) entries() {
 		switch {
 		case len(e.FatalIn) > 0:
 			what = "breaks " + strings.Join(p.labels(e.FatalIn), ", ")
+		case e.dead(readers) && len(p.report.Clients) == 1:
+			what = "matches nothing in " + p.report.Clients[0].label
 		case e.dead(readers):
 			what = "matches in no client"
 		default:

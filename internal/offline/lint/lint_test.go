@@ -326,3 +326,22 @@ func TestFindings_NameNodesThatOthersAskThroughTheProxy(t *testing.T) {
 		}
 	}
 }
+
+func TestText_PrintsOnceWhatIsTrueForManyClusters(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(goodCluster, "10.244.0.0/16", "bad", 1)
+	for i := range 1000 {
+		text += "---\n" + strings.Replace(strings.Replace(goodCluster, "10.244.0.0/16", "bad", 1), "name: c,", fmt.Sprintf("name: c%d,", i), 1)
+	}
+	report, err := lint.Run(t.Context(), options(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(report.Findings); got < 1001 {
+		t.Errorf("%d findings, want one for each Cluster", got)
+	}
+	const also = "    also: Cluster team/c0, Cluster team/c1, Cluster team/c2 and 997 more\n"
+	if got := report.Text(); strings.Count(got, "bad-cidr") != 1 || !strings.Contains(got, also) {
+		t.Errorf("want one line with bad-cidr and %q:\n%.2000s", also, got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 )
 
 // Level is the severity of a finding.
@@ -71,11 +72,27 @@ type Summary struct {
 	Secrets    int `json:"secrets"`
 }
 
-// Text prints each finding in one line, with the fix below it, and the counts.
+// Text prints each finding in one line, with the fix and the other objects that have it below it, and the counts.
 func (r Report) Text() string {
 	var b strings.Builder
+	same := func(f Row) Row {
+		kind, _, _ := strings.Cut(f.Object, " ")
+		return Row{Level: f.Level, Code: f.Code, Object: kind, Where: f.Where, Message: f.Message, Fix: f.Fix}
+	}
+	also := map[Row][]string{}
 	for _, f := range r.Findings {
+		also[same(f)] = append(also[same(f)], f.Object)
+	}
+	for _, f := range r.Findings {
+		objects := also[same(f)]
+		if objects == nil {
+			continue // it is printed
+		}
+		also[same(f)] = nil
 		_, _ = fmt.Fprintf(&b, "%s:%d: %s\n", f.File, f.Line, f)
+		if others := objects[1:]; len(others) > 0 {
+			_, _ = fmt.Fprintf(&b, "    also: %s\n", clusters.Few(others))
+		}
 	}
 	s := r.Summary
 	_, _ = fmt.Fprintf(&b, "%s, %s, %s in %s and %s\n", plural(s.Rejections, "rejection"),

@@ -65,6 +65,9 @@ func (ru rubyRules) match(list string, d destination, resolve Resolver) Answer {
 			continue
 		}
 		if open {
+			if addr := prefix.Addr(); addr.IsLoopback() && prefix.Bits() >= 8 {
+				continue // decided: a name with such an address is direct without the entry
+			}
 			return ru.undecided(list, d, i, t.text)
 		}
 		if ru.mapped {

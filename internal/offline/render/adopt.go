@@ -41,7 +41,7 @@ func (r *renderer) originals(view intent.Cluster) patch.Originals {
 		}
 	}
 	if err != nil {
-		r.problems = append(r.problems, err)
+		r.problems.add(nil, err.Error())
 		return nil
 	}
 	originals, err := patch.ParseOriginals(secret.Data[contract.KeyAdoptedFiles])

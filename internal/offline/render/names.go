@@ -18,7 +18,7 @@ func (r *renderer) checkNames() {
 	}
 	enabled := func(o *manifest.Object) bool { return intent.IsEnabled(o.Labels()) }
 	if !r.All && !slices.ContainsFunc(r.Find("Cluster"), enabled) {
-		r.notes = append(r.notes, "no Cluster in the input has label "+contract.LabelEnabled+": \""+
+		r.notes.add(nil, "no Cluster in the input has label "+contract.LabelEnabled+": \""+
 			contract.LabelEnabledValue+"\"; nothing is patched")
 	}
 }

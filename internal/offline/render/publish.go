@@ -156,7 +156,7 @@ func (r *renderer) noteSilence() {
 		text += fmt.Sprintf(": %d Clusters have no label %s: %q, or ask for no output", count, contract.LabelEnabled,
 			contract.LabelEnabledValue)
 	}
-	r.notes = append(r.notes, text)
+	r.notes.add(nil, text)
 }
 
 // print adds published values to the output.

@@ -96,8 +96,8 @@ func Render(ctx context.Context, o Options) (Result, error) {
 		r.checkClasses()
 		r.checkNames()
 	}
-	if len(r.problems) > 0 {
-		return Result{}, errors.Join(r.problems...)
+	if err := r.problems.err(); err != nil {
+		return Result{}, err
 	}
 	return r.result()
 }
@@ -108,11 +108,10 @@ type renderer struct {
 
 	*clusters.Manifests
 
-	notes    []string
-	warnings int // among notes
+	notes    lines
+	warnings int // among notes, for each object
 	usual    usual
-	noted    map[string]bool
-	problems []error
+	problems lines
 	// edits are the changes to make.
 	edits map[*manifest.Object][]manifest.Edit
 	// users are those of each bootstrap object, as findUsers returns them.
@@ -144,22 +143,19 @@ func newRenderer(o Options) (*renderer, error) {
 		return nil, err
 	}
 	r := &renderer{
-		Options: o, Manifests: read, notes: read.Notes,
-		declared: map[*manifest.Object]bool{}, noted: map[string]bool{}, edits: map[*manifest.Object][]manifest.Edit{},
+		Options: o, Manifests: read,
+		declared: map[*manifest.Object]bool{}, edits: map[*manifest.Object][]manifest.Edit{},
 		needed: map[secretKey]bool{}, kept: map[*manifest.Object]*keptOriginals{},
+	}
+	for _, note := range read.Notes {
+		r.notes.add(nil, note)
 	}
 	r.users = r.findUsers()
 	return r, nil
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
-	text := clusters.Place(o) + ": " + fmt.Sprintf(format, args...)
-	if r.noted[text] {
-		return false
-	}
-	r.noted[text] = true
-	r.notes = append(r.notes, text)
-	return true
+	return r.notes.add(o, fmt.Sprintf(format, args...))
 }
 
 // warn adds a warning.
@@ -170,7 +166,7 @@ func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
 }
 
 func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
-	r.problems = append(r.problems, errors.New(clusters.Place(o)+": "+fmt.Sprintf(format, args...)))
+	r.problems.add(o, fmt.Sprintf(format, args...))
 }
 
 // cluster patches the bootstrap objects of one Cluster, or removes what an earlier run has added.
@@ -197,6 +193,9 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		r.reject(object, "%s", read.Invalid)
 		return
 	}
+	if c.view.Paused {
+		r.note(object, "is paused and patched here all the same; the controller changes nothing until it is unpaused")
+	}
 	if len(c.unresolved) > 0 {
 		c.usual.add(codeVariables, object)
 	}
@@ -219,7 +218,7 @@ func (r *renderer) result() (Result, error) {
 	if r.Publish.Only {
 		r.noteSilence()
 		text := bytes.Join(r.published, nil)
-		return Result{Output: text, Notes: r.notes, Warnings: r.warnings, secrets: text}, nil
+		return Result{Output: text, Notes: r.notes.texts(), Warnings: r.warnings, secrets: text}, nil
 	}
 	added, err := r.writeSecrets()
 	if err != nil {
@@ -238,7 +237,7 @@ func (r *renderer) result() (Result, error) {
 		return Result{}, fmt.Errorf("joining output: %w", err)
 	}
 	return Result{
-		Output: output, Notes: r.notes, Warnings: r.warnings, Summary: r.usual.String(),
+		Output: output, Notes: r.notes.texts(), Warnings: r.warnings, Summary: r.usual.String(),
 		streams: r.Streams, secrets: added,
 	}, nil
 }

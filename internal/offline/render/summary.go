@@ -6,6 +6,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
@@ -31,9 +32,6 @@ func (u *usual) add(code finding.Code, cluster *manifest.Object) {
 	u.clusters[code][cluster] = true
 }
 
-// maxNames is how many Secrets the line names.
-const maxNames = 3
-
 func (u *usual) String() string {
 	var parts []string
 	for _, code := range append(noproxy.Codes(), codeVariables) {
@@ -45,12 +43,8 @@ func (u *usual) String() string {
 		parts[0] = "Clusters " + parts[0]
 	}
 	if count := len(u.secrets); count > 0 {
-		names := strings.Join(u.secrets[:min(count, maxNames)], ", ")
-		if count > maxNames {
-			names += fmt.Sprintf(" and %d more", count-maxNames)
-		}
 		const secrets = "Secrets that the controller generates, or --include-secrets prints"
-		parts = append(parts, fmt.Sprintf("%s: %d (%s)", secrets, count, names))
+		parts = append(parts, fmt.Sprintf("%s: %d (%s)", secrets, count, clusters.Few(u.secrets)))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,6 +50,8 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: it is of format "bottlerocket", not cloud-config or ignition, and is not patched`, 0},
 		"Ignition":                {members(kubeadm, own, "", "format: ignition"), "", 0},
 		"a variable for a format": {members(kubeadm, own, "", `format: "${FORMAT:=cloud-config}"`), "", 0},
+		"a paused Cluster":        {strings.Replace(members(kubeadm, own, "", ""), "spec: {cluster", "spec: {paused: true, cluster", 1), "Cluster c: is paused and patched here all the same; the controller changes nothing until it is unpaused", 0},
+		"a Cluster with paused":   {strings.Replace(members(kubeadm, own, "", ""), "labels: {", "annotations: {cluster.x-k8s.io/paused: ''}, labels: {", 1), "Cluster c: is paused", 0},
 		"Windows":                 {members(kubeadm, own, "", "files: [{path: 'c:/a', content: x}]"), "KubeadmConfigTemplate md: it is for Windows nodes (a file path with a drive letter, c:/a) and is not patched", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +76,47 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 				t.Errorf("the other pool is not patched:\n%s", result.Output)
 			}
 			if want := test.note == ""; patched["KubeadmConfigTemplate md"] != want && !strings.Contains(test.manifests, none) &&
-				!strings.Contains(test.note, "RKE2ControlPlane") {
+				!strings.Contains(test.note, "Cluster c: ") {
 				t.Errorf("the pool is patched: %t, want %t", !want, want)
+			}
+		})
+	}
+}
+
+func TestRender_SaysOnceWhatIsTrueForManyClusters(t *testing.T) {
+	t.Parallel()
+	many := func(n int, secret string) string {
+		text := ""
+		for i := range n {
+			text += strings.NewReplacer("name: c,", fmt.Sprintf("name: c%d,", i), "name: cp}", fmt.Sprintf("name: cp%d}", i)).
+				Replace(withPods(scene("c", "KubeadmControlPlane cp"))) + "---\n"
+		}
+		one, _, _ := strings.Cut(text, "---\n")
+		text = one + "---\n" + strings.ReplaceAll(text, one, "")
+		return strings.Replace(strings.TrimSuffix(text, "---\n"), "stringData: {", "stringData: {"+secret, 1)
+	}
+	for name, test := range map[string]struct {
+		clusters int
+		secret   string
+		want     string
+		warnings int
+	}{
+		"one Cluster": {1, `noProxy: "*.a.example.com", `, `written as .name; write .name`, 1},
+		"two":         {2, `noProxy: "*.a.example.com", `, `write .name (also Cluster c1)`, 2},
+		"a thousand":  {1000, `noProxy: "*.a.example.com", `, `write .name (also Cluster c1, Cluster c2, Cluster c3 and 996 more)`, 1000},
+		"a rejection": {1000, `noProxy: "10.0.0.0/33", `, `(bad-cidr); write address/length (also Cluster c1, Cluster c2, Cluster c3 and 996 more)`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result, err := render.Render(t.Context(),
+				render.Options{Inputs: []clusters.Input{{Name: "in.yaml", Data: []byte(many(test.clusters, test.secret))}}})
+			said := strings.Join(result.Notes, "\n")
+			if err != nil {
+				said = err.Error()
+			}
+			if !strings.HasSuffix(said, test.want) || strings.Contains(said, "\n") || result.Warnings != test.warnings {
+				t.Errorf("want one line that ends with %q, and %d warnings; got %d warnings:\n%.2000s",
+					test.want, test.warnings, result.Warnings, said)
 			}
 		})
 	}
