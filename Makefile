@@ -10,7 +10,7 @@ MODULE := github.com/capi-proxy-patcher/capi-proxy-patcher
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X $(MODULE)/internal/version.release=$(VERSION)
 
-TOOL := go tool -modfile=go.tools.mod
+TOOL := go tool -modfile='$(CURDIR)/go.tools.mod'
 GENERATE := $(TOOL) controller-gen rbac:roleName=manager-role webhook paths=./internal/controller/... paths=./internal/webhook/...
 
 # Tests that need a cluster, a node or time of their own are below test/, all others are unit tests.
@@ -26,9 +26,10 @@ MODULES := hack/image test/alerts test/gitops test/istio test/delivery test/char
 
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
-FETCH_MODULES = for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
-COUNTS := out/test-counts
-SUMMARY = go run ./hack/testsummary -counts $(COUNTS)
+FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
+# Each run leaves its results in a file of its own.
+RESULTS := $(CURDIR)/out/tests
+GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events='$(RESULTS)/$(shell date +%s%N)' --
 
 .PHONY: help
 help: ## Print this list.
@@ -104,7 +105,7 @@ fmt: ## Format the code.
 .PHONY: lint
 lint: ## Lint code and tests.
 	$(TOOL) golangci-lint run
-	for module in $(MODULES); do (cd $$module && go tool -modfile='$(CURDIR)/go.tools.mod' golangci-lint run --config '$(CURDIR)/.golangci.yml'); done
+	for module in $(MODULES); do (cd $$module && $(TOOL) golangci-lint run --config '$(CURDIR)/.golangci.yml'); done
 
 .PHONY: lint-fix
 lint-fix: ## Lint, and fix what can be fixed mechanically.
@@ -145,7 +146,7 @@ verify-golden: ## Check that changed golden files come with a line in CHANGELOG.
 
 .PHONY: verify-licenses
 verify-licenses: ## Check that the licences of all linked modules are allowed.
-	@go run ./hack/licenses ./cmd/...
+	@$(TOOL) go-licenses check ./cmd/... --allowed_licenses=Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT 2>&1 | sed '/non-Go code/d; \|^/|d'
 
 .PHONY: verify-vuln
 verify-vuln: ## Look for known vulnerabilities; says so where the database cannot be reached.
@@ -155,22 +156,22 @@ verify-vuln: ## Look for known vulnerabilities; says so where the database canno
 
 .PHONY: test
 test: ## Lint, vet and run all tests; the last line is their sum.
-	@rm -f $(COUNTS); status=0; \
+	@rm -rf '$(RESULTS)'; status=0; \
 	for target in lint vet test-unit test-envtest; do $(MAKE) --no-print-directory $$target || status=1; done; \
 	$(MAKE) --no-print-directory test-summary; exit $$status
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but this machine, seeds of fuzz targets included.
-	@mkdir -p out; $(FETCH_MODULES); echo "== unit tests"
-	@$(WITHOUT_PROXY) go test -json $(RACE) -shuffle=on $(UNIT_PACKAGES) | $(SUMMARY)
-	@for module in $(MODULES); do $(WITHOUT_PROXY) go test -C $$module -json -count=1 -shuffle=on ./... | $(SUMMARY); done
+	@mkdir -p out/tests; $(FETCH_MODULES); echo "== unit tests"
+	@status=0; $(WITHOUT_PROXY) $(GOTESTSUM) $(RACE) -shuffle=on $(UNIT_PACKAGES) || status=1; \
+	for module in $(MODULES); do (cd $$module && $(WITHOUT_PROXY) $(GOTESTSUM) -count=1 -shuffle=on ./...) || status=1; done; exit $$status
 
 .PHONY: test-envtest
 test-envtest: ## Run the tests that need an API server.
-	@mkdir -p out; $(FETCH_MODULES); echo "== tests with an API server"
+	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -json -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) | $(SUMMARY) || status=1; \
-	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" go test -C test/delivery -json -count=1 ./... | $(SUMMARY) || status=1; \
+	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) || status=1; \
+	(cd test/delivery && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) -count=1 ./...) || status=1; \
 	exit $$status
 
 .PHONY: test-kyverno
@@ -185,10 +186,10 @@ test-model: ## Run MODEL_STEPS random operations against the product and a model
 
 .PHONY: test-node
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.
-	@mkdir -p out; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
+	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
-	go test -tags node -json -count=1 -p 1 -timeout 20m ./test/node/... | $(SUMMARY) || status=$$?; \
+	$(GOTESTSUM) -tags node -count=1 -p 1 -timeout 20m ./test/node/... || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
 # What make test-e2e runs: all scenarios.
@@ -200,10 +201,10 @@ E2E_TIMEOUT := 35m
 
 .PHONY: test-e2e
 test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
-	@mkdir -p out; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
+	@mkdir -p out/tests; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
 	status=0; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" \
-	go test -tags e2e -json -count=1 -timeout $(E2E_TIMEOUT) $(E2E_TESTS) | $(SUMMARY) || status=$$?; \
+	$(GOTESTSUM) -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(E2E_TESTS) || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
 
 .PHONY: test-storm
@@ -212,8 +213,7 @@ test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead 
 
 .PHONY: test-summary
 test-summary: ## Print the sum of the tests that the last make test ran.
-	@touch $(COUNTS)
-	@awk '{p += $$1; f += $$2; s += $$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
+	@awk -f hack/test-summary.awk /dev/null $(wildcard out/tests/*)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZ_TIME (30s).

@@ -1,4 +1,4 @@
-package main
+package hack
 
 import (
 	"net/http"
@@ -45,7 +45,7 @@ func TestVerifyVuln_TellsWhatItKnows(t *testing.T) {
 		"one without a finding":    {database(`[]`), "No vulnerabilities found", false},
 		"one with a vulnerability": {database(`[{"path":"github.com/coreos/go-systemd/v22","vulns":[{"id":"GO-2000-0001","modified":"2000-01-01T00:00:00Z"}]}]`), "GO-2000-0001", true},
 	} {
-		command := exec.CommandContext(t.Context(), "../verify-vuln.sh", "./internal/systemd")
+		command := exec.CommandContext(t.Context(), "./verify-vuln.sh", "./internal/systemd")
 		command.Env = append(os.Environ(), "GOVULNDB="+test.database)
 		text, err := command.CombinedOutput()
 		if (err != nil) != test.fails || !strings.Contains(string(text), test.want) {

@@ -1,7 +1,0 @@
-package broken
-
-import "testing"
-
-func TestBroken(*testing.T) {
-	missing()
-}

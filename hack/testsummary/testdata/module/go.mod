@@ -1,3 +1,0 @@
-module example.com/module
-
-go 1.26.0
