@@ -24,16 +24,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// small is a package that is built in seconds for every platform.
-const small = "./hack/testsummary"
+// small is a package that is built in a second for every platform.
+const small = "./small"
 
 const (
 	testVersion = "v1.2.3-rc.1"
 	revision    = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// root is the folder of the repository.
-const root = "../.."
+// root is the folder of a repository with a small program.
+const root = "testdata/repository"
 
 // makeImage runs the command and returns the digest that it prints.
 func makeImage(t *testing.T, args ...string) string {
@@ -98,7 +98,7 @@ func TestImage_IsTheSameTwice(t *testing.T) {
 
 	// In a checkout of another place, by somebody with other settings.
 	checkout := filepath.Join(t.TempDir(), "another place")
-	for _, path := range []string{"go.mod", "go.sum", "hack/testsummary/main.go"} {
+	for _, path := range []string{"go.mod", "small/main.go"} {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +238,7 @@ func TestImage_RunsByItself(t *testing.T) {
 		t.Skip("needs Linux and root")
 	}
 	folder := filepath.Join(t.TempDir(), "layout")
-	makeImage(t, "-out", folder, "-platforms", "linux/"+runtime.GOARCH)
+	makeImage(t, "-root", "../..", "-out", folder, "-platforms", "linux/"+runtime.GOARCH)
 	index := openImage(t, folder)
 	manifest, err := index.IndexManifest()
 	if err != nil {

@@ -1,0 +1,3 @@
+module example.com/repository
+
+go 1.26.0

@@ -1,0 +1,4 @@
+// Command small is built in a second for every platform.
+package main
+
+func main() { println("small") }
