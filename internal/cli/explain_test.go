@@ -66,6 +66,26 @@ func TestExplain_IsGolden(t *testing.T) {
 	}
 }
 
+// TestExplain_SaysThatOwnAddressesAreDirect is about addresses that no list has; the golden files have the line, too.
+func TestExplain_SaysThatOwnAddressesAreDirect(t *testing.T) {
+	t.Parallel()
+	for noProxy, want := range map[string]bool{"a.example": true, "a.example,192.0.2.0/24": false} {
+		manifests := `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prod, labels: {capi-proxy-patcher.io/enabled: "true"}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: http-proxy}
+stringData: {httpProxy: "http://p.example:3128", noProxy: "` + noProxy + `"}
+`
+		status, stdout, stderr := run(t, manifests, "explain", "-f", "-", "--client", "go", "192.0.2.7")
+		if got := strings.Contains(stdout, "\nEach node adds its own addresses and names"); status != 0 || got != want {
+			t.Errorf("%s: %d %s%s", noProxy, status, stdout, stderr)
+		}
+	}
+}
+
 func TestExplain_PrintsTheSameAsJSONAndYAML(t *testing.T) {
 	t.Parallel()
 	args := []string{"explain", "-f", explainCluster, "--secret", explainSecrets, "--cluster", "dual", "-o"}

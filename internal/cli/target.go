@@ -94,6 +94,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 		return network, fmt.Errorf("%s: %s; there is nothing to explain", name, note)
 	}
 	in.NoProxy, in.Entries, in.Warnings = resolution.NoProxy.Value, resolution.NoProxy.Entries, resolution.Warnings
+	in.OwnAddresses = o.profile == string(noproxy.ProfileService) && !resolution.NoProxy.HasNodeNetwork
 	in.Secret, in.Profile = "Secret "+
 		clusters.Qualified(resolution.Secret.Name.Namespace, resolution.Secret.Name.Name), o.profile
 	return network, nil

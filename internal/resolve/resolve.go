@@ -337,12 +337,13 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 	return resolution, nil
 }
 
-// noNodeNetwork warns of static Pods that reach nodes through the proxy.
+// noNodeNetwork warns of static Pods, and of kubeadm, that reach nodes through the proxy.
 func noNodeNetwork() finding.Finding {
 	return finding.Finding{
 		Code: noproxy.CodeNoNodeNetwork, Place: finding.Annotation(contract.AnnotationTargets),
-		Message: "static Pods get the proxy variables and NO_PROXY has no network of the nodes, so kube-apiserver asks " +
-			"kubelets through the proxy: kubectl logs, exec and port-forward do not work",
+		Message: "kubeadm and static Pods get the proxy variables and NO_PROXY has no network of the nodes, so " +
+			"kube-apiserver asks kubelets (port 10250) through the proxy, and kubeadm join etcd of the other control-plane " +
+			"nodes (port 2379): kubectl logs, exec and port-forward do not work, and no further control-plane Machine joins",
 		Advice: "add the networks in which nodes have their addresses to noProxy, or leave out target " +
 			string(contract.TargetStaticPods),
 	}

@@ -434,6 +434,11 @@ func TestResolve_WarnsOfStaticPodsWithoutANodeNetwork(t *testing.T) {
 		if warns := strings.Contains(resolve.WarningCodes(got.Warnings), string(noproxy.CodeNoNodeNetwork)); warns != test.warns {
 			t.Errorf("%s: warns %t (%s), want %t", name, warns, resolve.WarningCodes(got.Warnings), test.warns)
 		}
+		for _, w := range got.Warnings {
+			if w.Code == noproxy.CodeNoNodeNetwork && !(strings.Contains(w.Message, "10250") && strings.Contains(w.Message, "2379")) {
+				t.Errorf("%s: the warning names not every port: %s", name, w.Message)
+			}
+		}
 	}
 }
 

@@ -39,6 +39,8 @@ type Input struct {
 	// Entries are the items of NoProxy with their origins. If nil, they are split from NoProxy and called "entry 1" and
 	// so on.
 	Entries []noproxy.Entry
+	// OwnAddresses reports whether nodes add their own addresses and names to NoProxy, and no network in it is theirs.
+	OwnAddresses bool
 	// Warnings are passed on.
 	Warnings []finding.Finding
 	// Destinations are the rows of the report.
@@ -65,6 +67,8 @@ type Report struct {
 	Destinations []Row `json:"destinations"`
 	// Failures are the in-cluster destinations that a client of FailOn does not reach directly.
 	Failures []Failure `json:"failures"`
+
+	ownAddresses bool
 }
 
 // Entry is one item of the list and what is wrong with it.
@@ -132,7 +136,7 @@ func Explain(in Input) (Report, error) {
 	clients := columns(in)
 	r := Report{
 		Subject: in.Subject, Entries: entries(in), Warnings: append([]finding.Finding{}, in.Warnings...), Clients: []Client{},
-		Destinations: []Row{}, Failures: []Failure{},
+		Destinations: []Row{}, Failures: []Failure{}, ownAddresses: in.OwnAddresses,
 	}
 	shown := make([]string, len(r.Entries))
 	for i, e := range r.Entries {

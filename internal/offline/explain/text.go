@@ -120,6 +120,9 @@ func (p *printer) head() {
 			fmt.Sprintf("... %d entries in all; -o json has them", len(r.Entries))
 	}
 	p.line("NO_PROXY=" + value)
+	if r.ownAddresses {
+		p.line("Each node adds its own addresses and names, so they are direct on that node though they are not in the list.")
+	}
 }
 
 // verdict is a word for what a client does. An exclamation mark marks a problem.
