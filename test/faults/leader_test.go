@@ -33,15 +33,32 @@ func (f *fleet) generations() map[string]int64 {
 // leader returns who holds the lease of the namespace, or "".
 func (f *fleet) leader() string {
 	f.t.Helper()
+	return leaderOf(f.t, f.ns)
+}
+
+// leaderOf returns who holds the lease of a namespace, or "".
+func leaderOf(t *testing.T, ns string) string {
+	t.Helper()
 	lease := &coordinationv1.Lease{}
-	err := shared.client.Get(f.t.Context(), f.key(contract.Domain), lease)
+	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: contract.Domain}, lease)
 	if client.IgnoreNotFound(err) != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}
 	return *lease.Spec.HolderIdentity
+}
+
+// eventuallyLed waits until a manager leads.
+func eventuallyLed(t *testing.T, ns string) {
+	t.Helper()
+	eventually(t, "a leader", func() string {
+		if leaderOf(t, ns) == "" {
+			return "nobody leads"
+		}
+		return ""
+	})
 }
 
 // TestLeader_GivesUpTheLeaseBeforeItsServersEnd ends a manager in the middle of a request to its webhooks.
@@ -50,12 +67,7 @@ func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
 	t.Parallel()
 	webhooks, flags := f.serveWebhooks("../../config/default")
 	p := manager(t, f.ns, append(flags, noResync, "--leader-elect", "--leader-elect-namespace", f.ns)...)
-	eventually(t, "a leader", func() string {
-		if f.leader() == "" {
-			return "nobody leads"
-		}
-		return ""
-	})
+	eventuallyLed(t, f.ns)
 	const body = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"DELETE"}}`
 	address := net.JoinHostPort(webhooks.Host, strconv.Itoa(webhooks.Port))
 	client := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // who answers is not in question
@@ -161,7 +173,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	t.Logf("%d refused", refused)
 	t.Logf("%d objects were written by the first, %d by the second", done, writes-done)
 	second.stop()
-	staysQuiet(t, f.ns)
+	staysQuiet(t, f.ns, flags...)
 }
 
 // TestLeader_IsNotNeededToAdmit has a manager that does not lead admit objects: what they get depends on what its caches
@@ -172,12 +184,7 @@ func TestLeader_IsNotNeededToAdmit(t *testing.T) {
 	f.useProxy("http://proxy.example.com:3128") // Inline writes no credentials
 	election := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns}
 	leads := manager(t, f.ns, election...)
-	eventually(t, "a leader", func() string {
-		if f.leader() == "" {
-			return "nobody leads"
-		}
-		return ""
-	})
+	eventuallyLed(t, f.ns)
 	holder := f.leader()
 	_, flags := f.serveWebhooks("testdata/webhooks")
 	waits := manager(t, f.ns, append(flags, election...)...)

@@ -95,7 +95,8 @@ func TestSecrets_AreDeletedAndCreatedAgain(t *testing.T) {
 	f := newFleet(t, 1)
 	t.Parallel()
 	f.create(enabled)
-	p := manager(t, f.ns, "--leader-elect", "--leader-elect-namespace", f.ns, noResync)
+	election := []string{"--leader-elect", "--leader-elect-namespace", f.ns}
+	p := manager(t, f.ns, append(election, noResync)...)
 	f.eventuallyAsRendered()
 	f.joined("c000", "c000-md-a")
 	f.eventuallyTells(false)
@@ -136,8 +137,9 @@ func TestSecrets_AreDeletedAndCreatedAgain(t *testing.T) {
 	if writes := from.since(request.isOfSpec); len(writes) > 0 {
 		t.Errorf("%d writes of specs, which do not change, the first of them %+v", len(writes), writes[0])
 	}
+	f.eventuallyRecorded()
 	p.stop()
-	staysQuiet(t, f.ns)
+	staysQuiet(t, f.ns, election...)
 }
 
 // TestSecrets_WithoutTheLabelAreNoticedWhenTheyCome has a Cluster wait for a Secret that only its name gives away.

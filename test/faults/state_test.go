@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // stormAnnotation is written by those who disturb; it is no part of any state.
@@ -282,6 +283,37 @@ func (f *fleet) eventuallyAsRendered() {
 			if condition.Reason != reason {
 				return fmt.Sprintf("Cluster %s has reason %s, want %s; message: %s", name, condition.Reason, reason,
 					condition.Message)
+			}
+		}
+		return ""
+	})
+	f.eventuallyRecorded()
+}
+
+// eventuallyRecorded waits until every labelled Cluster records the current versions of its proxy Secrets: a pass writes
+// that after its condition, so that who stops the manager before has the next one write it.
+func (f *fleet) eventuallyRecorded() {
+	f.t.Helper()
+	eventually(f.t, "records", func() string {
+		all, now := list(f.t, f.ns), map[string]string{}
+		for _, object := range all {
+			if object.GetKind() == "Secret" {
+				now[object.GetNamespace()+"/"+object.GetName()] = object.GetResourceVersion()
+			}
+		}
+		for _, object := range all {
+			if object.GetKind() != "Cluster" || object.GetLabels()[contract.LabelEnabled] == "" {
+				continue
+			}
+			pass, err := status.ParsePass(object.GetAnnotations()[contract.AnnotationLastPass])
+			if err != nil {
+				return object.GetName() + ": " + err.Error()
+			}
+			for name, version := range pass.Secrets {
+				if now[name] != version {
+					return fmt.Sprintf("Cluster %s has used version %q of Secret %s, which is %q", object.GetName(), version, name,
+						now[name])
+				}
 			}
 		}
 		return ""
