@@ -60,7 +60,7 @@ func TestInfrastructure_IsReadOnceAndWhenProvisioned(t *testing.T) {
 	before := c.generations()
 	c.hasNetwork("10.50.0.0/16")
 	eventually(t, "the network in the generated Secret", func() string {
-		if origins := string(c.generated()[contract.KeyNoProxyOrigins]); !strings.Contains(origins, "10.50.0.0/16\tinfrastructure\tAWSCluster one spec.network.vpc.cidrBlock\n") {
+		if origins := string(c.generated()[contract.KeyNoProxyOrigins]); !strings.Contains(origins, "10.50.0.0/16\tinfrastructure\tAWSCluster one, spec.network.vpc.cidrBlock\n") {
 			return origins
 		}
 		return ""

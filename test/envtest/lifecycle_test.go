@@ -364,8 +364,11 @@ func TestGeneratedSecret_CreatedAfterRemovalIsDeleted(t *testing.T) {
 		}
 	}
 	before := one.snapshot() + two.snapshot()
-	create(t, late("one", map[string]string{contract.KeyProxyEnv: "x", contract.KeyContentHash: "x"}),
-		late("two", map[string]string{contract.KeyProxyEnv: "x"}))
+	written := late("one", map[string]string{contract.KeyProxyEnv: "x", contract.KeyContentHash: "x"})
+	written.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "one", UID: one.cluster().UID,
+	}}
+	create(t, written, late("two", map[string]string{contract.KeyProxyEnv: "x"}))
 	eventually(t, "the Secret of a process that ended", func() string {
 		if one.generated() != nil {
 			return "is still there"

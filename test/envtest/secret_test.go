@@ -93,7 +93,7 @@ func TestSettings_WithAValueThatIsTooLongAreInvalid(t *testing.T) {
 			change(t, secret, func(s *corev1.Secret) { s.Labels = labels })
 			c := newCluster(t, ns, "one")
 			c.eventuallyReports(contract.ReasonInvalidSettings,
-				"Secret "+ns+"/one-http-proxy key trustedCA: longer than 262144 bytes (value-too-large)")
+				"Secret "+ns+"/one-http-proxy, key trustedCA: longer than 262144 bytes (value-too-large)")
 			if c.generated() != nil {
 				t.Error("a generated Secret exists")
 			}

@@ -281,7 +281,7 @@ func TestWebhook_PatchesAControlPlaneInTheRequestThatRollsIt(t *testing.T) {
 				create(t, object)
 			}
 			c.eventuallyReports(contract.ReasonWaitingForRollout,
-				"it gets the current proxy with its next rollout, or now when annotation")
+				"waits for its next rollout, because changing it now would replace its Machines")
 			change(t, c.controlPlane(), test.edit)
 			if got := hasProxy(c.controlPlane()); got != test.rolls {
 				t.Fatalf("patched %v, want %v", got, test.rolls)
