@@ -23,7 +23,6 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"requests below 0":             {"--kube-api-qps -1", "--kube-api-qps -1: use more than 0"},
 		"requests that are no number":  {"--kube-api-qps NaN", "--kube-api-qps NaN: use more than 0"},
 		"burst 0":                      {"--kube-api-burst 0", "--kube-api-burst 0: use 1 or more"},
-		"hold below 0":                 {"--hold-cluster-create -1s", "--hold-cluster-create -1s: use a longer time"},
 		"namespace":                    {"--namespace Bad_NS", `--namespace "Bad_NS": `},
 		"two namespaces":               {"--namespace a,b", `--namespace "a,b": `},
 		"namespace of the lease":       {"--leader-elect-namespace a/b", `--leader-elect-namespace "a/b": `},
@@ -52,13 +51,9 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"webhook port beyond":          {"--webhook-port 65536", "--webhook-port 65536: use a port from 1 to 65535"},
 		"webhook address":              {"--webhook-bind-address [::]:1", `--webhook-bind-address "[::]:1": use an IP address without a port`},
 		"webhook certificates missing": {"--webhook-cert-dir " + none, "--webhook-cert-dir: file " + none + "/tls.crt does not exist"},
-		"hook port":                    {"--hook-port 70000", "--hook-port 70000: use a port from 1 to 65535"},
-		"hook address":                 {"--hook-bind-address x", `--hook-bind-address "x": use an IP address`},
-		"hook certificates missing":    {"--hook-cert-dir " + none, "--hook-cert-dir: file " + none + "/tls.crt does not exist"},
 		"image of nodes":               {"--deliver --node-image a,b", `--node-image "a,b": not the name of an image`},
 		"image of nodes too long":      {"--deliver --node-image " + strings.Repeat("a", 513), `--node-image "aaa`},
 		"image that is not delivered":  {"--node-image a", "--node-image: add --deliver"},
-		"hook authorities missing":     {"--hook-cert-dir " + certificates + " --hook-client-ca-name none.crt", "--hook-client-ca-name: file " + certificates + "/none.crt does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,15 +71,15 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 	certificates := hookCertificate(t)
 	for _, args := range [][]string{
 		nil,
-		{"--sync-period", "1s", "--concurrency", "1", "--kube-api-qps", "0.5", "--kube-api-burst", "1", "--hold-cluster-create", "0"},
+		{"--sync-period", "1s", "--concurrency", "1", "--kube-api-qps", "0.5", "--kube-api-burst", "1"},
 		{"--sync-period", "24h"},
-		{"--health-addr", "0", "--diagnostics-address", "[::1]:8443", "--profiler-address", "localhost:6060", "--webhook-port", "0", "--hook-port", "0", "--webhook-bind-address", "::1"},
+		{"--health-addr", "0", "--diagnostics-address", "[::1]:8443", "--profiler-address", "localhost:6060", "--webhook-port", "0", "--webhook-bind-address", "::1"},
 		{"--tls-min-version", "VersionTLS12", "--tls-cipher-suites", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
 		{"--logging-format", "json", "--feature-gates", "PriorityQueue=false", "--feature-gates", "", "--insecure-diagnostics"},
 		{"--leader-elect-lease-duration", "60s", "--leader-elect-renew-deadline", "40s", "--leader-elect-retry-period", "5s"},
 		{"--namespace", "team-a", "--default-proxy-secret", "system/proxy.v1", "--default-proxy-namespaces", "a,!b,c in (d)"},
 		{"--deliver", "--node-image", "[::1]:5000/a@sha256:" + strings.Repeat("a", 512-20)},
-		{"--default-proxy-namespaces", "", "--webhook-cert-dir", certificates, "--hook-cert-dir", certificates},
+		{"--default-proxy-namespaces", "", "--webhook-cert-dir", certificates},
 	} {
 		if status, stderr := startManager(t, args...); status != exitInput ||
 			!strings.Contains(stderr, "reading kubeconfig") {

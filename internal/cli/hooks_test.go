@@ -39,8 +39,6 @@ func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 	}{
 		"no folder":              {nil, exitUsage, "--cert-dir is required; name the folder"},
 		"an empty folder":        {[]string{"--cert-dir", empty}, exitUsage, "--cert-dir: file " + empty + "/tls.crt does not exist; mount the Secret"},
-		"no authorities":         {[]string{"--cert-dir", certificates, "--client-ca-name", "none.crt"}, exitUsage, "--client-ca-name: file " + certificates + "/none.crt does not exist"},
-		"authorities elsewhere":  {[]string{"--cert-dir", certificates, "--client-ca-name", "../ca.crt"}, exitUsage, `--client-ca-name "../ca.crt": name a file in --cert-dir`},
 		"no port":                {[]string{"--port", "0", "--cert-dir", certificates}, exitUsage, "--port 0: use a port from 1 to 65535"},
 		"a port beyond":          {[]string{"--port", "65536", "--cert-dir", certificates}, exitUsage, "--port 65536: use a port from 1 to 65535"},
 		"a wrong address":        {[]string{"--bind-address", "127.0.0.1:1", "--cert-dir", certificates}, exitUsage, `--bind-address "127.0.0.1:1": use an IP address without a port`},

@@ -25,13 +25,12 @@ func newManager(streams Streams) *cobra.Command {
 }
 
 func newHooks(streams Streams) *cobra.Command {
-	var o manager.HooksOnly
+	var o manager.Hooks
 	cmd := &cobra.Command{
 		Use:   "hooks",
-		Short: "Serve only Cluster API's runtime hooks",
+		Short: "Serve Cluster API's runtime hooks",
 		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass, without " +
-			"access to an\nAPI server. Delivery Inline and BeforeClusterCreate need the hooks of the manager " +
-			"(manager --hook-cert-dir).",
+			"access to an\nAPI server.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return asUsage(manager.RunHooks(untilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))

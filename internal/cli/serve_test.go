@@ -15,8 +15,7 @@ func TestHelp_GroupsTheFlagsOfServers(t *testing.T) {
 	t.Parallel()
 	for command, groups := range map[string][]string{
 		"manager": {
-			"Clusters", "Webhook", "Runtime hook", "TLS", "Leader election", "Diagnostics", "Logging", "Feature",
-			"Global",
+			"Clusters", "Webhook", "TLS", "Leader election", "Diagnostics", "Logging", "Feature", "Global",
 		},
 		"hooks": {"Runtime hook", "TLS", "Diagnostics", "Logging", "Global"},
 	} {

@@ -89,10 +89,9 @@ const (
 // Names of the handlers that serve Cluster API's runtime hooks. A ClusterClass refers to them as
 // HANDLER.EXTENSIONCONFIG.
 const (
-	HandlerGeneratePatches     = "generate-patches"
-	HandlerValidateTopology    = "validate-topology"
-	HandlerDiscoverVariables   = "discover-variables"
-	HandlerBeforeClusterCreate = "before-cluster-create"
+	HandlerGeneratePatches   = "generate-patches"
+	HandlerValidateTopology  = "validate-topology"
+	HandlerDiscoverVariables = "discover-variables"
 )
 
 // Annotations written by the product.

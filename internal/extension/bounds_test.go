@@ -66,17 +66,6 @@ func TestRespond_StopsWhenNobodyWaits(t *testing.T) {
 		err.Error() != errTooLong.Error() {
 		t.Errorf("%v", err)
 	}
-	var asked []string
-	o := hookrequests.Options{
-		Pools: 3, PoolAnnotations: nil,
-		Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`},
-	}
-	h := &Handlers{State: stateOf(spy{&asked}, storedCluster(o, ""))}
-	body := encoded(t, hookrequests.Validate(generated(t, o)))
-	if err := h.respondValidate(ctx, body, &bytes.Buffer{}); err == nil || err.Error() != errTooLong.Error() ||
-		len(asked) > 0 {
-		t.Errorf("%v, and Secrets %v were read", err, asked)
-	}
 }
 
 // maxValues is how many JSON values a template may have.

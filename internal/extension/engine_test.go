@@ -160,7 +160,7 @@ func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 	if err := feature.MutableGates.Set("RuntimeSDK=true,ClusterTopology=true"); err != nil {
 		t.Fatal(err)
 	}
-	server := clusterAPI{served: serve(t, &Handlers{}, "")}
+	server := clusterAPI{served: serve(t, &Handlers{})}
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

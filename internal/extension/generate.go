@@ -14,7 +14,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // generator makes the patches of one request.
@@ -22,10 +21,8 @@ type generator struct {
 	asked
 
 	handlers *Handlers
-	ctx      context.Context              //nolint:containedctx // lives as long as the call it is made for
-	stored   *Stored                      // once it has been asked for
-	pools    map[intent.Pool]bool         // those of stored, and the control plane
-	values   map[intent.Pool]*plan.Values // by recipeKey
+	ctx      context.Context               //nolint:containedctx // lives as long as the call it is made for
+	recipes  map[intent.Pool]*patch.Recipe // by recipeKey
 	made     map[madeOf]written
 	text     []byte // of the last patch
 	to       items
@@ -50,9 +47,8 @@ var texts sync.Pool //nolint:gochecknoglobals // holds no values
 // maxText is the size of the largest text that is kept for the next request.
 const maxText = 64 << 10
 
-// respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. The answer is a
-// function of the request alone, unless delivery is Inline. Its error is for the user and the same for the same
-// request.
+// respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. Its error is
+// for the user and the same for the same request.
 func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
 	q, err := request.Decode(body)
 	if err != nil {
@@ -65,7 +61,7 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
 		g := &generator{
-			asked: a, handlers: h, ctx: ctx, values: map[intent.Pool]*plan.Values{}, made: map[madeOf]written{},
+			asked: a, handlers: h, ctx: ctx, recipes: map[intent.Pool]*patch.Recipe{}, made: map[madeOf]written{},
 			to: items{response: response, limit: maxAnswer(len(body))},
 		}
 		kept, _ := texts.Get().(*[]byte)
@@ -205,7 +201,7 @@ func (g *generator) template(it *request.Item, pool intent.Pool) error {
 	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
 		return nil
 	}
-	key := madeOf{maphash.Bytes(hashSeed, it.Object), it.IsControlPlane(), g.recipeKey(pool)}
+	key := madeOf{maphash.Bytes(hashSeed, it.Object), it.IsControlPlane(), recipeKey(pool)}
 	if known, found := g.made[key]; found && bytes.Equal(known.template, it.Object) {
 		if it.UID != nil {
 			g.to.repeat(it.UID, known.place)
@@ -240,11 +236,8 @@ func (g *generator) make(it *request.Item, pool intent.Pool) ([]byte, error) {
 		return nil, err
 	}
 	operations := patch.Operations(t.At, t.Spec, decision.Edits)
-	if decision.Incomplete {
-		operations, err = holdBack(&t)
-	}
-	if err != nil || len(operations) == 0 {
-		return nil, err
+	if len(operations) == 0 {
+		return nil, nil
 	}
 	if g.text, err = patch.AppendPatch(g.text[:0], operations); err != nil {
 		return nil, fmt.Errorf("writing a patch: %w", err)

@@ -56,14 +56,6 @@ func validate(t *testing.T, h *Handlers,
 		answer(t, h.respondValidate, encoded(t, hookrequests.Validate(q))))
 }
 
-// beforeCreate answers a request for BeforeClusterCreate.
-func beforeCreate(t *testing.T, h *Handlers,
-	q *runtimehooksv1.BeforeClusterCreateRequest,
-) *runtimehooksv1.BeforeClusterCreateResponse {
-	t.Helper()
-	return decoded[runtimehooksv1.BeforeClusterCreateResponse](t, answer(t, h.respondBeforeClusterCreate, encoded(t, q)))
-}
-
 // decoded is a response of Cluster API's types.
 func decoded[T any](t *testing.T, text []byte) *T {
 	t.Helper()
@@ -475,7 +467,7 @@ func TestGenerate_MessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 		"Secrets":  {Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`, 2: `{"secretName":"c"}`}},
 	} {
 		q := generated(t, o)
-		h := &Handlers{State: stateOf(proxies{}, nil)}
+		h := &Handlers{}
 		first := respond(t, h, q)
 		validated := validate(t, h, q)
 		slices.Reverse(q.Items)
@@ -497,9 +489,9 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		options hookrequests.Options
 		want    string
 	}{
-		"an unusable variable":       {hookrequests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
-		"Inline without the manager": {hookrequests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline needs the hooks of the manager, which reads Secrets and the infrastructure; use delivery Reference, or point the ExtensionConfig to the manager"},
-		"an output version to come":  {hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
+		"an unusable variable":      {hookrequests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
+		"delivery Inline":           {hookrequests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline is not possible in a topology; use delivery Reference"},
+		"an output version to come": {hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
 		"an output version of rubbish": {
 			hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},
 			"annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",

@@ -26,9 +26,6 @@ type ServerOptions struct {
 	Port int
 	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
 	CertDir string
-	// ClientCAName is the file in CertDir with the CA certificates that client certificates must be signed by. Empty
-	// requires no client certificate.
-	ClientCAName string
 	// TLS is what connections have to keep to.
 	TLS server.TLS
 }
@@ -64,7 +61,7 @@ type Server struct {
 // Drain returns when the requests are answered that were being answered when Start returned; see server.Server.
 func (s *Server) Drain() { s.serving.Drain() }
 
-// NewServer returns a server of the hooks. BeforeClusterCreate is announced only where there is a State and a Hold.
+// NewServer returns a server of the hooks.
 func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
@@ -89,17 +86,9 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 			runtimehooksv1.ValidateTopology, contract.HandlerValidateTopology,
 			signature[runtimehooksv1.ValidateTopologyRequest, runtimehooksv1.ValidateTopologyResponse], h.respondValidate,
 		},
-		{
-			runtimehooksv1.BeforeClusterCreate, contract.HandlerBeforeClusterCreate,
-			signature[runtimehooksv1.BeforeClusterCreateRequest, runtimehooksv1.BeforeClusterCreateResponse],
-			h.respondBeforeClusterCreate,
-		},
-	}
-	if h.State == nil || h.MaxWait <= 0 {
-		handlers = handlers[:len(handlers)-1]
 	}
 	serving := server.New(server.Options{
-		Host: o.Host, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName, TLS: o.TLS,
+		Host: o.Host, Port: o.Port, CertDir: o.CertDir, TLS: o.TLS,
 		Limits: limits(), Counters: h.Counters, Name: "hooks", Now: h.Now,
 	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ type served struct {
 }
 
 // serve starts a server of hooks on a port of its own.
-func serve(t *testing.T, h *Handlers, clientCA string) served {
+func serve(t *testing.T, h *Handlers) served {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +40,7 @@ func serve(t *testing.T, h *Handlers, clientCA string) served {
 	_ = listener.Close()
 	folder := t.TempDir()
 	pool := servingcert.Pool(servingcert.Write(t, folder))
-	server, err := h.NewServer(ServerOptions{Host: "127.0.0.1", Port: port, CertDir: folder, ClientCAName: clientCA})
+	server, err := h.NewServer(ServerOptions{Host: "127.0.0.1", Port: port, CertDir: folder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +53,7 @@ func serve(t *testing.T, h *Handlers, clientCA string) served {
 			t.Error(err)
 		}
 	})
-	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	if clientCA != "" {
-		config.Certificates = []tls.Certificate{pair}
-	}
 	s := served{
 		url: fmt.Sprintf("https://127.0.0.1:%d", port), catalog: runtimecatalog.New(),
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}},
@@ -125,22 +117,14 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	stateless := serve(t, &Handlers{MaxWait: time.Hour}, "")
+	server := serve(t, &Handlers{})
 	if diff := cmp.Diff([]string{"discover-variables", "generate-patches", "validate-topology"},
-		discover(stateless)); diff != "" {
-		t.Errorf("without state (-want +got):\n%s", diff)
-	}
-	manager := serve(t, &Handlers{
-		State: stateOf(proxies{}, nil), MaxWait: time.Hour,
-		Now: func() time.Time { return time.Time{} },
-	}, "ca.crt")
-	if diff := cmp.Diff([]string{"before-cluster-create", "discover-variables", "generate-patches", "validate-topology"},
-		discover(manager)); diff != "" {
-		t.Errorf("in the manager (-want +got):\n%s", diff)
+		discover(server)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 
 	q := generated(t, hookrequests.Options{Pools: 2})
-	text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches,
+	text, err := server.post(t.Context(), runtimehooksv1.GeneratePatches,
 		contract.HandlerGeneratePatches, encoded(t, q))
 	if err != nil {
 		t.Fatal(err)
@@ -150,19 +134,13 @@ func TestServer_AnnouncesAndAnswers(t *testing.T) {
 		t.Errorf("%d items (-want +got):\n%s", len(want.Items), diff)
 	}
 	// Cluster API's server would refuse this before it calls a handler: the body is read directly.
-	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
+	if text, err := server.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
 		[]byte(`{"items":"x"}`)); err != nil || string(text) != `{"status":"Success"}` {
 		t.Errorf("%s %v", text, err)
 	}
 	large := append(bytes.Repeat([]byte(" "), maxBody), '{', '}')
-	if text, err := stateless.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
+	if text, err := server.post(t.Context(), runtimehooksv1.GeneratePatches, contract.HandlerGeneratePatches,
 		large); err == nil || err.Error() != "status 413" {
 		t.Errorf("%s %v", text, err)
-	}
-
-	anonymous := manager
-	anonymous.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: manager.client.Transport.(*http.Transport).TLSClientConfig.RootCAs, MinVersion: tls.VersionTLS12}}}
-	if text, err := anonymous.post(t.Context(), runtimehooksv1.Discovery, "", []byte(`{}`)); err == nil {
-		t.Errorf("a client without a certificate got %s", text)
 	}
 }

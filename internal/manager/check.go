@@ -38,7 +38,6 @@ func (o Options) check() error {
 		atLeast("--concurrency", o.Concurrency, 1),
 		longerThan("--sync-period", o.SyncPeriod, 0),
 		checkSyncPeriod(o.SyncPeriod),
-		longerThan("--hold-cluster-create", o.HoldClusterCreate, -1),
 		atLeast("--kube-api-burst", o.Burst, 1),
 		checkQPS(o.QPS),
 		checkAddress("--health-addr", o.HealthAddr),
@@ -47,7 +46,6 @@ func (o Options) check() error {
 		o.TLS.check(),
 		o.checkFeatures(),
 		o.checkWebhooks(),
-		o.checkHooks(),
 		o.checkNodeImage(),
 	)
 }
@@ -211,17 +209,6 @@ func (o Options) checkWebhooks() error {
 		}
 	}
 	return checkFiles("--webhook-cert-dir", o.WebhookCertDir, o.WebhookCertName, o.WebhookKeyName)
-}
-
-// checkHooks checks the flags of the hooks.
-func (o Options) checkHooks() error {
-	if o.Hooks.CertDir == "" {
-		return firstOf(checkPort("--hook-port", o.Hooks.Port, true), checkHost("--hook-bind-address", o.Hooks.BindAddress))
-	}
-	if o.Hooks.Port == 0 {
-		return nil
-	}
-	return o.Hooks.check("hook-")
 }
 
 // checkFiles reports the first of some files in a folder that cannot be read.

@@ -39,9 +39,9 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to the Pod's service account")
 	f.StringVar(&o.Namespace, "namespace", "",
-		"serve only the Clusters of this namespace, in the controller, the webhooks and the hooks; defaults to all")
+		"serve only the Clusters of this namespace, in the controller and the webhooks; defaults to all")
 	f.StringVar(&o.WatchFilter, "watch-filter", "", "serve only Clusters whose label "+clusterv1.WatchLabel+
-		" has this value, in the controller, the webhooks and the hooks; defaults to all")
+		" has this value, in the controller and the webhooks; defaults to all")
 	f.StringVar(&o.DefaultProxySecret, "default-proxy-secret", "", "installation-wide proxy Secret as namespace/name; "+
 		"its noProxy is merged into every Cluster's, and it serves Clusters without their own Secret in the namespaces of "+
 		"--default-proxy-namespaces")
@@ -69,17 +69,6 @@ func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
 		"folder with the certificate and the key of the webhooks; empty: no webhooks")
 	f.StringVar(&o.WebhookCertName, "webhook-cert-name", "tls.crt", "file of the certificate in that folder")
 	f.StringVar(&o.WebhookKeyName, "webhook-key-name", "tls.key", "file of the key in that folder")
-	f = groups.FlagSet("runtime hook")
-	f.IntVar(&o.Hooks.Port, "hook-port", 9444, "port of the runtime hooks; 0 disables them")
-	f.StringVar(&o.Hooks.BindAddress, "hook-bind-address", "",
-		"address on which the runtime hooks listen; defaults to all")
-	f.StringVar(&o.Hooks.CertDir, "hook-cert-dir", "",
-		"folder with tls.crt and tls.key of the runtime hooks; empty: no hooks")
-	f.StringVar(&o.Hooks.ClientCAName, "hook-client-ca-name", "",
-		"file in that folder with the CA certificates that client certificates of the runtime hooks "+
-			"must be signed by; default: no client check")
-	f.DurationVar(&o.HoldClusterCreate, "hold-cluster-create", time.Hour,
-		"how long the creation of a Cluster with a ClusterClass waits for its proxy Secret; 0 disables the wait")
 	o.TLS.addFlags(groups.FlagSet("TLS"))
 }
 

@@ -32,7 +32,7 @@ func freePort(t *testing.T) int {
 
 func TestHooks_AreReadyWhenTheyAnswer(t *testing.T) {
 	t.Parallel()
-	o := HooksOnly{HookOptions: HookOptions{Port: freePort(t), BindAddress: "127.0.0.1", CertDir: hookCertificate(t)}}
+	o := Hooks{Port: freePort(t), BindAddress: "127.0.0.1", CertDir: hookCertificate(t)}
 	o.HealthAddr = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

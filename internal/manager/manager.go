@@ -1,4 +1,4 @@
-// Package manager runs what serves a management cluster: the controller, the webhooks and the runtime hooks. Its
+// Package manager runs what serves a management cluster: the controller with the webhooks, and the runtime hooks. Its
 // options are flags of the commands manager and hooks.
 package manager
 
@@ -34,7 +34,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
@@ -266,11 +265,6 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	if o.hooks() {
-		if err := addHooks(mgr, o, proxySecrets, installation, absences, clusters); err != nil {
-			return err
-		}
-	}
 	if !o.webhooks() {
 		return nil
 	}
@@ -330,37 +324,6 @@ type ownCache struct{ cache.Cache }
 
 // GetCache is what a manager knows it by.
 func (c ownCache) GetCache() cache.Cache { return c.Cache }
-
-// addHooks adds the runtime hooks to mgr. Every replica serves them, not only the leader.
-func addHooks(mgr *drainedManager, o Options, proxySecrets cache.Cache, installation resolve.Installation,
-	absences *lookup.Absences, clusters *lookup.InfrastructureClusters,
-) error {
-	hooks := &extension.Handlers{
-		State: extension.ManagementCluster{
-			Cached:   mgr.GetCache(),
-			Live:     mgr.GetAPIReader(),
-			Absences: absences,
-			Resolver: resolve.Resolver{
-				Secrets: lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()}, Default: installation,
-				Infrastructure: clusters, Parsed: &resolve.Parsed{},
-			},
-		},
-		MaxWait:  o.HoldClusterCreate,
-		Scope:    o.scope(),
-		Now:      time.Now, //nolint:forbidigo // the clock enters here
-		Counters: mgr.counters,
-	}
-	serving, err := hooks.NewServer(o.Hooks.server(mgr.tls))
-	if err != nil {
-		return err
-	}
-	if err := mgr.Add(serving); err != nil {
-		return fmt.Errorf("adding the server of hooks: %w", err)
-	}
-	mgr.servers = append(mgr.servers, serving)
-	mgr.checks["hooks"] = serving.StartedChecker()
-	return nil
-}
 
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
 // few hundred at once, each over its own connection, and wait 5 s. A review takes about twenty times its size in

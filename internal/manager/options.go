@@ -53,11 +53,6 @@ type Options struct {
 	WebhookCertDir string
 	// WebhookCertName and WebhookKeyName are the files in it; empty means tls.crt and tls.key.
 	WebhookCertName, WebhookKeyName string
-	// Hooks configure where the runtime hooks are served; without a CertDir they are disabled.
-	Hooks HookOptions
-	// HoldClusterCreate is how long the creation of a Cluster with a ClusterClass may wait for its proxy Secret; 0
-	// disables the wait.
-	HoldClusterCreate time.Duration
 	// TLS is what connections to all servers have to keep to.
 	TLS TLSOptions
 	// FeatureGates switches features on or off by name.
@@ -81,6 +76,3 @@ func (o Options) scope() intent.Scope {
 
 // webhooks reports whether the options enable the webhooks.
 func (o Options) webhooks() bool { return o.WebhookPort != 0 && o.WebhookCertDir != "" }
-
-// hooks reports whether the options enable the runtime hooks.
-func (o Options) hooks() bool { return o.Hooks.Port != 0 && o.Hooks.CertDir != "" }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +19,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -290,52 +288,6 @@ func annotatedPool(t *testing.T, manifest, key, value string) string {
 		fmt.Sprintf("        metadata:\n          annotations:\n            %s: %q\n", key, value), 1)
 }
 
-// lateInlineClass edits a class to one whose hooks are the manager's, and whose Clusters learn their endpoint late.
-func lateInlineClass(manifest string) string {
-	const infrastructure = "  template:\n    spec:\n      backend:\n"
-	held := strings.Replace(infrastructure, "\n", "\n    metadata:\n      annotations:\n        "+
-		infra.HoldEndpoint+`: ""`+"\n", 1)
-	return strings.ReplaceAll(strings.Replace(manifest, infrastructure, held, 1), ".capi-proxy-patcher\n", "."+
-		managerHooks+"\n")
-}
-
-// releaseClass has the endpoint of the Cluster of a lateInlineClass become known.
-func (c *cluster) releaseClass(t *testing.T, name string) {
-	t.Helper()
-	c.kubectl(t, "", "patch", "localclustertemplate", name+"-cluster", "--type", "json", "-p",
-		`[{"op": "remove", "path": "/spec/template/metadata"}]`)
-	c.kubectl(t, "", "annotate", "cluster", c.name, "example.com/look=again")
-}
-
-// TestClusterClass_Inline has a MachineSet of the first template make a Machine while nobody knows the endpoint yet.
-// Cluster API makes one at the latest when the control plane is up, if the topology controller is slow to rotate the
-// template.
-func TestClusterClass_Inline(t *testing.T) {
-	t.Parallel()
-	annotate := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
-	c := newCluster(t, start(t), classy(options{
-		controlPlanes: 1, workers: 1, secret: plainSecret,
-		edit: func(manifest string) string {
-			return annotate(annotatedPool(t, manifest, clusterv1.MachineSetSkipPreflightChecksAnnotation,
-				string(clusterv1.MachineSetPreflightCheckAll)))
-		},
-	}))
-	c.applyClass(t, "proxied", lateInlineClass)
-	c.apply(t)
-	c.waitHeldWorkers(t, 1)
-	c.releaseClass(t, "proxied")
-	machines := c.waitRunning(t, 2)
-	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-	c.staysCalm(t, machines)
-	// What is held back is let go with the proxy, if the Machine of the first template has not gone again before.
-	boots := c.boots()
-	c.checkBoots(t, len(boots), want{proxy: plainURL, delivery: contract.DeliveryInline}, everyBoot)
-	if first := slices.DeleteFunc(boots,
-		func(b infra.Boot) bool { return !ofTopologyControlPlane(b.Machine) }); len(first) != 1 {
-		t.Errorf("%d control-plane Machines came up, want 1", len(first))
-	}
-}
-
 func TestClusterClass_WaitsForItsSecret(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, start(t), classy(options{controlPlanes: 1, workers: 1}))
@@ -344,8 +296,8 @@ func TestClusterClass_WaitsForItsSecret(t *testing.T) {
 	c.apply(t)
 	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonSettingsNotFound)
 	staysTrue(t, func() error {
-		if ref := get[clusterv1.Cluster](t, c, c.name).Spec.InfrastructureRef; ref.Name != "" {
-			return fmt.Errorf("infrastructure %s was made while the proxy Secret is missing", ref.Name)
+		if boots := c.boots(); len(boots) > 0 {
+			return fmt.Errorf("%d Machines booted while the proxy Secret is missing", len(boots))
 		}
 		return nil
 	})
@@ -358,51 +310,23 @@ func TestClusterClass_WaitsForItsSecret(t *testing.T) {
 
 func TestClusterClass_WithAMachinePool(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	inlined := annotated("Cluster", "work", contract.AnnotationDelivery+": "+contract.DeliveryInline)
-	for _, test := range []struct {
-		name         string
-		secret       string
-		edit, class  func(string) string
-		beforeItRuns func(*testing.T, *cluster)
-		want         want
-	}{
-		{name: "by reference", want: want{proxy: proxyURL}},
-		{
-			name: "inline", secret: plainSecret, edit: inlined, class: lateInlineClass,
-			beforeItRuns: func(t *testing.T, c *cluster) {
-				t.Helper()
-				c.waitHeldWorkers(t, 1)
-				c.releaseClass(t, "proxied-machinepool")
-			},
-			want: want{proxy: plainURL, delivery: contract.DeliveryInline},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, w, classy(options{
-				controlPlanes: 1, workers: 2, from: "../../templates/cluster-template-clusterclass-machinepool.yaml",
-				secret: test.secret, edit: test.edit,
-			}))
-			c.applyClassOf(t, "../../templates/clusterclass-proxied-machinepool.yaml", "proxied-machinepool", test.class)
-			c.apply(t)
-			if test.beforeItRuns != nil {
-				test.beforeItRuns(t, c)
-			}
-			machines := c.waitRunning(t, 1)
-			eventually(t, func() error {
-				var pools clusterv1.MachinePoolList
-				if err := c.client.List(t.Context(), &pools, client.InNamespace(c.namespace)); err != nil {
-					return err
-				}
-				if len(pools.Items) != 1 || len(pools.Items[0].Status.NodeRefs) != 2 {
-					return fmt.Errorf("the pool has no two Nodes: %+v", pools.Items)
-				}
-				return nil
-			})
-			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-			c.staysCalm(t, machines)
-			c.checkBoots(t, 2, test.want, everyBoot) // the machines of a pool come up with the same data
-		})
-	}
+	c := newCluster(t, start(t), classy(options{
+		controlPlanes: 1, workers: 2, from: "../../templates/cluster-template-clusterclass-machinepool.yaml",
+	}))
+	c.applyClassOf(t, "../../templates/clusterclass-proxied-machinepool.yaml", "proxied-machinepool", nil)
+	c.apply(t)
+	machines := c.waitRunning(t, 1)
+	eventually(t, func() error {
+		var pools clusterv1.MachinePoolList
+		if err := c.client.List(t.Context(), &pools, client.InNamespace(c.namespace)); err != nil {
+			return err
+		}
+		if len(pools.Items) != 1 || len(pools.Items[0].Status.NodeRefs) != 2 {
+			return fmt.Errorf("the pool has no two Nodes: %+v", pools.Items)
+		}
+		return nil
+	})
+	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	c.staysCalm(t, machines)
+	c.checkBoots(t, 2, want{proxy: proxyURL}, everyBoot) // the machines of a pool come up with the same data
 }

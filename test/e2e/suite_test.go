@@ -31,15 +31,11 @@ const root = "../.."
 // figuresFile is the name of the file with the figures of a run.
 const figuresFile = "figures.txt"
 
-// managerHooks is the name of the ExtensionConfig of the hooks that the manager serves. That of the hooks by themselves
-// has the name that users copy.
-const managerHooks = "capi-proxy-patcher-manager"
-
 // world is what the tests share.
 type world struct {
 	cluster *management.Cluster
 	product *management.Product
-	hooks   *management.Process // the hooks by themselves
+	hooks   *management.Process
 	infra   *infra.Provider
 	client  client.Client // of an administrator: the user
 	binary  string
@@ -190,14 +186,11 @@ func (w *world) prepare(ctx context.Context) error {
 	return err
 }
 
-// installHooks has Cluster API ask the hooks, those of the manager too. Cluster API's core manager ends if they do not
-// answer within its first minute.
+// installHooks has Cluster API ask the hooks.
 func (w *world) installHooks(ctx context.Context) error {
 	var err error
-	if w.hooks, err = w.cluster.InstallHooks(ctx, w.binary); err != nil {
-		return err
-	}
-	return w.product.InstallHooks(ctx, managerHooks)
+	w.hooks, err = w.cluster.InstallHooks(ctx, w.binary)
+	return err
 }
 
 // start returns the world of a test, which is skipped if there is none.

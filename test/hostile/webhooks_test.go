@@ -29,12 +29,9 @@ func TestManager_SurvivesHostileRequests(t *testing.T) {
 	if err := mgmt.WriteKubeconfig(kubeconfig, cluster.Config()); err != nil {
 		t.Fatal(err)
 	}
-	hooks := vocabulary.FreeAddress(t)
-	_, hookPort, _ := net.SplitHostPort(hooks)
-	// Without a certificate of clients, which would keep the attacks on the hooks out.
-	p := start(t, "capi-proxy-patcher-controller-manager", "components/manager-hooks", func(port, folder string) []string {
+	p := start(t, "capi-proxy-patcher-controller-manager", "extension", func(port, folder string) []string {
 		return []string{
-			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--diagnostics-address", "0", "--hook-bind-address", "127.0.0.1", "--hook-port", hookPort, "--hook-cert-dir", folder,
+			"manager", "--kubeconfig", kubeconfig, "--health-addr", "0", "--diagnostics-address", "0",
 			"--webhook-bind-address", "127.0.0.1", "--webhook-port", port, "--webhook-cert-dir", folder,
 		}
 	})
@@ -57,7 +54,4 @@ func TestManager_SurvivesHostileRequests(t *testing.T) {
 		{"files without end", func() { p.send(template, times(8, full(`{"path":"/a"}`))...) }},
 		{"many small reviews", func() { p.send(template, times(100, honest)...) }},
 	})
-	onHooks := *p
-	onHooks.address = hooks
-	onHooks.survives(discovery, []byte(`{}`), onHooks.onHooks())
 }

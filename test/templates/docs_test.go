@@ -3,8 +3,6 @@ package templates
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,33 +30,13 @@ func examples(t *testing.T, path string) []string {
 	return found
 }
 
-// checkInstallation checks that a kustomization names folders of this repository.
-func checkInstallation(t *testing.T, text string) {
-	t.Helper()
-	var kustomization struct{ Resources, Components []string }
-	if err := yaml.Unmarshal([]byte(text), &kustomization); err != nil {
-		t.Fatal(err)
-	}
-	folders := slices.Concat(kustomization.Resources, kustomization.Components)
-	if len(folders) < 2 {
-		t.Errorf("the installation has %d parts", len(folders))
-	}
-	for _, folder := range folders {
-		_, inside, _ := strings.Cut(folder, "path/to/")
-		if _, err := os.Stat(filepath.Join("../..", inside, "kustomization.yaml")); err != nil {
-			t.Errorf("%s: %v", folder, err)
-		}
-	}
-}
-
 // TestDocs_ExamplesWork reads them as the API server and the topology hook do.
 func TestDocs_ExamplesWork(t *testing.T) {
 	t.Parallel()
 	found := examples(t, "../../docs/clusterclass.md")
-	if len(found) != 4 {
-		t.Fatalf("%d examples, want that of a class, of a variable, of pools and of an installation", len(found))
+	if len(found) != 3 {
+		t.Fatalf("%d examples, want that of a class, of a variable and of pools", len(found))
 	}
-	checkInstallation(t, found[3])
 	var class clusterv1.ClusterClass
 	if err := yaml.UnmarshalStrict([]byte(found[0]), &class); err != nil {
 		t.Fatal(err)

@@ -5,9 +5,6 @@ package request
 import (
 	"bytes"
 	"fmt"
-	"time"
-
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -155,44 +152,6 @@ func decodeVariables(r *jsonread.Reader) Variables {
 	return v
 }
 
-// NewCluster is the relevant part of a BeforeClusterCreateRequest.
-type NewCluster struct {
-	Namespace, Name string
-	// Created is when the Cluster was created, or the zero time.
-	Created time.Time
-}
-
-// DecodeNewCluster reads the body of a BeforeClusterCreateRequest.
-func DecodeNewCluster(body []byte) (NewCluster, error) {
-	var q NewCluster
-	r := jsonread.New(body)
-	for name := range r.Members {
-		if string(name) != "cluster" {
-			continue
-		}
-		for name := range r.Members {
-			if string(name) != "metadata" {
-				continue
-			}
-			for name := range r.Members {
-				switch string(name) {
-				case "name":
-					q.Name, _ = r.Text()
-				case "namespace":
-					q.Namespace, _ = r.Text()
-				case "creationTimestamp":
-					text, _ := r.Text()
-					q.Created, _ = time.Parse(time.RFC3339, text)
-				}
-			}
-		}
-	}
-	if err := r.End(); err != nil {
-		return NewCluster{}, fmt.Errorf("reading the request: %w", err)
-	}
-	return q, nil
-}
-
 // Holders whose templates matter.
 const (
 	kindCluster       = "Cluster"
@@ -301,7 +260,7 @@ func decodeHolder(r *jsonread.Reader) Holder {
 	return h
 }
 
-// decodeMetadata keeps only the labels and annotations of this product, and the label of a scope.
+// decodeMetadata keeps only the labels and annotations of this product.
 func decodeMetadata(r *jsonread.Reader) (labels, annotations map[string]string) {
 	for name := range r.Members {
 		switch string(name) {
@@ -317,8 +276,7 @@ func decodeMetadata(r *jsonread.Reader) (labels, annotations map[string]string) 
 func decodeOwn(r *jsonread.Reader) map[string]string {
 	var read map[string]string
 	for name := range r.Members {
-		own := len(name) > len(contract.Domain) && string(name[:len(contract.Domain)]) == contract.Domain
-		if !own && string(name) != clusterv1.WatchLabel {
+		if len(name) <= len(contract.Domain) || string(name[:len(contract.Domain)]) != contract.Domain {
 			continue
 		}
 		if read == nil {

@@ -20,8 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
-// InstallHooks starts the runtime hooks by themselves, without any access to the API server, and has Cluster API ask
-// them by the ExtensionConfig that users copy.
+// InstallHooks starts the runtime hooks, without any access to the API server, and has Cluster API ask them by the ExtensionConfig that users copy.
 func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, error) {
 	port, err := ports.Free(ctx)
 	if err != nil {
@@ -37,21 +36,13 @@ func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, er
 	if err := p.Start(ctx); err != nil {
 		return nil, err
 	}
-	return p, c.register(ctx, "", port)
+	return p, c.register(ctx, port)
 }
 
-// hookFlags are the flags by which the manager serves the hooks too, to clients with a certificate.
-func (c *Cluster) hookFlags(port int) []string {
-	return []string{
-		"--hook-bind-address", "127.0.0.1", "--hook-port", strconv.Itoa(port), "--hook-cert-dir", c.certificates(),
-		"--hook-client-ca-name", clientAuthority,
-	}
-}
-
-// register applies config/extensionconfig under a name, or its own, for hooks that listen on a port of loopback. It
+// register applies config/extensionconfig for hooks that listen on a port of loopback. It
 // returns when Cluster API has discovered them: its core manager ends if hooks that it knows do not answer within the
 // first minute of its life, so nobody may take them away before.
-func (c *Cluster) register(ctx context.Context, name string, port int) error {
+func (c *Cluster) register(ctx context.Context, port int) error {
 	objects, err := mgmt.Kustomize(filepath.Join(c.root, "config", "extensionconfig"))
 	if err != nil {
 		return err
@@ -59,9 +50,6 @@ func (c *Cluster) register(ctx context.Context, name string, port int) error {
 	object := objects[0]
 	c.localize(object.Object, port)
 	object.SetAnnotations(nil) // there is no Secret with an authority to inject
-	if name != "" {
-		object.SetName(name)
-	}
 	if err := c.apply(ctx, []*unstructured.Unstructured{object}); err != nil {
 		return err
 	}

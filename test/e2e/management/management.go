@@ -236,10 +236,6 @@ func (c *Cluster) startProviders(ctx context.Context, providers []provider) erro
 			"--health-addr", health, "--diagnostics-address", "127.0.0.1:0", "--insecure-diagnostics",
 			"--kube-api-qps", "500", "--kube-api-burst", "1000",
 		}
-		if p.name == "capi-core" { // the only one that calls hooks
-			flags = append(flags, "--runtime-extension-client-cert-file", filepath.Join(c.certificates(), "tls.crt"),
-				"--runtime-extension-client-key-file", filepath.Join(c.certificates(), "tls.key"))
-		}
 		process := c.newProcess(p.name, Program(p.name), health, flags...)
 		go func() { failures <- process.Start(ctx) }()
 	}

@@ -91,11 +91,7 @@ func (a *Authority) Issue(name string, hosts ...string) (certificate, key []byte
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", text), nil
 }
 
-// clientAuthority is the file with the authority of clients in the folder of certificates.
-const clientAuthority = "client-ca.crt"
-
-// writeServing writes tls.crt and tls.key for servers on loopback, and for clients, and the authority into a new
-// folder.
+// writeServing writes tls.crt and tls.key for servers on loopback into a new folder.
 func (a *Authority) writeServing(dir string) error {
 	certificate, key, err := a.Issue("server", "127.0.0.1", "localhost")
 	if err != nil {
@@ -105,7 +101,6 @@ func (a *Authority) writeServing(dir string) error {
 		os.MkdirAll(dir, 0o700),
 		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
 		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
-		os.WriteFile(filepath.Join(dir, clientAuthority), a.PEM, 0o600),
 	)
 }
 

@@ -27,7 +27,6 @@ type Product struct {
 
 	cluster   *Cluster
 	manifests *manifests
-	hooks     int // the port of its hooks
 }
 
 // Build builds the product from the checkout into a folder and returns the path of the program, or what BinaryVariable
@@ -100,11 +99,6 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 		"--diagnostics-address", "0",
 		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
 		c.certificates(), "--v=4")
-	hooks, err := ports.Free(ctx)
-	if err != nil {
-		return nil, err
-	}
-	args = append(args, c.hookFlags(hooks)...)
 	// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it
 	// again.
 	args = append(args, "--leader-elect=false")
@@ -113,7 +107,6 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 		User:      "system:serviceaccount:" + m.account.Namespace + ":" + m.account.Name,
 		cluster:   c,
 		manifests: m,
-		hooks:     hooks,
 	}
 	if err := p.Start(ctx); err != nil {
 		return nil, err
@@ -147,11 +140,6 @@ func (c *Cluster) accountKubeconfig(ctx context.Context, m *manifests, path stri
 // InstallWebhooks has the API server ask the product's webhooks, a moment later.
 func (p *Product) InstallWebhooks(ctx context.Context) error {
 	return p.cluster.apply(ctx, p.manifests.webhooks)
-}
-
-// InstallHooks has Cluster API ask the hooks of the manager, by an ExtensionConfig of a name.
-func (p *Product) InstallHooks(ctx context.Context, name string) error {
-	return p.cluster.register(ctx, name, p.hooks)
 }
 
 // RemoveWebhooks has the API server ask no webhook of the product, a moment later.
