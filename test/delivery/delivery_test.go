@@ -192,7 +192,7 @@ func (p publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) 
 		t.Errorf("NO_PROXY is %s", got)
 	}
 	p.Publish("kapp-controller=proxy-system")
-	p.Eventually(contract.ReasonPublished, "kapp-controller=proxy-system")
+	p.Publishes("kapp-controller=proxy-system")
 	if got := values(); len(got) > 0 || p.Secret("-proxy-pods") != nil || p.Secret("-proxy-trust") != nil {
 		t.Errorf("withdrawn values are %q", got)
 	}

@@ -215,7 +215,7 @@ func (c *followed) failsOnOneNode() {
 		"0 of 4 nodes have the current files of Secret prod-proxy-files, and 1 failed")
 	c.behind(4)
 	message := vocabulary.Condition(c.Cluster()).Message
-	if !strings.Contains(message, "node "+first+": ") || strings.ContainsAny(message, "\x1b\n\u202e") {
+	if !strings.Contains(message, "node "+first+": ") || strings.ContainsAny(message, "\x1b\u202e") {
 		t.Errorf("message %q, want one about node %s", message, first)
 	}
 	mutex.Lock()

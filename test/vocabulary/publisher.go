@@ -76,16 +76,38 @@ func (p Publisher) Runs(version string) {
 // Eventually waits until the condition has a reason, "" for none, and its message some parts.
 func (p Publisher) Eventually(reason string, parts ...string) {
 	p.T.Helper()
+	p.eventually(reason, func(message string) string {
+		for _, part := range parts {
+			if !strings.Contains(message, part) {
+				return fmt.Sprintf("message %q lacks %q", message, part)
+			}
+		}
+		return ""
+	})
+}
+
+// Publishes waits until the condition says that these outputs are published, and no other.
+func (p Publisher) Publishes(outputs string) {
+	p.T.Helper()
+	p.eventually(contract.ReasonPublished, func(message string) string {
+		if first, _, _ := strings.Cut(message, "\n"); first != outputs {
+			return fmt.Sprintf("message %q does not begin with %q", message, outputs)
+		}
+		return ""
+	})
+}
+
+// eventually waits until the condition has a reason, "" for none, and nothing is wrong with its message.
+func (p Publisher) eventually(reason string, wrong func(message string) string) {
+	p.T.Helper()
 	p.Wait(p.T, "condition of Cluster "+p.Name, func() string {
 		cluster := p.Cluster()
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyPublished)
 		if condition == nil {
 			condition = &metav1.Condition{ObservedGeneration: cluster.Generation}
 		}
-		for _, part := range parts {
-			if !strings.Contains(condition.Message, part) {
-				return fmt.Sprintf("message %q lacks %q", condition.Message, part)
-			}
+		if problem := wrong(condition.Message); problem != "" {
+			return problem
 		}
 		if condition.Reason != reason || condition.ObservedGeneration != cluster.Generation {
 			return fmt.Sprintf("reason %s, want %s; message: %s", condition.Reason, reason, condition.Message)
