@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -140,7 +141,7 @@ func TestTranscript(t *testing.T) {
 	r.runs(t, second, mgmt.SystemNamespace)
 	s.say("No Machine is replaced:")
 	c.staysCalm(t, machines)
-	s.do(t, "capi-proxy-patcher status --namespace transcript", 0)
+	s.status(t)
 
 	s.say("## Uninstall")
 	s.say("Remove the label first: the entries leave the specs with it, and from the control plane with its next rollout.")
@@ -157,6 +158,26 @@ func TestTranscript(t *testing.T) {
 	s.do(t, "kubectl delete clusterrole,clusterrolebinding -l cluster.x-k8s.io/provider="+management.ProviderLabel, 0)
 	r.waitLeft(t, nil)
 	s.finish(t)
+}
+
+// status runs command status for the namespace of the transcript when it proves that what it shows is current. A manager
+// that was upgraded may wait for the lease of the one before it.
+func (s *transcript) status(t *testing.T) {
+	t.Helper()
+	const command = "capi-proxy-patcher status --namespace transcript"
+	eventually(t, func() error {
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", command+" -o json")
+		cmd.Env, cmd.Dir = s.env, s.dir
+		out, err := cmd.CombinedOutput()
+		if err == nil && strings.Contains(string(out), `"stale"`) {
+			err = errors.New("the row is stale")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w\n%s", command, err, out)
+		}
+		return nil
+	})
+	s.do(t, command, 0)
 }
 
 func (s *transcript) installs(t *testing.T, version string) {
@@ -180,7 +201,7 @@ func (s *transcript) labels(t *testing.T, c *cluster) {
 		"  capi-proxy-patcher plan --namespace transcript --cluster prod -f -", 0)
 	s.do(t, "kubectl --namespace transcript label cluster prod capi-proxy-patcher.io/enabled=true", 0)
 	c.waitCondition(t, metav1.ConditionFalse, contract.ReasonWaitingForRollout)
-	s.do(t, "capi-proxy-patcher status --namespace transcript", 0)
+	s.status(t)
 	s.say("The new configuration reaches the nodes when their Machines are replaced:")
 	machines := c.waitRunning(t, 3)
 	s.do(t, "clusterctl alpha rollout restart --namespace transcript kubeadmcontrolplane/prod-control-plane\n"+
@@ -190,7 +211,7 @@ func (s *transcript) labels(t *testing.T, c *cluster) {
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
 	c.waitBehind(t, 0)
 	s.do(t, `kubectl --namespace transcript get cluster prod -o jsonpath='{.status.conditions[?(@.type=="capi-proxy-patcher.io/ProxyConfigured")].message}'`, 0)
-	s.do(t, "capi-proxy-patcher status --namespace transcript", 0)
+	s.status(t)
 }
 
 func (s *transcript) rotates(t *testing.T, c *cluster) {

@@ -93,14 +93,8 @@ func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...str
 	if err != nil {
 		return nil, err
 	}
-	// The last of two flags counts.
-	args := append(append([]string{}, m.args...),
-		"--kubeconfig", kubeconfig, "--leader-elect-namespace", m.account.Namespace, "--health-addr", health,
-		"--diagnostics-address", "0",
-		"--webhook-bind-address", "127.0.0.1", "--webhook-port", strconv.Itoa(port), "--webhook-cert-dir",
-		c.certificates(), "--v=4")
-	// A manager that cannot renew its lease in time, on a busy machine, ends, and there is no kubelet to start it
-	// again.
+	args := append(append([]string{}, m.args...), c.managerFlags(kubeconfig, m.account.Namespace, health, port)...)
+	// There is no kubelet to start a manager again that could not renew its lease, and tests kill this one.
 	args = append(args, "--leader-elect=false")
 	p := &Product{
 		Process:   c.newProcess("capi-proxy-patcher", binary, health, append(args, more...)...),
