@@ -67,7 +67,7 @@ func Ensure(spec Spec, recipe Recipe) (Plan, error) {
 	if conflicts := conflicts(spec, recipe); len(conflicts) > 0 {
 		return Plan{}, &ConflictError{Conflicts: conflicts}
 	}
-	plan := Plan{Warnings: append(overrides(spec), overridingDropIns(spec, recipe)...)}
+	plan := Plan{Warnings: Overrides(spec, recipe)}
 	post := recipe.Post
 	if !slices.ContainsFunc(spec.PostKubeadmCommands, func(c string) bool { return !isManagedCommand(c) }) {
 		post = nil
@@ -179,6 +179,12 @@ func targetsOf(managed string) []contract.Target {
 		}
 	}
 	return nil
+}
+
+// Overrides returns warnings about entries of the user that give commands and services other variables than recipe does.
+// Their places are in the spec.
+func Overrides(spec Spec, recipe Recipe) []finding.Finding {
+	return append(overrides(spec), overridingDropIns(spec, recipe)...)
 }
 
 // overrides returns warnings about commands of the user that set a proxy variable after the managed commands.

@@ -189,6 +189,9 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 	resolver.WarnUnlabelled = true
 	resolve := func(o *manifest.Object, override string) error {
 		resolution, err := resolver.Resolve(ctx, c.View, options, override)
+		if hidden, isHidden := errors.AsType[*clusters.HiddenError](err); err == nil || isHidden && !hidden.IsTrustOnly() {
+			l.overrides(c, options, resolution, override)
+		}
 		if found := finding.Of(err); len(found) > 0 {
 			err = finding.Errors(ofCluster(c.Object, found))
 		}

@@ -327,6 +327,52 @@ func TestFindings_NameNodesThatOthersAskThroughTheProxy(t *testing.T) {
 	}
 }
 
+// TestFindings_NameWhatOverridesTheVariables has the warnings of render and of the condition, with their lines.
+func TestFindings_NameWhatOverridesTheVariables(t *testing.T) {
+	t.Parallel()
+	cluster := goodCluster + "  controlPlaneRef: {kind: KubeadmControlPlane, name: c}\n"
+	const dropIn = "{path: /etc/systemd/system/containerd.service.d/zz.conf, content: \"[Service]\\nUnsetEnvironment=HTTP_PROXY\\n\"}"
+	const controlPlane = "---\napiVersion: controlplane.cluster.x-k8s.io/v1beta2\nkind: KubeadmControlPlane\nmetadata: {name: c, namespace: team}\n" +
+		"spec:\n  kubeadmConfigSpec:\n    files:\n    - " + dropIn + "\n    preKubeadmCommands:\n    - export NO_PROXY=x\n"
+	const pool = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: md, namespace: team%s}\n" +
+		"spec: {clusterName: c, template: {spec: {bootstrap: {configRef: {kind: KubeadmConfigTemplate, name: md}}}}}\n" +
+		"---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: md, namespace: team}\n" +
+		"spec:\n  template:\n    spec:\n      files:\n      - " + dropIn + "\n"
+	const secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}\n"
+	plain := secret + "stringData: {httpProxy: 'http://p:1'}\n"
+	inControlPlane := []string{
+		"1.yaml:17 KubeadmControlPlane team/c spec.kubeadmConfigSpec.preKubeadmCommands[0] overridden",
+		"1.yaml:15 KubeadmControlPlane team/c spec.kubeadmConfigSpec.files[0] overridden",
+	}
+	inPool := "1.yaml:20 KubeadmConfigTemplate team/md spec.template.spec.files[0] overridden"
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a control plane":        {cluster + controlPlane + plain, inControlPlane},
+		"a pool":                 {goodCluster + fmt.Sprintf(pool, "") + plain, []string{inPool}},
+		"a pool of its own":      {goodCluster + fmt.Sprintf(pool, ", annotations: {capi-proxy-patcher.io/secret: http-proxy}") + plain, []string{inPool}},
+		"a pool without a proxy": {goodCluster + fmt.Sprintf(pool, ", annotations: {capi-proxy-patcher.io/secret: none}") + plain, nil},
+		"a Cluster without the label": {
+			strings.Replace(cluster, "labels", "annotations", 1) + controlPlane + plain, nil,
+		},
+		"other targets": {strings.Replace(goodCluster, `enabled: "true"}`, `enabled: "true"}, annotations: {capi-proxy-patcher.io/targets: kubelet}`, 1) + fmt.Sprintf(pool, "") + plain, nil},
+		"an encrypted Secret": {
+			goodCluster + fmt.Sprintf(pool, "") + secret + "stringData: {httpProxy: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: x}\n", []string{inPool},
+		},
+	} {
+		var got []string
+		for _, place := range places(t, options(test.text)) {
+			if strings.HasSuffix(place, " overridden") {
+				got = append(got, place)
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestText_PrintsOnceWhatIsTrueForManyClusters(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(goodCluster, "10.244.0.0/16", "bad", 1)

@@ -53,7 +53,7 @@ func (r *renderer) originals(view intent.Cluster) patch.Originals {
 
 // keep records the files of an object that adopted edits replace, for the generated Secret.
 func (c *clusterRun) keep(o *manifest.Object, at location, adopted []patch.Edit) {
-	files, _ := specAt(o, at.path)[string(patch.ListFiles)].([]any)
+	files, _ := clusters.Dig(o.Value(), at.path...)[string(patch.ListFiles)].([]any)
 	kept := c.kept[c.object]
 	if kept == nil {
 		kept = &keptOriginals{view: c.view, files: patch.Originals{}}

@@ -29,7 +29,7 @@ type member struct {
 func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []member {
 	enabled := r.All || view.Enabled
 	var members []member
-	if o := r.controlPlaneOf(cluster); o != nil {
+	if o := r.KubeadmControlPlane(cluster); o != nil {
 		members = append(members, member{object: o})
 	} else if enabled && !view.Topology {
 		switch view.ControlPlaneKind {
@@ -42,7 +42,7 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 		}
 	}
 	for _, worker := range r.Workers(cluster) {
-		o := r.bootstrapOf(worker)
+		o := r.Bootstrap(worker)
 		if o == nil || plan.IsTopologyOwned(worker.Labels()) {
 			if enabled {
 				r.explain(worker)
@@ -60,7 +60,7 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 
 // explain reports why the bootstrap object of a worker is not patched.
 func (r *renderer) explain(worker *manifest.Object) {
-	kind, name := bootstrapReference(worker)
+	kind, name := clusters.BootstrapReference(worker)
 	want := clusters.BootstrapKind(worker)
 	switch {
 	case plan.IsTopologyOwned(worker.Labels()), clusters.Override(worker) == contract.SecretNone:
@@ -69,7 +69,7 @@ func (r *renderer) explain(worker *manifest.Object) {
 	case kind != want:
 		path := strings.Join(append(clusters.MachinePath(worker), "bootstrap", "configRef"), ".")
 		r.warn(worker, "%s.kind: %s cannot be patched, only %s", path, cmp.Or(kind, "an empty kind"), want)
-	case isControlPlane(worker):
+	case clusters.IsControlPlane(worker):
 		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, name, plan.KindControlPlane)
 	default:
 		r.warn(worker, "%s %s is not in the input and is not patched", kind, name)
@@ -163,7 +163,7 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *p
 func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	object := plan.Object{
 		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
-		Spec: patch.SpecOfMap(specAt(m.object, at.path)), Foreign: c.foreignUser(m.object, c.object),
+		Spec: patch.SpecOfMap(clusters.Dig(m.object.Value(), at.path...)), Foreign: c.foreignUser(m.object, c.object),
 		Facts: plan.Facts{
 			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
 			Originals: &plan.Originals{Files: c.originals(c.view)[plan.OriginalsKey(m.object.Kind(), m.object.Name())]},
@@ -182,7 +182,7 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 		reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "infrastructureRef")...)
 		kind, _ := reference["kind"].(string)
 		refName, _ := reference["name"].(string)
-		if o := c.Lookup(c.namespaceOf(worker), "", kind, refName); o != nil {
+		if o := c.Lookup(c.NamespaceOf(worker), "", kind, refName); o != nil {
 			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
 				object.Facts.Infrastructure.Windows = field + " of " + o.String()
 			}

@@ -284,7 +284,7 @@ func (r *renderer) checkStrays() {
 		location, known := locate(o)
 		inUse := slices.ContainsFunc(r.users[o], func(u user) bool { return u.cluster != nil })
 		if known && !inUse && !plan.IsTopologyOwned(o.Labels()) &&
-			patch.IsPatched(patch.SpecOfMap(specAt(o, location.path))) {
+			patch.IsPatched(patch.SpecOfMap(clusters.Dig(o.Value(), location.path...))) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}
@@ -298,30 +298,13 @@ type location struct {
 
 // locate returns where the bootstrap spec of o is, if o has one.
 func locate(o *manifest.Object) (location, bool) {
-	group, version, _ := strings.Cut(o.APIVersion(), "/")
-	var at location
-	switch {
-	case o.Kind() == "KubeadmControlPlane" && group == clusters.GroupControlPlane:
-		at.path = []string{"spec", "kubeadmConfigSpec"}
-	case o.Kind() == "KubeadmConfigTemplate" && group == clusters.GroupBootstrap:
-		at.path = []string{"spec", "template", "spec"}
-	case o.Kind() == "KubeadmConfig" && group == clusters.GroupBootstrap:
-		at.path = []string{"spec"}
-	default:
-		return at, false
+	path, known := clusters.SpecPath(o)
+	at := location{path: path}
+	// Later versions accept no empty spec, and no parent that would be empty without it.
+	if strings.HasSuffix(o.APIVersion(), "/v1beta1") {
+		at.keep = len(path)
 	}
-	if version == "v1beta1" { // later ones accept no empty spec, and no parent that would be empty without it
-		at.keep = len(at.path)
-	}
-	return at, true
-}
-
-func specAt(o *manifest.Object, path []string) map[string]any {
-	value := o.Value()
-	for _, key := range path {
-		value, _ = value[key].(map[string]any)
-	}
-	return value
+	return at, known
 }
 
 // apply records the edits of package patch for o, which may already have some if two Clusters without the label use it,

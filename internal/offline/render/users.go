@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
@@ -25,12 +23,12 @@ type user struct {
 func (r *renderer) findUsers() map[*manifest.Object][]user {
 	users := map[*manifest.Object][]user{}
 	for _, cluster := range r.Find("Cluster") {
-		if o := r.controlPlaneOf(cluster); o != nil {
+		if o := r.KubeadmControlPlane(cluster); o != nil {
 			users[o] = append(users[o], user{cluster: cluster, pool: plan.Pool{Cluster: cluster.Name()}})
 		}
 	}
 	for _, worker := range r.AllWorkers() {
-		if o := r.bootstrapOf(worker); o != nil {
+		if o := r.Bootstrap(worker); o != nil {
 			own, _ := r.NamedBy(worker)
 			users[o] = append(users[o], user{cluster: own, pool: plan.Pool{
 				Pool: intent.Pool{Kind: worker.Kind(), Name: worker.Name()}, Object: worker.Name(),
@@ -54,45 +52,4 @@ func (r *renderer) foreignUser(o, cluster *manifest.Object) *plan.Pool {
 		return nil
 	}
 	return &r.users[o][i].pool
-}
-
-// controlPlaneOf returns the KubeadmControlPlane of a Cluster without a topology, or nil.
-func (r *renderer) controlPlaneOf(cluster *manifest.Object) *manifest.Object {
-	reference := clusters.Dig(cluster.Value(), "spec", "controlPlaneRef")
-	name, _ := reference["name"].(string)
-	if clusters.Dig(cluster.Value(), "spec", "topology") != nil || reference["kind"] != plan.KindControlPlane {
-		return nil
-	}
-	return r.Lookup(cluster.Namespace(), clusters.GroupControlPlane, plan.KindControlPlane, name)
-}
-
-// bootstrapOf returns the bootstrap object of a worker, nil if there is none that can be patched.
-func (r *renderer) bootstrapOf(worker *manifest.Object) *manifest.Object {
-	kind, name := bootstrapReference(worker)
-	if kind != clusters.BootstrapKind(worker) || isControlPlane(worker) {
-		return nil
-	}
-	return r.Lookup(r.namespaceOf(worker), clusters.GroupBootstrap, kind, name)
-}
-
-// namespaceOf returns the namespace of a worker, which is that of its Cluster if it has none in the manifests.
-func (r *renderer) namespaceOf(worker *manifest.Object) string {
-	if own, _ := r.NamedBy(worker); own != nil {
-		return cmp.Or(worker.Namespace(), own.Namespace())
-	}
-	return worker.Namespace()
-}
-
-// bootstrapReference returns the kind and the name of the bootstrap object to which a worker refers.
-func bootstrapReference(worker *manifest.Object) (kind, name string) {
-	reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "bootstrap", "configRef")...)
-	kind, _ = reference["kind"].(string)
-	name, _ = reference["name"].(string)
-	return kind, name
-}
-
-// isControlPlane reports whether a worker is a Machine of a control plane.
-func isControlPlane(worker *manifest.Object) bool {
-	_, controlPlane := worker.Labels()[clusterv1.MachineControlPlaneLabel]
-	return controlPlane
 }

@@ -1,0 +1,51 @@
+package lint
+
+import (
+	"slices"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+)
+
+// CodeOverridden is a file or a command of a bootstrap spec that sets variables after the product's.
+const CodeOverridden finding.Code = "overridden"
+
+// overrides warns of files and commands in the bootstrap objects of a Cluster that set proxy variables after the
+// product's. resolution is what the pools with the override get, or zero if its values are not known.
+func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolution resolve.Resolution, override string) {
+	recipe, err := plan.Recipe(options, patch.OutputVersion, resolution, intent.GeneratedSecretName(c.View.Name))
+	if err != nil {
+		return // nothing is written that could be overridden
+	}
+	for _, o := range l.bootstrap(c.Object, override) {
+		path, _ := clusters.SpecPath(o)
+		found := patch.Overrides(patch.SpecOfMap(clusters.Dig(o.Value(), path...)), recipe)
+		for i := range found {
+			found[i].Code, found[i].Place.Path = CodeOverridden, slices.Concat(finding.Field(path...).Path, found[i].Place.Path)
+		}
+		l.addWarnings(o, found)
+	}
+}
+
+// bootstrap returns the bootstrap objects of a Cluster that use a proxy Secret by the name in their pool, "" for that of
+// the Cluster.
+func (l *linter) bootstrap(cluster *manifest.Object, override string) []*manifest.Object {
+	var found []*manifest.Object
+	if o := l.manifests.KubeadmControlPlane(cluster); o != nil && override == "" {
+		found = append(found, o)
+	}
+	for _, worker := range l.manifests.Workers(cluster) {
+		if clusters.Override(worker) != override || plan.IsTopologyOwned(worker.Labels()) {
+			continue
+		}
+		if o := l.manifests.Bootstrap(worker); o != nil {
+			found = append(found, o)
+		}
+	}
+	return found
+}
