@@ -63,8 +63,9 @@ func (w *Webhook) clusterOfControlPlane(ctx context.Context, object write) (*clu
 	err := w.Cached.List(ctx, &clusters, client.InNamespace(object.namespace),
 		client.MatchingFields{lookup.IndexControlPlane: object.name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(clusters.Items) == 0 {
-		// A Cluster that the cache does not know yet is new, and a new one matters only with the label.
-		err = w.Live.List(ctx, &clusters, client.InNamespace(object.namespace),
+		// A Cluster that the cache does not know yet is new, and a new one matters only with the label. If the namespace has
+		// more of these than maxLive, the controller patches what is left out.
+		err = w.Live.List(ctx, &clusters, client.InNamespace(object.namespace), client.Limit(maxLive),
 			client.MatchingLabels{contract.LabelEnabled: contract.LabelEnabledValue})
 	}
 	if err != nil {
@@ -158,12 +159,11 @@ func clusterNames(pools []plan.Pool, fallback string) []string {
 	return slices.Compact(names)
 }
 
-// livePools bounds how many pools of a namespace a request reads from the API server. A MachineDeployment is up to 10
-// kB.
-const livePools = 250
+// maxLive bounds how many Clusters or pools of a namespace a request reads from the API server. One is up to 10 kB.
+const maxLive = 250
 
 // pools returns the pools of a kind that refer to the object, by name. A pool that the cache does not have is
-// milliseconds old, or there is none: the API server is asked, unless the namespace has more pools than livePools. The
+// milliseconds old, or there is none: the API server is asked, unless the namespace has more pools than maxLive. The
 // controller patches what is left out.
 func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectList) ([]plan.Pool, error) {
 	if object.name == "" {
@@ -173,7 +173,7 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 		client.MatchingFields{lookup.IndexBootstrap: object.name})
 	pools := poolsOf(list, object)
 	if err != nil || len(pools) == 0 {
-		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace), client.Limit(livePools)); err != nil {
+		if err = w.Live.List(ctx, list, client.InNamespace(object.namespace), client.Limit(maxLive)); err != nil {
 			return nil, fmt.Errorf("listing pools: %w", err)
 		}
 		if list.GetContinue() != "" {

@@ -38,13 +38,63 @@ func (m *manyPools) List(_ context.Context, list client.ObjectList, options ...c
 
 func TestPools_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
 	t.Parallel()
-	for count, want := range map[int]int{0: 0, 1: 1, livePools: livePools, livePools + 1: 0, 30_000: 0} {
+	for count, want := range map[int]int{0: 0, 1: 1, maxLive: maxLive, maxLive + 1: 0, 30_000: 0} {
 		live := &manyPools{count: count}
 		w := &Webhook{Cached: &manyPools{}, Live: live}
 		pools, err := w.pools(t.Context(), write{kind: plan.KindTemplate, namespace: "team", name: "shared"},
 			&clusterv1.MachineDeploymentList{})
-		if err != nil || len(pools) != want || live.sent > livePools {
+		if err != nil || len(pools) != want || live.sent > maxLive {
 			t.Errorf("%d MachineDeployments: %d pools after %d were read (%v), want %d", count, len(pools), live.sent, err, want)
+		}
+	}
+}
+
+// manyClusters is a namespace with labelled Clusters, of which one refers to KubeadmControlPlane shared.
+type manyClusters struct {
+	client.Reader
+	count, refers, sent int
+}
+
+func (m *manyClusters) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	clusters := list.(*clusterv1.ClusterList) //nolint:forcetypeassert // nothing else is asked for
+	clusters.Items = nil
+	for i := range m.count {
+		if asked.Limit > 0 && int64(i) == asked.Limit {
+			clusters.Continue = "more"
+			break
+		}
+		cluster := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%05d", i)}}
+		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: plan.KindControlPlane, Name: "own"}
+		if i == m.refers {
+			cluster.Spec.ControlPlaneRef.Name = "shared"
+		}
+		clusters.Items = append(clusters.Items, cluster)
+		m.sent++
+	}
+	return nil
+}
+
+func TestClusterOfControlPlane_ReadsBoundedlyFromTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		count, refers int
+		found         bool
+	}{
+		{0, -1, false},
+		{1, 0, true},
+		{maxLive, maxLive - 1, true},
+		{maxLive + 1, maxLive, false},
+		{10_000, 3, true},
+		{10_000, -1, false},
+	} {
+		live := &manyClusters{count: test.count, refers: test.refers}
+		w := &Webhook{Cached: &manyClusters{}, Live: live}
+		cluster, err := w.clusterOfControlPlane(t.Context(),
+			write{kind: plan.KindControlPlane, namespace: "team", name: "shared", asked: &object{}})
+		if err != nil || cluster != nil != test.found || live.sent > maxLive {
+			t.Errorf("%+v: found %v after %d Clusters were read (%v)", test, cluster != nil, live.sent, err)
 		}
 	}
 }
