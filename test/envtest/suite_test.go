@@ -107,7 +107,10 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(5), textlogger.Output(shared.logs)))
 	ctrl.SetLogger(log)
 	mgr, err := manager.New(ctrl.LoggerInto(ctx, log), shared.config, manager.Options{
-		Election:    manager.Election{Enabled: true, Namespace: mgmt.SystemNamespace},
+		// On a busy machine it must not lose the Lease, for which nobody else waits, and end in the middle of the tests.
+		Election: manager.Election{
+			Enabled: true, Namespace: mgmt.SystemNamespace, LeaseDuration: 5 * time.Minute, RenewDeadline: 4 * time.Minute,
+		},
 		Concurrency: 10, SyncPeriod: resync, Resyncs: 1, QPS: -1, HealthAddr: "0", DiagnosticsAddress: "0", Log: log,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,
