@@ -115,18 +115,17 @@ func newNodeCheck(streams Streams) *cobra.Command {
 	var o nodeagent.Options
 	cmd := &cobra.Command{
 		Use:   "check --from FOLDER",
-		Short: "Ask the readiness endpoints through the proxy",
+		Short: "Ask the readiness endpoints, and compare what systemd gives to services",
 		Long: `Asks each URL of readiness-endpoints with the variables and certificates of a version, beside the certificates
 that the node trusts. Any response is an answer, except 407 and those of 5xx; redirects are not followed.
 
-Exit status: 0 all answer, 1 one does not, 2 wrong usage.`,
+Then compares the variables with those that systemd gives to containerd and kubelet, as far as they have a drop-in of
+the product, and names the file that wins where they differ. It asks systemd, or reads the unit files if there is none.
+
+Exit status: 0 all is as it should be, 1 it is not, 2 wrong usage.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			count, err := nodeagent.Check(cmd.Context(), o)
-			if err == nil {
-				_, err = fmt.Fprintf(streams.Out, "%d readiness endpoints answer\n", count)
-			}
-			return err
+			return nodeagent.Check(cmd.Context(), o, streams.Out)
 		},
 	}
 	nodeFlags(cmd, &o)

@@ -58,6 +58,15 @@ func (v Version) Variable(name string) string {
 	return ""
 }
 
+// Names returns the names of the variables.
+func (v Version) Names() []string {
+	names := make([]string, len(v.variables))
+	for i, variable := range v.variables {
+		names[i] = variable.Name
+	}
+	return names
+}
+
 // Certificates returns the bundle of the version.
 func (v Version) Certificates() []byte { return v.files[contract.PathTrustedCA] }
 

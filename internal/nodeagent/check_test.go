@@ -131,9 +131,10 @@ func TestCheck_AsksThroughTheProxy(t *testing.T) {
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, p.url(userinfo), strings.Fields(test.noProxy)...))
 			f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+test.ca)
 			f.mount(contract.KeyReadiness, test.endpoint+"\n")
-			count, err := nodeagent.Check(t.Context(), f.Options)
-			if count != 1 || (err == nil) != (test.want == "") {
-				t.Fatalf("%d, %v", count, err)
+			var out strings.Builder
+			err := nodeagent.Check(t.Context(), f.Options, &out)
+			if (out.String() == "1 readiness endpoints answer\n") != (err == nil) || (err == nil) != (test.want == "") {
+				t.Fatalf("%q, %v", out.String(), err)
 			}
 			if err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
@@ -192,7 +193,7 @@ func TestCheck_TrustsWhatTheNodeTrusts(t *testing.T) {
 			}
 			f.mount(contract.KeyReadiness, server.URL)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://127.0.0.1:1", "127.0.0.1"))
-			_, err := nodeagent.Check(t.Context(), f.Options)
+			err := nodeagent.Check(t.Context(), f.Options, io.Discard)
 			if (err == nil) != test.trusted {
 				t.Errorf("trusted: %t, %v", test.trusted, err)
 			}
@@ -229,7 +230,7 @@ func TestCheck_QuotesNothingThatAProxySays(t *testing.T) {
 				address := answering(t, strings.ReplaceAll(test.answer, "ECHO", encoded+" "+pass+" "+hex.EncodeToString([]byte(pass))))
 				f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://"+user+":"+url.QueryEscape(pass)+"@"+address))
 				f.mount(contract.KeyReadiness, endpoint)
-				_, err := nodeagent.Check(t.Context(), f.Options)
+				err := nodeagent.Check(t.Context(), f.Options, io.Discard)
 				want := test.want
 				if endpoint == "http://example.com" {
 					want = strings.NewReplacer("Internal Server Error", "status 500").Replace(want)
@@ -314,7 +315,7 @@ func TestCheck_QuotesNothingOfACertificate(t *testing.T) {
 				f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n"+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 			}
 			f.mount(contract.KeyReadiness, "https://example.com")
-			_, err = nodeagent.Check(t.Context(), f.Options)
+			err = nodeagent.Check(t.Context(), f.Options, io.Discard)
 			if err == nil || !strings.HasSuffix(err.Error(), ": https://example.com: "+test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
@@ -338,7 +339,7 @@ func TestCheck_SaysWhyNothingAnswers(t *testing.T) {
 			f := newFolders(t)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, test.proxy, "127.0.0.1"))
 			f.mount(contract.KeyReadiness, test.endpoint)
-			_, err := nodeagent.Check(t.Context(), f.Options)
+			err := nodeagent.Check(t.Context(), f.Options, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
@@ -346,5 +347,83 @@ func TestCheck_SaysWhyNothingAnswers(t *testing.T) {
 				t.Errorf("the password is in %v", err)
 			}
 		})
+	}
+}
+
+// TestCheck_NamesTheFileThatWins has a node without systemd, whose unit files are read.
+func TestCheck_NamesTheFileThatWins(t *testing.T) {
+	t.Parallel()
+	const (
+		folder = "/etc/systemd/system/containerd.service.d/"
+		prefix = "containerd has other values than those of the proxy Secret: "
+		good   = "0 readiness endpoints answer\nsystemd gives the variables of /etc/capi-proxy-patcher/proxy.env to containerd\n"
+	)
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string // the error
+	}{
+		"nothing else": {},
+		"a file that is read later": {
+			map[string]string{folder + "zz.conf": "[Service]\nEnvironmentFile=/etc/theirs.env\n", "/etc/theirs.env": "HTTP_PROXY=http://u:s3cr@other\n"},
+			prefix + "HTTP_PROXY from /etc/theirs.env, which " + folder + "zz.conf reads",
+		},
+		"the same values": {
+			map[string]string{folder + "zz.conf": "[Service]\nEnvironmentFile=/etc/theirs.env\n", "/etc/theirs.env": "HTTP_PROXY='http://u:old@proxy:3128'\n"}, "",
+		},
+		"variables taken away": {
+			map[string]string{folder + "zz.conf": "[Service]\nUnsetEnvironment=HTTP_PROXY HTTPS_PROXY\n"},
+			prefix + "HTTP_PROXY, HTTPS_PROXY unset by " + folder + "zz.conf",
+		},
+		"files forgotten": {
+			map[string]string{folder + "zz.conf": "[Service]\nEnvironmentFile=\n"},
+			prefix + "HTTP_PROXY, HTTPS_PROXY not read from /etc/capi-proxy-patcher/proxy.env, because " + folder + "zz.conf resets EnvironmentFile=",
+		},
+		"a drop-in that hides ours": {
+			map[string]string{"/etc/systemd/system.control/containerd.service.d/http-proxy.conf": "[Service]\n"},
+			prefix + "HTTP_PROXY, HTTPS_PROXY not read from /etc/capi-proxy-patcher/proxy.env",
+		},
+		"another service":       {map[string]string{"/etc/systemd/system/other.service.d/zz.conf": "[Service]\nUnsetEnvironment=HTTP_PROXY\n"}, ""},
+		"a drop-in before ours": {map[string]string{folder + "10-a.conf": "[Service]\nEnvironmentFile=\n"}, ""},
+		"own addresses": {
+			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nHTTP_PROXY=\"own\"\n"}, "",
+		},
+		"a file without the variable": {
+			map[string]string{"/etc/capi-proxy-patcher/proxy.env": envfile.Header + "\nHTTP_PROXY=\"x\"\n"},
+			prefix + "HTTPS_PROXY not in /etc/capi-proxy-patcher/proxy.env",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFolders(t)
+			f.put(folder+"http-proxy.conf", envfile.Header+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n"+
+				"EnvironmentFile=-/etc/capi-proxy-patcher/node.env\n", 0o644)
+			f.put("/usr/lib/systemd/system/containerd.service", "[Service]\nEnvironmentFile=-/etc/default/none\n", 0o644)
+			for path, content := range test.files {
+				f.put(path, content, 0o600)
+			}
+			var out strings.Builder
+			err := nodeagent.Check(t.Context(), f.Options, &out)
+			switch {
+			case test.want == "" && (err != nil || out.String() != good):
+				t.Errorf("%v, %s", err, out.String())
+			case test.want != "" && (err == nil || err.Error() != test.want):
+				t.Errorf("%v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// What links to a file is followed, as systemd does.
+func TestCheck_ReadsUnitFilesThroughLinks(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", envfile.Header+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n", 0o644)
+	f.put("/opt/theirs.conf", "[Service]\nUnsetEnvironment=HTTP_PROXY\n", 0o644)
+	if err := os.Symlink("/opt/theirs.conf", f.path("/etc/systemd/system/kubelet.service.d/zz.conf")); err != nil {
+		t.Fatal(err)
+	}
+	err := nodeagent.Check(t.Context(), f.Options, io.Discard)
+	if err == nil || !strings.HasSuffix(err.Error(), "HTTP_PROXY unset by /etc/systemd/system/kubelet.service.d/zz.conf") {
+		t.Error(err)
 	}
 }

@@ -77,17 +77,37 @@ func DryRun(o Options, out io.Writer) error {
 	return err
 }
 
-// Check asks the readiness endpoints of the version in o.From, and returns how many there are.
-func Check(ctx context.Context, o Options) (int, error) {
+// Check asks the readiness endpoints of the version in o.From and compares its variables with those that systemd gives
+// to services. It writes what is as it should be to out; the error says all that is not.
+func Check(ctx context.Context, o Options, out io.Writer) error {
 	version, err := read(o.From)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	on, err := rootfiles.Open(o.Root)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return len(version.Endpoints()), check(ctx, on, version)
+	var good, bad []string
+	if err := check(ctx, on, version); err != nil {
+		bad = append(bad, err.Error())
+	} else {
+		good = append(good, fmt.Sprintf("%d readiness endpoints answer\n", len(version.Endpoints())))
+	}
+	compared, err := units(ctx, o.Root, on, version)
+	if err != nil {
+		bad = append(bad, err.Error())
+	} else if len(compared) > 0 {
+		good = append(good, fmt.Sprintf("systemd gives the variables of %s to %s\n", contract.PathProxyEnv,
+			strings.Join(compared, " and ")))
+	}
+	if _, err := io.WriteString(out, strings.Join(good, "")); err != nil {
+		bad = append(bad, err.Error())
+	}
+	if len(bad) > 0 {
+		return errors.New(strings.Join(bad, "; "))
+	}
+	return nil
 }
 
 // read reads a mounted Secret, whose files are symbolic links.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/unit"
@@ -53,7 +54,7 @@ func IsLaterDropInOf(filePath, unitName string) bool {
 func dropInOf(filePath, unitName string) string {
 	folder, file := path.Split(path.Clean(filePath))
 	parent, folderName := path.Split(strings.TrimSuffix(folder, "/"))
-	if !strings.HasSuffix(file, ".conf") || !isUnitFolder(strings.TrimSuffix(parent, "/")) ||
+	if !strings.HasSuffix(file, ".conf") || !slices.Contains(unitFolders(), strings.TrimSuffix(parent, "/")) ||
 		!isDropInFolder(unitName, folderName) {
 		return ""
 	}
@@ -90,7 +91,7 @@ func Overrides(content string, isVariable, isSuspect func(string) bool) []string
 			if o.Value == "" && o.Name == "Environment" {
 				found = append(found, "resets Environment=")
 			}
-			for _, word := range strings.FieldsFunc(o.Value, func(r rune) bool { return strings.ContainsRune(" \t\n\"'", r) }) {
+			for _, word := range strings.FieldsFunc(o.Value, isQuoteOrSpace) {
 				if name, _, _ := strings.Cut(word, "="); isVariable(name) {
 					found = append(found, verb+name)
 				}
@@ -100,9 +101,11 @@ func Overrides(content string, isVariable, isSuspect func(string) bool) []string
 	return found
 }
 
-func isUnitFolder(folder string) bool {
-	switch folder {
-	case "/etc/systemd/system.control",
+// unitFolders returns the folders with units of a system manager, of two files with the same name that in the earlier
+// one counts (systemd.unit(5)).
+func unitFolders() []string {
+	return []string{
+		"/etc/systemd/system.control",
 		"/run/systemd/system.control",
 		"/run/systemd/transient",
 		"/run/systemd/generator.early",
@@ -114,10 +117,7 @@ func isUnitFolder(folder string) bool {
 		"/usr/local/lib/systemd/system",
 		"/usr/lib/systemd/system",
 		"/lib/systemd/system",
-		"/run/systemd/generator.late":
-		return true
-	default:
-		return false
+		"/run/systemd/generator.late",
 	}
 }
 
