@@ -199,6 +199,9 @@ func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
+	for _, found := range intent.CheckBootstrap(a.asked.annotations) {
+		warnings = append(warnings, contract.Name+": "+found.String())
+	}
 	operations := append(patch.Operations(a.asked.At, a.asked.Spec, decision.Edits),
 		plan.AnnotationOperations(a.asked.annotations, decision.Annotations)...)
 	if len(operations) > 0 {

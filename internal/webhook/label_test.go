@@ -197,3 +197,30 @@ func TestMatchConditions_KnowEveryName(t *testing.T) {
 		t.Errorf("labels of a Cluster are %q, which\n%s\ndoes not say", got, section)
 	}
 }
+
+func TestAnnotationsOfTheCluster_AreWarnedOfOnAControlPlane(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		label, annotation string
+		want              []string
+	}{
+		"rollout":                    {"true", "capi-proxy-patcher.io/rollout", []string{"capi-proxy-patcher: unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster"}},
+		"of somebody else":           {"true", "mine/rollout", nil},
+		"a Cluster that is not ours": {"", "capi-proxy-patcher.io/rollout", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := labelled()
+			cluster.Labels[contract.LabelEnabled] = test.label
+			if test.label == "" {
+				delete(cluster.Labels, contract.LabelEnabled)
+			}
+			handler := serve(t, &store{clusters: []clusterv1.Cluster{cluster}}, &store{})
+			got := response(t, post(t, handler, review(t, `{"metadata":{"name":"cp","namespace":"ns","annotations":{"`+
+				test.annotation+`":"Immediate"}},"spec":{"version":"v1.36.3","kubeadmConfigSpec":{}}}`)))
+			if diff := cmp.Diff(test.want, got.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
