@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -36,7 +35,7 @@ func units(ctx context.Context, root string, on rootfiles.Files, v node.Version)
 			return nil, err
 		}
 		checked = append(checked, name)
-		e, outdated := environment(running, on, name)
+		e, outdated := environment(ctx, running, on, name)
 		if outdated {
 			problems = append(problems, fmt.Sprintf("the unit files of %s have changed since systemd has read them: run "+
 				"systemctl daemon-reload, and restart %[1]s", name))
@@ -52,8 +51,10 @@ func units(ctx context.Context, root string, on rootfiles.Files, v node.Version)
 }
 
 // environment returns the environment of a service, and whether systemd has to read its unit files again.
-func environment(running *services.Services, on rootfiles.Files, name string) (e systemd.Environment, outdated bool) {
-	unit, err := running.Unit(name)
+func environment(ctx context.Context, running *services.Services, on rootfiles.Files,
+	name string,
+) (e systemd.Environment, outdated bool) {
+	unit, err := running.Unit(ctx, name)
 	paths := unit.UnitFiles
 	if err != nil {
 		paths = systemd.FindUnitFiles(name, func(folder string) []string {
@@ -98,7 +99,9 @@ func others(on rootfiles.Files, e systemd.Environment, v node.Version) []string 
 func other(on rootfiles.Files, e systemd.Environment, name string) string {
 	type found struct{ value, file, from string }
 	var last, own *found
+	read := false
 	for _, s := range e.Files {
+		read = read || s.Value == contract.PathProxyEnv
 		f, err := on.ReadThroughLinks(s.Value)
 		if err != nil {
 			continue // systemd reads the others
@@ -113,7 +116,7 @@ func other(on rootfiles.Files, e systemd.Environment, name string) string {
 		}
 	}
 	switch {
-	case own == nil && !slices.ContainsFunc(e.Files, func(s systemd.Setting) bool { return s.Value == contract.PathProxyEnv }):
+	case own == nil && !read:
 		return "not read from " + contract.PathProxyEnv + by(e.Reset, ", because %s resets EnvironmentFile=")
 	case own == nil:
 		return "not in " + contract.PathProxyEnv

@@ -181,8 +181,8 @@ func targetsOf(managed string) []contract.Target {
 	return nil
 }
 
-// Overrides returns warnings about entries of the user that give commands and services other variables than recipe does.
-// Their places are in the spec.
+// Overrides returns warnings about entries of the user that give commands and services other variables than recipe
+// does. Their places are in the spec.
 func Overrides(spec Spec, recipe Recipe) []finding.Finding {
 	return append(overrides(spec), overridingDropIns(spec, recipe)...)
 }

@@ -112,8 +112,8 @@ func FindUnitFiles(unitName string, list func(folder string) []string) []string 
 	return found
 }
 
-// LookUp returns the value of a variable in a file of variables, which anybody may have written. Of a value with several
-// lines it reads the first.
+// LookUp returns the value of a variable in a file of variables, which anybody may have written. Of a value with
+// several lines it reads the first.
 func LookUp(content, name string) (value string, found bool) {
 	for line := range strings.Lines(content) {
 		key, text, assigns := strings.Cut(strings.TrimLeft(line, " \t"), "=")

@@ -78,10 +78,10 @@ func TestReadEnvironment_SaysWhatSystemdDoes(t *testing.T) {
 			if _, unset := e.Unsets("V", want); unset {
 				want, has = "", false
 			}
-			real := realsystemd.Start(t, "kubelet", files)
-			got, set := real.Environ["V"]
+			started := realsystemd.Start(t, "kubelet", files)
+			got, set := started.Environ["V"]
 			if got != want || set != has {
-				t.Errorf("the service has %q %t, want %q %t; log:\n%s", got, set, want, has, real.Log)
+				t.Errorf("the service has %q %t, want %q %t; log:\n%s", got, set, want, has, started.Log)
 			}
 		})
 	}

@@ -17,11 +17,11 @@ type Unit struct {
 }
 
 // Unit asks systemd for a service.
-func (s *Services) Unit(name string) (Unit, error) {
+func (s *Services) Unit(ctx context.Context, name string) (Unit, error) {
 	if err := s.Ready(); err != nil {
 		return Unit{}, err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, connectLimit)
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	properties, err := s.connection.GetAllPropertiesContext(ctx, name+service)
 	if err != nil {

@@ -32,8 +32,8 @@ func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolutio
 	}
 }
 
-// bootstrap returns the bootstrap objects of a Cluster that use a proxy Secret by the name in their pool, "" for that of
-// the Cluster.
+// bootstrap returns the bootstrap objects of a Cluster that use a proxy Secret by the name in their pool, "" for that
+// of the Cluster.
 func (l *linter) bootstrap(cluster *manifest.Object, override string) []*manifest.Object {
 	var found []*manifest.Object
 	if o := l.manifests.KubeadmControlPlane(cluster); o != nil && override == "" {
