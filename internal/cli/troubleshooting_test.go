@@ -131,6 +131,17 @@ func TestTroubleshooting_HasEveryReasonEventAndCode(t *testing.T) {
 		names = append(names, namesOf(file)...)
 		said.WriteString(strings.Join(textsOf(file), "\n") + "\n")
 	}
+	outputs, err := filepath.Glob("../publish/outputs/*.yaml")
+	if err != nil || len(outputs) == 0 {
+		t.Fatal(outputs, err)
+	}
+	for _, file := range outputs { // templates say why they refuse
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said.Write(text)
+	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	// No finding has it: render counts Clusters with it, in words.

@@ -14,44 +14,17 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
 // Name is the name of an output.
 type Name string
 
-// The outputs.
-const (
-	// Env is a Secret with the variables as keys.
-	Env Name = "env"
-	// Values is a key of that Secret with values for Helm. Its argument is the path in them; it may be repeated.
-	Values Name = "values"
-	// Annotations are annotations of the Cluster.
-	Annotations Name = "annotations"
-	// GiantSwarm are the two Secrets that Giant Swarm's charts read.
-	GiantSwarm Name = "giantswarm"
-	// Pods is a policy that gives the variables to every container of the workload cluster. Its argument is "" or
-	// "kyverno".
-	Pods Name = "pods"
-	// Trust is a ConfigMap with the certificates. Its argument is a namespace of the workload cluster.
-	Trust Name = "trust"
-	// KappController is the Secret with the settings of kapp-controller. Its argument is its namespace in the workload
-	// cluster.
-	KappController Name = "kapp-controller"
-)
-
-// podsKyverno is the argument of Pods that asks for a policy of Kyverno.
-const podsKyverno = string(pods.EngineKyverno)
-
 // Limits of what an annotation may ask for.
 const (
 	maxOutputs = 32
 	maxPath    = 253
 )
-
-// names lists the outputs in the order in which they are carried out and reported.
-func names() []Name { return []Name{Env, Values, Annotations, GiantSwarm, Trust, Pods, KappController} }
 
 // Output is one output that is asked for.
 type Output struct {
@@ -68,13 +41,17 @@ func (o Output) String() string {
 	return string(o.Name) + "=" + o.Argument
 }
 
-// IsDelivered reports whether the output is for the workload cluster.
+// IsDelivered reports whether the controller writes the output for the workload cluster.
 func (o Output) IsDelivered() bool {
-	return o.Name == Pods || o.Name == Trust || o.Name == KappController || o.Name == Nodes
+	d := lookup(o.Name)
+	return o.Name == Nodes || d != nil && d.isDelivered()
 }
 
-// holdsCredentials reports whether the output would bring the credentials of the proxy into the workload cluster.
-func (o Output) holdsCredentials() bool { return o.Name == Pods || o.Name == KappController }
+// IsForWorkload reports whether the output is for the workload cluster, whoever writes it.
+func (o Output) IsForWorkload() bool {
+	d := lookup(o.Name)
+	return o.IsDelivered() || d != nil && d.Goes == goesWorkload
+}
 
 // Asks is what a Cluster asks for.
 type Asks struct {
@@ -90,8 +67,15 @@ func (a Asks) named(name Name) []Output {
 }
 
 // Read reads the annotations of a Cluster. Its error is finding.Errors, one for each entry that cannot be used.
-func Read(annotations map[string]string) (Asks, error) {
-	asks, err := ParseList(annotations[contract.AnnotationPublish])
+func Read(annotations map[string]string) (Asks, error) { return read(annotations, writerController) }
+
+// ReadForRender reads annotations that may ask for outputs that only render writes, too.
+func ReadForRender(annotations map[string]string) (Asks, error) {
+	return read(annotations, writerRender)
+}
+
+func read(annotations map[string]string, writer string) (Asks, error) {
+	asks, err := parseList(annotations[contract.AnnotationPublish], writer)
 	found := finding.Of(err)
 	switch value, given := annotations[contract.AnnotationPublishCredentials]; {
 	case !given, value == "false":
@@ -108,11 +92,13 @@ func Read(annotations map[string]string) (Asks, error) {
 }
 
 // ParseList reads a list of outputs. An empty one asks for nothing. Its error is finding.Errors.
-func ParseList(list string) (Asks, error) {
+func ParseList(list string) (Asks, error) { return parseList(list, writerController) }
+
+func parseList(list, writer string) (Asks, error) {
 	if strings.TrimSpace(list) == "" {
 		return Asks{}, nil
 	}
-	p := parser{}
+	p := parser{writer: writer}
 	for i, entry := range strings.SplitN(list, ",", maxOutputs+1) {
 		if i == maxOutputs {
 			p.reject(i+1, "too many outputs", fmt.Sprintf("ask for at most %d", maxOutputs))
@@ -128,6 +114,7 @@ func ParseList(list string) (Asks, error) {
 
 // parser collects outputs and findings.
 type parser struct {
+	writer  string
 	outputs []Output
 	found   finding.Errors
 }
@@ -151,31 +138,34 @@ func (p *parser) entry(position int, entry string) {
 		p.reject(position, "an empty entry", "remove one of the commas")
 		return
 	}
-	if !slices.Contains(names(), o.Name) {
+	d := lookup(o.Name)
+	if d == nil || d.Writer == writerRender && p.writer != writerRender {
 		p.reject(position, fmt.Sprintf("%q is not an output", finding.Cut(string(o.Name), maxPath)), nearest(o.Name))
 		return
 	}
 	message, advice := "", ""
-	switch {
-	case o.Name == Env || o.Name == Annotations || o.Name == GiantSwarm:
+	switch d.Argument {
+	case argumentNone:
 		if given {
 			message, advice = "output "+string(o.Name)+" has no argument", "remove the equals sign and what follows it"
 		}
-	case o.Name == Values:
-		message, advice = p.path(o.Argument)
-	case o.Name == Pods && given && o.Argument != podsKyverno:
-		message, advice = fmt.Sprintf("output pods has no argument %q", finding.Cut(o.Argument, maxPath)),
-			"write pods or pods="+podsKyverno
-	case o.Name != Pods:
+	case argumentPath:
+		message, advice = p.path(o)
+	case argumentChoice:
+		if given && !slices.Contains(d.Choices, o.Argument) {
+			message = fmt.Sprintf("output %s has no argument %q", o.Name, finding.Cut(o.Argument, maxPath))
+			advice = fmt.Sprintf("write %s or %[1]s=%s", o.Name, strings.Join(d.Choices, fmt.Sprintf(" or %s=", o.Name)))
+		}
+	case argumentNamespace:
 		if !given {
-			o.Argument = namespaceOf(o.Name)
+			o.Argument = d.Default
 		}
 		if len(validation.IsDNS1123Label(o.Argument)) > 0 {
 			message = fmt.Sprintf("%q cannot be the name of a namespace", finding.Cut(o.Argument, maxPath))
 			advice = "write " + string(o.Name) + "=NAMESPACE"
 		}
 	}
-	if message == "" && o.Name != Values &&
+	if message == "" && d.Argument != argumentPath &&
 		slices.ContainsFunc(p.outputs, func(other Output) bool { return other.Name == o.Name }) {
 		message, advice = fmt.Sprintf("output %s is asked for twice", o.Name), "remove one of them"
 	}
@@ -186,26 +176,19 @@ func (p *parser) entry(position int, entry string) {
 	p.outputs = append(p.outputs, o)
 }
 
-// namespaceOf is the namespace in the workload cluster of an output without an argument.
-func namespaceOf(name Name) string {
-	if name == KappController {
-		return "kapp-controller"
-	}
-	return "kube-system"
-}
-
 // pathPattern is a path in values: keys joined by dots.
 var pathPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// path checks the argument of Values beside the paths before it. It returns "" for a usable one.
-func (p *parser) path(path string) (message, advice string) {
+// path checks an argument that is a path beside those before it. It returns "" for a usable one.
+func (p *parser) path(o Output) (message, advice string) {
+	path := o.Argument
 	if len(path) > maxPath || !pathPattern.MatchString(path) {
 		return fmt.Sprintf("%q is not a path in values", finding.Cut(path, maxPath)),
-			"write values=PATH, keys of letters, digits, _ and - joined by dots, for example values=defaults.env"
+			fmt.Sprintf("write %s=PATH, keys of letters, digits, _ and - joined by dots, for example %[1]s=defaults.env", o.Name)
 	}
 	for _, other := range p.outputs {
 		inside := strings.HasPrefix(path+".", other.Argument+".") || strings.HasPrefix(other.Argument+".", path+".")
-		if other.Name == Values && inside {
+		if other.Name == o.Name && inside {
 			return fmt.Sprintf("path %s and path %s are one inside the other", other.Argument, path), "remove one of them"
 		}
 	}
@@ -214,16 +197,19 @@ func (p *parser) path(path string) (message, advice string) {
 
 // nearest is the advice about an unknown name: the output that was probably meant.
 func nearest(name Name) string {
-	known := make([]string, 0, len(names()))
-	for _, one := range names() {
-		known = append(known, string(one))
+	var all, written []string
+	for _, d := range catalog() {
+		all = append(all, string(d.Name))
+		if d.Writer == writerController {
+			written = append(written, string(d.Name))
+		}
 	}
-	switch meant := spelling.Nearest(string(name), append(slices.Clone(known), "istio", "tkg")); meant {
-	case "":
-	case "istio", "tkg":
-		return "the controller does not write it; print it with render --publish=" + meant
-	default:
+	meant := spelling.Nearest(string(name), all)
+	switch {
+	case meant == "":
+		return "the outputs are " + strings.Join(written, ", ")
+	case slices.Contains(written, meant):
 		return "did you mean " + meant + "?"
 	}
-	return "the outputs are " + strings.Join(known, ", ")
+	return "the controller does not write it; print it with render --publish=" + meant
 }

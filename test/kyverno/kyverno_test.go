@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/podcases"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -31,7 +30,7 @@ import (
 // documents returns the ConfigMap and the policy, as they are delivered.
 func documents(t *testing.T) (corev1.ConfigMap, policiesv1.MutatingPolicy) {
 	t.Helper()
-	text, err := pods.Manifest(pods.EngineKyverno, podcases.Variables())
+	text, err := podcases.Manifest("pods=kyverno", podcases.Variables())
 	if err != nil {
 		t.Fatal(err)
 	}

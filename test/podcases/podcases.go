@@ -10,7 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
 // Namespaces returns the namespaces of the cases beside kube-system, with their value of the label that leaves out.
@@ -28,6 +31,40 @@ func Variables() []envfile.Var {
 		{Name: "NO_PROXY", Value: "localhost,.svc,10.0.0.0/8,[::1]"},
 		{Name: "no_proxy", Value: "localhost,.svc,10.0.0.0/8,[::1]"},
 	}
+}
+
+// Manifest returns what an output delivers for variables: the ConfigMap and the policy. Without variables it is withdrawn.
+func Manifest(output string, vars []envfile.Var) ([]byte, error) {
+	o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: output})
+	if !known {
+		return nil, fmt.Errorf("%s is not delivered", output)
+	}
+	if len(vars) == 0 {
+		secret, err := publish.Withdraw("prod", o)
+		return secret.Data["pods.yaml"], err
+	}
+	data, noProxy := map[string][]byte{}, ""
+	for _, v := range vars {
+		switch v.Name {
+		case "HTTP_PROXY":
+			data[contract.KeyHTTPProxy] = []byte(v.Value)
+		case "HTTPS_PROXY":
+			data[contract.KeyHTTPSProxy] = []byte(v.Value)
+		case "NO_PROXY":
+			noProxy = v.Value
+		}
+	}
+	settings, err := proxyconfig.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	result, err := publish.Of(publish.Asks{Outputs: []publish.Output{o}, Credentials: true}, publish.Input{
+		Cluster: "prod", Settings: settings, NoProxy: noProxy, HasNodeNetwork: true, Version: "v1.36.0",
+	})
+	if err != nil || len(result.Findings) > 0 {
+		return nil, fmt.Errorf("making output %s: %w, %v", output, err, result.Findings)
+	}
+	return result.Secrets[0].Data["pods.yaml"], nil
 }
 
 // Added returns variables as the policy writes them.

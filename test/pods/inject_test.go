@@ -117,7 +117,8 @@ func debug(t *testing.T, pod *corev1.Pod, name string, env ...corev1.EnvVar) {
 
 func TestPolicy_FollowsTheConfigMap(t *testing.T) {
 	install(t, podcases.Variables())
-	one := []envfile.Var{{Name: "HTTPS_PROXY", Value: "http://other.example.com:1"}}
+	const other = "http://other.example.com:1"
+	one := []envfile.Var{{Name: "HTTPS_PROXY", Value: other}, {Name: "https_proxy", Value: other}}
 	install(t, one) // waits for exactly these
 	install(t, nil) // withdrawn
 	install(t, podcases.Variables())

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/pods"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/podcases"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -69,7 +68,7 @@ func install(t *testing.T, vars []envfile.Var) {
 
 func manifest(t *testing.T, vars []envfile.Var) string {
 	t.Helper()
-	text, err := pods.Manifest(pods.EngineKubernetes, vars)
+	text, err := podcases.Manifest("pods", vars)
 	if err != nil {
 		t.Fatal(err)
 	}

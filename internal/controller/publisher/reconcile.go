@@ -153,8 +153,9 @@ func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
 		return publish.Result{}, err
 	}
 	return publish.Of(p.asks, publish.Input{
-		Cluster: p.cluster.Name, Secret: resolution.Secret.String(), Settings: resolution.Settings,
-		NoProxy: resolution.NoProxy.Value, HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: version,
+		Cluster: p.cluster.Name, Namespace: p.cluster.Namespace, Secret: resolution.Secret.String(),
+		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value,
+		HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: version,
 	})
 }
 

@@ -37,8 +37,10 @@ type Publish struct {
 // choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
 // whose they are, so that those of one Cluster are printed and no others.
 func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
-	printed, _ := outputs.Split(p.List)
-	if !p.Wanted || p.Cluster == "" && !p.Workload && !slices.Contains(printed, outputs.Istio) {
+	asks, _ := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List}) // the errors come with a Cluster
+	if !p.Wanted || p.Cluster == "" && !p.Workload && !slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool {
+		return o.IsForWorkload() && !o.IsDelivered()
+	}) {
 		return nil, nil //nolint:nilnil // nil is all
 	}
 	names := make([]string, len(all))
@@ -84,23 +86,22 @@ func (c *clusterRun) publish(ctx context.Context) {
 			annotations[key] = value
 		}
 	}
-	var printed []string
+	read := publish.Read
 	if c.Publish.List != "" {
-		printed, annotations[contract.AnnotationPublish] = outputs.Split(c.Publish.List)
+		read, annotations[contract.AnnotationPublish] = publish.ReadForRender, c.Publish.List
 	}
-	asks, err := publish.Read(annotations)
+	asks, err := read(annotations)
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
 	}
-	if len(asks.Outputs)+len(printed) == 0 {
+	if len(asks.Outputs) == 0 {
 		c.withdraw(asks)
 		c.silent = append(c.silent, fmt.Sprintf("%s: it asks for no output; set annotation %s, or give a list with --publish",
 			clusters.Place(c.object), contract.AnnotationPublish))
 		return
 	}
-	if c.Publish.Workload && !slices.ContainsFunc(asks.Outputs, publish.Output.IsDelivered) &&
-		!slices.Contains(printed, outputs.Istio) {
+	if c.Publish.Workload && !slices.ContainsFunc(asks.Outputs, publish.Output.IsForWorkload) {
 		c.silent = append(c.silent, clusters.Place(c.object)+": it asks for no output for its workload cluster")
 		return
 	}
@@ -123,11 +124,11 @@ func (c *clusterRun) publish(ctx context.Context) {
 		c.withdraw(asks)
 		return
 	}
-	values := outputs.Values{Cluster: c.view, Input: publish.Input{
-		Cluster: c.view.Name, Secret: resolution.Secret.String(), Settings: resolution.Settings,
-		NoProxy: resolution.NoProxy.Value, HasNodeNetwork: resolution.NoProxy.HasNodeNetwork, Version: c.version(),
-	}}
-	result, err := publish.Of(asks, values.Input)
+	result, err := publish.Of(asks, publish.Input{
+		Cluster: c.view.Name, Namespace: c.view.Namespace, Secret: resolution.Secret.String(),
+		Settings: resolution.Settings, NoProxy: resolution.NoProxy.Value, HasNodeNetwork: resolution.NoProxy.HasNodeNetwork,
+		Version: c.version(),
+	})
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
@@ -139,7 +140,7 @@ func (c *clusterRun) publish(ctx context.Context) {
 			c.warn(c.object, "%s", found)
 		}
 	}
-	c.print(values, result, printed)
+	c.print(result)
 }
 
 // noteSilence notes that nothing is printed, and why if that is not in other notes.
@@ -160,31 +161,23 @@ func (r *renderer) noteSilence() {
 }
 
 // print adds published values to the output.
-func (c *clusterRun) print(values outputs.Values, result publish.Result, printed []string) {
+func (c *clusterRun) print(result publish.Result) {
 	if c.Publish.Workload {
 		for _, stream := range outputs.Workload(result) {
 			c.published = append(c.published, append([]byte("---\n"), stream...))
 		}
 	} else {
 		c.metadata(result)
-		for _, object := range values.Secrets(result) {
+		for _, object := range outputs.Secrets(c.view, result) {
 			c.add(object)
 		}
 	}
-	for _, name := range printed {
-		switch {
-		case name == outputs.Istio:
-			for _, object := range values.ServiceEntries() {
-				c.add(object)
-			}
-		case !c.Publish.Workload: // the add-ons of TKG are Secrets of the management cluster
-			addons, err := values.Addons()
-			if err != nil {
-				c.reject(c.object, "%s", err)
-			}
-			for _, object := range addons {
-				c.add(object)
-			}
+	for _, printed := range result.Printed {
+		if c.Publish.Workload && !printed.IsForWorkload() {
+			continue
+		}
+		for _, object := range printed.Objects {
+			c.add(object)
 		}
 	}
 }
@@ -261,13 +254,12 @@ func (c *clusterRun) metadata(result publish.Result) {
 	default:
 		c.edits[c.object] = append(c.edits[c.object], edits...)
 		if len(result.Annotations) == 0 && !result.AnnotationsKept {
-			c.note(c.object, "removed the annotations of output %s, because the Cluster does not ask for it",
-				publish.Annotations)
+			c.note(c.object, "removed annotations that an output has written, because the Cluster does not ask for it")
 		}
 	}
 }
 
-// withdraw removes the annotations of output annotations from a Cluster that does not ask for it.
+// withdraw removes the annotations of outputs from a Cluster that does not ask for them.
 func (c *clusterRun) withdraw(asks publish.Asks) {
 	if !c.Publish.Only {
 		c.metadata(publish.Kept(asks, c.view.Name))

@@ -199,7 +199,7 @@ func TestPublish_RemovesAnnotationsThatNoClusterAsksFor(t *testing.T) {
 			if got := strings.SplitAfter(string(result.Output), "---\n")[0]; got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
-			if said := strings.Contains(strings.Join(result.Notes, "\n"), "removed the annotations of output annotations"); said == tc.stay {
+			if said := strings.Contains(strings.Join(result.Notes, "\n"), "removed annotations that an output has written"); said == tc.stay {
 				t.Errorf("notes are %q", result.Notes)
 			}
 		})
