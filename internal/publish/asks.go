@@ -197,7 +197,7 @@ func (p *parser) path(o Output) (message, advice string) {
 
 // nearest is the advice about an unknown name: the output that was probably meant.
 func nearest(name Name) string {
-	var all, written []string
+	all, written := make([]string, 0, len(catalog())), make([]string, 0, len(catalog()))
 	for _, d := range catalog() {
 		all = append(all, string(d.Name))
 		if d.Writer == writerController {

@@ -347,8 +347,11 @@ func translated(t *testing.T, text string, harmless, rude *values) string {
 		}
 	}
 	for _, pair := range [][2]string{
-		{harmless.HTTPProxy, rude.HTTPProxy}, {harmless.HTTPSProxy, rude.HTTPSProxy}, {harmless.NoProxy, rude.NoProxy},
-		{harmless.TrustedCA, rude.TrustedCA}, {harmless.Argument, rude.Argument},
+		{harmless.HTTPProxy, rude.HTTPProxy},
+		{harmless.HTTPSProxy, rude.HTTPSProxy},
+		{harmless.NoProxy, rude.NoProxy},
+		{harmless.TrustedCA, rude.TrustedCA},
+		{harmless.Argument, rude.Argument},
 	} {
 		switch {
 		case text == pair[0]:

@@ -33,7 +33,8 @@ func Variables() []envfile.Var {
 	}
 }
 
-// Manifest returns what an output delivers for variables: the ConfigMap and the policy. Without variables it is withdrawn.
+// Manifest returns what an output delivers for variables: the ConfigMap and the policy. Without variables the output is
+// withdrawn.
 func Manifest(output string, vars []envfile.Var) ([]byte, error) {
 	o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: output})
 	if !known {

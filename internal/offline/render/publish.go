@@ -37,7 +37,8 @@ type Publish struct {
 // choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
 // whose they are, so that those of one Cluster are printed and no others.
 func (p Publish) choose(all []*manifest.Object) (*manifest.Object, error) {
-	asks, _ := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List}) // the errors come with a Cluster
+	// Errors in the list come with a Cluster.
+	asks, _ := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
 	if !p.Wanted || p.Cluster == "" && !p.Workload && !slices.ContainsFunc(asks.Outputs, func(o publish.Output) bool {
 		return o.IsForWorkload() && !o.IsDelivered()
 	}) {
