@@ -68,7 +68,7 @@ func newBench(program string) (*bench, error) {
 		return nil, err
 	}
 	b.product, b.started, err = b.start(b.ouURL, program, "hooks", "--port", free[1], "--bind-address", "127.0.0.1",
-		"--cert-dir", folder, "--health-addr", "0")
+		"--cert-dir", folder, "--health-addr", "0", "--diagnostics-address", "0")
 	if err != nil {
 		b.close()
 		return nil, err

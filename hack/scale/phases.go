@@ -83,7 +83,7 @@ func (w *world) hooks(ctx context.Context, port, certDir string) (*process, erro
 	}
 	p := &process{env: w.hooksEnv, health: free[0]}
 	return p, launch(ctx, p, filepath.Join(w.folder, "hooks.log"), w.program, "hooks", "--port", port,
-		"--bind-address", "127.0.0.1", "--cert-dir", certDir, "--health-addr", p.health)
+		"--bind-address", "127.0.0.1", "--cert-dir", certDir, "--health-addr", p.health, "--diagnostics-address", "0")
 }
 
 // watch runs what begins a phase and waits until nothing happens any more and done, if it is not nil, reports true. p

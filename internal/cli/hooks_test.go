@@ -42,9 +42,10 @@ func TestHooks_ReportMistakesAtTheStart(t *testing.T) {
 		"no port":                {[]string{"--port", "0", "--cert-dir", certificates}, exitUsage, "--port 0: use a port from 1 to 65535"},
 		"a port beyond":          {[]string{"--port", "65536", "--cert-dir", certificates}, exitUsage, "--port 65536: use a port from 1 to 65535"},
 		"a wrong address":        {[]string{"--bind-address", "127.0.0.1:1", "--cert-dir", certificates}, exitUsage, `--bind-address "127.0.0.1:1": use an IP address without a port`},
+		"no API server":          {[]string{"--kubeconfig", "none", "--cert-dir", certificates}, exitInput, "reading kubeconfig: stat none: no such file or directory; without an API server use --diagnostics-address 0"},
 		"a wrong health address": {[]string{"--health-addr", "8081", "--cert-dir", certificates}, exitUsage, `--health-addr "8081": use an address and a port`},
-		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--cert-dir", certificates}, exitInput, "--port " + port + ": serving hooks: "},
-		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--cert-dir", certificates}, exitInput, "--health-addr 127.0.0.1:" + port + ": "},
+		"a port that is taken":   {[]string{"--port", port, "--bind-address", "127.0.0.1", "--health-addr", "0", "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "listening for the hooks: "},
+		"a health address taken": {[]string{"--health-addr", "127.0.0.1:" + port, "--diagnostics-address", "0", "--cert-dir", certificates}, exitInput, "error listening on 127.0.0.1:" + port},
 		"an argument":            {[]string{"x"}, exitUsage, `takes no arguments, got "x"`},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

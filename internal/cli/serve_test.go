@@ -15,9 +15,9 @@ func TestHelp_GroupsTheFlagsOfServers(t *testing.T) {
 	t.Parallel()
 	for command, groups := range map[string][]string{
 		"manager": {
-			"Clusters", "Webhook", "TLS", "Leader election", "Diagnostics", "Logging", "Feature", "Global",
+			"Clusters", "Webhook", "Leader election", "TLS and diagnostics", "Logging", "Feature", "Global",
 		},
-		"hooks": {"Runtime hook", "TLS", "Diagnostics", "Logging", "Global"},
+		"hooks": {"Runtime hook", "TLS and diagnostics", "Logging", "Global"},
 	} {
 		var out bytes.Buffer
 		streams := Streams{Out: &out, Err: io.Discard}

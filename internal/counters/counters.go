@@ -4,6 +4,7 @@
 package counters
 
 import (
+	"crypto/tls"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type Counters struct {
 	resolutions *prometheus.CounterVec
 	writes      *prometheus.CounterVec
 	expiry      *prometheus.Desc
-	servers     map[string]func() time.Time
+	servers     map[string]Certificate
 }
 
 // New returns Counters at zero.
@@ -44,7 +45,7 @@ func New() *Counters {
 			"outcome"),
 		expiry: prometheus.NewDesc(prefix+"certificate_expiry_timestamp_seconds",
 			"When the certificate that a server uses expires, in seconds since 1970.", []string{"server"}, nil),
-		servers: map[string]func() time.Time{},
+		servers: map[string]Certificate{},
 	}
 }
 
@@ -61,15 +62,19 @@ func (c *Counters) Collect(metrics chan<- prometheus.Metric) {
 	for _, one := range []prometheus.Collector{c.answers, c.renders, c.resolutions, c.writes} {
 		one.Collect(metrics)
 	}
-	for name, expires := range c.servers {
-		if at := expires(); !at.IsZero() {
-			metrics <- prometheus.MustNewConstMetric(c.expiry, prometheus.GaugeValue, float64(at.Unix()), name)
+	for name, get := range c.servers {
+		if certificate, err := get(nil); err == nil && certificate.Leaf != nil {
+			at := float64(certificate.Leaf.NotAfter.Unix())
+			metrics <- prometheus.MustNewConstMetric(c.expiry, prometheus.GaugeValue, at, name)
 		}
 	}
 }
 
-// Server adds a server, before metrics are collected. expires is when its certificate expires, or the zero time.
-func (c *Counters) Server(name string, expires func() time.Time) { c.servers[name] = expires }
+// Server adds a server, before metrics are collected. certificate returns the one that it uses.
+func (c *Counters) Server(name string, certificate Certificate) { c.servers[name] = certificate }
+
+// Certificate is tls.Config.GetCertificate. It is called with nil.
+type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
 // Outcomes of answers and writes.
 const (

@@ -1,6 +1,8 @@
 package counters_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -22,8 +24,10 @@ import (
 func TestCounters_CountByOutcome(t *testing.T) {
 	t.Parallel()
 	c := counters.New()
-	c.Server("webhooks", func() time.Time { return time.Unix(3000, 0) })
-	c.Server("hooks", func() time.Time { return time.Time{} })
+	c.Server("webhooks", func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return &tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(3000, 0)}}, nil
+	})
+	c.Server("hooks", func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") })
 	c.Rendered("webhook", "changed")
 	c.Rendered("webhook", "changed")
 	c.Resolved("Configured")

@@ -11,7 +11,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
@@ -20,8 +19,6 @@ import (
 
 // Handlers are the handlers of all hooks. They can be called concurrently and keep no state between requests.
 type Handlers struct {
-	// Now is the clock. Used with Counters.
-	Now func() time.Time
 	// Counters count decisions and answers; nil counts none.
 	Counters *counters.Counters
 }

@@ -3,8 +3,10 @@ package extension
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -15,28 +17,20 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
-
-// ServerOptions configure where hooks are served.
-type ServerOptions struct {
-	// Host is the address to listen on; empty means all.
-	Host string
-	// Port is the port to listen on.
-	Port int
-	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
-	CertDir string
-	// TLS is what connections have to keep to.
-	TLS server.TLS
-}
 
 // timeoutSeconds is how long Cluster API waits for an answer. An answer takes milliseconds; a short timeout lets
 // Cluster API retry sooner when a server is gone.
 const timeoutSeconds = 10
 
 const (
-	// maxBody is the limit of Cluster API's runtime server in bytes.
+	// maxBody is the limit of Cluster API's runtime server in bytes. Requests of a topology with 300 or more pools are
+	// large.
 	maxBody = 20 << 20
+	// maxConnections is how many are open at once. Each may hold a body or an answer of that size.
+	maxConnections = 8
 	// maxSmall is the largest body of a request that Cluster API's runtime server decodes, whose decoded values can be
 	// a thousand times as large as the text.
 	maxSmall = 64 << 10
@@ -46,23 +40,8 @@ const (
 // proxy is not ten times as large, and Cluster API reads 20 MiB.
 func maxAnswer(body int) int { return min(20<<20, 1<<20+16*body) }
 
-// limits are what clients of hooks can use up. Requests of a topology with 300 or more pools are large.
-func limits() server.Limits {
-	return server.Limits{Connections: 256, Body: maxBody, AtOnce: 4, Worked: 4 << 20, Time: timeoutSeconds * time.Second}
-}
-
-// Server is Cluster API's runtime server with the handlers, to be started with Start or added to a manager.
-type Server struct {
-	*runtimeserver.Server
-
-	serving *server.Server
-}
-
-// Drain returns when the requests are answered that were being answered when Start returned; see server.Server.
-func (s *Server) Drain() { s.serving.Drain() }
-
-// NewServer returns a server of the hooks.
-func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
+// NewServer returns Cluster API's runtime server with the handlers, to be started or added to a manager.
+func (h *Handlers) NewServer(listener net.Listener, config *tls.Config) (*runtimeserver.Server, error) {
 	catalog := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
 		return nil, fmt.Errorf("building catalog of hooks: %w", err)
@@ -88,8 +67,8 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 		},
 	}
 	serving := server.New(server.Options{
-		Host: o.Host, Port: o.Port, CertDir: o.CertDir, TLS: o.TLS,
-		Limits: limits(), Counters: h.Counters, Name: "hooks", Now: h.Now,
+		Listener: listener, TLS: config, Connections: maxConnections, MaxBody: maxBody, Time: timeoutSeconds * time.Second,
+		Counters: h.Counters, Name: "hooks",
 	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}
 	for _, handler := range handlers {
@@ -108,7 +87,7 @@ func (h *Handlers) NewServer(o ServerOptions) (*Server, error) {
 		}
 	}
 	runtime.Server = bounded
-	return &Server{Server: runtime, serving: serving}, nil
+	return runtime, nil
 }
 
 // signature gives Cluster API's server the hook of a handler. It is never called: Register replaces it by a
@@ -138,10 +117,10 @@ func (b bounded) Register(path string, handler http.Handler) {
 
 // ServeHTTP implements http.Handler.
 func (d directHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	response := server.BufferOf(w)
-	if err := d(ctrl.LoggerInto(r.Context(), ctrl.Log), server.BodyOf(r), response); err != nil {
-		server.Fail(w)
-		encodeFailure(err, response)
+	x, _ := w.(*server.Exchange)
+	if err := d(ctrl.LoggerInto(r.Context(), ctrl.Log), x.Body, &x.Answer); err != nil {
+		x.Outcome = counters.Failed
+		encodeFailure(err, &x.Answer)
 	}
 	w.Header().Set("Content-Type", "application/json")
 }
@@ -151,7 +130,7 @@ type small struct{ http.Handler }
 
 // ServeHTTP implements http.Handler.
 func (s small) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if len(server.BodyOf(r)) > maxSmall {
+	if r.ContentLength > maxSmall {
 		http.Error(w, fmt.Sprintf("the request has more than %d bytes", maxSmall), http.StatusRequestEntityTooLarge)
 		return
 	}

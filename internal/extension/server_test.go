@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
@@ -36,11 +35,11 @@ func serve(t *testing.T, h *Handlers) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
 	folder := t.TempDir()
-	pool := servingcert.Pool(servingcert.Write(t, folder))
-	server, err := h.NewServer(ServerOptions{Host: "127.0.0.1", Port: port, CertDir: folder})
+	certificate := servingcert.Write(t, folder)
+	server, err := h.NewServer(listener, &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,22 +52,14 @@ func serve(t *testing.T, h *Handlers) served {
 			t.Error(err)
 		}
 	})
-	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: servingcert.Pool(certificate), MinVersion: tls.VersionTLS12}
 	s := served{
-		url: fmt.Sprintf("https://127.0.0.1:%d", port), catalog: runtimecatalog.New(),
+		url: "https://" + listener.Addr().String(), catalog: runtimecatalog.New(),
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}},
 	}
 	t.Cleanup(s.client.CloseIdleConnections)
 	if err := runtimehooksv1.AddToCatalog(s.catalog); err != nil {
 		t.Fatal(err)
-	}
-	check := server.StartedChecker()
-	for check(nil) != nil {
-		select {
-		case err := <-done:
-			t.Fatalf("the server has ended: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
 	return s
 }

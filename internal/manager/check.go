@@ -29,7 +29,7 @@ const off = "0"
 // check validates all flags before anything starts. Its error is one line.
 func (o Options) check() error {
 	return firstOf(
-		o.Logging.check(),
+		o.Serving.check(),
 		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
 		checkName("--watch-filter", o.WatchFilter, validation.IsValidLabelValue),
 		checkName("--leader-elect-namespace", o.Election.Namespace, validation.IsDNS1123Label),
@@ -40,10 +40,7 @@ func (o Options) check() error {
 		checkSyncPeriod(o.SyncPeriod),
 		atLeast("--kube-api-burst", o.Burst, 1),
 		checkQPS(o.QPS),
-		checkAddress("--health-addr", o.HealthAddr),
-		checkAddress("--diagnostics-address", o.DiagnosticsAddress),
 		checkAddress("--profiler-address", o.ProfilerAddress),
-		o.TLS.check(),
 		o.checkFeatures(),
 		o.checkWebhooks(),
 		o.checkNodeImage(),

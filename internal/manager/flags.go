@@ -1,9 +1,7 @@
 package manager
 
 import (
-	"crypto/tls"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
 // Flags returns the flags of the command manager, in groups.
@@ -21,12 +18,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addClusterFlags(groups.FlagSet("clusters"))
 	o.addServerFlags(&groups)
 	o.Election.addFlags(groups.FlagSet("leader election"))
-	f := groups.FlagSet("diagnostics")
-	f.StringVar(&o.HealthAddr, "health-addr", ":8081", "address of /healthz and /readyz; 0 disables it")
-	f.StringVar(&o.DiagnosticsAddress, "diagnostics-address", ":8443", "address of /metrics, /debug/pprof/ and "+
-		"/debug/flags/v over HTTPS, for bearer tokens whose user RBAC allows the path; 0 disables it")
-	f.BoolVar(&o.InsecureDiagnostics, "insecure-diagnostics", false,
-		"serve /metrics, and nothing else, at --diagnostics-address over HTTP without authentication")
+	f := groups.FlagSet("TLS and diagnostics")
+	o.Serving.addFlags(f)
 	f.BoolVar(&o.MetricsPerCluster, "metrics-per-cluster", false,
 		"add metrics with the names of Clusters, one or more for each Cluster")
 	f.StringVar(&o.ProfilerAddress, "profiler-address", "0",
@@ -69,7 +62,6 @@ func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {
 		"folder with the certificate and the key of the webhooks; empty: no webhooks")
 	f.StringVar(&o.WebhookCertName, "webhook-cert-name", "tls.crt", "file of the certificate in that folder")
 	f.StringVar(&o.WebhookKeyName, "webhook-key-name", "tls.key", "file of the key in that folder")
-	o.TLS.addFlags(groups.FlagSet("TLS"))
 }
 
 // Election configures the election of a leader among replicas.
@@ -124,64 +116,4 @@ func (o Election) check() error {
 			o.LeaseDuration, o.RenewDeadline)
 	}
 	return nil
-}
-
-// TLSOptions are the flags about TLS of all servers.
-type TLSOptions struct {
-	// MinVersion is the oldest version of TLS; empty means VersionTLS12.
-	MinVersion string
-	// CipherSuites are names of package crypto/tls; empty leaves the choice to Go.
-	CipherSuites []string
-}
-
-func (o *TLSOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.MinVersion, "tls-min-version", "VersionTLS12",
-		"oldest version of TLS that servers speak: VersionTLS12 or VersionTLS13")
-	f.StringSliceVar(&o.CipherSuites, "tls-cipher-suites", nil,
-		"comma-separated cipher suites of TLS 1.2 that servers use; defaults to Go's choice; possible are "+
-			strings.Join(cipherNames(), ", "))
-}
-
-// server returns what the flags mean.
-func (o TLSOptions) server() (server.TLS, error) {
-	versions := map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
-	version, known := versions[o.MinVersion]
-	if !known {
-		return server.TLS{}, usagef("--tls-min-version %q: use VersionTLS12 or VersionTLS13", o.MinVersion)
-	}
-	found := server.TLS{MinVersion: version}
-	for _, name := range o.CipherSuites {
-		suites := tls.CipherSuites()
-		i := slices.IndexFunc(suites, func(suite *tls.CipherSuite) bool { return suite.Name == name })
-		if i < 0 || !choosable(suites[i]) {
-			return server.TLS{}, usagef("--tls-cipher-suites %q: use names of %s", name, strings.Join(cipherNames(), ", "))
-		}
-		found.CipherSuites = append(found.CipherSuites, suites[i].ID)
-	}
-	if len(found.CipherSuites) > 0 && version == tls.VersionTLS13 {
-		return server.TLS{}, usagef("--tls-cipher-suites: TLS 1.3 has no choice of cipher suites; leave it away or use " +
-			"--tls-min-version VersionTLS12")
-	}
-	return found, nil
-}
-
-func (o TLSOptions) check() error {
-	_, err := o.server()
-	return err
-}
-
-// choosable reports whether a cipher suite is one of TLS 1.2.
-func choosable(suite *tls.CipherSuite) bool {
-	return slices.Contains(suite.SupportedVersions, tls.VersionTLS12)
-}
-
-// cipherNames are the cipher suites that can be chosen. None of them is known to be weak.
-func cipherNames() []string {
-	var names []string
-	for _, suite := range tls.CipherSuites() {
-		if choosable(suite) {
-			names = append(names, suite.Name)
-		}
-	}
-	return names
 }

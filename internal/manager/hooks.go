@@ -2,35 +2,30 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strconv"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension"
 )
 
 // Hooks are the options of the command hooks.
 type Hooks struct {
+	Serving
+
 	// Port is the port on which the hooks listen.
 	Port int
 	// BindAddress is the address on which they listen; empty means all.
 	BindAddress string
 	// CertDir is the folder with tls.crt and tls.key, which are read again when they change.
 	CertDir string
-	// HealthAddr is a listening address; "0" disables it.
-	HealthAddr string
-	// TLS is what connections have to keep to.
-	TLS TLSOptions
-	// Logging configures the logs.
-	Logging Logging
 }
 
 // Flags returns the flags of the command hooks, in groups.
@@ -40,23 +35,24 @@ func (o *Hooks) Flags() cliflag.NamedFlagSets {
 	f.IntVar(&o.Port, "port", 9443, "port of the hooks")
 	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
-	o.TLS.addFlags(groups.FlagSet("TLS"))
-	groups.FlagSet("diagnostics").StringVar(&o.HealthAddr, "health-addr", ":8081",
-		"address of /healthz and /readyz; 0 disables it")
+	f = groups.FlagSet("TLS and diagnostics")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file, with which the API server reviews tokens for diagnostics; "+
+		"defaults to the Pod's service account")
+	o.addFlags(f)
 	o.Logging.addFlags(groups.FlagSet("logging"))
 	return groups
 }
 
 // check validates the flags, so that mistakes show at the start and not when the first request fails.
 func (o *Hooks) check() error {
-	if err := firstOf(o.Logging.check(), o.TLS.check(), checkPort("--port", o.Port, false),
+	if err := firstOf(o.Serving.check(), checkPort("--port", o.Port, false),
 		checkHost("--bind-address", o.BindAddress)); err != nil {
 		return err
 	}
 	if o.CertDir == "" {
 		return usagef("--cert-dir is required; name the folder with tls.crt and tls.key of a certificate for the Service")
 	}
-	return firstOf(checkFiles("--cert-dir", o.CertDir, "tls.crt", "tls.key"), checkAddress("--health-addr", o.HealthAddr))
+	return checkFiles("--cert-dir", o.CertDir, "tls.crt", "tls.key")
 }
 
 // RunHooks serves the runtime hooks until ctx ends. The flags that were given go to the first line of logs.
@@ -64,50 +60,48 @@ func RunHooks(ctx context.Context, o Hooks, flags *pflag.FlagSet, logs io.Writer
 	if err := o.check(); err != nil {
 		return err
 	}
-	log, _ := o.Logging.logger(logs)
-	ctrl.SetLogger(log)
-	ctx = ctrl.LoggerInto(ctx, log)
+	o.Log, o.Level = o.Logging.logger(logs)
+	ctrl.SetLogger(o.Log)
+	ctx = ctrl.LoggerInto(ctx, o.Log)
 	logStart(ctx, "hooks", flags)
-	return serveHooks(ctx, o, log)
+	return o.run(ctx)
 }
 
-// serveHooks serves until ctx ends or a server fails.
-func serveHooks(ctx context.Context, o Hooks, log logr.Logger) error {
-	security, err := o.TLS.server()
+// reviewQPS and reviewBurst limit the requests that clients with any token can cause.
+const reviewQPS, reviewBurst = 10, 20
+
+// run serves until ctx ends or a server fails. Only diagnostics with authentication need an API server.
+func (o *Hooks) run(ctx context.Context) error {
+	config := &rest.Config{}
+	if !o.InsecureDiagnostics && o.DiagnosticsAddress != off {
+		var err error
+		if config, err = restConfig(o.Kubeconfig); err != nil {
+			return fmt.Errorf("reading kubeconfig: %w; without an API server use --diagnostics-address 0", err)
+		}
+	}
+	config.QPS, config.Burst = reviewQPS, reviewBurst
+	mgr, err := o.newManager(config, manager.Options{})
 	if err != nil {
 		return err
 	}
-	hooks, err := (&extension.Handlers{}).NewServer(extension.ServerOptions{
-		Host: o.BindAddress, Port: o.Port, CertDir: o.CertDir, TLS: security,
-	})
+	listener, security, err := mgr.listen(ctx, "hooks", net.JoinHostPort(o.BindAddress, strconv.Itoa(o.Port)), o.CertDir,
+		"tls.crt", "tls.key")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ends := make(chan error, 2)
-	serving := 1
-	if o.HealthAddr != off {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.HealthAddr)
+	hooks, err := (&extension.Handlers{Counters: mgr.counters}).NewServer(listener, security)
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{
+		mgr.Add(hooks), mgr.AddReadyzCheck("hooks", hooks.StartedChecker()), mgr.register(),
+	} {
 		if err != nil {
-			return fmt.Errorf("--health-addr %s: %w; choose another address, or 0 for none", o.HealthAddr, err)
+			return fmt.Errorf("setting up hooks: %w", err)
 		}
-		serving++
-		health := healthServer(readiness{"hooks": hooks.StartedChecker()})
-		go func() { ends <- health.Serve(probes(listener)) }()
-		context.AfterFunc(ctx, func() { _ = health.Close() })
 	}
-	go func() { ends <- hooks.Start(ctx) }()
-	log.Info("Serving hooks", "port", o.Port)
-	var failed error
-	for range serving {
-		err := <-ends
-		if failed == nil && err != nil && !errors.Is(err, http.ErrServerClosed) {
-			failed = fmt.Errorf("--port %s: serving hooks: %w; choose another port, or check the certificate",
-				strconv.Itoa(o.Port), err)
-		}
-		cancel()
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("serving hooks: %w", err)
 	}
-	hooks.Drain()
-	return failed
+	return nil
 }

@@ -2,12 +2,13 @@ package manager
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-logr/logr"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/servingcert"
@@ -34,20 +35,34 @@ func TestHooks_AreReadyWhenTheyAnswer(t *testing.T) {
 	t.Parallel()
 	o := Hooks{Port: freePort(t), BindAddress: "127.0.0.1", CertDir: hookCertificate(t)}
 	o.HealthAddr = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	o.DiagnosticsAddress, o.InsecureDiagnostics = fmt.Sprintf("127.0.0.1:%d", freePort(t)), true
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveHooks(ctx, o, logr.Discard()) }()
-	get := func(path string) int {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+o.HealthAddr+path, http.NoBody)
+	go func() { done <- o.run(ctx) }()
+	ask := func(url string) (int, string) {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(q)
-		if err != nil {
-			return 0
+		if strings.HasPrefix(url, "http:") {
+			q.Method = http.MethodGet
 		}
-		_ = response.Body.Close()
-		return response.StatusCode
+		response, err := (&http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
+		}}).Do(q)
+		if err != nil {
+			return 0, ""
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	get := func(path string) int {
+		status, _ := ask("http://" + o.HealthAddr + path)
+		return status
 	}
 	for waited := 0; get("/readyz") != http.StatusOK; waited++ {
 		if waited == 2000 {
@@ -61,6 +76,20 @@ func TestHooks_AreReadyWhenTheyAnswer(t *testing.T) {
 	}
 	if status := get("/healthz"); status != http.StatusOK {
 		t.Errorf("healthz %d", status)
+	}
+	const discovery = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery"
+	if status, text := ask(fmt.Sprintf("https://127.0.0.1:%d%s", o.Port, discovery)); status != http.StatusOK ||
+		!strings.Contains(text, "generate-patches") {
+		t.Errorf("discovery: status %d, %s", status, text)
+	}
+	_, text := ask("http://" + o.DiagnosticsAddress + "/metrics")
+	for _, want := range []string{
+		`capi_proxy_patcher_answer_duration_seconds_count{outcome="done",path="` + discovery + `",server="hooks"} 1`,
+		`capi_proxy_patcher_certificate_expiry_timestamp_seconds{server="hooks"}`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no metric %s", want)
+		}
 	}
 	cancel()
 	if err := <-done; err != nil {

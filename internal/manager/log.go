@@ -2,14 +2,17 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
@@ -56,38 +59,41 @@ func checkVerbosity(level int) error {
 	return nil
 }
 
-// logLevel is a level that changes while the program runs.
-type logLevel struct{ set func(level int) }
-
-// Set implements diagnostics.Level.
-func (l logLevel) Set(level int) error {
-	if err := checkVerbosity(level); err != nil {
-		return err
+// setter returns what sets a level within the range, given as text.
+func setter(set func(level int)) routes.StringFlagSetterFunc {
+	return func(text string) (string, error) {
+		level, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil {
+			return "", errors.New("the level is not a number")
+		}
+		if err := checkVerbosity(level); err != nil {
+			return "", err
+		}
+		set(level)
+		return fmt.Sprintf("successfully set log level to %d\n", level), nil
 	}
-	l.set(level)
-	return nil
 }
 
-// logger returns a logger that writes to out, and its level, which is at most maxVerbosity.
-func (o Logging) logger(out io.Writer) (logr.Logger, logLevel) {
+// logger returns a logger that writes to out, and what sets its level, which is at most maxVerbosity.
+func (o Logging) logger(out io.Writer) (logr.Logger, routes.StringFlagSetterFunc) {
 	level := min(o.Verbosity, maxVerbosity)
 	if o.Format == formatJSON {
 		return jsonLogger(level, out)
 	}
 	config := textlogger.NewConfig(textlogger.Verbosity(level), textlogger.Output(out))
-	return textlogger.NewLogger(config), logLevel{func(level int) { setText(config.Verbosity(), level) }}
+	return textlogger.NewLogger(config), setter(func(level int) { setText(config.Verbosity(), level) })
 }
 
 // setText sets the level of klog's text logger, which takes every number.
 func setText(value flag.Value, level int) { _ = value.Set(strconv.Itoa(level)) }
 
 // jsonLogger writes one object a line with the fields of Kubernetes' own programs.
-func jsonLogger(level int, out io.Writer) (logr.Logger, logLevel) {
+func jsonLogger(level int, out io.Writer) (logr.Logger, routes.StringFlagSetterFunc) {
 	threshold := &slog.LevelVar{}
 	set := func(level int) { threshold.Set(slog.Level(-level)) }
 	set(level)
 	handler := slog.NewJSONHandler(out, &slog.HandlerOptions{AddSource: true, Level: threshold, ReplaceAttr: asKubernetes})
-	return logr.FromSlogHandler(handler), logLevel{set}
+	return logr.FromSlogHandler(handler), setter(set)
 }
 
 // asKubernetes renames what every line has, and has values print themselves as in the text format.

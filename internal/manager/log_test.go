@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,12 +26,12 @@ func TestVerbosity_StopsAtTheHighestLevel(t *testing.T) {
 			derived := []logr.Logger{log, log.WithName("client-go").WithValues("a", "b")}
 			checkLevels(t, derived, highest)
 			for _, refused := range []int{-1, 6, 8, 1000} {
-				if level.Set(refused) == nil {
+				if _, err := level(strconv.Itoa(refused)); err == nil {
 					t.Errorf("%s: level %d is taken", format, refused)
 				}
 			}
 			checkLevels(t, derived, highest)
-			if err := level.Set(4); err != nil {
+			if _, err := level("4\n"); err != nil {
 				t.Error(err)
 			}
 			checkLevels(t, derived, 4)

@@ -3,19 +3,19 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"net"
+	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -26,14 +26,12 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
@@ -45,10 +43,9 @@ func Run(ctx context.Context, o Options, flags *pflag.FlagSet, logs io.Writer) e
 	if err := o.check(); err != nil {
 		return err
 	}
-	log, level := o.Logging.logger(logs)
-	ctrl.SetLogger(log)
-	ctx = ctrl.LoggerInto(ctx, log)
-	o.Log, o.Level = log, level
+	o.Log, o.Level = o.Logging.logger(logs)
+	ctrl.SetLogger(o.Log)
+	ctx = ctrl.LoggerInto(ctx, o.Log)
 	logStart(ctx, "manager", flags)
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -64,38 +61,10 @@ func Run(ctx context.Context, o Options, flags *pflag.FlagSet, logs io.Writer) e
 	return nil
 }
 
-// shutdownTime is how long the manager may take to end its controller and its caches before it gives up the lease. What
-// its servers still answer may take server.DrainTime, from the same moment on.
-const shutdownTime = 15 * time.Second
-
-// drainedManager gives up the lease before it waits for its servers: another replica leads while they answer.
-type drainedManager struct {
-	manager.Manager
-
-	servers []interface{ Drain() }
-	checks  readiness
-	tls     server.TLS
-	// informers are those of fill.
-	informers []cache.Informer
-
-	counters *counters.Counters
-}
-
-// Start implements manager.Manager.
-func (m *drainedManager) Start(ctx context.Context) error {
-	err := m.Manager.Start(ctx)
-	for _, server := range m.servers {
-		server.Drain()
-	}
-	return err
-}
-
 // New returns a manager with the controller, ready to be started. It uses config.
 func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = o.QPS, o.Burst
-	counts := counters.New()
-	config.Wrap(counts.Wrap)
 	scheme, err := caches.NewScheme()
 	if err != nil {
 		return nil, err
@@ -104,13 +73,10 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err != nil {
 		return nil, err
 	}
-	options := manager.Options{
+	mgr, err := o.newManager(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
 		NewCache:                      caches.New,
-		Logger:                        o.Log,
-		HealthProbeBindAddress:        off,
-		Metrics:                       metricsserver.Options{BindAddress: off},
 		PprofBindAddress:              o.ProfilerAddress,
 		LeaderElection:                o.Election.Enabled,
 		LeaderElectionID:              contract.Domain,
@@ -119,34 +85,18 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 		LeaseDuration:                 orDefault(o.Election.LeaseDuration),
 		RenewDeadline:                 orDefault(o.Election.RenewDeadline),
 		RetryPeriod:                   orDefault(o.Election.RetryPeriod),
-		GracefulShutdownTimeout:       new(shutdownTime),
 		Controller:                    ctrlconfig.Controller{UsePriorityQueue: new(o.enabled(featurePriorityQueue))},
-	}
-	drained := &drainedManager{checks: readiness{}, counters: counts}
-	if drained.tls, err = o.TLS.server(); err != nil {
-		return nil, err
-	}
-	if o.webhooks() {
-		serving := webhookServer(o, drained.tls, counts)
-		drained.servers = append(drained.servers, serving)
-		options.WebhookServer = serving
-	}
-	mgr, err := manager.New(config, options)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("setting up manager: %w", err)
-	}
-	drained.Manager = mgr
-	if err := addController(ctx, drained, o); err != nil {
 		return nil, err
 	}
-	drained.checks["caches"] = drained.filled
-	if err := addHealth(ctx, drained, o); err != nil {
+	if err := addController(ctx, mgr, o); err != nil {
 		return nil, err
 	}
-	if err := addDiagnostics(ctx, drained, o); err != nil {
-		return nil, err
+	if err := mgr.AddReadyzCheck("caches", mgr.filled); err != nil {
+		return nil, fmt.Errorf("adding a check of readiness: %w", err)
 	}
-	return drained, nil
+	return mgr, nil
 }
 
 // orDefault returns nil for 0, which stands for controller-runtime's default.
@@ -159,7 +109,7 @@ func orDefault(d time.Duration) *time.Duration {
 
 // fill has c cache objects from the start of the manager on. Controllers would have that done only when they start: one
 // kind after the others, and never in a replica that does not lead, whose webhooks and hooks read them, too.
-func (m *drainedManager) fill(ctx context.Context, c cache.Cache, objects ...client.Object) error {
+func (m *servingManager) fill(ctx context.Context, c cache.Cache, objects ...client.Object) error {
 	for _, object := range objects {
 		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -170,18 +120,8 @@ func (m *drainedManager) fill(ctx context.Context, c cache.Cache, objects ...cli
 	return nil
 }
 
-// filled is the check that everything is in the caches. It does not block; the kubelet probes again.
-func (m *drainedManager) filled(*http.Request) error {
-	for _, informer := range m.informers {
-		if !informer.HasSynced() {
-			return errors.New("caches are not synced yet")
-		}
-	}
-	return nil
-}
-
 // addController adds the controller, its cache of proxy Secrets and the webhooks to mgr.
-func addController(ctx context.Context, mgr *drainedManager, o Options) error {
+func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	installation, err := o.installation(mgr.GetCache())
 	if err != nil {
 		return err
@@ -260,15 +200,16 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	if err := outputs.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up controller of outputs: %w", err)
 	}
-	for _, collector := range []prometheus.Collector{c.Metrics(o.MetricsPerCluster), mgr.counters} {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	if err := metrics.Registry.Register(c.Metrics(o.MetricsPerCluster)); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
-	if !o.webhooks() {
-		return nil
+	if err := mgr.register(); err != nil || !o.webhooks() {
+		return err
 	}
-	serving := mgr.GetWebhookServer()
+	serving, err := webhookServer(ctx, mgr, o)
+	if err != nil {
+		return err
+	}
 	hooks := &webhook.Webhook{
 		Cached:         mgr.GetCache(),
 		Live:           mgr.GetAPIReader(),
@@ -286,7 +227,9 @@ func addController(ctx context.Context, mgr *drainedManager, o Options) error {
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)
 	}
-	mgr.checks["webhooks"] = serving.StartedChecker()
+	if err := errors.Join(mgr.Add(serving), mgr.AddReadyzCheck("webhooks", serving.StartedChecker())); err != nil {
+		return fmt.Errorf("setting up webhooks: %w", err)
+	}
 	return nil
 }
 
@@ -303,7 +246,7 @@ func read(installation resolve.Installation) []client.Object {
 }
 
 // addCache adds a cache of objects to m that is not its own one.
-func (m *drainedManager) addCache(ctx context.Context, options cache.Options, object client.Object,
+func (m *servingManager) addCache(ctx context.Context, options cache.Options, object client.Object,
 ) (cache.Cache, error) {
 	options.HTTPClient, options.Mapper = m.GetHTTPClient(), m.GetRESTMapper()
 	c, err := cache.New(m.GetConfig(), options)
@@ -326,23 +269,15 @@ type ownCache struct{ cache.Cache }
 func (c ownCache) GetCache() cache.Cache { return c.Cache }
 
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
-// few hundred at once, each over its own connection, and wait 5 s. A review takes about twenty times its size in
-// memory.
-func webhookServer(o Options, security server.TLS, counts *counters.Counters) *server.Server {
-	return server.New(server.Options{
-		Host: o.WebhookBindAddress, Port: o.WebhookPort, CertDir: o.WebhookCertDir,
-		CertName: o.WebhookCertName, KeyName: o.WebhookKeyName, TLS: security,
-		Limits: server.Limits{
-			Connections: 1000, Body: webhook.MaxRequest, AtOnce: 16, Worked: webhook.MaxRequest,
-			Time: 5 * time.Second,
-		},
-		Counters: counts, Name: "webhooks", Now: time.Now, //nolint:forbidigo // the clock enters here
-	})
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return ctrl.GetConfig()
+// few hundred at once, and wait 5 s. A review takes about twenty times its size in memory.
+func webhookServer(ctx context.Context, mgr *servingManager, o Options) (*server.Server, error) {
+	listener, security, err := mgr.listen(ctx, "webhooks", net.JoinHostPort(o.WebhookBindAddress, strconv.Itoa(o.WebhookPort)),
+		o.WebhookCertDir, cmp.Or(o.WebhookCertName, "tls.crt"), cmp.Or(o.WebhookKeyName, "tls.key"))
+	if err != nil {
+		return nil, err
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	return server.New(server.Options{
+		Listener: listener, TLS: security, Connections: 32, MaxBody: webhook.MaxRequest, Time: 5 * time.Second,
+		Counters: mgr.counters, Name: "webhooks",
+	}), nil
 }

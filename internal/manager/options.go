@@ -3,16 +3,13 @@ package manager
 import (
 	"time"
 
-	"github.com/go-logr/logr"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/diagnostics"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
 // Options are the options of the manager.
 type Options struct {
-	// Kubeconfig is a kubeconfig file; empty means the Pod's service account.
-	Kubeconfig string
+	Serving
+
 	// Namespace limits the manager to one namespace; empty means all.
 	Namespace string
 	// WatchFilter limits the manager to Clusters whose label cluster.x-k8s.io/watch-filter has this value; empty means
@@ -34,12 +31,6 @@ type Options struct {
 	// QPS and Burst limit requests to the API server.
 	QPS   float32
 	Burst int
-	// HealthAddr is where probes are answered; "0" or "" disables it.
-	HealthAddr string
-	// DiagnosticsAddress is where metrics, profiles and the log level are served; "0" or "" disables it.
-	DiagnosticsAddress string
-	// InsecureDiagnostics serves only metrics there, without TLS, authentication and authorization.
-	InsecureDiagnostics bool
 	// MetricsPerCluster adds metrics with the names of Clusters.
 	MetricsPerCluster bool
 	// ProfilerAddress is where Go's profiles are served without authentication; "0" or "" disables it.
@@ -53,20 +44,12 @@ type Options struct {
 	WebhookCertDir string
 	// WebhookCertName and WebhookKeyName are the files in it; empty means tls.crt and tls.key.
 	WebhookCertName, WebhookKeyName string
-	// TLS is what connections to all servers have to keep to.
-	TLS TLSOptions
 	// FeatureGates switches features on or off by name.
 	FeatureGates map[string]bool
-	// Logging configures the logs of Run.
-	Logging Logging
 	// Deliver delivers outputs to workload clusters with ClusterResourceSets.
 	Deliver bool
 	// NodeImage is the image that changes nodes in place; empty if that is not installed. It needs Deliver.
 	NodeImage string
-	// Log receives the manager's logs.
-	Log logr.Logger
-	// Level is the level of Log, which diagnostics change; nil if it cannot change.
-	Level diagnostics.Level
 }
 
 // scope returns the Clusters that the manager serves.

@@ -7,8 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
 )
 
 // leaseTime is how long giving up the lease may take: controller-runtime's default deadline for renewing it.
@@ -17,8 +15,8 @@ const leaseTime = 10 * time.Second
 func TestGracePeriod_IsLongerThanTheShutdown(t *testing.T) {
 	t.Parallel()
 	for file, shutdown := range map[string]time.Duration{
-		"../../config/manager/manager.yaml":           max(shutdownTime+leaseTime, server.DrainTime),
-		"../../config/extension/resources/hooks.yaml": server.DrainTime,
+		"../../config/manager/manager.yaml":           shutdownTime + leaseTime,
+		"../../config/extension/resources/hooks.yaml": shutdownTime,
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

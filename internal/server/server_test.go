@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,79 +21,72 @@ import (
 type served struct {
 	t       *testing.T
 	address string
-	folder  string
 	config  *tls.Config
+	// stop ends it and waits for that.
+	stop func()
 }
 
+const (
+	maxBody     = 8 << 20
+	connections = 20
+)
+
 // serve starts a server with one handler.
-func serve(t *testing.T, limits Limits, clientCA string, handler http.HandlerFunc) *served {
+func serve(t *testing.T, limit time.Duration, handler http.HandlerFunc) *served {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
-	s := &served{t: t, address: listener.Addr().String(), folder: t.TempDir()}
-	pair := servingcert.Write(t, s.folder)
-	s.config = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // who answers is not in question
-	if clientCA != "" {
-		s.config.Certificates = []tls.Certificate{pair}
-	}
-	server := New(Options{Host: "127.0.0.1", Port: port, CertDir: s.folder, ClientCAName: clientCA, Limits: limits})
+	config := &tls.Config{Certificates: []tls.Certificate{servingcert.Write(t, t.TempDir())}, MinVersion: tls.VersionTLS12}
+	server := New(Options{Listener: listener, TLS: config, Connections: connections, MaxBody: maxBody, Time: limit})
 	server.Register("/", handler)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	for check := server.StartedChecker(); check(nil) != nil; {
-		select {
-		case err := <-done:
-			t.Fatalf("the server has ended: %v", err)
-		case <-time.After(5 * time.Millisecond):
-		}
+	s := &served{
+		t: t, address: listener.Addr().String(),
+		config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // who answers is not in question
+		stop: sync.OnceFunc(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}),
 	}
+	t.Cleanup(s.stop)
 	return s
 }
 
-func (s *served) dial() (net.Conn, error) {
-	c, err := (&tls.Dialer{Config: s.config}).DialContext(s.t.Context(), "tcp", s.address)
-	if err == nil {
-		s.t.Cleanup(func() { _ = c.Close() })
-	}
-	return c, err
-}
-
-// open opens a connection, on which it may send something.
+// open opens a connection, on which it sends something.
 func (s *served) open(text string) net.Conn {
 	s.t.Helper()
-	c, err := s.dial()
+	c, err := (&tls.Dialer{Config: s.config}).DialContext(s.t.Context(), "tcp", s.address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { _ = c.Close() })
 	if _, err := io.WriteString(c, text); err != nil {
 		s.t.Fatal(err)
 	}
 	return c
 }
 
-// post sends a request on a connection of its own and returns the status and the answer.
+// post sends a request and returns the status and the answer.
 func (s *served) post(body io.Reader) (int, string, error) {
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://"+s.address+"/x", body)
 	if err != nil {
 		return 0, "", err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config, ForceAttemptHTTP2: true}}
 	response, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if !response.Close || response.ProtoMajor != 1 {
+		return 0, "", fmt.Errorf("the connection is kept for another request: %+v", response)
+	}
 	text, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(text), err
 }
@@ -103,23 +94,28 @@ func (s *served) post(body io.Reader) (int, string, error) {
 func (s *served) answers(body, want string) {
 	s.t.Helper()
 	if status, text, err := s.post(strings.NewReader(body)); status != http.StatusOK || text != want || err != nil {
-		s.t.Errorf("status %d, %q, %v; want %q", status, text, err, want)
+		s.t.Errorf("status %d, %d bytes, %v; want %d", status, len(text), err, len(want))
 	}
 }
 
 // closed waits until the other side has closed a connection.
 func closed(t *testing.T, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(usual().Time / 2)) //nolint:forbidigo // a connection ends in real time
+	_ = c.SetReadDeadline(time.Now().Add(5 * clientTime)) //nolint:forbidigo // a connection ends in real time
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection stays open")
 	}
 }
 
-func echo(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(BodyOf(r)) } //nolint:gosec // no browser reads it
-
-func usual() Limits {
-	return Limits{Connections: 100, Body: 1 << 20, AtOnce: 2, Worked: 1 << 20, Time: 30 * time.Second}
+// echo writes the body, of which half comes from each place where it is.
+func echo(w http.ResponseWriter, r *http.Request) {
+	x, _ := w.(*Exchange)
+	half := len(x.Body) / 2
+	if _, err := io.CopyN(io.Discard, r.Body, int64(half)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+	_, _ = w.Write(x.Body[:half]) //nolint:gosec // no browser reads it
+	_, _ = io.Copy(w, r.Body)
 }
 
 func header(length int) string {
@@ -128,112 +124,103 @@ func header(length int) string {
 
 func TestServer_AnswersBodiesOfEverySize(t *testing.T) {
 	t.Parallel()
-	s := serve(t, usual(), "", echo)
-	for _, size := range []int{0, 1, firstBytes - 1, firstBytes, firstBytes + 1, 100_000, 1 << 20} {
+	s := serve(t, time.Minute, echo)
+	for _, size := range []int{0, 1, minWorked, minWorked + 1, worked, worked + 1, maxBody} {
 		body := strings.Repeat("x", size)
 		s.answers(body, body)
-		// chunked
-		if status, text, err := s.post(io.MultiReader(strings.NewReader(body))); status != http.StatusOK ||
-			text != body || err != nil {
-			t.Errorf("%d bytes without a length: status %d, %d bytes, %v", size, status, len(text), err)
-		}
 	}
-	large := strings.Repeat("x", 1<<20+1)
-	for name, body := range map[string]io.Reader{
-		"a length":  strings.NewReader(large),
-		"no length": io.MultiReader(strings.NewReader(large)),
+	for name, test := range map[string]struct {
+		body   io.Reader
+		status int
+		want   string
+	}{
+		"too large": {strings.NewReader(strings.Repeat("x", maxBody+1)), 413, "the request has more than 8388608 bytes\n"},
+		"no length": {io.MultiReader(strings.NewReader("x")), 411, "the request has no Content-Length\n"},
 	} {
-		if status, text, err := s.post(body); status != http.StatusRequestEntityTooLarge ||
-			text != "the request has more than 1048576 bytes\n" || err != nil {
-			t.Errorf("too large with %s: status %d, %q, %v", name, status, text, err)
+		if status, text, err := s.post(test.body); status != test.status || text != test.want || err != nil {
+			t.Errorf("%s: status %d, %q, %v", name, status, text, err)
 		}
 	}
 }
 
-func TestServer_AnswersOneRequestAfterTheOtherOnAConnection(t *testing.T) {
+func TestServer_SendsHeaderAndStatusOfAHandler(t *testing.T) {
 	t.Parallel()
-	s := serve(t, usual(), "", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Test", "kept")
-		w.WriteHeader(http.StatusTeapot)
+	s := serve(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/y")
+		w.WriteHeader(http.StatusCreated)
+	})
+	c := s.open(header(0))
+	text, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 201 Created\r\n") || !strings.Contains(string(text), "\r\nLocation: /y\r\n") {
+		t.Errorf("%q %v", text, err)
+	}
+}
+
+// TestServer_EndsSlowClients takes all connections in every way in which a client can keep the server waiting.
+func TestServer_EndsSlowClients(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"nothing":          "",
+		"half of a header": "POST /x HTTP/1.1\r\n",
+		"half of a body":   header(maxBody) + "x",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, time.Minute, echo)
+			var all []net.Conn
+			for range connections {
+				all = append(all, s.open(text))
+			}
+			s.answers("honest", "honest")
+			for _, c := range all {
+				closed(t, c)
+			}
+		})
+	}
+}
+
+func TestServer_EndsClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
+		if x, _ := w.(*Exchange); len(x.Body) == 1 {
+			_, _ = w.Write(make([]byte, 32<<20)) // more than the buffers of a connection
+			return
+		}
 		echo(w, r)
 	})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config, MaxConnsPerHost: 1}}
-	t.Cleanup(client.CloseIdleConnections)
-	for i := range 3 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+"/x",
-			strings.NewReader(fmt.Sprint(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil || string(text) != fmt.Sprint(i) || response.StatusCode != http.StatusTeapot ||
-			response.Header.Get("X-Test") != "kept" {
-			t.Errorf("%s %q %v", response.Status, text, err)
-		}
+	for range connections {
+		s.open(header(1) + "x")
 	}
-}
-
-func TestServer_ClosesTheConnectionThatWaitsLongest(t *testing.T) {
-	t.Parallel()
-	s := serve(t, usual(), "", echo)
-	first := s.open(header(1) + "x") // answered, so that it may stay open for long
-	if _, err := io.ReadFull(first, make([]byte, len("HTTP/1.1 200 OK"))); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 * usual().Connections {
-		s.open("")
-	}
-	closed(t, first)
 	s.answers("honest", "honest")
 }
 
-func TestServer_GivesUpEndlessBodies(t *testing.T) {
+func TestServer_TellsAHandlerThatTimeIsOver(t *testing.T) {
 	t.Parallel()
-	limits := usual()
-	limits.Body = maxWaiting
-	s := serve(t, limits, "", echo)
-	first := s.open(header(maxWaiting) + strings.Repeat("x", maxWaiting/2+1))
-	second := s.open(header(maxWaiting))
-	if _, err := io.WriteString(second, strings.Repeat("x", maxWaiting/2+1)); err != nil {
-		t.Fatal(err)
-	}
-	closed(t, first)
-	s.answers("honest", "honest")
-}
-
-func TestServer_EndsARequestThatTakesTooLong(t *testing.T) {
-	t.Parallel()
-	limits := usual()
-	limits.Time = 100 * time.Millisecond
-	var handled error
-	s := serve(t, limits, "", func(_ http.ResponseWriter, r *http.Request) {
+	told := make(chan error, 1)
+	s := serve(t, 100*time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
-		handled = r.Context().Err()
+		told <- r.Context().Err()
+		http.Error(w, "late", http.StatusInternalServerError)
 	})
-	closed(t, s.open(header(10)+"x"))
-	_, _, _ = s.post(strings.NewReader("x"))
-	if handled == nil {
-		t.Error("the handler is not told")
+	if status, _, err := s.post(strings.NewReader("x")); status != http.StatusInternalServerError || err != nil {
+		t.Errorf("status %d, %v", status, err)
+	}
+	if err := <-told; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the handler is told %v", err)
 	}
 }
 
-func TestServer_AnswersAFewRequestsAtOnce(t *testing.T) {
+func TestServer_WorksOnAFewRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		body string
-		want int
-	}{"small": {"x", 2}, "large": {strings.Repeat("x", 1<<20), 1}} {
+		size, want int
+	}{"small": {1, worked / minWorked}, "large": {worked, 1}, "larger": {worked + 1, 1}} {
 		var (
 			mutex         sync.Mutex
 			running, most int
 		)
-		entered, leave := make(chan struct{}, 16), make(chan struct{})
-		s := serve(t, usual(), "", func(http.ResponseWriter, *http.Request) {
+		entered, leave := make(chan struct{}, connections), make(chan struct{})
+		s := serve(t, time.Minute, func(http.ResponseWriter, *http.Request) {
 			mutex.Lock()
 			running++
 			most = max(most, running)
@@ -245,9 +232,9 @@ func TestServer_AnswersAFewRequestsAtOnce(t *testing.T) {
 			mutex.Unlock()
 		})
 		var wait sync.WaitGroup
-		for range 6 {
+		for range connections {
 			wait.Go(func() {
-				if status, _, err := s.post(strings.NewReader(test.body)); status != http.StatusOK || err != nil {
+				if status, _, err := s.post(strings.NewReader(strings.Repeat("x", test.size))); status != http.StatusOK || err != nil {
 					t.Errorf("%s: status %d, %v", name, status, err)
 				}
 			})
@@ -255,7 +242,7 @@ func TestServer_AnswersAFewRequestsAtOnce(t *testing.T) {
 		for range test.want {
 			<-entered
 		}
-		for range 6 {
+		for range connections {
 			leave <- struct{}{}
 		}
 		wait.Wait()
@@ -265,85 +252,27 @@ func TestServer_AnswersAFewRequestsAtOnce(t *testing.T) {
 	}
 }
 
-func TestServer_ReloadsTheAuthoritiesOfClients(t *testing.T) {
+func TestServer_AnswersWhatIsInProgressWhenItEnds(t *testing.T) {
 	t.Parallel()
-	s := serve(t, usual(), "ca.crt", echo)
-	s.answers("x", "x")
-	before := s.config.Certificates
-	s.config.Certificates = nil
-	if status, _, err := s.post(bytes.NewReader(nil)); err == nil {
-		t.Errorf("a client without a certificate gets status %d", status)
-	}
-	s.config.Certificates = []tls.Certificate{servingcert.Write(t, s.folder)}
-	s.answers("x", "x")
-	s.config.Certificates = before
-	if status, _, err := s.post(bytes.NewReader(nil)); err == nil {
-		t.Errorf("a client of an earlier authority gets status %d", status)
-	}
-}
-
-func TestServer_ReportsMistakesAtTheStart(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	if err := New(Options{CertDir: folder, Limits: usual()}).Start(t.Context()); err == nil ||
-		!strings.HasPrefix(err.Error(), "reading the certificate: ") {
-		t.Errorf("no certificate: %v", err)
-	}
-	servingcert.Write(t, folder)
-	if err := New(Options{CertDir: folder, ClientCAName: "absent", Limits: usual()}).Start(t.Context()); err == nil ||
-		!strings.HasPrefix(err.Error(), "reading client CA certificates: ") {
-		t.Errorf("no authorities: %v", err)
-	}
-	if err := New(Options{CertDir: folder, ClientCAName: "tls.key", Limits: usual()}).Start(t.Context()); err == nil ||
-		!strings.HasSuffix(err.Error(), "tls.key contains no PEM certificate") {
-		t.Errorf("authorities that are none: %v", err)
-	}
-}
-
-func TestServer_KeepsToTLSOptions(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	servingcert.Write(t, folder)
-	for from, to := range map[string]string{"tls.crt": "cert.pem", "tls.key": "key.pem"} {
-		if err := os.Rename(filepath.Join(folder, from), filepath.Join(folder, to)); err != nil {
-			t.Fatal(err)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := serve(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-leave
+		if r.Context().Err() != nil {
+			t.Error("the handler is told to end")
+		}
+		echo(w, r)
+	})
+	var wait sync.WaitGroup
+	wait.Go(func() { s.answers("honest", "honest") })
+	<-entered
+	wait.Go(s.stop)
+	for refused := false; !refused; { // it no longer listens
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.address)
+		if refused = err != nil; !refused {
+			_ = c.Close()
 		}
 	}
-	const suite = tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
-	for name, test := range map[string]struct {
-		options TLS
-		client  *tls.Config
-		speaks  bool
-	}{
-		"the default with TLS 1.2": {TLS{}, &tls.Config{MaxVersion: tls.VersionTLS12}, true},                                //nolint:gosec // a client on purpose
-		"the default with TLS 1.1": {TLS{}, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false}, //nolint:gosec // a client on purpose
-		"1.3 with 1.2":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{MaxVersion: tls.VersionTLS12}, false},   //nolint:gosec // a client on purpose
-		"1.3 with 1.3":             {TLS{MinVersion: tls.VersionTLS13}, &tls.Config{}, true},
-		"a suite with it": {
-			TLS{CipherSuites: []uint16{suite}},
-			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}}, //nolint:gosec // a client on purpose
-			true,
-		},
-		"a suite with another": {
-			TLS{CipherSuites: []uint16{suite}},
-			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}, //nolint:gosec // a client on purpose
-			false,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := New(Options{CertDir: folder, CertName: "cert.pem", KeyName: "key.pem", TLS: test.options, Limits: usual()})
-			config, err := s.config(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			ours, theirs := net.Pipe()
-			go func() { _ = tls.Server(ours, config).HandshakeContext(t.Context()); _ = ours.Close() }()
-			test.client.InsecureSkipVerify = true
-			if err := tls.Client(theirs, test.client).HandshakeContext(t.Context()); (err == nil) != test.speaks {
-				t.Errorf("the handshake ends with %v", err)
-			}
-			_ = theirs.Close()
-		})
-	}
+	close(leave)
+	wait.Wait()
 }

@@ -254,8 +254,10 @@ func TestClusterctl(t *testing.T) {
 	r.run(t, "delete", "--runtime-extension", "capi-proxy-patcher", "--include-namespace")
 	r.waitLeft(t, []string{
 		"clusterrole.rbac.authorization.k8s.io/capi-proxy-patcher-diagnostics-role",
+		"clusterrole.rbac.authorization.k8s.io/capi-proxy-patcher-hooks-diagnostics-role",
 		"clusterrole.rbac.authorization.k8s.io/capi-proxy-patcher-manager-role",
 		"clusterrolebinding.rbac.authorization.k8s.io/capi-proxy-patcher-diagnostics-rolebinding",
+		"clusterrolebinding.rbac.authorization.k8s.io/capi-proxy-patcher-hooks-diagnostics-rolebinding",
 		"clusterrolebinding.rbac.authorization.k8s.io/capi-proxy-patcher-manager-rolebinding",
 	})
 	r.kubectl(t, "", "delete", "clusterrole,clusterrolebinding", "-l", "cluster.x-k8s.io/provider="+management.ProviderLabel)

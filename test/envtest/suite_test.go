@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/cluster-api/util/flags"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -106,12 +107,15 @@ func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, e
 func startManager(ctx context.Context, stopped chan struct{}) error {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(5), textlogger.Output(shared.logs)))
 	ctrl.SetLogger(log)
+	serving := manager.Serving{
+		HealthAddr: "0", ManagerOptions: flags.ManagerOptions{DiagnosticsAddress: "0"}, Log: log,
+	}
 	mgr, err := manager.New(ctrl.LoggerInto(ctx, log), shared.config, manager.Options{
 		// On a busy machine it must not lose the Lease, for which nobody else waits, and end in the middle of the tests.
 		Election: manager.Election{
 			Enabled: true, Namespace: mgmt.SystemNamespace, LeaseDuration: 5 * time.Minute, RenewDeadline: 4 * time.Minute,
 		},
-		Concurrency: 10, SyncPeriod: resync, Resyncs: 1, QPS: -1, HealthAddr: "0", DiagnosticsAddress: "0", Log: log,
+		Concurrency: 10, SyncPeriod: resync, Resyncs: 1, QPS: -1, Serving: serving,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,
 		WebhookBindAddress:     shared.webhooks.Host, WebhookPort: shared.webhooks.Port,

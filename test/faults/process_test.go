@@ -39,14 +39,17 @@ type process struct {
 // launch starts a manager of a namespace and does not wait for it. The test's end is its end.
 func launch(t *testing.T, ns string, flags ...string) *process {
 	t.Helper()
+	return command(t, append([]string{"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns}, flags...)...)
+}
+
+// command starts the program and does not wait for it.
+func command(t *testing.T, args ...string) *process {
+	t.Helper()
 	p := &process{
 		t: t, health: vocabulary.FreeAddress(t), diagnostics: vocabulary.FreeAddress(t), log: &logbuffer.Buffer{},
 		exited: make(chan struct{}),
 	}
-	args := append([]string{
-		"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", p.health,
-		"--diagnostics-address", p.diagnostics, "-v", "2",
-	}, flags...)
+	args = append(args, "--health-addr", p.health, "--diagnostics-address", p.diagnostics, "-v", "2")
 	p.cmd = exec.CommandContext(t.Context(), shared.binary, args...)
 	// It panics if an object of a cache is changed, which is read without a copy in places.
 	p.cmd.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true")

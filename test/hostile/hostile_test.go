@@ -115,7 +115,10 @@ func times(n int, body []byte) [][]byte {
 
 func TestHooks_SurviveHostileRequests(t *testing.T) {
 	p := start(t, "capi-proxy-patcher-hooks", "extension", func(port, folder string) []string {
-		return []string{"hooks", "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder, "--health-addr", "0"}
+		return []string{
+			"hooks", "--bind-address", "127.0.0.1", "--port", port, "--cert-dir", folder, "--health-addr", "0",
+			"--diagnostics-address", "0",
+		}
 	})
 	p.ready(discovery, `{}`)
 	p.survives(generate, honest(t), p.onHooks())
@@ -144,6 +147,7 @@ func (p *process) onHooks() []attack {
 			p.flood(2000, func(c net.Conn) { post(c, generate, 20*megabyte, []byte("{")) })
 		}},
 		{"connections that say nothing", func() { p.flood(500, func(net.Conn) {}) }},
+		{"connections that stay open after an answer", func() { p.flood(500, func(c net.Conn) { post(c, discovery, 2, []byte("{}")) }) }},
 		{"bodies that stop before their end", func() {
 			p.flood(40, func(c net.Conn) { post(c, validate, 20*megabyte, bytes.Repeat([]byte(" "), 19*megabyte)) })
 		}},

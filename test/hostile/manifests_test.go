@@ -110,7 +110,7 @@ func TestNetworkPolicies_CoverEveryPort(t *testing.T) {
 				}
 			}
 		}
-		want := []string{"hooks from capi-system"}
+		want := []string{"hooks from capi-system", "metrics from monitoring"}
 		for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
 			if port.Name == "webhook-server" {
 				want = []string{"metrics from monitoring", "webhook-server from anybody"}

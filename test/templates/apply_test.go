@@ -23,6 +23,7 @@ import (
 	bootstrapadmission "sigs.k8s.io/cluster-api/bootstrap/kubeadm/webhooks/admission"
 	controlplaneadmission "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/admission"
 	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/flags"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,9 +117,12 @@ func startManager(t *testing.T, cluster *mgmt.Cluster) {
 	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(io.Discard)))
 	ctrl.SetLogger(log)
 	ctx, stop := context.WithCancel(ctrl.LoggerInto(t.Context(), log))
+	serving := manager.Serving{
+		HealthAddr: "0", ManagerOptions: flags.ManagerOptions{DiagnosticsAddress: "0"}, Log: log,
+	}
 	mgr, err := manager.New(ctx, config, manager.Options{
 		Concurrency: 10, SyncPeriod: time.Minute, QPS: -1,
-		HealthAddr: "0", DiagnosticsAddress: "0", Log: log,
+		Serving: serving,
 	})
 	if err != nil {
 		stop()

@@ -32,7 +32,7 @@ func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, er
 	}
 	p := c.newProcess("hooks", binary, health,
 		"hooks", "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(), "--health-addr",
-		health, "--v=4")
+		health, "--diagnostics-address", "0", "--v=4")
 	if err := p.Start(ctx); err != nil {
 		return nil, err
 	}

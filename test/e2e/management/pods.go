@@ -57,7 +57,7 @@ type pod struct {
 	image string
 	// port is that of the webhooks or hooks.
 	port int
-	// diagnostics is the address of the metrics of a manager.
+	// diagnostics is the address of the metrics.
 	diagnostics string
 }
 
@@ -122,7 +122,7 @@ func (p *Pods) Port(namespace, name string) (int, error) {
 	return pod.port, nil
 }
 
-// Diagnostics returns the address of the metrics of a manager that runs, or "".
+// Diagnostics returns the address of the metrics of a process that runs, or "".
 func (p *Pods) Diagnostics(namespace, name string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +247,8 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 	if err != nil {
 		return nil, err
 	}
-	diagnostics, args := "", append([]string{}, container.Args...)
+	var diagnostics string
+	args := append([]string{}, container.Args...)
 	if args[0] == "hooks" {
 		args = append(args, "--bind-address", "127.0.0.1", "--port", strconv.Itoa(port), "--cert-dir", c.certificates(),
 			"--health-addr", health)
@@ -261,11 +262,11 @@ func (p *Pods) start(ctx context.Context, deployment *appsv1.Deployment) (*pod, 
 			return nil, err
 		}
 		args = append(args, c.managerFlags(kubeconfig, deployment.Namespace, health, port)...)
-		if diagnostics, err = ports.Address(ctx); err != nil {
-			return nil, err
-		}
-		args = append(args, "--diagnostics-address", diagnostics, "--insecure-diagnostics")
 	}
+	if diagnostics, err = ports.Address(ctx); err != nil {
+		return nil, err
+	}
+	args = append(args, "--diagnostics-address", diagnostics, "--insecure-diagnostics")
 	process := c.newProcess(deployment.Namespace+"-"+deployment.Name, program, health, args...)
 	if err := process.Start(ctx); err != nil {
 		process.Stop()
