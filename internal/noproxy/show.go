@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 const (
@@ -21,7 +22,8 @@ var shape = regexp.MustCompile(
 // shown returns an entry in quotes and printable ASCII, "" if it may be a credential. What follows the host is left
 // out, unless it is a port or a length.
 func shown(entry string) string {
-	if strings.ContainsAny(entry, "@%=+$!&#~^?`{}") {
+	// A character of control comes from a paste of something else.
+	if strings.ContainsAny(entry, "@%=+$!&#~^?`{}") || strings.ContainsFunc(entry, unicode.IsControl) {
 		return ""
 	}
 	for label := range strings.FieldsFuncSeq(entry, func(r rune) bool { return strings.ContainsRune(".:/", r) }) {
