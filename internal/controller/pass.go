@@ -72,12 +72,16 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	isRendered := func(secret string) bool { return slices.Contains(rendered, secret) }
-	objects, _, err := p.reader.Collect(ctx, p.view, nil)
+	patched, err := p.reader.PatchedFor(ctx, p.view)
+	if err != nil {
+		return false, err
+	}
+	objects, _, err := p.reader.Collect(ctx, p.view, patched)
 	if err != nil {
 		return false, err
 	}
 	late, err := p.configs.Late(ctx)
-	return !slices.ContainsFunc(append(objects, late...), func(o bootstrap.Object) bool {
+	return !slices.ContainsFunc(slices.Concat(objects, late, strays(objects, patched)), func(o bootstrap.Object) bool {
 		return plan.IsPausedByUs(o.GetAnnotations()) ||
 			patch.IsPatched(o.Spec) && !o.IsTopologyOwned() && !slices.ContainsFunc(patch.References(o.Spec), isRendered)
 	}), err

@@ -68,6 +68,11 @@ func (d decider) annotations(out Decision) map[string]string {
 	want := map[string]string{}
 	switch record := strconv.Itoa(out.Version); {
 	case d.Write == nil && len(out.Edits) == 0:
+		// Where somebody else has removed the entries, only their version is left to be removed.
+		if out.removes() && d.Annotations[contract.AnnotationOutputVersion] != "" && !patch.IsPatched(d.Spec) &&
+			!IsPausedByUser(d.Annotations) {
+			want[contract.AnnotationOutputVersion] = ""
+		}
 	case d.Write == nil:
 		if want[contract.AnnotationOutputVersion] = record; out.Version == 0 {
 			want[contract.AnnotationOutputVersion] = ""

@@ -119,6 +119,10 @@ func (s scene) outcome(t *testing.T) string {
 			"": "resumes", contract.PausedForEndpoint: "pauses for the endpoint", contract.PausedForPatch: "pauses for the patch",
 		}[value])
 	}
+	if value, found := d.Annotations[contract.AnnotationOutputVersion]; found && value == "" && len(d.Edits) == 0 &&
+		s.object.Annotations[contract.AnnotationOutputVersion] != "" {
+		words = append(words, "forgets the version")
+	}
 	if d.Waits {
 		words = append(words, "waits")
 	}
@@ -188,6 +192,11 @@ func override(secret string) is {
 
 func paused(value string) is {
 	return func(s *scene) { s.object.Annotations = map[string]string{clusterv1.PausedAnnotation: value} }
+}
+
+// recorded gives the object the record of a version.
+func recorded(s *scene) {
+	s.object.Annotations = map[string]string{contract.AnnotationOutputVersion: "1"}
 }
 
 // patched gives the object the entries of Cluster prod.
@@ -353,6 +362,10 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 		{"a paused template that was never patched", template, []is{paused("true")}, "leaves"},
 		{"a template of a topology", template, []is{patched, owned}, "leaves"},
 		{"with an original", template, []is{patched, originals}, "takes / originals"},
+		{"one whose entries are gone already", template, []is{recorded}, "leaves, forgets the version"},
+		{"a paused one whose entries are gone already", template, []is{recorded, func(s *scene) {
+			s.object.Annotations[clusterv1.PausedAnnotation] = "true"
+		}}, "leaves"},
 		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
 		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / originals"},
 		{"a write that takes our pause off", controlPlane, []is{paused(contract.PausedForPatch), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves"},

@@ -215,6 +215,9 @@ const (
 	OutcomeLeftAlone = "left-alone"
 )
 
+// removes reports whether an object is to have no entries.
+func (d Decision) removes() bool { return d.Recipe != nil && d.Recipe.Version == 0 }
+
 // Outcome returns one of the outcomes.
 func (d Decision) Outcome() string {
 	switch {

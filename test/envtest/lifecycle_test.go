@@ -384,6 +384,58 @@ func TestGeneratedSecret_CreatedAfterRemovalIsDeleted(t *testing.T) {
 	}
 }
 
+func TestRemoval_ForgetsTheVersionOfEntriesThatAreGoneAlready(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	c.edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) })
+	change(t, c.template(), func(o *bootstrapv1.KubeadmConfigTemplate) {
+		o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{PreKubeadmCommands: []string{"true"}}
+	})
+	if c.template().Annotations[contract.AnnotationOutputVersion] == "" {
+		t.Fatal("the version is not recorded")
+	}
+	c.edit(func(cluster *clusterv1.Cluster) {
+		cluster.Spec.Paused = nil
+		delete(cluster.Labels, contract.LabelEnabled)
+	})
+	c.eventuallyReports(noCondition)
+	if got := c.template().Annotations[contract.AnnotationOutputVersion]; got != "" {
+		t.Errorf("version %s is still recorded", got)
+	}
+	staysQuiet(t, ns)
+}
+
+// TestTemplate_PatchedBeforeTheFirstPassIsGivenBack has a template with the entries of a Cluster that no pass has seen
+// with the label, and that no pool of it uses any more.
+func TestTemplate_PatchedBeforeTheFirstPassIsGivenBack(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	one := newCluster(t, ns, "one")
+	two := newCluster(t, ns, "two", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
+	one.eventuallyReports(contract.ReasonConfigured)
+	moved := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: two.meta("moved"), Spec: one.template().Spec}
+	moved.Annotations = map[string]string{contract.AnnotationOutputVersion: "1"}
+	for i := range moved.Spec.Template.Spec.Files {
+		if secret := &moved.Spec.Template.Spec.Files[i].ContentFrom.Secret; secret.Name == "one-proxy-files" {
+			secret.Name = "two-proxy-files"
+		}
+	}
+	create(t, moved)
+	eventually(t, "the template as before", func() string {
+		now := fetch(t, ns, "moved", &bootstrapv1.KubeadmConfigTemplate{})
+		if patch.IsPatched(patch.SpecOf(&now.Spec.Template.Spec)) || now.Annotations[contract.AnnotationOutputVersion] != "" {
+			return "it has the entries, or the record of their version"
+		}
+		return ""
+	})
+	if reason := two.condition().Reason; reason != noCondition {
+		t.Errorf("a Cluster without the label has a condition with reason %s", reason)
+	}
+	staysQuiet(t, ns)
+}
+
 func TestPoolsOfOneName_HaveGeneratedSecretsOfTheirOwn(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

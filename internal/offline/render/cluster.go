@@ -224,8 +224,8 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	if len(decision.Adopted) > 0 {
 		c.keep(m.object, at, decision.Adopted)
 	}
-	if len(decision.Edits) > 0 {
-		c.apply(m.object, at, decision.Edits, decision.Annotations[contract.AnnotationOutputVersion])
+	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes {
+		c.apply(m.object, at, decision.Edits, version)
 	}
 	if decision.Secret != "" {
 		c.generate(decision.Secret, values.Resolution)
