@@ -43,9 +43,10 @@ func newExplain(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [DESTINATION...]",
 		Short: "Show which clients reach a destination directly, and why",
-		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which
-entry of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a URL, a host, host:port or an address. Without a scheme it is https, or
-http for port 80. Without a destination, the important ones of the Cluster are used.
+		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which entry
+of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a URL, a
+host, host:port or an address. Without a scheme it is https, or http for port 80. Without a destination, the
+important ones of the Cluster are used.
 
 The value of NO_PROXY is that of a Cluster in manifests (-f), that of a Cluster in a management cluster (--cluster,
 --context), or the one of --no-proxy. No name is resolved and no connection is made, except to the API server of the
@@ -80,7 +81,8 @@ Cluster directly.`,
 		"who reads the value: service (nodes) or shell (other programs)")
 	f.StringVar(&o.noProxy, "no-proxy", "", "value to explain; a Cluster then only provides the destinations")
 	f.StringSliceVar(&o.clients, "client", []string{nodeClients},
-		"clients, each as name or name@version; "+allClients+" are those of nodes and of common images, the default for profile shell")
+		"clients, each as name or name@version; "+allClients+" are those of nodes and of common images, the default for "+
+			"profile shell")
 	f.StringSliceVar(&o.failOn, "fail-on", nil,
 		"clients that must reach every destination of the Cluster directly, else the exit status is 3")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")

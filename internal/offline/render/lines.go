@@ -46,7 +46,7 @@ func (l *lines) add(o *manifest.Object, text string) bool {
 
 // texts returns each text once, after the place of its first object and before the names of the others.
 func (l *lines) texts() []string {
-	var all []string
+	all := make([]string, 0, len(l.all))
 	for _, known := range l.all {
 		text := known.text
 		if len(known.objects) > 0 {
