@@ -300,9 +300,10 @@ func FuzzOutputs(f *testing.F) {
 				Proxies:   []proxy{{Name: "http-proxy", Host: http, Port: 1}, {Name: "https-proxy", Host: https, Port: 2, Network: noProxy, Hyphenated: bundle}},
 			}
 		}
-		whole := http + https + noProxy + bundle + argument
-		if http == "" || https == "" || noProxy == "" || bundle == "" || argument == "" || !utf8.ValidString(whole) {
-			return
+		for _, one := range []string{http, https, noProxy, bundle, argument} {
+			if one == "" || !utf8.ValidString(one) {
+				return
+			}
 		}
 		harmless, rude := of("hhh", "sss", "nnn", "bbb", "aaa"), of(http, https, noProxy, bundle, argument)
 		for _, d := range catalog() {
