@@ -9,14 +9,14 @@ import (
 )
 
 // TestMigrationPage_ExamplesAreWhatThePageSays renders the examples of docs/migration.md: what was there before is a
-// conflict as soon as the label is set, adoption takes it, and what comes after has the proxy.
+// conflict as soon as the label is set, and what comes after has the proxy.
 func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/migration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var secret, adopt string
+	var secret string
 	counts := map[string]int{}
 	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
 		kind, example, found := strings.Cut(strings.TrimPrefix(block[2], "# "), "\n")
@@ -27,8 +27,6 @@ func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 		switch kind {
 		case "Secret":
 			secret = "---\n" + example
-		case "adopt":
-			adopt = example
 		case "before":
 			checkSecret(t, example)
 			if strings.Contains(example, "kubeadmConfigSpec") {
@@ -38,12 +36,8 @@ func TestMigrationPage_ExamplesAreWhatThePageSays(t *testing.T) {
 			checkAfter(t, example, secret)
 		}
 	}
-	const want = `metadata:
-  labels: {capi-proxy-patcher.io/enabled: "true"}
-  annotations: {capi-proxy-patcher.io/adopt: "true"}
-`
-	if adopt != want || counts["before"] != 5 || counts["after"] != 3 || counts["Secret"] != 1 {
-		t.Errorf("blocks %v, and to adopt\n%s", counts, adopt)
+	if counts["before"] != 5 || counts["after"] != 5 || counts["Secret"] != 1 {
+		t.Errorf("blocks %v", counts)
 	}
 }
 
@@ -87,12 +81,6 @@ func checkBefore(t *testing.T, example, secret string) {
 		if status != exitInput || !strings.Contains(problems, path[1]) {
 			t.Errorf("with the label: status %d and no conflict with %s: %s", status, path[1], problems)
 		}
-	}
-	adopting := strings.Replace(labelled, metadata, metadata+`, annotations: {capi-proxy-patcher.io/adopt: "true"}`, 1)
-	status, out, problems := rendered(t, adopting+secret, "--include-secrets")
-	if status != exitDone || !strings.Contains(out, "adopted-files.json: ") ||
-		!strings.Contains(out, "name: prod-proxy-files") {
-		t.Errorf("adopting: status %d\n%s\n%s", status, problems, out)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
 	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel,
 		intent.CodeBadMetadata,
-		clusters.CodeSecretEncrypted, resolve.CodeSecretNotFound, resolve.CodeSecretTooLarge, lint.CodeOverridden, resolve.CodeUnlabelledSecret, intent.CodeUnknownName)
+		clusters.CodeSecretEncrypted, resolve.CodeSecretNotFound, lint.CodeOverridden, resolve.CodeUnlabelledSecret, intent.CodeUnknownName)
 	lastRejection := slices.Index(codes, noproxy.CodeBadName)
 	var listed []string
 	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {

@@ -55,9 +55,6 @@ const (
 	AnnotationRollout = Domain + "/rollout"
 	// AnnotationTargets lists the parts of a node that are configured, separated by commas: any subset of Targets.
 	AnnotationTargets = Domain + "/targets"
-	// AnnotationAdopt, with the value AdoptValue, lets the product take over files of the user at managed paths. Their
-	// originals are kept in the generated Secret and restored when the label is removed.
-	AnnotationAdopt = Domain + "/adopt"
 	// AnnotationNoProxyGroups lists NO_PROXY groups to omit, each with a leading hyphen.
 	AnnotationNoProxyGroups = Domain + "/no-proxy-groups"
 	// AnnotationPublish lists the outputs in which composed values are published for Pods and add-ons, separated by
@@ -169,8 +166,6 @@ const (
 	InPlaceValue = "true"
 	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
 	PublishCredentialsValue = "true"
-	// AdoptValue is the only value of AnnotationAdopt that adopts.
-	AdoptValue = "true"
 	// HoldEnabled begins an AnnotationTopologyHold that keeps templates with the proxy.
 	HoldEnabled = "enabled"
 	// HoldDisabled begins an AnnotationTopologyHold that keeps templates without the proxy.
@@ -284,8 +279,6 @@ const (
 	// KeyInfrastructure holds what the infrastructure cluster object of the Cluster told when it was read, in JSON; no
 	// node reads it. A process that starts does not read those objects again.
 	KeyInfrastructure = "infrastructure.json"
-	// KeyAdoptedFiles holds files of the user that managed files have replaced, in JSON; no node reads it.
-	KeyAdoptedFiles = "adopted-files.json"
 )
 
 // Paths on a node.
@@ -321,8 +314,7 @@ const (
 	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of
 	// that name exists that was not generated for the Cluster.
 	ReasonNameTaken = "NameTaken"
-	// ReasonConflictingFile surfaces when a bootstrap object already has a file of the user at a managed path, or when
-	// the label is removed and an adopted file is not restored in its object.
+	// ReasonConflictingFile surfaces when a bootstrap object has a file of the user at a managed path.
 	ReasonConflictingFile = "ConflictingFile"
 	// ReasonContested surfaces when another manager keeps reverting what is written to a bootstrap object.
 	ReasonContested = "Contested"

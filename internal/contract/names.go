@@ -8,7 +8,7 @@ func UserLabels() []string { return []string{LabelEnabled, LabelDeliverTo} }
 // UserAnnotations returns the annotations that users set on a Cluster. They set AnnotationSecret on a pool, too.
 func UserAnnotations() []string {
 	return []string{
-		AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationAdopt, AnnotationNoProxyGroups,
+		AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups,
 		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
 	}
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -324,10 +323,6 @@ func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Obje
 		var begun bool
 		begun, err = lookup.ControlPlanes{Cached: p.Client, Live: p.Live}.Begun(ctx, p.view.Namespace, p.view.Name)
 		facts.Begun = &begun
-	case plan.FactOriginals:
-		var files map[string]json.RawMessage
-		files, err = p.secrets.OriginalsOf(ctx, o)
-		facts.Originals = &plan.Originals{Files: files}
 	default:
 		err = fmt.Errorf("internal error: %s: fact %d is not implemented", o, asks.Ask)
 	}
@@ -361,11 +356,6 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	settled bootstrap.Settled, out report.Outcome, err error,
 ) {
 	settled.Object = o
-	if len(decision.Adopted) > 0 && !o.IsOfMachine() { // a Machine's own KubeadmConfig is deleted with it
-		if err := p.secrets.KeepOriginals(ctx, o, decision.Adopted, decision.Waits); err != nil {
-			return settled, out, err
-		}
-	}
 	resolution := resolve.Resolution{}
 	if values != nil && values.Resolution != nil {
 		resolution = *values.Resolution

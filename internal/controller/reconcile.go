@@ -199,11 +199,8 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 		func(ctx context.Context) (report.Outcome, error) {
 			return p.finishTopology(ctx, settled, drifts, missing)
 		},
-		func(ctx context.Context) (report.Outcome, error) { return p.secrets.Clean(ctx, settled) },
+		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
 		func(context.Context) (report.Outcome, error) { return bootstrap.ReportPaused(settled), nil },
-		func(ctx context.Context) (report.Outcome, error) {
-			return p.secrets.ReportAdopted(ctx, settled, p.options)
-		},
 	)
 	done.Join(found)
 	if err != nil {
@@ -254,7 +251,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 		},
 		func(ctx context.Context) (report.Outcome, error) { return p.tidy(ctx, objects, patched) },
 		func(ctx context.Context) (report.Outcome, error) { return p.finishTopology(ctx, settled, nil, missing) },
-		func(ctx context.Context) (report.Outcome, error) { return p.secrets.Clean(ctx, settled) },
+		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
 	)
 	done.gone = !done.IsExplained()
 	done.Secrets = p.read // none, as none is used

@@ -355,22 +355,6 @@ func TestGenerate_LeavesPoolsOfWindowsMachineTemplatesAlone(t *testing.T) {
 	}
 }
 
-func TestGenerate_AdoptsFilesWhenAsked(t *testing.T) {
-	t.Parallel()
-	worker := wrap(t, "KubeadmConfigTemplate",
-		map[string]any{"files": []any{map[string]any{
-			"path":    "/etc/systemd/system/kubelet.service.d/http-proxy.conf",
-			"content": "mine",
-		}}})
-	q := with(t, hookrequests.Options{Annotations: map[string]string{contract.AnnotationAdopt: contract.AdoptValue}},
-		[]byte(`{}`), worker)
-	patched := apply(t, q, respond(t, &Handlers{}, q))[string(q.Items[3].UID)]
-	files := patch.SpecOfMap(specAt(object(t, patched), poolParents())).Files
-	if !patch.IsManagedFile(files[0]) || len(files) != 5 {
-		t.Errorf("files %v", files)
-	}
-}
-
 func TestGenerate_CreatesMissingParents(t *testing.T) {
 	t.Parallel()
 	for _, rest := range []string{

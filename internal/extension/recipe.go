@@ -33,11 +33,10 @@ func (g *generator) decide(spec patch.Spec, it *request.Item, pool intent.Pool) 
 	key := recipeKey(pool)
 	object := plan.Object{
 		Kind: plan.KindControlPlane, Spec: spec, Hooked: true,
-		// Hooks refer to generated Secrets without reading any. Windows pools have been skipped. Originals stay in the
-		// templates of the ClusterClass, from which every request starts.
+		// Hooks refer to generated Secrets without reading any. Windows pools have been skipped.
 		Facts: plan.Facts{
 			Values: &plan.Values{Recipe: g.recipes[key]}, Taken: map[string]string{pool.GeneratedSecret(g.cluster.Name): ""},
-			Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{},
+			Infrastructure: &plan.Infrastructure{},
 		},
 	}
 	if it.IsPool() {

@@ -55,12 +55,12 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 	annotations := map[string]string{
 		"capi-proxy-patcher.io/rolout": "Immediate", "capi-proxy-patcher.io/enabled": "true", "capi-proxy-patcher.io/": "", "capi-proxy-patcher.io/zebra\n%s": "x",
 		contract.AnnotationSecret: "", contract.AnnotationDelivery: "", contract.AnnotationRollout: "",
-		contract.AnnotationTargets: "", contract.AnnotationAdopt: "",
+		contract.AnnotationTargets:       "",
 		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "",
 		contract.AnnotationSettingsHash:  "",
 		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
 	}
-	const known = "known names are secret, delivery, rollout, targets, adopt, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, settings-hash, output-version, http-proxy, https-proxy, no-proxy, machines-behind, last-pass, in-place"
+	const known = "known names are secret, delivery, rollout, targets, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, settings-hash, output-version, http-proxy, https-proxy, no-proxy, machines-behind, last-pass, in-place"
 	if diff := cmp.Diff([]string{
 		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, ignored; set it as an annotation",
 		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",

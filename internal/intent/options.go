@@ -21,8 +21,6 @@ type Options struct {
 	OmitGroups []noproxy.Group
 	// NoProxy is the list in the variable, one entry per line. Empty for a Cluster without one.
 	NoProxy string
-	// Adopt reports whether the user's files at managed paths are taken over.
-	Adopt bool
 	// MaxUnavailable is how many nodes of a pool contract.RolloutInPlace changes at a time, as a number or percentage.
 	MaxUnavailable string
 }
@@ -46,7 +44,6 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		Rollout: choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate,
 			contract.RolloutInPlace),
 		Targets:        contract.Targets(),
-		Adopt:          choose(contract.AnnotationAdopt, "false", contract.AdoptValue) == contract.AdoptValue,
 		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
 	}
 	found = append(found, options.checkInPlace()...)

@@ -128,7 +128,8 @@ func conflicts(spec Spec, recipe Recipe) finding.Errors {
 		if at < 0 {
 			continue
 		}
-		found = append(found, entryFinding(ListFiles, i, "already writes "+f.Path, "remove that file from the spec"))
+		found = append(found, entryFinding(ListFiles, i, "already writes "+f.Path, "remove that file from the spec, "+
+			"in the same write that sets label "+contract.LabelEnabled+" or in a later one"))
 		needed = append(needed, targetsOf(wanted[at].Path)...)
 	}
 	inTheWay := func(t contract.Target) bool { return slices.Contains(needed, t) }

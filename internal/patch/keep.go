@@ -8,17 +8,15 @@ import (
 // contain them, such as a manifest that is applied again, or that must not change them.
 //
 // If a list has as many entries of the user as before, the managed ones return to their positions, so that a write that
-// changes nothing else changes nothing at all. A managed file in a write that changes files of the user stays where it
-// is: it may be in place of an adopted one, which the user has moved. With more or fewer entries the managed ones are
-// put where Ensure puts them. A file of the user at the path of a managed one replaces it.
+// changes nothing else changes nothing at all. With more or fewer entries the managed ones are put where Ensure puts
+// them. A file of the user at the path of a managed one replaces it.
 func Keep(stored, asked Spec) []Edit {
 	files := slices.DeleteFunc(slices.Clone(stored.Files), func(f File) bool {
 		return IsManagedFile(f) && slices.ContainsFunc(asked.Files, func(own File) bool {
 			return !IsManagedFile(own) && clean(own.Path) == clean(f.Path)
 		})
 	})
-	changed := !slices.Equal(usersOf(files), usersOf(asked.Files))
-	edits := keep(ListFiles, files, asked.Files, changed, func() []Edit {
+	edits := keep(ListFiles, files, asked.Files, func() []Edit {
 		return ensureFiles(asked.Files, slices.DeleteFunc(files, func(f File) bool { return !isManaged(f) }), 0)
 	})
 	for _, list := range []struct {
@@ -28,7 +26,7 @@ func Keep(stored, asked Spec) []Edit {
 		{ListPre, stored.PreKubeadmCommands, asked.PreKubeadmCommands},
 		{ListPost, stored.PostKubeadmCommands, asked.PostKubeadmCommands},
 	} {
-		edits = append(edits, keep(list.name, list.stored, list.asked, false, func() []Edit {
+		edits = append(edits, keep(list.name, list.stored, list.asked, func() []Edit {
 			first, last := split(list.stored)
 			return ensureCommands(nil, list.name, list.asked, first, last)
 		})...)
@@ -36,12 +34,9 @@ func Keep(stored, asked Spec) []Edit {
 	return edits
 }
 
-// usersOf returns the entries of the user.
-func usersOf[T entry](list []T) []T { return slices.DeleteFunc(slices.Clone(list), isManaged) }
-
 // keep puts the managed entries of stored at their positions in asked if that has as many entries of the user; if not,
-// it calls otherwise. With stay, those that asked has stay where they are.
-func keep[T entry](name List, stored, asked []T, stay bool, otherwise func() []Edit) []Edit {
+// it calls otherwise.
+func keep[T entry](name List, stored, asked []T, otherwise func() []Edit) []Edit {
 	if len(stored)-countManaged(stored) != len(asked)-countManaged(asked) {
 		return otherwise()
 	}
@@ -49,17 +44,14 @@ func keep[T entry](name List, stored, asked []T, stay bool, otherwise func() []E
 		func(s, a T) bool { return isManaged(s) == isManaged(a) && (!isManaged(s) || s == a) }) {
 		return nil
 	}
-	stays := func(i int) bool {
-		return stay && slices.Contains(stored, asked[i]) && slices.Index(asked, asked[i]) == i
-	}
 	var edits []Edit
 	for i, a := range slices.Backward(asked) {
-		if isManaged(a) && !stays(i) {
+		if isManaged(a) {
 			edits = append(edits, Edit{List: name, Op: OpRemove, Index: i})
 		}
 	}
 	for i, e := range stored {
-		if isManaged(e) && (!stay || !slices.Contains(asked, e)) {
+		if isManaged(e) {
 			edits = append(edits, editOf(name, OpAdd, i, e))
 		}
 	}

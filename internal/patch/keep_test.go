@@ -65,32 +65,6 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func TestKeep_LeavesAManagedFileWhereAWriteOfOtherFilesPutsIt(t *testing.T) {
-	t.Parallel()
-	managed := recipe(t, patch.Options{Delivery: contract.DeliveryReference}).Files
-	own := func(content string) patch.File { return patch.File{Path: "/etc/own", Content: content} }
-	b := patch.File{Path: "/b"}
-	stored := patch.Spec{Files: []patch.File{own("x"), b, managed[0], managed[1]}}
-	for name, test := range map[string]struct{ asked, want []patch.File }{
-		"the user's files are the same": {
-			[]patch.File{own("x"), managed[0], b}, []patch.File{own("x"), b, managed[0], managed[1]},
-		},
-		"another content":     {[]patch.File{own("y"), managed[0], b}, []patch.File{own("y"), managed[0], b, managed[1]}},
-		"another order":       {[]patch.File{b, managed[0], own("x")}, []patch.File{b, managed[0], own("x"), managed[1]}},
-		"twice":               {[]patch.File{own("y"), managed[0], b, managed[0]}, []patch.File{own("y"), managed[0], b, managed[1]}},
-		"without any managed": {[]patch.File{own("y"), b}, []patch.File{own("y"), b, managed[0], managed[1]}},
-	} {
-		asked := patch.Spec{Files: test.asked}
-		got := patch.Apply(asked, patch.Keep(stored, asked))
-		if diff := cmp.Diff(test.want, got.Files, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if again := patch.Keep(stored, got); len(again) > 0 {
-			t.Errorf("%s: called again: %v", name, again)
-		}
-	}
-}
-
 func TestOwn_LeavesOutManagedEntriesOnly(t *testing.T) {
 	t.Parallel()
 	user := parse(t, ownUser)

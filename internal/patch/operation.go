@@ -127,9 +127,9 @@ func appendValue(text []byte, value any) ([]byte, error) {
 	case *string:
 		return appendString(text, *v), nil
 	case *File:
-		return v.append(text), nil
+		return appendFields(text, v.Fields()), nil
 	case []File:
-		return appendList(text, v, func(text []byte, f *File) []byte { return f.append(text) }), nil
+		return appendList(text, v, func(text []byte, f *File) []byte { return appendFields(text, f.Fields()) }), nil
 	case []string:
 		return appendList(text, v, func(text []byte, s *string) []byte { return appendString(text, *s) }), nil
 	case struct{}:
@@ -182,14 +182,9 @@ func (f File) Map() map[string]any {
 	return object
 }
 
-// MarshalJSON returns f in the form of an object: an original verbatim, any other by its Fields.
-func (f File) MarshalJSON() ([]byte, error) { return f.append(make([]byte, 0, 256)), nil }
-
-func (f *File) append(text []byte) []byte {
-	if f.Original != "" {
-		return append(text, f.Original...)
-	}
-	return appendFields(text, f.Fields())
+// MarshalJSON returns f in the form of an object.
+func (f File) MarshalJSON() ([]byte, error) {
+	return appendFields(make([]byte, 0, 256), f.Fields()), nil
 }
 
 // appendFields appends fields to text as an object in JSON.

@@ -99,8 +99,7 @@ func testOperations(t *testing.T, tests map[string]operationsTest) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.at.Parents = []string{"/spec"}
-			spec, _ := specOfJSON(t, test.spec)
-			operations := patch.Operations(test.at, spec, test.edits)
+			operations := patch.Operations(test.at, patch.SpecOfMap(parse(t, test.spec)), test.edits)
 			text, err := json.Marshal(operations)
 			if err != nil {
 				t.Fatal(err)

@@ -355,19 +355,19 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 	}{
 		"a containerd drop-in at our path": {
 			spec: "files: [{path: /etc/systemd/system/containerd.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,kubeadm,trust",
+			want: "files[0]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,kubeadm,trust",
 		},
 		"a path that is ours when cleaned": {
 			spec: "files: [{path: /etc//systemd/system/./kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0]: already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
+			want: "files[0]: already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
 		},
 		"a drop-in of the same name in another folder of systemd": {
 			spec: "files: [{path: /a}, {path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
+			want: "files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
 		},
 		"our env file from another key": {
 			spec: "files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]",
-			want: "files[0]: already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, or set annotation capi-proxy-patcher.io/targets of the Cluster to trust",
+			want: "files[0]: already writes /etc/capi-proxy-patcher/proxy.env; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to trust",
 		},
 		"a command that carries our mark": {
 			spec: "preKubeadmCommands: [echo hello, 'rm -rf /var # capi-proxy-patcher']",
@@ -590,7 +590,7 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 		files   []string
 		targets []contract.Target
 		in      string
-		want    string // what follows "remove that file from the spec"
+		want    string // what follows the advice
 	}{
 		"of one file":                 {[]string{containerd}, nil, "", ", " + annotation + "kubelet,kubeadm,trust"},
 		"of two files at once":        {[]string{containerd, kubelet}, nil, "", ", " + annotation + "kubeadm,trust"},
@@ -610,7 +610,7 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 			want := ""
 			for i, path := range test.files {
 				spec.Files = append(spec.Files, patch.File{Path: path, Content: "50% \"$x\"\n"})
-				want += fmt.Sprintf("; files[%d]: already writes %s; remove that file from the spec%s", i, path, test.want)
+				want += fmt.Sprintf("; files[%d]: already writes %s; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one%s", i, path, test.want)
 			}
 			_, err := patch.Ensure(spec, recipe(t, patch.Options{Targets: test.targets, TargetsIn: test.in}))
 			if err == nil || err.Error() != strings.TrimPrefix(want, "; ") {

@@ -27,8 +27,6 @@ type File struct {
 	ContentFrom SecretKey
 	// Other is set if the entry has fields beyond those above. Managed files never have one.
 	Other bool
-	// Original is the whole entry in JSON, set only in an edit that restores a file of the user.
-	Original string
 }
 
 // Spec is the view of a bootstrap spec (KubeadmConfigSpec) on which decisions are made.

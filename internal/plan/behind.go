@@ -24,8 +24,8 @@ const (
 // the value that changed had for the content that the Machine's node got by an update in place, or the zero time. Times
 // have a resolution of one second; in doubt the data is the older.
 //
-// The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because a file was
-// adopted since, has old entries.
+// The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because the user has
+// removed a file since, has old entries.
 func LagOf(spec patch.Spec, recipe patch.Recipe, made, updated, changed time.Time) Lag {
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
 		if patch.IsPatched(spec) {

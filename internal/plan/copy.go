@@ -40,12 +40,12 @@ func (d decider) decideCopy(from *Copied) Decision {
 	case from.Recipe == nil:
 		return d.leave()
 	}
-	edits, err := patch.EnsureOrAdopt(d.Spec, *from.Recipe, d.want.Options.Adopt)
+	goal, err := patch.Ensure(d.Spec, *from.Recipe)
 	if err != nil {
 		return d.resume()
 	}
 	if out := d.infrastructure(); out != nil {
 		return *out
 	}
-	return d.carryOut(Decision{Edits: edits, Version: from.Recipe.Version}, false)
+	return d.carryOut(Decision{Edits: goal.Edits, Version: from.Recipe.Version}, false)
 }

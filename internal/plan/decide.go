@@ -1,17 +1,14 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -55,10 +52,7 @@ func (d decider) complete(out Decision) Decision {
 	if out.Ask != NoFact {
 		return out
 	}
-	out.object, out.adopts = d.Name, d.want.Options.Adopt
-	if d.Write != nil && len(d.Write.Recognized) > 0 && !out.asSent {
-		out.Edits = slices.Concat(d.Write.Recognized, out.Edits)
-	}
+	out.object = d.Name
 	out.Annotations = d.annotations(out)
 	return out
 }
@@ -81,7 +75,7 @@ func (d decider) annotations(out Decision) map[string]string {
 		if out.Version == 0 {
 			record = d.Write.Annotations[contract.AnnotationOutputVersion]
 		}
-		switch patched := patch.IsPatched(patch.Apply(d.Write.Sent, out.Edits)); {
+		switch patched := patch.IsPatched(patch.Apply(d.Spec, out.Edits)); {
 		case !patched:
 			want[contract.AnnotationOutputVersion] = ""
 		case record != "":
@@ -212,26 +206,11 @@ func (d decider) disagreeing() *Pool {
 
 // take removes the managed entries. forced is for an object that refers to a Secret that is not ours.
 func (d decider) take(forced bool, findings ...finding.Finding) Decision {
-	if d.Facts.Originals == nil && d.givesUp(patch.Recipe{}) {
-		return Decision{Ask: FactOriginals}
-	}
-	var originals Originals
-	if d.Facts.Originals != nil {
-		originals = *d.Facts.Originals
-	}
-	if originals.Withheld {
-		return d.leave(findings...)
-	}
-	out := Decision{Edits: Take(d.stored, d.Spec, originals.Files).Edits, Findings: findings}
+	out := Decision{Edits: patch.Remove(d.Spec), Findings: findings}
 	if !forced {
 		out.Recipe = &patch.Recipe{}
 	}
 	return d.carryOut(out, forced)
-}
-
-// givesUp reports whether a managed file that recipe does not have is in the object, or in the write to it.
-func (d decider) givesUp(recipe patch.Recipe) bool {
-	return patch.GivesUp(d.Spec, recipe) || d.Write != nil && patch.GivesUp(d.stored, recipe)
 }
 
 // takeBack removes the managed entries from an object that refers to a Secret that is not ours, and leaves any other
@@ -296,10 +275,7 @@ func (d decider) bring(values Values, secret string) Decision {
 	if err != nil {
 		return d.refuse(out, err)
 	}
-	brought, adopted, ask, err := d.edits(recipe)
-	if ask.Ask != NoFact {
-		return ask
-	}
+	brought, err := d.edits(recipe)
 	if err != nil {
 		return d.refuse(out, err)
 	}
@@ -310,7 +286,7 @@ func (d decider) bring(values Values, secret string) Decision {
 	if !d.isReference() && !resolution.Complete { // a finding about the Cluster gives the reason
 		return d.holdBack(out)
 	}
-	out.Edits, out.Adopted, out.Version, out.Recipe = brought.Edits, adopted, recipe.Version, &recipe
+	out.Edits, out.Version, out.Recipe = brought.Edits, recipe.Version, &recipe
 	if d.isReference() {
 		out.Secret = secret
 	}
@@ -360,59 +336,16 @@ func (d decider) holdBack(out Decision) Decision {
 	return held
 }
 
-// edits returns the edits that apply recipe to the object, and those among them that replace files of the user.
-func (d decider) edits(recipe patch.Recipe) (brought patch.Plan, adopted []patch.Edit, ask Decision, err error) {
-	if d.Facts.Originals == nil && d.givesUp(recipe) {
-		return patch.Plan{}, nil, Decision{Ask: FactOriginals}, nil
-	}
-	var originals map[string]json.RawMessage
-	if d.Facts.Originals != nil {
-		if originals = d.Facts.Originals.Files; d.Facts.Originals.Withheld {
-			return patch.Plan{}, nil, Decision{}, errWithheld
-		}
-	}
+// edits returns the edits that apply recipe to the object.
+func (d decider) edits(recipe patch.Recipe) (patch.Plan, error) {
 	if d.Write == nil {
-		brought, err = patch.Bring(d.Spec, recipe, originals)
-	} else {
-		brought, err = Bring(d.stored, d.Spec, recipe, originals)
+		return patch.Ensure(d.Spec, recipe)
 	}
-	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict || !d.want.Options.Adopt {
-		return brought, nil, Decision{}, err
-	}
-	may := func(int) bool { return true }
-	switch main := intent.GeneratedSecretName(d.want.Cluster); {
-	case d.Write != nil && d.Facts.Adoptable == nil:
-		return patch.Plan{}, nil, Decision{Ask: FactAdoptable, Recipe: &recipe}, nil
-	case d.Write != nil:
-		may = func(index int) bool { return d.Facts.Adoptable[index] }
-	case d.OfMachine, d.Hooked: // the original is in the template of the ClusterClass or of the pool
-	default:
-		why, known := d.Facts.Taken[main]
-		if !known {
-			return patch.Plan{}, nil, Decision{Ask: FactTaken, Name: main}, nil
-		}
-		if why != "" {
-			return brought, nil, Decision{}, err // there is no place for originals
-		}
-	}
-	// A managed file replaces the user's file of the write, wherever that was in the stored object.
-	adopted = patch.Adopt(d.Spec, recipe, may)
-	after, again := patch.Bring(patch.Apply(d.Spec, adopted), recipe, originals)
-	if again != nil || len(adopted) == 0 {
-		return brought, nil, Decision{}, err // not only files conflict, and the first error names them all
-	}
-	after.Edits = slices.Concat(adopted, after.Edits)
-	return after, adopted, Decision{}, nil
+	return Bring(d.stored, d.Spec, recipe)
 }
-
-// errWithheld leaves an object unchanged without a finding.
-var errWithheld = errors.New("originals are withheld")
 
 // refuse leaves an object unchanged whose recipe cannot be made or applied.
 func (d decider) refuse(out Decision, err error) Decision {
-	if errors.Is(err, errWithheld) {
-		return d.leave()
-	}
 	refused := d.leave()
 	if _, ok := errors.AsType[*patch.ConflictError](err); ok {
 		refused.pause = pauseClear
@@ -479,15 +412,14 @@ func (d decider) changes(out Decision) bool {
 	if d.Write == nil {
 		return len(out.Edits) > 0
 	}
-	// Keep takes a file of the user at the path of a managed one for no difference.
 	kept := patch.Apply(d.Spec, d.leave().Edits)
-	return len(out.Adopted) > 0 || len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
+	return len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
 }
 
 // leaveAs is leave with everything of a decision except its edits.
 func (d decider) leaveAs(out Decision, p pause) Decision {
 	kept := d.leave(out.Findings...)
-	kept.Adopted, kept.Warnings = out.Adopted, out.Warnings
+	kept.Warnings = out.Warnings
 	kept.Recipe, kept.Secret, kept.Proxied, kept.pause = out.Recipe, out.Secret, out.Proxied, p
 	return kept
 }
@@ -548,7 +480,7 @@ func (d decider) leave(findings ...finding.Finding) Decision {
 	kept, err := Keep(d.stored, d.Spec)
 	if err != nil {
 		return Decision{Findings: []finding.Finding{d.find(contract.ReasonConflictingFile, "%s: %s", d.Name,
-			err)}, asSent: true}
+			err)}}
 	}
 	out.Edits = kept.Edits
 	return out

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +48,6 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 		}},
 		answers: plan.Facts{
 			Values: &plan.Values{Resolution: resolution}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
-			Originals: &plan.Originals{}, Adoptable: map[int]bool{},
 		},
 	}
 	if kind != plan.KindControlPlane {
@@ -82,10 +80,6 @@ func (s scene) decide(t *testing.T) (plan.Decision, []string) {
 			asked, facts.Infrastructure = append(asked, "infrastructure"), s.answers.Infrastructure
 		case plan.FactBegun:
 			asked, facts.Begun = append(asked, "begun"), s.answers.Begun
-		case plan.FactOriginals:
-			asked, facts.Originals = append(asked, "originals"), s.answers.Originals
-		case plan.FactAdoptable:
-			asked, facts.Adoptable = append(asked, "adoptable"), s.answers.Adoptable
 		}
 		if len(asked) > 9 {
 			t.Fatalf("asks again and again: %v", asked)
@@ -98,11 +92,11 @@ func (s scene) decide(t *testing.T) (plan.Decision, []string) {
 func (s scene) outcome(t *testing.T) string {
 	t.Helper()
 	d, asked := s.decide(t)
-	before, sent := s.object.Spec, s.object.Spec
+	before := s.object.Spec
 	if w := s.object.Write; w != nil {
-		before, sent = w.Stored, w.Sent
+		before = w.Stored
 	}
-	after := patch.Apply(sent, d.Edits)
+	after := patch.Apply(s.object.Spec, d.Edits)
 	words := []string{"leaves"}
 	managed := func(spec patch.Spec) int {
 		return len(slices.DeleteFunc(slices.Clone(spec.Files), func(f patch.File) bool { return !patch.IsManagedFile(f) }))
@@ -126,9 +120,6 @@ func (s scene) outcome(t *testing.T) string {
 	if d.Waits {
 		words = append(words, "waits")
 	}
-	if len(d.Adopted) > 0 {
-		words = append(words, "adopts")
-	}
 	for _, found := range d.Report() {
 		if found.Reason == "" {
 			found.Reason = "note"
@@ -151,7 +142,6 @@ var (
 	inPlace   is = func(s *scene) { s.want.Options.Rollout = contract.RolloutInPlace }
 	immediate is = func(s *scene) { s.want.Options.Rollout = contract.RolloutImmediate }
 	inline    is = func(s *scene) { s.want.Options.Delivery = contract.DeliveryInline }
-	adopting  is = func(s *scene) { s.want.Options.Adopt = true }
 
 	running   is = func(s *scene) { s.object.Running = true }
 	busy      is = func(s *scene) { s.object.Busy = true }
@@ -212,21 +202,10 @@ func patched(s *scene) {
 	s.object.Spec = patch.Apply(s.object.Spec, ensured.Edits)
 }
 
-// keptFile gives the object the entries for containerd, and a file of the user that is in the way of those for kubelet,
-// and is an original already.
-func keptFile(s *scene) {
-	s.want.Options.Targets = contract.Targets()[:1]
-	patched(s)
-	inTheWay(s)
-	s.want.Options.Targets = contract.Targets()[:2]
-	s.answers.Adoptable = map[int]bool{len(s.object.Spec.Files) - 1: true}
-}
-
 // created marks the object as being created unchanged.
 func created(s *scene) {
 	s.object.Write = &plan.Write{
-		Stored: s.object.Spec, Sent: s.object.Spec,
-		Annotations: s.object.Annotations, Creates: true,
+		Stored: s.object.Spec, Annotations: s.object.Annotations, Creates: true,
 	}
 }
 
@@ -240,19 +219,12 @@ func updated(s *scene) {
 func applied(s *scene) {
 	updated(s)
 	s.object.Spec = own()
-	s.object.Write.Sent = s.object.Spec
 }
 
 // answered is that the webhook is asked again about the object as it has answered.
 func answered(s *scene) {
 	patched(s)
-	s.object.Annotations, s.object.Write.Sent = nil, s.object.Spec
-}
-
-func originals(s *scene) {
-	s.answers.Originals = &plan.Originals{Files: map[string]json.RawMessage{
-		contract.PathSetup: json.RawMessage(`{"path":"/etc/capi-proxy-patcher/setup.sh","content":"mine"}`),
-	}}
+	s.object.Annotations = nil
 }
 
 const (
@@ -312,7 +284,7 @@ func TestDecide_AtRest(t *testing.T) {
 		{"a paused template", template, []is{paused("true")}, "leaves, Paused"},
 		{"a template of a pool with its own Secret", template, []is{override("pool")}, "brings / values prod.md.md.proxy-files infrastructure"},
 		{"a template of a pool without the proxy", template, []is{override(contract.SecretNone)}, "leaves"},
-		{"a patched template of a pool without the proxy", template, []is{override(contract.SecretNone), patched}, "takes / originals"},
+		{"a patched template of a pool without the proxy", template, []is{override(contract.SecretNone), patched}, "takes"},
 		{"the KubeadmConfig of a Machine", config, []is{ofMachine}, "brings / values" + secret + " infrastructure"},
 		{"that of a Machine whose machine template is gone", config, []is{ofMachine, noMachines}, "brings / values" + secret + " infrastructure"},
 		{"a KubeadmConfig with bootstrap data", config, []is{running}, "leaves, waits, WaitingForRollout / values" + secret + " infrastructure"},
@@ -321,16 +293,13 @@ func TestDecide_AtRest(t *testing.T) {
 		{"a patched template and such a Secret", template, []is{patched, rejected}, "leaves / values" + secret},
 		{"a proxy Secret that cannot be used, Inline", template, []is{rejected, inline}, "leaves / values"},
 		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
-		{"it is taken and the template refers to it", template, []is{patched, taken}, "takes, NameTaken / values" + secret + " originals"},
+		{"it is taken and the template refers to it", template, []is{patched, taken}, "takes, NameTaken / values" + secret + ""},
 		{"it is taken and a running control plane refers to it", controlPlane, []is{patched, running, taken}, "leaves, NameTaken / values" + secret},
 		{"the same, rollout Immediate", controlPlane, []is{patched, running, taken, immediate}, "leaves, NameTaken / values" + secret},
-		{"the same, and the user replaces the Machines", controlPlane, []is{patched, running, taken, rolling}, "takes, NameTaken / values" + secret + " originals"},
-		{"it is taken and the first Machine is in nobody's cache", controlPlane, []is{patched, begun, taken}, "leaves, NameTaken / values" + secret + " originals begun"},
+		{"the same, and the user replaces the Machines", controlPlane, []is{patched, running, taken, rolling}, "takes, NameTaken / values" + secret + ""},
+		{"it is taken and the first Machine is in nobody's cache", controlPlane, []is{patched, begun, taken}, "leaves, NameTaken / values" + secret + " begun"},
 		{"a file of the user's in the way", template, []is{inTheWay}, "leaves, ConflictingFile / values" + secret},
 		{"a file in the way of one that is held back", controlPlane, []is{inTheWay, paused(contract.PausedForEndpoint)}, "leaves, resumes, ConflictingFile / values" + secret},
-		{"a file in the way, adopted", template, []is{inTheWay, adopting}, "brings, adopts / values" + secret + " infrastructure"},
-		{"a file in the way, adopted with the next rollout", controlPlane, []is{inTheWay, adopting, running}, "leaves, waits, adopts, WaitingForRollout / values" + secret},
-		{"a file in the way of a KubeadmConfig, adopted", config, []is{inTheWay, adopting, ofMachine}, "brings, adopts / values" + secret + " infrastructure"},
 		{"Inline", controlPlane, []is{inline}, "brings / values begun"},
 		{"Inline without the endpoint", controlPlane, []is{inline, incomplete}, "leaves, pauses for the endpoint / values begun"},
 		{"Inline without the endpoint, held back", controlPlane, []is{inline, incomplete, paused(contract.PausedForEndpoint)}, "leaves / values"},
@@ -349,27 +318,26 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 	t.Parallel()
 	check(t, []row{
 		{"never patched", controlPlane, nil, "leaves"},
-		{"a control plane without Machines", controlPlane, []is{patched}, "takes / originals begun"},
-		{"a control plane with Machines", controlPlane, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / originals"},
-		{"one with Machines, rollout Immediate", controlPlane, []is{patched, running, immediate}, "takes / originals"},
-		{"one with Machines that the user replaces", controlPlane, []is{patched, running, rolling}, "takes / originals"},
-		{"one that Cluster API works on", controlPlane, []is{patched, busy}, "leaves, pauses for the patch, Configuring / originals begun"},
-		{"a template", template, []is{patched}, "takes / originals"},
-		{"a template that no pool uses any more", template, []is{patched, unused}, "takes / originals"},
+		{"a control plane without Machines", controlPlane, []is{patched}, "takes / begun"},
+		{"a control plane with Machines", controlPlane, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout"},
+		{"one with Machines, rollout Immediate", controlPlane, []is{patched, running, immediate}, "takes"},
+		{"one with Machines that the user replaces", controlPlane, []is{patched, running, rolling}, "takes"},
+		{"one that Cluster API works on", controlPlane, []is{patched, busy}, "leaves, pauses for the patch, Configuring / begun"},
+		{"a template", template, []is{patched}, "takes"},
+		{"a template that no pool uses any more", template, []is{patched, unused}, "takes"},
 		{"a template with the entries of another Cluster", template, []is{patched, others}, "leaves"},
-		{"a template for Windows that was patched", template, []is{windows, patched}, "takes / originals"},
+		{"a template for Windows that was patched", template, []is{windows, patched}, "takes"},
 		{"a paused template", template, []is{patched, paused("true")}, "leaves, Paused"},
 		{"a paused template that was never patched", template, []is{paused("true")}, "leaves"},
 		{"a template of a topology", template, []is{patched, owned}, "leaves"},
-		{"with an original", template, []is{patched, originals}, "takes / originals"},
 		{"one whose entries are gone already", template, []is{recorded}, "leaves, forgets the version"},
 		{"a paused one whose entries are gone already", template, []is{recorded, func(s *scene) {
 			s.object.Annotations[clusterv1.PausedAnnotation] = "true"
 		}}, "leaves"},
 		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
-		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout / originals"},
+		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout"},
 		{"a write that takes our pause off", controlPlane, []is{paused(contract.PausedForPatch), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves"},
-		{"a write that takes our entries along", template, []is{patched, updated}, "takes / originals"},
+		{"a write that takes our entries along", template, []is{patched, updated}, "takes"},
 		{"a write to a template that no pool uses", template, []is{patched, unused, updated}, "leaves"},
 		{"a write to a running control plane", controlPlane, []is{patched, running, updated}, "leaves"},
 	}, disabled)
@@ -400,11 +368,7 @@ func TestDecide_InAWrite(t *testing.T) {
 		{"the same for a KubeadmConfig", config, []is{inline, withheld, ofMachine, created}, "leaves, pauses for the endpoint / values infrastructure"},
 		{"the same for an update", config, []is{inline, withheld, ofMachine, updated}, "leaves / values"},
 		{"the name of the generated Secret is taken", template, []is{taken, created}, "leaves, NameTaken / values" + secret},
-		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret},
-		{"the same, and it is nobody's original", template, []is{inTheWay, adopting, created}, "leaves, ConflictingFile / values" + secret + " adoptable"},
-		{"a file of the user's at the path of a new target, kept already, while Cluster API works on it", controlPlane, []is{adopting, keptFile, busy, updated}, "leaves, adopts / values" + secret + " adoptable begun"},
-		{"the same, on a control plane that is at rest", controlPlane, []is{adopting, keptFile, updated}, "brings, adopts / values" + secret + " adoptable begun"},
-		{"originals that must not be told", template, []is{override(contract.SecretNone), patched, updated, func(s *scene) { s.answers.Originals = &plan.Originals{Withheld: true} }}, "leaves / originals"},
+		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret}, {"it is removed in the write that rolls a control plane", controlPlane, []is{inTheWay, running, applied, rolling}, "brings / values" + secret},
 	})
 }
 
@@ -420,7 +384,6 @@ func TestDecide_ForTheTopologyHook(t *testing.T) {
 		{"a template of a pool without the proxy", template, []is{override(contract.SecretNone)}, "leaves"},
 		{"a template for Windows", template, []is{windows}, "leaves, note"},
 		{"a file of the user's in the way", template, []is{inTheWay}, "leaves, ConflictingFile / values" + secret},
-		{"the same, adopted: the original is in the ClusterClass", template, []is{inTheWay, adopting}, "brings, adopts / values" + secret + " infrastructure"},
 		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
 		{"Inline without the endpoint, the control plane", controlPlane, []is{inline, incomplete}, "leaves, pauses for the endpoint / values"},
 		{"Inline without the endpoint, a pool", template, []is{inline, incomplete}, "leaves, pauses for the endpoint / values infrastructure"},
@@ -450,7 +413,7 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 		{"paused by the user", []is{paused("true")}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
 		{"it refers to a Secret of somebody else", []is{patched, func(s *scene) {
 			s.object.Facts.Taken["prod-proxy-files"] = "it is somebody else's"
-		}}, &plan.Copied{Patched: true, Recipe: &recipe}, "takes, NameTaken / originals"},
+		}}, &plan.Copied{Patched: true, Recipe: &recipe}, "takes, NameTaken"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -459,37 +422,6 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 			s.decider = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, test.from) }
 			if got := s.outcome(t); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
-			}
-		})
-	}
-}
-
-func TestDecide_AdoptsAFileWhereTheUserHasIt(t *testing.T) {
-	t.Parallel()
-	inTheWay := patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "mine"}
-	manifest := patch.Spec{Files: []patch.File{{Path: "/a"}, inTheWay, {Path: "/b"}}}
-	for name, before := range map[string]patch.Spec{
-		"as before":        manifest,
-		"others before":    {Files: []patch.File{{Path: "/c"}, {Path: "/d"}}},
-		"more before":      {Files: []patch.File{{Path: "/c"}, {Path: "/d"}, {Path: "/e"}, {Path: "/f"}}},
-		"nothing before":   {},
-		"patched before":   patchedSpec(t, patch.Spec{Files: []patch.File{{Path: "/c"}}}),
-		"as many, patched": patchedSpec(t, patch.Spec{Files: []patch.File{{Path: "/c"}, {Path: "/d"}, {Path: "/e"}}}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, template, adopting)
-			s.object.Spec = manifest
-			s.object.Write = &plan.Write{Stored: before, Sent: manifest}
-			s.answers.Adoptable = map[int]bool{1: true}
-			d, _ := s.decide(t)
-			after := patch.Apply(manifest, d.Edits).Files
-			place := func(path string) int {
-				return slices.IndexFunc(after, func(f patch.File) bool { return f.Path == path })
-			}
-			if !patch.IsManagedFile(after[place(inTheWay.Path)]) || place("/a") > place(inTheWay.Path) ||
-				place(inTheWay.Path) > place("/b") {
-				t.Errorf("files are %+v", after)
 			}
 		})
 	}

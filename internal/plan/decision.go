@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -70,10 +68,6 @@ type Write struct {
 	Stored patch.Spec
 	// Annotations are those of the stored object.
 	Annotations map[string]string
-	// Sent is the spec of the write. Recognized are edits that have replaced files of the user that were adopted before
-	// by managed files. The object's Spec is the one after them.
-	Sent       patch.Spec
-	Recognized []patch.Edit
 	// Creates reports whether the write creates the object.
 	Creates bool
 }
@@ -93,10 +87,6 @@ const (
 	FactInfrastructure
 	// FactBegun is whether the first Machine of a control plane exists, or is being created.
 	FactBegun
-	// FactOriginals are the user's files that managed files have replaced.
-	FactOriginals
-	// FactAdoptable are the files which may be taken over in a write.
-	FactAdoptable
 )
 
 // Facts are answers; nil means not asked yet.
@@ -105,8 +95,6 @@ type Facts struct {
 	Taken          map[string]string // by name: why nothing may refer to a generated Secret of that name, or ""
 	Infrastructure *Infrastructure
 	Begun          *bool
-	Originals      *Originals
-	Adoptable      map[int]bool // files of a write, by index
 }
 
 // Values are the settings of an object's proxy Secret.
@@ -132,13 +120,6 @@ type Infrastructure struct {
 	Missing string
 }
 
-// Originals are the user's files that managed files of an object have replaced, by the path of the managed file.
-type Originals struct {
-	Files map[string]json.RawMessage
-	// Withheld reports that some must not be in the answer to the write, so that nothing can be removed by it.
-	Withheld bool
-}
-
 // Decision is what happens to an object.
 type Decision struct {
 	// Ask is a fact that the decision needs: call Decide again with it. All other fields but Name and Recipe, which may
@@ -149,9 +130,6 @@ type Decision struct {
 
 	// Edits change the spec. In a write they change the spec that was sent.
 	Edits []patch.Edit
-	// Adopted are edits that replace files of the user, now or with the next rollout: their originals have to be stored
-	// first.
-	Adopted []patch.Edit
 	// Annotations are the changed annotations; "" removes one.
 	Annotations map[string]string
 	// Version is the output version of the entries that Edits add; 0 if they remove all.
@@ -174,9 +152,7 @@ type Decision struct {
 	Warnings []finding.Finding
 
 	object string
-	adopts bool
 	pause  pause
-	asSent bool // even the edits of Write.Recognized
 }
 
 // pause is what happens to the annotation with which this product pauses an object.
@@ -238,7 +214,7 @@ func (d Decision) Outcome() string {
 func (d Decision) Report() []finding.Finding {
 	found := d.Findings
 	if d.Refused != nil {
-		found = append(found, Refused(d.object, d.Refused, d.adopts))
+		found = append(found, Refused(d.object, d.Refused))
 	}
 	for _, warning := range d.Warnings {
 		found = append(found, finding.Finding{Message: d.object + ": " + warning.String()})
@@ -246,16 +222,11 @@ func (d Decision) Report() []finding.Finding {
 	return found
 }
 
-// Refused is the finding that says why the recipe of an object cannot be made, or what conflicts with it. adopts
-// reports whether files are already taken over where possible.
-func Refused(name string, err error, adopts bool) finding.Finding {
+// Refused is the finding that says why the recipe of an object cannot be made, or what conflicts with it.
+func Refused(name string, err error) finding.Finding {
 	message := name + ": " + err.Error()
 	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict {
 		return finding.Finding{Reason: contract.ReasonInvalidSettings, Message: message}
-	}
-	if !adopts {
-		message += fmt.Sprintf("; or set annotation %s of the Cluster to %q to let the product take over such files",
-			contract.AnnotationAdopt, contract.AdoptValue)
 	}
 	return finding.Finding{Reason: contract.ReasonConflictingFile, Message: message}
 }

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,7 +34,6 @@ type stored struct {
 	want        plan.Want
 	values      plan.Values
 	taken       string
-	originals   map[string]json.RawMessage
 }
 
 // inTheWayPath is the path of a user's file that conflicts with a managed one.
@@ -67,8 +65,7 @@ func manifests() map[string]patch.Spec {
 
 func newStored(kind string) *stored {
 	s := &stored{
-		kind: kind, annotations: map[string]string{}, originals: map[string]json.RawMessage{}, own: own(),
-		spec: own(), busy: true,
+		kind: kind, annotations: map[string]string{}, own: own(), spec: own(), busy: true,
 	}
 	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
 		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
@@ -118,24 +115,9 @@ func (s *stored) decide(o plan.Object) plan.Decision {
 			facts.Infrastructure = &plan.Infrastructure{}
 		case plan.FactBegun:
 			facts.Begun = &s.running
-		case plan.FactOriginals:
-			facts.Originals = &plan.Originals{Files: s.originals}
-		case plan.FactAdoptable:
-			facts.Adoptable = map[int]bool{}
-			for i, f := range o.Spec.Files {
-				facts.Adoptable[i] = s.originals[f.Path] != nil && string(s.originals[f.Path]) == string(entry(f))
-			}
 		}
 	}
 	panic("asks again and again")
-}
-
-func entry(f patch.File) json.RawMessage {
-	text, err := json.Marshal(map[string]string{"path": f.Path, "content": f.Content})
-	if err != nil {
-		panic(err)
-	}
-	return text
 }
 
 func (s *stored) object(spec patch.Spec, annotations map[string]string) plan.Object {
@@ -148,40 +130,22 @@ func (s *stored) object(spec patch.Spec, annotations map[string]string) plan.Obj
 // reconcile is one pass of the controller. It reports whether it has written anything.
 func (s *stored) reconcile() bool {
 	d := s.decide(s.object(s.spec, s.annotations))
-	wrote := false
-	for _, edit := range d.Adopted {
-		original := entry(s.spec.Files[edit.Index])
-		wrote = wrote || string(s.originals[edit.File.Path]) != string(original)
-		s.originals[edit.File.Path] = original
-	}
 	after := s.changed(d, s.annotations)
-	wrote = wrote || len(d.Edits) > 0 || !maps.Equal(after, s.annotations)
-	s.spec, s.annotations = plain(patch.Apply(s.spec, d.Edits)), after
-	for path := range s.originals {
-		if !s.want.Enabled && patch.PlaceOf(s.spec, path) == patch.Back {
-			delete(s.originals, path)
-		}
-	}
+	wrote := len(d.Edits) > 0 || !maps.Equal(after, s.annotations)
+	s.spec, s.annotations = patch.Apply(s.spec, d.Edits), after
 	return wrote
 }
 
 // write is a user's write that passes the webhook. With rolls it changes the version of a control plane. One that
 // changes the user's entries replaces Machines as well.
 func (s *stored) write(asked patch.Spec, annotations map[string]string, rolls bool) error {
-	managed := patch.Recipe{Files: slices.DeleteFunc(slices.Clone(s.spec.Files),
-		func(f patch.File) bool { return !patch.IsManagedFile(f) })}
-	w := &plan.Write{Stored: s.spec, Annotations: s.annotations, Sent: asked}
-	w.Recognized = patch.Adopt(asked, managed, func(i int) bool {
-		f := asked.Files[i]
-		return s.originals[f.Path] != nil && string(s.originals[f.Path]) == string(entry(f))
-	})
-	o := s.object(patch.Apply(asked, w.Recognized), annotations)
-	o.Write = w
+	o := s.object(asked, annotations)
+	o.Write = &plan.Write{Stored: s.spec, Annotations: s.annotations}
 	others := func(spec patch.Spec) string { return fmt.Sprintf("%+v", patch.Apply(spec, patch.Remove(spec))) }
 	o.Rolls = s.running && s.kind == plan.KindControlPlane && (rolls || others(o.Spec) != others(s.spec))
 	return s.during(true, o.Rolls, func() {
 		d := s.decide(o)
-		s.spec, s.annotations = plain(patch.Apply(asked, d.Edits)), s.changed(d, annotations)
+		s.spec, s.annotations = patch.Apply(asked, d.Edits), s.changed(d, annotations)
 	})
 }
 
@@ -196,38 +160,15 @@ func (*stored) changed(d plan.Decision, annotations map[string]string) map[strin
 	return after
 }
 
-// plain is spec after encoding and decoding.
-func plain(spec patch.Spec) patch.Spec {
-	for i := range spec.Files {
-		spec.Files[i].Original = ""
-	}
-	return spec
-}
-
-// users is spec without managed entries, and with originals in the places of the managed files that have one. An
-// original that the user has taken out of the manifest since does not count: it stays an original until there is
-// another.
-func (s *stored) users(spec patch.Spec) string {
-	out := [][]string{{}, {}, {}}
-	for _, f := range spec.Files {
-		if f.Path == inTheWayPath &&
-			!slices.ContainsFunc(s.own.Files, func(own patch.File) bool { return own.Path == inTheWayPath }) {
-			continue
-		}
-		if original := s.originals[f.Path]; patch.IsManagedFile(f) && original != nil {
-			out[0] = append(out[0], string(original))
-		} else if !patch.IsManagedFile(f) {
-			out[0] = append(out[0], string(entry(f)))
-		}
-	}
-	unpatched := patch.Apply(spec, patch.Remove(spec))
-	out[1], out[2] = append(out[1], unpatched.PreKubeadmCommands...), append(out[2], unpatched.PostKubeadmCommands...)
-	return fmt.Sprintf("%q", out)
+// users is spec without managed entries.
+func users(spec patch.Spec) string {
+	own := patch.Apply(spec, patch.Remove(spec))
+	return fmt.Sprintf("%+v %q %q", own.Files, own.PreKubeadmCommands, own.PostKubeadmCommands)
 }
 
 func (s *stored) clone() *stored {
 	c := *s
-	c.annotations, c.originals = maps.Clone(s.annotations), maps.Clone(s.originals)
+	c.annotations = maps.Clone(s.annotations)
 	return &c
 }
 
@@ -246,7 +187,7 @@ func (s *stored) settle() error {
 
 // check holds the object to what is promised at any time.
 func (s *stored) check() error {
-	if got, want := s.users(s.spec), s.users(s.own); got != want {
+	if got, want := users(s.spec), users(s.own); got != want {
 		return fmt.Errorf("the user's entries are\n%s and were\n%s", got, want)
 	}
 	settled := s.clone()
@@ -265,7 +206,7 @@ func (s *stored) check() error {
 	if s.kind == plan.KindConfig && s.running || s.isOthers() {
 		return nil // it stays as its data was made
 	}
-	if got, want := off.users(off.spec), s.users(s.own); got != want || patch.IsPatched(off.spec) ||
+	if got, want := users(off.spec), users(s.own); got != want || patch.IsPatched(off.spec) ||
 		len(off.annotations) > 0 {
 		return fmt.Errorf("without the label, the object is\n%s\n%v\nand was\n%s", got, off.annotations, want)
 	}
@@ -274,9 +215,7 @@ func (s *stored) check() error {
 
 // managed are the managed entries of spec, without the file in whose place the user has another now.
 func (s *stored) managed(spec patch.Spec) []string {
-	displaced := slices.ContainsFunc(s.own.Files, func(f patch.File) bool {
-		return f.Path == inTheWayPath && string(s.originals[f.Path]) != string(entry(f))
-	})
+	displaced := slices.ContainsFunc(s.own.Files, func(f patch.File) bool { return f.Path == inTheWayPath })
 	var entries []string
 	for _, f := range spec.Files {
 		if patch.IsManagedFile(f) && (f.Path != inTheWayPath || !displaced) {
@@ -342,10 +281,7 @@ func (s *stored) during(write, rolls bool, change func()) error {
 
 // apply writes a manifest that has none of our entries.
 func (s *stored) apply(name string, rolls bool) error {
-	// back although the manifest has none
-	given := func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) }
-	again := s.users(manifests()[name]) == s.users(s.own) && !rolls && !slices.ContainsFunc(s.spec.Files, given) &&
-		!s.clone().reconcile()
+	again := users(manifests()[name]) == users(s.own) && !rolls && !s.clone().reconcile()
 	before := s.spec
 	s.own = manifests()[name]
 	kept := map[string]string{}
@@ -377,7 +313,6 @@ func modelOperations() []sequence.Operation[*stored] {
 			count, _ := strconv.Atoi(value)
 			s.want.Options.Targets = contract.Targets()[:count]
 		}),
-		set("adopt", []string{"true", "false"}, func(s *stored, value string) { s.want.Options.Adopt = value == contract.AdoptValue }),
 		set("Cluster is paused", []string{"true", "false"}, func(s *stored, value string) { s.want.Frozen = value == "true" }),
 		set("settings are", []string{"complete", "incomplete", "unusable", "with a password"}, func(s *stored, v string) { s.values = settingsOf(v) }),
 		set("name of the Secret is", []string{"free", "taken"}, func(s *stored, value string) {

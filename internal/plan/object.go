@@ -4,9 +4,6 @@ import (
 	"path"
 )
 
-// OriginalsKey is the key of an object in patch.Originals.
-func OriginalsKey(kind, name string) string { return kind + "/" + name }
-
 // Parents returns the JSON pointers from the outermost object to the bootstrap spec of an object of a kind, as
 // patch.Location has them.
 func Parents(kind string) []string {

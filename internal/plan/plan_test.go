@@ -3,9 +3,7 @@ package plan_test
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -269,7 +267,7 @@ func TestBring_ChangesNothingThatIsThere(t *testing.T) {
 	moved.Files = append(append([]patch.File{}, stored.Files[1:]...), stored.Files[0])
 	for name, before := range map[string]patch.Spec{"in our order": stored, "in an order of the user's": moved} {
 		for what, asked := range map[string]patch.Spec{"the stored object": before, "the unpatched manifest": own()} {
-			brought, err := plan.Bring(before, asked, reference(t), nil)
+			brought, err := plan.Bring(before, asked, reference(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,7 +282,7 @@ func TestBring_KeepsWhatIsThereOnAConflict(t *testing.T) {
 	t.Parallel()
 	asked := own()
 	asked.Files = append(asked.Files, patch.File{Path: contract.PathSetup, Content: "mine"})
-	brought, err := plan.Bring(ensured(t, own()), asked, reference(t), nil)
+	brought, err := plan.Bring(ensured(t, own()), asked, reference(t))
 	if err == nil {
 		t.Fatal("no conflict")
 	}
@@ -296,43 +294,6 @@ func TestBring_KeepsWhatIsThereOnAConflict(t *testing.T) {
 	}
 	if !patch.IsPatched(got) {
 		t.Error("the other managed entries are gone")
-	}
-}
-
-// TestBring_KeepsThePlacesOfAdoptedFiles checks that a webhook that is called again on its own answer changes nothing.
-func TestBring_KeepsThePlacesOfAdoptedFiles(t *testing.T) {
-	t.Parallel()
-	recipe := reference(t)
-	file := func(path string) patch.File { return patch.File{Path: path, Content: "mine %s"} }
-	containerd, kubelet := file("/etc/systemd/system/containerd.service.d/http-proxy.conf"),
-		file("/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf")
-	for name, files := range map[string][]patch.File{
-		"in the middle": {file("/a"), kubelet, file("/b")},
-		"two in a row":  {containerd, kubelet, file("/b")},
-		"at the end":    {file("/a"), containerd},
-		"alone":         {kubelet},
-		"reversed":      {kubelet, file("/a"), containerd},
-	} {
-		stored := patch.Spec{Files: files}
-		for what, asked := range map[string]patch.Spec{
-			"adopted": patch.Apply(stored, patch.Adopt(stored, recipe, func(int) bool { return true })),
-			"left out by the write": {Files: slices.DeleteFunc(slices.Clone(files), func(f patch.File) bool {
-				return strings.HasSuffix(f.Path, "/http-proxy.conf")
-			})},
-		} {
-			first, err := plan.Bring(asked, asked, recipe, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer := patch.Apply(asked, first.Edits)
-			again, err := plan.Bring(stored, answer, recipe, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(answer, patch.Apply(answer, again.Edits)); diff != "" {
-				t.Errorf("%s, %s: called again, the answer changes (-first +again):\n%s", name, what, diff)
-			}
-		}
 	}
 }
 

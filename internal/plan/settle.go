@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -19,32 +18,14 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 }
 
 // Bring returns the edits that apply recipe to an object in a write. A write of what is already stored, with or without
-// managed entries, results in what is stored, whatever the order of its entries. originals are those of the object, see
-// patch.Bring. On an error of Keep or patch.Ensure, the edits are those of Keep.
-func Bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]json.RawMessage) (patch.Plan, error) {
-	if adopted, found := patch.Adopted(stored, asked, recipe); found {
-		// The webhook may be called again on its own answer, in which adopted files are where the user's were.
-		if kept, err := bring(adopted, asked, recipe, originals); err == nil &&
-			isSame(asked, patch.Apply(asked, kept.Edits)) {
-			kept.Edits = nil
-			return kept, nil
-		}
-	}
-	return bring(stored, asked, recipe, originals)
-}
-
-// isSame reports whether two specs have the same entries in the same order.
-func isSame(a, b patch.Spec) bool {
-	return slices.Equal(a.Files, b.Files) && slices.Equal(a.PreKubeadmCommands, b.PreKubeadmCommands) &&
-		slices.Equal(a.PostKubeadmCommands, b.PostKubeadmCommands)
-}
-
-func bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]json.RawMessage) (patch.Plan, error) {
+// managed entries, results in what is stored, whatever the order of its entries. On an error of Keep or patch.Ensure,
+// the edits are those of Keep.
+func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
 	kept, err := Keep(stored, asked)
 	if err != nil {
 		return kept, err
 	}
-	brought, err := patch.Bring(patch.Apply(asked, kept.Edits), recipe, originals)
+	brought, err := patch.Ensure(patch.Apply(asked, kept.Edits), recipe)
 	if err != nil {
 		return kept, err
 	}
@@ -52,16 +33,6 @@ func bring(stored, asked patch.Spec, recipe patch.Recipe, originals map[string]j
 		brought.Edits = append(kept.Edits, brought.Edits...)
 	}
 	return brought, nil
-}
-
-// Take returns the edits that remove all managed entries from an object in a write and restore its originals, also
-// those of managed files that the write itself omits.
-func Take(stored, asked patch.Spec, originals map[string]json.RawMessage) patch.Plan {
-	kept, err := Keep(stored, asked)
-	if err != nil || len(originals) == 0 {
-		kept = patch.Plan{}
-	}
-	return patch.Plan{Edits: append(kept.Edits, patch.Take(patch.Apply(asked, kept.Edits), originals)...)}
 }
 
 // Carries reports whether spec has every file and every command of recipe, in any order: other patches may have added

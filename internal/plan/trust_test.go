@@ -67,11 +67,7 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 				}
 				return
 			}
-			sent := s.object.Spec
-			if s.object.Write != nil {
-				sent = s.object.Write.Sent
-			}
-			files, commands := managed(patch.Apply(sent, d.Edits))
+			files, commands := managed(patch.Apply(s.object.Spec, d.Edits))
 			if files != test.files || commands != test.command {
 				t.Errorf("files %s\ncommands %s (%v)", files, commands, d.Refused)
 			}

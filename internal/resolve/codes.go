@@ -6,8 +6,6 @@ import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 const (
 	// CodeSecretNotFound rejects a Cluster or pool whose proxy Secret is missing.
 	CodeSecretNotFound finding.Code = "secret-not-found"
-	// CodeSecretTooLarge rejects settings whose files do not fit into a generated Secret.
-	CodeSecretTooLarge finding.Code = "secret-too-large"
 	// CodeUnlabelledSecret warns of a proxy Secret without contract.LabelProxySecret.
 	CodeUnlabelledSecret finding.Code = "unlabelled-secret" //nolint:gosec // not a credential
 )

@@ -75,7 +75,7 @@ func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 		intent.Options{}, "")
 	_, annotations := intent.ParseOptions(map[string]string{
 		contract.AnnotationDelivery: "a\n\"b",
-		contract.AnnotationAdopt:    "yes",
+		contract.AnnotationRollout:  "yes",
 	})
 	var got []string
 	for _, f := range finding.Of(errors.Join(annotations, unusable)) {
@@ -83,7 +83,7 @@ func TestFindings_SayTheirPlaceAndWhatToDo(t *testing.T) {
 	}
 	want := []string{
 		`annotation capi-proxy-patcher.io/delivery: unknown value "a\n\"b"; use Reference or Inline`,
-		`annotation capi-proxy-patcher.io/adopt: unknown value "yes"; use false or true`,
+		`annotation capi-proxy-patcher.io/rollout: unknown value "yes"; use OnNextRollout, Immediate or InPlace`,
 		"Secret team/http-proxy, key httpProxy: the scheme is missing (bad-proxy-url); write http:// or https:// in front",
 		"Secret team/http-proxy, key noProxy entry 2 \"b…\": the port is not a number from 1 to 65535 (bad-port); write host:port or only the host",
 		"no-pod-network: spec.clusterNetwork.pods.cidrBlocks: the field is empty; nodes reach Pods through the proxy; set the field to the network that the CNI gives to Pods; if noProxy has that network, leave out group pods",

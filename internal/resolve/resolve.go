@@ -351,15 +351,12 @@ func noNodeNetwork() finding.Finding {
 	}
 }
 
-// render renders what nodes read of a generated Secret, or returns why it does not fit into one. Inline delivery has
-// none.
+// render renders what nodes read of a generated Secret. Inline delivery has none.
 func (r *Resolution) render(options intent.Options) (err error) {
 	if options.Delivery == contract.DeliveryInline {
 		return nil
 	}
-	if r.files, err = filesOf(*r); err == nil {
-		_, err = checkSize(*r, r.files, 0)
-	}
+	r.files, err = filesOf(*r)
 	return err
 }
 

@@ -38,22 +38,23 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 		return answer{}, nil // and refused by the API server
 	case object.asked.deleted, plan.IsTopologyOwned(object.asked.labels):
 		return answer{}, nil
-	case kind == plan.KindConfig && (object.ofControlPlane() || object.created && patch.IsPatched(object.spec)):
+	case kind == plan.KindConfig && (object.ofControlPlane() || object.created && patch.IsPatched(object.asked.Spec)):
 		return answer{}, nil // a KubeadmConfig that is cloned from a patched template is as it should be
 	case kind == plan.KindConfig && !object.created && (object.hasOwner("Machine") || object.hasOwner("MachineSet")):
 		return answer{}, nil // Cluster API is at work on it
 	}
 	found, err := w.owner(ctx, object)
+	rolls := found.cluster != nil && object.rolls(w.Now())
+	if rolls {
+		found.cluster = w.clusterOfNow(ctx, found.cluster)
+	}
 	if err != nil || found.cluster == nil || !w.Scope.Has(found.cluster.Namespace, found.cluster.Labels) {
 		return answer{}, err
 	}
-	a := &admission{Webhook: w, write: object, found: found, view: intent.ClusterOf(found.cluster)}
+	a := &admission{Webhook: w, write: object, rolling: rolls, found: found, view: intent.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	if a.view.Topology || !a.view.Enabled && a.view.Unclear == nil && !reported {
 		return answer{}, nil // never ours, or not any more
-	}
-	if a.write, err = a.recognize(ctx); err != nil {
-		return answer{}, err
 	}
 	result, err := a.decide(ctx)
 	if err != nil {
@@ -67,8 +68,10 @@ type admission struct {
 	*Webhook
 	write
 
-	found owner
-	view  intent.Cluster
+	// rolling reports whether the write replaces the Machines of a control plane.
+	rolling bool
+	found   owner
+	view    intent.Cluster
 }
 
 // decide returns what happens to the object.
@@ -90,13 +93,12 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	}
 	object := plan.Object{
 		Kind: a.kind, Name: a.String(), Labels: a.asked.labels, Annotations: a.asked.annotations,
-		Spec: a.spec, Pools: a.found.pools, Foreign: a.found.foreign,
+		Spec: a.asked.Spec, Pools: a.found.pools, Foreign: a.found.foreign,
 		OfMachine: a.hasOwner("Machine") || a.hasOwner("MachineSet"),
 		Running:   a.isRunning(), Busy: !plan.AtRest(a.stored.paused),
-		Rolls: a.rolls(a.Now()),
+		Rolls: a.rolling,
 		Write: &plan.Write{
-			Stored: a.stored.Spec, Annotations: a.stored.annotations, Sent: a.asked.Spec, Recognized: a.adopted,
-			Creates: a.created,
+			Stored: a.stored.Spec, Annotations: a.stored.annotations, Creates: a.created,
 		},
 		Facts: plan.Facts{Taken: map[string]string{}},
 	}
@@ -137,10 +139,6 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 		if facts.Begun = &begun; facts.Values != nil {
 			facts.Values.Recipe = asks.Recipe
 		}
-	case plan.FactOriginals:
-		facts.Originals, err = a.answerable(ctx)
-	case plan.FactAdoptable:
-		facts.Adoptable, err = a.adoptable(ctx, *asks.Recipe)
 	default:
 		err = fmt.Errorf("internal error: %s: fact %d is not implemented", a, asks.Ask)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -16,74 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
-)
-
-const (
-	adoptedPath    = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
-	managedContent = "# Managed by capi-proxy-patcher\n[Service]\n"
-	kept           = "[Service]\nEnvironment=TOKEN=of-the-user\n"
 )
 
 // bootstrapMeta are the names of stored objects, whose UID nobody guesses.
 func bootstrapMeta(name, uid string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}
-}
-
-func TestOriginals_AreReturnedOnlyForTheStoredObject(t *testing.T) {
-	t.Parallel()
-	object := func(uid, content string) *bootstrapv1.KubeadmConfigTemplate {
-		template := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: bootstrapMeta("md", uid)}
-		template.Spec.Template.Spec.Files = []bootstrapv1.File{{Path: adoptedPath, Content: content}}
-		return template
-	}
-	originals, err := patch.Originals{plan.OriginalsKey(plan.KindTemplate, "md"): {
-		adoptedPath: json.RawMessage(fmt.Sprintf(`{"path":%q,"content":%q}`, adoptedPath, kept)),
-	}}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := generatedSecret("one-proxy-files", "one")
-	secret.Data = map[string][]byte{contract.KeyAdoptedFiles: originals}
-	foreign := generatedSecret("one-proxy-files", "eve")
-	foreign.Data = secret.Data
-	asked := fmt.Sprintf(
-		`{"metadata":{"namespace":"ns","name":"md","uid":"u"},"spec":{"template":{"spec":{"files":[{"path":%q,"content":%q}]}}}}`, adoptedPath, managedContent)
-	for name, test := range map[string]struct {
-		cached  client.Object // as the cache has the object
-		secret  *corev1.Secret
-		created bool
-		want    bool
-	}{
-		"the stored object has the managed file":       {cached: object("u", managedContent), secret: secret, want: true},
-		"the stored object is another one":             {cached: object("v", managedContent), secret: secret},
-		"the stored object has the user's file still":  {cached: object("u", kept), secret: secret},
-		"there is no stored object":                    {secret: secret},
-		"the object is created":                        {cached: object("u", managedContent), secret: secret, created: true},
-		"the object is created and there is none":      {secret: secret, created: true},
-		"the Secret was generated for another Cluster": {cached: object("u", managedContent), secret: foreign},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cached := newWorld(t, clusterNamed("one", false, nil), deployment("one"), test.secret)
-			if test.cached != nil {
-				cached.objects = append(cached.objects, test.cached)
-			}
-			stored := asked
-			if test.created {
-				stored = ""
-			}
-			got := ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", stored, asked)
-			if given := strings.Contains(string(got.Patch), "of-the-user"); given != test.want {
-				t.Errorf("original in the answer %t, want %t: %s", given, test.want, got.Patch)
-			}
-			if test.secret == secret && !test.want && !strings.Contains(after(t, asked, got), "Managed by") {
-				t.Errorf("the managed file is gone without its original: %s", got.Patch)
-			}
-		})
-	}
 }
 
 // innerProxy is a reader of one proxy Secret.

@@ -16,7 +16,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -216,6 +215,18 @@ func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*cluster
 	return cluster, nil
 }
 
+// clusterOfNow returns a Cluster of the cache as the API server has it. One manifest may set the label, or remove it,
+// and milliseconds later change the control plane so that its Machines are replaced, with or without the proxy. If the
+// API server does not answer, the Cluster of the cache counts.
+func (w *Webhook) clusterOfNow(ctx context.Context, cached *clusterv1.Cluster) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{}
+	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(cached), cluster); err != nil {
+		ctrl.LoggerFrom(ctx).V(2).Info("Deciding by the Cluster of the cache", "reason", err.Error())
+		return cached
+	}
+	return cluster
+}
+
 // get reads an object from the cache, or live if it is not there, and reports whether it exists. It is not changed: it
 // shares memory with the cache.
 func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
@@ -274,17 +285,4 @@ func (a *admission) mayHaveValues(ctx context.Context, pools []plan.Pool) (bool,
 	}
 	named := func(p plan.Pool) bool { return p.Bootstrap.Kind == a.kind && p.Bootstrap.Name == a.name }
 	return a.kind == plan.KindControlPlane || slices.ContainsFunc(pools, named), nil
-}
-
-// specOf is the bootstrap spec of an object that fromCache returned.
-func specOf(object client.Object) patch.Spec {
-	switch o := object.(type) {
-	case *controlplanev1.KubeadmControlPlane:
-		return patch.SpecOf(&o.Spec.KubeadmConfigSpec)
-	case *bootstrapv1.KubeadmConfigTemplate:
-		return patch.SpecOf(&o.Spec.Template.Spec)
-	case *bootstrapv1.KubeadmConfig:
-		return patch.SpecOf(&o.Spec)
-	}
-	return patch.Spec{}
 }

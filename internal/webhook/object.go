@@ -31,9 +31,6 @@ type write struct {
 	// asked is the object that the request asks for, stored the one before it. On creation they are the same: what an
 	// object contains from a backup or from an earlier call of the webhook counts as stored.
 	asked, stored *object
-	// spec is that of asked after the edits of adopted, which replace the user's files by managed files.
-	spec    patch.Spec
-	adopted []patch.Edit
 }
 
 func (w write) String() string { return w.kind + " " + w.namespace + "/" + w.name }
@@ -75,7 +72,6 @@ func decode(kind string, request *admissionv1.AdmissionRequest) (write, error) {
 	if w.asked, err = decodeObject(kind, request.Object.Raw, nil); err != nil {
 		return write{}, fmt.Errorf("decoding object of request: %w", err)
 	}
-	w.spec = w.asked.Spec
 	if w.created {
 		w.stored = w.asked
 	} else if w.stored, err = decodeObject(kind, request.OldObject.Raw, &w.asked.Object); err != nil {
@@ -277,12 +273,6 @@ func (w write) rolls(now time.Time) bool {
 	}
 	before, known := decodeParts(stored)
 	after, read := decodeParts(asked)
-	if len(w.adopted) > 0 {
-		files := filesOf(plan.Locate(w.kind, after))
-		for _, edit := range w.adopted {
-			files[edit.Index] = edit.File.Map()
-		}
-	}
 	return known && read && plan.Rolls(before, after, now)
 }
 
@@ -312,10 +302,4 @@ func decodeParts(parts [][]byte) (map[string]any, bool) {
 		}
 	}
 	return map[string]any{"spec": spec}, true
-}
-
-// filesOf returns the files of a bootstrap spec that was decoded from JSON.
-func filesOf(spec map[string]any) []any {
-	files, _ := spec[string(patch.ListFiles)].([]any)
-	return files
 }

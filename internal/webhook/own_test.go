@@ -98,9 +98,9 @@ func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 		"the cache is behind":              {live: []client.Object{generatedSecret("one-proxy-files", "one")}, asked: template(""), want: true, liveSecretGets: 1},
 		"it is the user's":                 {live: []client.Object{foreign}, asked: template(""), warning: warning + "exists", liveSecretGets: 1},
 		"it is another Cluster's":          {cached: []client.Object{generatedSecret("one-proxy-files", "two")}, asked: template(""), warning: warning + "was generated"},
-		"a manifest refers to it":          {live: []client.Object{foreign}, asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 2},
-		"the stored object refers to it":   {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template(""), warning: warning + "exists", liveSecretGets: 2},
-		"both refer to it":                 {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 2},
+		"a manifest refers to it":          {live: []client.Object{foreign}, asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
+		"the stored object refers to it":   {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template(""), warning: warning + "exists", liveSecretGets: 1},
+		"both refer to it":                 {live: []client.Object{foreign}, stored: template("one-proxy-files"), asked: template("one-proxy-files"), warning: warning + "exists", liveSecretGets: 1},
 		"the object has another reference": {live: []client.Object{foreign}, stored: template("one-old-proxy-files"), asked: template(""), want: true, warning: warning + "exists", liveSecretGets: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

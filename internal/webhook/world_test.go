@@ -37,6 +37,8 @@ type world struct {
 	gets []string
 	// lists are the kinds of the lists that were asked for.
 	lists []string
+	// clusters is how many Clusters were asked for.
+	clusters int
 }
 
 func newWorld(tb testing.TB, objects ...client.Object) *world {
@@ -76,6 +78,9 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	kind := w.kindOf(into)
 	if kind.Kind == "Secret" {
 		w.gets = append(w.gets, key.Name)
+	}
+	if kind.Kind == "Cluster" {
+		w.clusters++
 	}
 	for _, object := range w.objects {
 		if w.kindOf(object).GroupKind() == kind.GroupKind() && client.ObjectKeyFromObject(object) == key {

@@ -12,6 +12,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
 )
 
 func TestNewCluster(t *testing.T) {
@@ -150,4 +153,86 @@ func TestLabelOnARunningCluster(t *testing.T) {
 		c.checkBoots(t, 5, want{proxy: proxyURL}, since(machines))
 		c.waitBehind(t, 0)
 	})
+}
+
+// handWritten edits a manifest to one whose user writes drop-ins of their own, at the paths of managed files.
+func handWritten(manifest string) string {
+	const files = "\n    files:\n" // those of the control plane
+	if !strings.Contains(manifest, files) {
+		panic("the manifest has no files")
+	}
+	var own strings.Builder
+	for _, path := range handWrittenPaths {
+		fmt.Fprintf(&own, "    - path: %s\n      content: |\n        [Service]\n        Environment=\"HTTP_PROXY=%s\"\n", path,
+			handWrittenURL)
+	}
+	return strings.Replace(manifest, files, files+own.String(), 1)
+}
+
+const handWrittenURL = "http://old.corp.example:3128"
+
+var handWrittenPaths = []string{
+	"/etc/systemd/system/containerd.service.d/http-proxy.conf", "/usr/lib/systemd/system/kubelet.service.d/http-proxy.conf",
+}
+
+// checkHandWritten checks that the Machines of the control plane came up with the drop-ins of the user and nothing of
+// the product.
+func (c *cluster) checkHandWritten(t *testing.T, count int) {
+	t.Helper()
+	c.checkBoots(t, count, want{}, func(b infra.Boot) bool {
+		if !b.ControlPlane {
+			return false
+		}
+		node, err := nodedata.Decode(b.Format, b.Data)
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		for _, path := range handWrittenPaths {
+			if f, found := node.File(path); !found || !strings.Contains(f.Content, handWrittenURL) {
+				t.Errorf("%s: %s is %+v", b.Machine, path, f)
+			}
+		}
+		return true
+	})
+}
+
+// TestMigration_OfHandWrittenDropIns does what docs/migration.md says, on a running control plane: one manifest sets the
+// label and removes the user's files. That is one rollout, and each Machine has one proxy or the other.
+func TestMigration_OfHandWrittenDropIns(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for _, test := range []struct {
+		name string
+		// first has the label set in a write of its own, which is a conflict and changes nothing.
+		first bool
+	}{{"in one manifest", false}, {"the label first", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, w, options{controlPlanes: 3, workers: 1})
+			migrated := c.manifest
+			c.manifest = handWritten(unlabelled(migrated))
+			c.apply(t)
+			machines := c.waitRunning(t, 5)
+			c.checkHandWritten(t, 3)
+			before := c.controlPlane(t).Generation
+			if test.first {
+				c.label(t)
+				c.waitCondition(t, metav1.ConditionFalse, contract.ReasonConflictingFile)
+				c.staysCalm(t, machines)
+			}
+
+			c.manifest = migrated
+			c.apply(t)
+			if got := c.controlPlane(t); got.Generation != before+1 || !patch.IsPatched(patch.SpecOf(&got.Spec.KubeadmConfigSpec)) {
+				t.Errorf("generation %d after %d, files %+v; want one change with both", got.Generation, before,
+					got.Spec.KubeadmConfigSpec.Files)
+			}
+			replaced := c.waitReplaced(t, machines, 5, c.ofControlPlane)
+			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+			c.staysCalm(t, replaced)
+			c.checkBoots(t, 3, want{proxy: proxyURL}, since(machines))
+			c.waitBehind(t, 2) // the workers
+		})
+	}
 }

@@ -1,11 +1,9 @@
 package envtest
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
@@ -29,39 +27,6 @@ func TestGeneratedSecret_IsRecreatedIfImmutable(t *testing.T) {
 		if again.Immutable != nil || again.UID == generated.UID || again.Annotations[contract.AnnotationChangedAt] == "" {
 			t.Errorf("the Secret was not made anew: immutable %v, UID %s and before %s, annotations %v", again.Immutable,
 				again.UID, generated.UID, again.Annotations)
-		}
-	})
-	t.Run("originals of adopted files are not risked", func(t *testing.T) {
-		ns := namespace(t)
-		secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", with(adopting(nil)), withDropIns)
-		c.eventuallyReports(contract.ReasonConfigured)
-		change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), freeze)
-		before := c.generated()
-		if len(before[contract.KeyAdoptedFiles]) == 0 {
-			t.Fatal("nothing was adopted")
-		}
-		change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
-		c.eventuallyReports(contract.ReasonInvalidSettings, "Secret "+ns+"/one-proxy-files is immutable")
-		if fmt.Sprint(c.generated()) != fmt.Sprint(before) {
-			t.Error("the Secret changed")
-		}
-		staysQuiet(t, ns)
-	})
-	t.Run("adoption begins", func(t *testing.T) {
-		ns := namespace(t)
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one")
-		c.eventuallyReports(contract.ReasonConfigured)
-		change(t, fetch(t, ns, "one-proxy-files", &corev1.Secret{}), freeze)
-		c.edit(adopting(nil))
-		change(t, c.template(), func(o *bootstrapv1.KubeadmConfigTemplate) {
-			o.Spec.Template.Spec = bootstrapv1.KubeadmConfigSpec{}
-			withDropIns(o)
-		})
-		c.eventuallyReports(contract.ReasonConfigured, "saved in Secret one-proxy-files and restored when label")
-		if len(c.generated()[contract.KeyAdoptedFiles]) == 0 || !c.isPatched("template") {
-			t.Error("nothing was adopted")
 		}
 	})
 	t.Run("one of somebody else stays", func(t *testing.T) {

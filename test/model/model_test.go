@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -91,7 +90,6 @@ func clusterOperations() []operation {
 		annotation(contract.AnnotationDelivery, contract.DeliveryInline, contract.DeliveryReference, "bad"),
 		annotation(contract.AnnotationRollout, contract.RolloutImmediate, contract.RolloutOnNextRollout),
 		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "kubeadm,static-pods", "bad"),
-		annotation(contract.AnnotationAdopt, contract.AdoptValue, contract.AdoptValue, "false"),
 		annotation(contract.AnnotationNoProxyGroups, "-metadata", "bad"),
 		{Name: "endpoint", Args: []string{"", "prod.example.com"}, Do: func(w *world, host string) error {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) {
@@ -154,8 +152,7 @@ func secretOperations() []operation {
 			return nil
 		}},
 		{Name: "delete the generated Secret", Args: generated, Do: func(w *world, name string) error {
-			secret, _ := w.live[key{"Secret", name}].(*corev1.Secret)
-			if secret != nil && secret.Data[contract.KeyAdoptedFiles] == nil { // whoever deletes originals has lost them
+			if secret := w.live[key{"Secret", name}]; secret != nil {
 				w.put(w.keyOf(secret), nil)
 			}
 			return nil
@@ -207,7 +204,7 @@ func manifests() map[string]func(*bootstrapv1.KubeadmConfigSpec) {
 		"in the way": func(s *bootstrapv1.KubeadmConfigSpec) {
 			s.Files = []bootstrapv1.File{
 				{Path: "/a", Content: "x"},
-				{Path: inTheWayPath, Content: "[Service]\n", Permissions: "0600"},
+				{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf", Content: "[Service]\n", Permissions: "0600"},
 				{Path: "/b", Content: "y"},
 			}
 			s.PreKubeadmCommands, s.PostKubeadmCommands = []string{"echo own"}, nil
@@ -287,16 +284,9 @@ func (w *world) userWrites(object client.Object) {
 	k := w.keyOf(object)
 	before := w.live[k]
 	w.change(object)
-	// The place of an adopted file does not count: the managed file has it.
-	if k.kind == "KubeadmControlPlane" && (unmanaged(specOf(before)) != unmanaged(specOf(w.live[k])) || w.hooks == nil ||
-		hasInTheWay(before) != hasInTheWay(w.live[k])) {
+	if k.kind == "KubeadmControlPlane" && (unmanaged(specOf(before)) != unmanaged(specOf(w.live[k])) || w.hooks == nil) {
 		w.due = true
 	}
-}
-
-func hasInTheWay(object client.Object) bool {
-	return slices.ContainsFunc(viewOf(object).Files,
-		func(f patch.File) bool { return f.Path == inTheWayPath && !patch.IsManagedFile(f) })
 }
 
 func otherOperations() []operation {

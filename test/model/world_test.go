@@ -147,15 +147,14 @@ func managed(object client.Object) string {
 	return strings.Join(entries, "\n")
 }
 
-// unmanaged are the other ones, without files that may have been adopted, and in their place what the spec has beside
-// lists.
+// unmanaged are the other ones, and what the spec has beside lists.
 func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
 	spec = spec.DeepCopy()
 	view := patch.SpecOf(spec)
 	files := spec.Files
 	spec.Files = nil
 	for i, f := range files {
-		if !patch.IsManagedFile(view.Files[i]) && f.Path != inTheWayPath {
+		if !patch.IsManagedFile(view.Files[i]) {
 			spec.Files = append(spec.Files, f)
 		}
 	}
@@ -166,8 +165,6 @@ func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
 	must(err)
 	return string(text)
 }
-
-const inTheWayPath = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
 
 // checkWrite holds a write of the product, or an answer of a webhook, to what is promised. before is what was asked
 // for, or what was stored.
@@ -390,9 +387,8 @@ func (w *world) finish() error {
 			used = append(used, patch.References(viewOf(config))...)
 			continue
 		}
-		wrote := slices.ContainsFunc(own.Files, func(f bootstrapv1.File) bool { return f.Path == inTheWayPath })
 		got, want := asMap(specOf(object)), asMap(own)
-		if wrote && !reflect.DeepEqual(got, want) || patch.IsPatched(viewOf(object)) {
+		if !reflect.DeepEqual(got, want) || patch.IsPatched(viewOf(object)) {
 			return fmt.Errorf("without the label, %v has\n%v\nand the user wrote\n%v", k, got, want)
 		}
 		for name := range object.GetAnnotations() {
@@ -403,8 +399,7 @@ func (w *world) finish() error {
 	}
 	for k, object := range w.live {
 		if k.kind == "Secret" && object.GetLabels()[contract.LabelGenerated] != "" {
-			secret, _ := object.(*corev1.Secret)
-			if _, kept := secret.Data[contract.KeyAdoptedFiles]; !kept && !slices.Contains(used, k.name) {
+			if !slices.Contains(used, k.name) {
 				return fmt.Errorf("without the label, %v is still there", k)
 			}
 		}

@@ -49,9 +49,6 @@ type Object struct {
 
 func (o Object) String() string { return o.Kind + " " + klog.KObj(o.Object).String() }
 
-// Key names the object among those of its Cluster.
-func (o Object) Key() string { return plan.OriginalsKey(o.Kind, o.GetName()) }
-
 // IsOfMachine reports whether o is the KubeadmConfig of a Machine, which Cluster API has created and deletes with it.
 func (o Object) IsOfMachine() bool { return isOfMachine(o.Object) }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +23,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -42,8 +40,6 @@ type Writer struct {
 
 	// written are the last versions of objects that this process has written, by UID.
 	written expiring.Map[types.UID, string]
-	// originals are the last versions of Secrets with which this process has stored or deleted originals.
-	originals expiring.Map[types.NamespacedName, string]
 }
 
 // Change is what a write has done to the entries of an object.
@@ -125,31 +121,6 @@ func (w *Writer) IsBehind(object client.Object) bool {
 func isBefore(object client.Object, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 	return err == nil && order < 0
-}
-
-// WroteOriginals remembers that originals were stored in a Secret, or deleted in it.
-func (w *Writer) WroteOriginals(secret client.Object) {
-	now := w.Now()
-	w.originals.Put(client.ObjectKeyFromObject(secret), secret.GetResourceVersion(), now, now.Add(writtenMemory))
-}
-
-// LacksOriginals is IsBehind for originals in the Secret of a name, nil if the cache has none: without the originals a
-// removal would not bring back the files of the user. Only the API server knows whether a Secret that is not in the
-// cache was deleted meanwhile.
-func (w *Writer) LacksOriginals(ctx context.Context, name types.NamespacedName, secret *corev1.Secret) (bool, error) {
-	version, found := w.originals.Get(name, w.Now())
-	switch {
-	case !found:
-		return false, nil
-	case secret != nil:
-		return isBefore(secret, version), nil
-	}
-	err := w.Live.Get(ctx, name, lookup.SecretMetadata())
-	if apierrors.IsNotFound(err) {
-		w.originals.Delete(name)
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // patchJSON sends a JSON patch that was computed for a version of object. The API server applies a patch before it

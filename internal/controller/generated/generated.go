@@ -1,6 +1,5 @@
 // Package generated maintains the Secrets that the nodes of a Cluster read: it writes them, makes Cluster API reconcile
-// again when they exist, keeps the originals of adopted files in them, and deletes them when nothing refers to them any
-// more.
+// again when they exist, and deletes them when nothing refers to them any more.
 package generated
 
 import (
@@ -170,11 +169,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 	if err != nil || !resolution.Complete {
 		return out, err
 	}
-	var originals []byte
-	if current != nil {
-		originals = current.Data[contract.KeyAdoptedFiles]
-	}
-	desired, err := s.generatedSecret(name, resolution, originals)
+	desired, err := s.generatedSecret(name, resolution)
 	if err != nil {
 		return out, err
 	}
@@ -231,8 +226,7 @@ func (s *Secrets) wrote(ctx context.Context, secret *corev1.Secret, data map[str
 	}
 }
 
-// replaceSecret updates a generated Secret to desired. An immutable one is deleted and recreated, unless it still holds
-// originals: a process that ends in between would lose them.
+// replaceSecret updates a generated Secret to desired. An immutable one is deleted and recreated.
 func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Secret) error {
 	if current.Immutable == nil || !*current.Immutable {
 		desired.ResourceVersion = current.ResourceVersion
@@ -240,11 +234,6 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 			return fmt.Errorf("updating Secret %s: %w", klog.KObj(desired), err)
 		}
 		return nil
-	}
-	if current.Data[contract.KeyAdoptedFiles] != nil && desired.Data[contract.KeyAdoptedFiles] != nil {
-		return report.Invalid(
-			"Secret %s is immutable, so it cannot follow its sources, and holds originals of adopted files; "+
-				"save it, delete it and recreate it without the field immutable", klog.KObj(current))
 	}
 	if err := s.Writer.Client.Delete(ctx, current,
 		client.Preconditions{
@@ -260,17 +249,11 @@ func (s *Secrets) replaceSecret(ctx context.Context, current, desired *corev1.Se
 	return nil
 }
 
-// generatedSecret renders the Secret that files of bootstrap objects refer to. originals are the originals of adopted
-// files in it.
-func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution,
-	originals []byte,
-) (*corev1.Secret, error) {
-	data, err := resolve.SecretData(resolution, len(originals))
+// generatedSecret renders the Secret that files of bootstrap objects refer to.
+func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*corev1.Secret, error) {
+	data, err := resolve.SecretData(resolution)
 	if err != nil {
 		return nil, err
-	}
-	if originals != nil {
-		data[contract.KeyAdoptedFiles] = originals
 	}
 	if told := resolution.Infrastructure; told != nil && told.Facts.Read &&
 		name == intent.GeneratedSecretName(s.cluster.Name) {
@@ -402,9 +385,7 @@ func (s *Secrets) List(ctx context.Context) ([]corev1.Secret, error) {
 func (s *Secrets) Makers(ctx context.Context) (written bool, rendered []string, err error) {
 	secrets, err := s.List(ctx)
 	for i := range secrets {
-		_, hashed := secrets[i].Data[contract.KeyContentHash]
-		_, adopted := secrets[i].Data[contract.KeyAdoptedFiles]
-		if hashed || adopted {
+		if _, hashed := secrets[i].Data[contract.KeyContentHash]; hashed {
 			written = true
 		} else {
 			rendered = append(rendered, secrets[i].Name)
@@ -413,23 +394,20 @@ func (s *Secrets) Makers(ctx context.Context) (written bool, rendered []string, 
 	return written, rendered, err
 }
 
-// Clean deletes the Secrets that the Cluster owns, that no bootstrap object refers to and that hold no originals.
-func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out report.Outcome, err error) {
+// Clean deletes the Secrets that the Cluster owns and that no bootstrap object refers to.
+func (s *Secrets) Clean(ctx context.Context) error {
 	secrets, err := s.List(ctx)
 	if err != nil || len(secrets) == 0 {
-		return out, err
+		return err
 	}
 	configs, err := s.configs.List(ctx)
 	if err != nil {
-		return out, err
+		return err
 	}
 	for i := range configs {
 		if configs[i].Status.DataSecretName == "" { // it has no bootstrap data yet
 			s.Keep(patch.References(patch.SpecOf(&configs[i].Spec))...)
 		}
-	}
-	if out, err = s.settleOriginals(ctx, objects); err != nil {
-		return out, err
 	}
 	for i := range secrets {
 		secret := &secrets[i]
@@ -439,10 +417,10 @@ func (s *Secrets) Clean(ctx context.Context, objects []bootstrap.Settled) (out r
 		ctrl.LoggerFrom(ctx).Info("Deleting generated Secret that nothing refers to", "Secret", klog.KObj(secret))
 		if err := s.Writer.Client.Delete(ctx, secret,
 			client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil {
-			return out, fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
+			return fmt.Errorf("deleting Secret %s: %w", klog.KObj(secret), err)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // ChangedAt is when the content of a Secret last changed, or the zero time.

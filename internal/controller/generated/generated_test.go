@@ -2,7 +2,6 @@ package generated
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
@@ -25,11 +23,11 @@ func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
 	base := map[string]string{
 		contract.KeyProxyEnv: "HTTP_PROXY=\"http://p%40:1\"\n", contract.KeyTrustedCABundle: "# none\n",
 		contract.KeySetup:          "#!/bin/sh\necho '$1'\n",
-		contract.KeyNoProxyOrigins: "one", contract.KeyAdoptedFiles: "{}",
+		contract.KeyNoProxyOrigins: "one",
 	}
 	for key, want := range map[string]bool{
 		contract.KeyProxyEnv: true, contract.KeyTrustedCABundle: true, contract.KeySetup: false,
-		contract.KeyNoProxyOrigins: false, contract.KeyAdoptedFiles: false,
+		contract.KeyNoProxyOrigins: false,
 	} {
 		for what, value := range map[string][]byte{"another value": []byte("other \"'`${x}\n"), "no value": nil} {
 			for _, hashed := range []bool{true, false} {
@@ -48,29 +46,6 @@ func TestContentChanged_CountsValuesAndNotTheScript(t *testing.T) {
 					t.Errorf("%s with %s before, hash known %t: changed %t, want %t", key, what, hashed, got, want)
 				}
 			}
-		}
-	}
-}
-
-func TestWriteOriginals_RefusesWhatNoSecretHolds(t *testing.T) {
-	t.Parallel()
-	text := []byte(strings.Repeat("a", corev1.MaxSecretSize-10))
-	with := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one-proxy-files"},
-		Data:       map[string][]byte{contract.KeyProxyEnv: make([]byte, 11)},
-	}
-	for name, test := range map[string]struct {
-		secret *corev1.Secret
-		text   []byte
-	}{
-		"beside other data": {with, text},
-		"alone":             {nil, append(text, "12345678901"...)},
-	} {
-		s := Store{}.Of(&clusterv1.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
-		err := s.writeOriginals(t.Context(), test.secret, test.text)
-		if !finding.Of(err).Has(contract.ReasonInvalidSettings) ||
-			!strings.Contains(err.Error(), "Secret a/one-proxy-files would have 1048577 bytes") {
-			t.Errorf("%s: error %v", name, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -98,9 +97,4 @@ func (o *Outcome) Join(later Outcome) {
 // IsExplained reports whether a finding has a reason, which is then that of the condition.
 func (o Outcome) IsExplained() bool {
 	return slices.ContainsFunc(o.Findings, func(one finding.Finding) bool { return one.Reason != "" })
-}
-
-// Invalid returns the error if the user has to fix it.
-func Invalid(format string, args ...any) error {
-	return finding.Errors{{Reason: contract.ReasonInvalidSettings, Message: fmt.Sprintf(format, args...)}}
 }

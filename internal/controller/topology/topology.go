@@ -164,7 +164,7 @@ func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Dec
 	var pool intent.Pool
 	object := plan.Object{
 		Kind: o.Kind, Name: o.String(), Spec: o.Spec, Hooked: true,
-		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Originals: &plan.Originals{}},
+		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}},
 	}
 	if len(o.Pools) > 0 {
 		if pool, known = t.pool(o.Pools[0]); !known {

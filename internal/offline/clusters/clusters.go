@@ -182,11 +182,6 @@ func (m *Manifests) Resolver(now func() time.Time) resolve.Resolver {
 	return resolve.Resolver{Secrets: m.secrets, Default: installation, Now: now}
 }
 
-// ProxySecret returns the Secret to which a name refers, in the inputs or else in the files with Secrets, or nil.
-func (m *Manifests) ProxySecret(name types.NamespacedName) *manifest.Object {
-	return m.secrets.lookup(name)
-}
-
 // Secret decodes a Secret object. Its error is finding.Errors, one for each value that cannot be decoded.
 func (m *Manifests) Secret(o *manifest.Object) (*resolve.Secret, error) {
 	return decodeSecret(o, types.NamespacedName{Namespace: o.Namespace(), Name: o.Name()})

@@ -129,7 +129,6 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *p
 	at, _ := locate(m.object)
 	object := c.objectOf(m, at)
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	want.Options.Adopt = c.options.Adopt && c.IncludeSecrets // else nothing would keep the originals
 	missing := ""
 	decision := plan.Decide(object, want)
 	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
@@ -166,7 +165,6 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 		Spec: patch.SpecOfMap(clusters.Dig(m.object.Value(), at.path...)), Foreign: c.foreignUser(m.object, c.object),
 		Facts: plan.Facts{
 			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
-			Originals: &plan.Originals{Files: c.originals(c.view)[plan.OriginalsKey(m.object.Kind(), m.object.Name())]},
 		},
 	}
 	if strings.Contains(object.Spec.Format, "${") {
@@ -207,7 +205,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
 		for _, found := range conflict.Conflicts {
-			c.reject(m.object, "conflict: %s%s", inSpec(found), c.conflict())
+			c.reject(m.object, "conflict: %s", inSpec(found))
 		}
 	} else if decision.Refused != nil {
 		c.reject(m.object, "%s", decision.Refused)
@@ -220,9 +218,6 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 	}
 	for _, warning := range decision.Warnings {
 		c.warn(m.object, "%s", inSpec(warning))
-	}
-	if len(decision.Adopted) > 0 {
-		c.keep(m.object, at, decision.Adopted)
 	}
 	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes {
 		c.apply(m.object, at, decision.Edits, version)

@@ -24,7 +24,7 @@ func TestRenderAndLint_RefuseLabelsThatAreNotStrings(t *testing.T) {
 		"a list":                           {good, `labels: {capi-proxy-patcher.io/enabled: ["true"]}`, "label capi-proxy-patcher.io/enabled: the value is not a string"},
 		"nothing":                          {good, `labels: {capi-proxy-patcher.io/enabled: "true", empty: }`, ""},
 		"a variable":                       {good, `labels: {capi-proxy-patcher.io/enabled: "true", cni: "${CNI}"}`, ""},
-		"an annotation":                    {good, good + ", annotations: {capi-proxy-patcher.io/adopt: true}", "Cluster c: annotation capi-proxy-patcher.io/adopt: the value is not a string"},
+		"an annotation":                    {good, good + ", annotations: {capi-proxy-patcher.io/publish-credentials: true}", "Cluster c: annotation capi-proxy-patcher.io/publish-credentials: the value is not a string"},
 		"an annotation of a pool":          {"{name: md}", "{name: md, annotations: {capi-proxy-patcher.io/secret: 1}}", "MachineDeployment md: annotation capi-proxy-patcher.io/secret: the value is not a string"},
 		"a label of a proxy Secret":        {secret, "{name: http-proxy, labels: {capi-proxy-patcher.io/proxy: true}}", "Secret http-proxy: label capi-proxy-patcher.io/proxy: the value is not a string"},
 		"a label of others on a Secret":    {secret, "{name: http-proxy, labels: {other: 1}}", ""},

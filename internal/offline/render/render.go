@@ -5,11 +5,8 @@ package render
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -126,9 +123,6 @@ type renderer struct {
 	// published are the documents with published values, silent the reasons why a Cluster has none.
 	published [][]byte
 	silent    []string
-	// kept are the originals of adopted files by their Cluster, keepers these Clusters in order.
-	kept    map[*manifest.Object]*keptOriginals
-	keepers []*manifest.Object
 }
 
 // secretKey identifies a generated Secret.
@@ -145,7 +139,7 @@ func newRenderer(o Options) (*renderer, error) {
 	r := &renderer{
 		Options: o, Manifests: read,
 		declared: map[*manifest.Object]bool{}, edits: map[*manifest.Object][]manifest.Edit{},
-		needed: map[secretKey]bool{}, kept: map[*manifest.Object]*keptOriginals{},
+		needed: map[secretKey]bool{},
 	}
 	for _, note := range read.Notes {
 		r.notes.add(nil, note)
@@ -324,7 +318,7 @@ func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, ve
 		switch {
 		case edit.Op == patch.OpRemove:
 		case edit.List == patch.ListFiles:
-			change.Value = fileValue(edit.File)
+			change.Value = mapping(edit.File.Fields())
 		default:
 			change.Value = edit.Command
 		}
@@ -339,41 +333,7 @@ func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, ve
 	r.edits[o] = changes
 }
 
-// fileValue returns a file in the form of a manifest.
-func fileValue(f patch.File) any {
-	if f.Original == "" {
-		return mapping(f.Fields())
-	}
-	var original map[string]any
-	if err := json.Unmarshal([]byte(f.Original), &original); err != nil {
-		return nil // which package manifest rejects; patch.ParseOriginals has parsed it
-	}
-	return valueOf(original)
-}
-
-// valueOf converts a value that was decoded from JSON to the types of package manifest.
-func valueOf(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		fields := make(manifest.Map, 0, len(v))
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, manifest.Field{Name: key, Value: valueOf(v[key])})
-		}
-		return fields
-	case []any:
-		items := make([]any, len(v))
-		for i := range v {
-			items[i] = valueOf(v[i])
-		}
-		return items
-	case float64:
-		if v == math.Trunc(v) {
-			return int64(v)
-		}
-	}
-	return value
-}
-
+// mapping converts the fields of a file to the types of package manifest.
 func mapping(fields []patch.Field) manifest.Map {
 	m := make(manifest.Map, 0, len(fields))
 	for _, field := range fields {

@@ -28,37 +28,6 @@ type generatedSecret struct {
 	unresolved []finding.Place
 	// hidden reports that values of the proxy Secret are not in the manifests.
 	hidden bool
-	// originals is the text of adopted files, nil for none. A bare Secret has nothing else.
-	originals []byte
-	bare      bool
-}
-
-// annotations returns those of the Secret.
-func (g generatedSecret) annotations() map[string]string {
-	if g.bare {
-		return nil
-	}
-	return resolve.SecretAnnotations(g.resolution)
-}
-
-// allGenerated returns the Secrets that are needed, with the originals that they keep.
-func (r *renderer) allGenerated() ([]generatedSecret, error) {
-	all := slices.Clone(r.generated)
-	for _, cluster := range r.keepers {
-		kept := r.kept[cluster]
-		text, err := r.originalsText(cluster)
-		if err != nil {
-			return nil, err
-		}
-		name := intent.GeneratedSecretName(kept.view.Name)
-		i := slices.IndexFunc(all, func(g generatedSecret) bool { return g.cluster == cluster && g.name == name })
-		if i < 0 {
-			i = len(all)
-			all = append(all, generatedSecret{cluster: cluster, view: kept.view, name: name, bare: true})
-		}
-		all[i].originals = text
-	}
-	return all, nil
 }
 
 // generate records a Secret that is needed.
@@ -79,21 +48,14 @@ func (c *clusterRun) generate(name string, resolution *resolve.Resolution) {
 // only counts them.
 func (r *renderer) writeSecrets() ([]byte, error) {
 	var stream []byte
-	generated, err := r.allGenerated()
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range generated {
+	for _, g := range r.generated {
 		if !r.IncludeSecrets {
 			r.usual.secrets = append(r.usual.secrets, clusters.Qualified(g.view.Namespace, g.name))
 			continue
 		}
 		existing := r.FindSecret(types.NamespacedName{Namespace: g.view.Namespace, Name: g.name})
-		if !g.bare && !r.isPrinted(g, existing != nil) {
-			if g.originals == nil {
-				continue
-			}
-			g.bare = true
+		if !r.isPrinted(g, existing != nil) {
+			continue
 		}
 		data, err := encodedData(g)
 		if err != nil {
@@ -163,7 +125,7 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		set(clusters.Dig(value, "data")[key], "data", key)(data[key])
 	}
-	annotations := g.annotations()
+	annotations := resolve.SecretAnnotations(g.resolution)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		set(clusters.Dig(value, "metadata", "annotations")[key], "metadata", "annotations", key)(annotations[key])
 	}
@@ -171,15 +133,9 @@ func updateSecret(o *manifest.Object, data map[string]string, g generatedSecret)
 }
 
 func encodedData(g generatedSecret) (map[string]string, error) {
-	data := map[string][]byte{}
-	if !g.bare {
-		var err error
-		if data, err = resolve.SecretData(g.resolution, len(g.originals)); err != nil {
-			return nil, err
-		}
-	}
-	if g.originals != nil {
-		data[contract.KeyAdoptedFiles] = g.originals
+	data, err := resolve.SecretData(g.resolution)
+	if err != nil {
+		return nil, err
 	}
 	encoded := map[string]string{}
 	for key, value := range data {
@@ -196,10 +152,7 @@ func (r *renderer) isJSON() bool {
 // newSecret returns a generated Secret as a separate document.
 func newSecret(g generatedSecret, data map[string]string, asJSON bool) ([]byte, error) {
 	metadata := map[string]any{
-		"name": g.name, "labels": intent.SecretLabels(g.view),
-	}
-	if annotations := g.annotations(); annotations != nil {
-		metadata["annotations"] = annotations
+		"name": g.name, "labels": intent.SecretLabels(g.view), "annotations": resolve.SecretAnnotations(g.resolution),
 	}
 	if g.view.Namespace != "" {
 		metadata["namespace"] = g.view.Namespace
