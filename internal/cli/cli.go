@@ -97,7 +97,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "capi-proxy-patcher",
 		Short:         "Cluster API nodes behind a corporate proxy",
-		Long:          "Configures containerd, kubelet, kubeadm and the trust store of Cluster API nodes for a proxy.",
+		Long:          "Configures containerd, kubelet, the shell of your commands and the trust store of Cluster API nodes for an HTTP proxy.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {

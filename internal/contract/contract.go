@@ -219,8 +219,10 @@ type Target string
 const (
 	TargetContainerd Target = "containerd"
 	TargetKubelet    Target = "kubelet"
-	TargetKubeadm    Target = "kubeadm"
-	TargetTrust      Target = "trust"
+	// TargetCommands is the shell of the user's preKubeadmCommands and postKubeadmCommands. kubeadm, which runs between
+	// them, sees no variable.
+	TargetCommands Target = "commands"
+	TargetTrust    Target = "trust"
 	// TargetStaticPods leaves variables without credentials in the environment of kubeadm, which copies them into
 	// static Pods and kube-proxy. It is not in the default.
 	TargetStaticPods Target = "static-pods"
@@ -228,7 +230,7 @@ const (
 
 // Targets returns the targets of the default, in the order of design and documentation.
 func Targets() []Target {
-	return []Target{TargetContainerd, TargetKubelet, TargetKubeadm, TargetTrust}
+	return []Target{TargetContainerd, TargetKubelet, TargetCommands, TargetTrust}
 }
 
 // AllTargets returns every target, those of the default first.

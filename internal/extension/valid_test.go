@@ -18,7 +18,7 @@ func TestGenerate_AnswersAreValid(t *testing.T) {
 			worker := encoded(t, crdschema.Object(random, "KubeadmConfigTemplate", version))
 			for _, targets := range []string{
 				"", `{"targets":["containerd"]}`, `{"targets":["trust"]}`,
-				`{"targets":["kubeadm"]}`,
+				`{"targets":["commands"]}`,
 			} {
 				q := with(t, hookrequests.Options{Variable: targets}, controlPlane, worker)
 				patched := apply(t, q, respond(t, &Handlers{}, q))

@@ -91,7 +91,7 @@ func parseTargets(value string) ([]contract.Target, finding.Errors) {
 		if !slices.Contains(known, target) {
 			return nil, badAnnotation(finding.Annotation(contract.AnnotationTargets),
 				fmt.Sprintf("entry %d, %q, is not a target", position+1, target),
-				"use a list of containerd, kubelet, kubeadm, trust, static-pods")
+				"use a list of containerd, kubelet, commands, trust, static-pods")
 		}
 		chosen[target] = true
 	}

@@ -100,7 +100,7 @@ func TestOfCluster_ReadsPools(t *testing.T) {
 			`{metadata: {annotations: {capi-proxy-patcher.io/delivery: Inline}}, spec: {topology: {
 			  variables: [{name: capiProxyPatcher, value: {secretName: corp, noProxy: [a.example.com]}}],
 			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: corp}}]}},
-			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {delivery: Inline, noProxy: [a.example.com], targets: [trust, kubeadm, kubelet, containerd]}}]}}]}}}}`,
+			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {delivery: Inline, noProxy: [a.example.com], targets: [trust, commands, kubelet, containerd]}}]}}]}}}}`,
 			intent.Topology{
 				SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
 					o.Delivery, o.NoProxy = contract.DeliveryInline,

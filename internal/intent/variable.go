@@ -148,7 +148,7 @@ func (p *parser) delivery(raw []byte) string {
 }
 
 func (p *parser) targets(raw []byte) []contract.Target {
-	const fix = "use containerd, kubelet, kubeadm, trust and static-pods"
+	const fix = "use containerd, kubelet, commands, trust and static-pods"
 	names, readable := p.texts(contract.VariableTargets, raw)
 	if !readable {
 		return nil

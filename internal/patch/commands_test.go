@@ -114,7 +114,7 @@ func (b bootstrap) run(t *testing.T) (outcome, string) {
 		}
 	}
 	if b.options.Targets == nil {
-		b.options.Targets = []contract.Target{contract.TargetKubeadm}
+		b.options.Targets = []contract.Target{contract.TargetCommands}
 	}
 	r := recipe(t, b.options)
 	record := func(name string) []string { return []string{"/usr/bin/env -0 >" + root + "/" + name} }

@@ -157,17 +157,17 @@ func TestRecipe_IsGolden(t *testing.T) {
 	}
 	for name, options := range map[string]patch.Options{
 		"reference":                    {},
-		"reference-without-kubeadm":    {Targets: []contract.Target{"containerd", "kubelet", "trust"}},
-		"reference-without-trust":      {Targets: []contract.Target{"containerd", "kubelet", "kubeadm"}},
-		"reference-without-containerd": {Targets: []contract.Target{"kubelet", "kubeadm", "trust"}},
-		"reference-without-kubelet":    {Targets: []contract.Target{"containerd", "kubeadm", "trust"}},
+		"reference-without-commands":   {Targets: []contract.Target{"containerd", "kubelet", "trust"}},
+		"reference-without-trust":      {Targets: []contract.Target{"containerd", "kubelet", "commands"}},
+		"reference-without-containerd": {Targets: []contract.Target{"kubelet", "commands", "trust"}},
+		"reference-without-kubelet":    {Targets: []contract.Target{"containerd", "commands", "trust"}},
 		"reference-only-containerd":    {Targets: []contract.Target{"containerd"}},
-		"reference-only-kubeadm":       {Targets: []contract.Target{"kubeadm"}},
+		"reference-only-commands":      {Targets: []contract.Target{"commands"}},
 		"reference-only-trust":         {Targets: []contract.Target{"trust"}},
 		"inline":                       inline(patch.Options{Settings: plain(t)}),
 		"inline-http-only":             inline(patch.Options{Settings: settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128"})}),
 		"inline-https-only":            inline(patch.Options{Settings: settings(t, map[string]string{"httpsProxy": "http://proxy.example.com:3128"})}),
-		"inline-only-kubeadm":          inline(patch.Options{Settings: plain(t), Targets: []contract.Target{"kubeadm"}}),
+		"inline-only-commands":         inline(patch.Options{Settings: plain(t), Targets: []contract.Target{"commands"}}),
 		"inline-trusted-ca":            inline(patch.Options{Settings: settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "trustedCA": testCA})}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
 	}
 	for name, targets := range map[string][]contract.Target{
 		"all": contract.Targets(), "containerd": {contract.TargetContainerd}, "kubelet": {contract.TargetKubelet},
-		"trust": {contract.TargetTrust}, "kubeadm": {contract.TargetKubeadm},
+		"trust": {contract.TargetTrust}, "commands": {contract.TargetCommands},
 	} {
 		script := 0
 		for _, f := range recipe(t, patch.Options{Targets: targets}).Files {
@@ -355,15 +355,15 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 	}{
 		"a containerd drop-in at our path": {
 			spec: "files: [{path: /etc/systemd/system/containerd.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,kubeadm,trust",
+			want: "files[0]: already writes /etc/systemd/system/containerd.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to kubelet,commands,trust",
 		},
 		"a path that is ours when cleaned": {
 			spec: "files: [{path: /etc//systemd/system/./kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[0]: already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
+			want: "files[0]: already writes /etc//systemd/system/./kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,commands,trust",
 		},
 		"a drop-in of the same name in another folder of systemd": {
 			spec: "files: [{path: /a}, {path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]",
-			want: "files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,kubeadm,trust",
+			want: "files[1]: already writes /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf; remove that file from the spec, in the same write that sets label capi-proxy-patcher.io/enabled or in a later one, or set annotation capi-proxy-patcher.io/targets of the Cluster to containerd,commands,trust",
 		},
 		"our env file from another key": {
 			spec: "files: [{path: /etc/capi-proxy-patcher/proxy.env, contentFrom: {secret: {name: mine, key: env}}}]",
@@ -508,7 +508,7 @@ func TestNewRecipe_Refuses(t *testing.T) {
 		"a list that no command holds": {
 			patch.Options{
 				Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long,
-				Targets: []contract.Target{"kubeadm"},
+				Targets: []contract.Target{"commands"},
 			},
 			"an export command would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
 		},
@@ -592,17 +592,17 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 		in      string
 		want    string // what follows the advice
 	}{
-		"of one file":                 {[]string{containerd}, nil, "", ", " + annotation + "kubelet,kubeadm,trust"},
-		"of two files at once":        {[]string{containerd, kubelet}, nil, "", ", " + annotation + "kubeadm,trust"},
+		"of one file":                 {[]string{containerd}, nil, "", ", " + annotation + "kubelet,commands,trust"},
+		"of two files at once":        {[]string{containerd, kubelet}, nil, "", ", " + annotation + "commands,trust"},
 		"of a narrower choice":        {[]string{kubelet}, []contract.Target{"kubelet", "trust"}, "", ", " + annotation + "trust"},
 		"and there is none":           {[]string{kubelet}, []contract.Target{"kubelet"}, "", ""},
 		"and two files leave none":    {[]string{containerd, kubelet}, []contract.Target{"containerd", "kubelet"}, "", ""},
-		"of the certificates":         {[]string{contract.PathTrustedCA}, nil, "", ", " + annotation + "containerd,kubelet,kubeadm"},
+		"of the certificates":         {[]string{contract.PathTrustedCA}, nil, "", ", " + annotation + "containerd,kubelet,commands"},
 		"of the script":               {[]string{contract.PathSetup}, nil, "", ""},
 		"of the file of the node":     {[]string{contract.PathNodeEnv}, nil, "", ", " + annotation + "trust"},
 		"of the values":               {[]string{contract.PathProxyEnv}, nil, "", ", " + annotation + "trust"},
 		"of the values and more":      {[]string{contract.PathProxyEnv, contract.PathTrustedCA}, nil, "", ""},
-		"in a variable of a topology": {[]string{containerd}, nil, "variable v.targets", ", or set variable v.targets to kubelet,kubeadm,trust"},
+		"in a variable of a topology": {[]string{containerd}, nil, "variable v.targets", ", or set variable v.targets to kubelet,commands,trust"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

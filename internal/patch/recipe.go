@@ -120,7 +120,7 @@ var managedFiles = []managedFile{ //nolint:gochecknoglobals // a constant
 	{
 		contract.PathProxyEnv, "0600", contract.KeyProxyEnv,
 		[]contract.Target{
-			contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm, contract.TargetStaticPods,
+			contract.TargetContainerd, contract.TargetKubelet, contract.TargetCommands, contract.TargetStaticPods,
 		},
 	},
 	{systemd.DropInPath(string(contract.TargetContainerd)), "0644", "", []contract.Target{contract.TargetContainerd}},
@@ -129,7 +129,7 @@ var managedFiles = []managedFile{ //nolint:gochecknoglobals // a constant
 	{
 		contract.PathSetup, "0755", contract.KeySetup,
 		[]contract.Target{
-			contract.TargetContainerd, contract.TargetKubelet, contract.TargetKubeadm, contract.TargetTrust,
+			contract.TargetContainerd, contract.TargetKubelet, contract.TargetCommands, contract.TargetTrust,
 			contract.TargetStaticPods,
 		},
 	},
@@ -194,7 +194,7 @@ func (b builder) recipe() (Recipe, error) {
 		}
 		recipe.Files = append(recipe.Files, file)
 	}
-	shell := b.targets(contract.TargetKubeadm, contract.TargetStaticPods)
+	shell := b.targets(contract.TargetCommands, contract.TargetStaticPods)
 	own := !inline && (shell || b.targets(contract.TargetContainerd, contract.TargetKubelet))
 	recipe.First = make([]string, 0, len(exports)+4) //nolint:mnd // and up to four more
 	if own {
@@ -215,13 +215,13 @@ func (b builder) recipe() (Recipe, error) {
 			recipe.First = append(recipe.First, c.command)
 		}
 	}
-	if own && b.targets(contract.TargetKubelet, contract.TargetKubeadm, contract.TargetStaticPods) {
+	if own && b.targets(contract.TargetKubelet, contract.TargetCommands, contract.TargetStaticPods) {
 		recipe.Last = []string{commandRefreshAddresses} // the user's commands may have added addresses
 	}
 	switch {
 	case b.targets(contract.TargetStaticPods):
 		recipe.Last = append(recipe.Last, commandUnsetCredentials)
-	case b.targets(contract.TargetKubeadm):
+	case b.targets(contract.TargetCommands):
 		recipe.Last = append(recipe.Last, commandUnset)
 	}
 	return recipe, nil

@@ -337,7 +337,7 @@ func TestParseOptions(t *testing.T) {
 		},
 		contract.AnnotationTargets: {
 			"kubelet,",
-			`annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, kubeadm, trust, static-pods`,
+			`annotation capi-proxy-patcher.io/targets: entry 2, "", is not a target; use a list of containerd, kubelet, commands, trust, static-pods`,
 		},
 		contract.AnnotationNoProxyGroups: {"metadata", "annotation capi-proxy-patcher.io/no-proxy-groups: "},
 	} {

@@ -192,7 +192,7 @@ func TestMove_TakesOutputsAlong(t *testing.T) {
 func TestGiantSwarm_DropInReachesTheNode(t *testing.T) {
 	t.Parallel()
 	const path = "/etc/systemd/system/containerd.service.d/http-proxy.conf"
-	ask := asking(contract.AnnotationPublish+": giantswarm", contract.AnnotationTargets+": kubeadm,trust")
+	ask := asking(contract.AnnotationPublish+": giantswarm", contract.AnnotationTargets+": commands,trust")
 	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1, edit: func(manifest string) string {
 		const first = "    files:\n"
 		return strings.Replace(ask(manifest), first, first+"    - path: "+path+

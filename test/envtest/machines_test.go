@@ -405,7 +405,7 @@ func TestStaticPods_WarnOfNodesThatOthersAskThroughTheProxy(t *testing.T) {
 	ns := namespace(t)
 	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL, "noProxy": "10.99.0.0/16"})
 	c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations = map[string]string{contract.AnnotationTargets: "containerd,kubelet,kubeadm,trust,static-pods"}
+		cluster.Annotations = map[string]string{contract.AnnotationTargets: "containerd,kubelet,commands,trust,static-pods"}
 	}))
 	c.eventuallyReports(contract.ReasonConfigured)
 	machine := &clusterv1.Machine{ObjectMeta: c.meta("one-cp-a")}

@@ -89,7 +89,7 @@ func clusterOperations() []operation {
 		annotation(contract.AnnotationSecret, "other", "no-such"),
 		annotation(contract.AnnotationDelivery, contract.DeliveryInline, contract.DeliveryReference, "bad"),
 		annotation(contract.AnnotationRollout, contract.RolloutImmediate, contract.RolloutOnNextRollout),
-		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "kubeadm,static-pods", "bad"),
+		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "commands,static-pods", "bad"),
 		annotation(contract.AnnotationNoProxyGroups, "-metadata", "bad"),
 		{Name: "endpoint", Args: []string{"", "prod.example.com"}, Do: func(w *world, host string) error {
 			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) {

@@ -147,7 +147,7 @@ func cloudInitScenarios() []scenario {
 			managed: allManaged(),
 		},
 		{
-			name:   "cloud-init: without the target kubeadm no command sees a variable",
+			name:   "cloud-init: without the target commands no command sees a variable",
 			secret: rawSecret(), httpProxy: rawURL,
 			targets:  []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust},
 			services: everything, users: nothing, managed: allManaged(),
