@@ -42,7 +42,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	}
 	for _, name := range []string{
 		"contract", "envfile", "expiring", "extension/request", "finding", "host", "infrastructure", "intent", "jsonread", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
-		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "shellquote", "specread", "spelling", "status", "systemd",
+		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "specread", "spelling", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,9 @@ var gone = []string{
 	// hooks of the manager
 	`--hook-`, `"hook-(port|cert|bind|client)`, `hold-cluster-create`, `client-ca-name`, `manager-hooks`, `hooks of the manager`,
 	`before-cluster-create`, `BeforeClusterCreate`,
+	// delivery Inline
+	`Inline delivery`, "[Dd]elivery `?Inline", `Reference delivery`, "[Dd]elivery `?Reference", `capi-proxy-patcher\.io/delivery`,
+	`AnnotationDelivery`, `settings-hash`, `waiting-for-control-plane-endpoint`, `DELIVERY `,
 }
 
 // TestGone_IsNamedNowhere looks for them in documentation, manifests, RBAC, templates, and the program with its flags.

@@ -91,7 +91,6 @@ Cluster directly.`,
 	complete(cmd, "client", append(clientNames(), allClients)...)
 	complete(cmd, "fail-on", clientNames()...)
 	completeContext(cmd)
-	completeClusters(cmd)
 	return cmd
 }
 

@@ -32,7 +32,7 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 	}{
 		{"no command", []string{"node", "delete"}, 2, "", "capi-proxy-patcher: unknown command \"delete\" for \"capi-proxy-patcher node\"\n"},
 		{"no version", []string{"node", "apply"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node apply: no version; use --from FOLDER\n"},
-		{"a node of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it, or with delivery Inline; only a new Machine gets it\n"},
+		{"a node of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it\n"},
 		{"a dry run", []string{"node", "apply", "--root", root, "--from", from, "--dry-run"}, 0, "write /etc/capi-proxy-patcher/proxy.env\n", ""},
 		{"an apply", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"another", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},

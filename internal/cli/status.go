@@ -92,7 +92,6 @@ its row is STALE and --fail-on is given.`,
 	complete(cmd, "output", "table", "wide", "json", "yaml")
 	complete(cmd, "fail-on", failBehind, failNotTrue)
 	completeContext(cmd)
-	completeClusters(cmd)
 	return cmd
 }
 

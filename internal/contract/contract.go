@@ -48,8 +48,6 @@ const (
 	// AnnotationSecret names the proxy Secret in the Cluster's namespace. On a MachineDeployment or MachinePool
 	// it names another Secret for that pool, or SecretNone.
 	AnnotationSecret = Domain + "/secret"
-	// AnnotationDelivery chooses how values reach a node: DeliveryReference (default) or DeliveryInline.
-	AnnotationDelivery = Domain + "/delivery"
 	// AnnotationRollout chooses when and how a change reaches running Machines: RolloutOnNextRollout (default),
 	// RolloutImmediate or RolloutInPlace.
 	AnnotationRollout = Domain + "/rollout"
@@ -75,8 +73,6 @@ const (
 	// VariableSecretName names the proxy Secret, as AnnotationSecret does. In the override of a pool it may be
 	// SecretNone.
 	VariableSecretName = "secretName"
-	// VariableDelivery chooses how values reach a node, as AnnotationDelivery does.
-	VariableDelivery = "delivery"
 	// VariableTargets is the array of parts of a node that are configured, as AnnotationTargets is.
 	VariableTargets = "targets"
 	// VariableNoProxy is an array of additional NO_PROXY entries of the Cluster.
@@ -103,10 +99,6 @@ const (
 	// LabelEnabled before it got an unknown one. The topology hook continues with it, because templates without patches
 	// would remove the proxy. Written by the webhook, and removed by it when the label has a known value again.
 	AnnotationEnabledBefore = Domain + "/enabled-before"
-	// AnnotationSettingsHash on a Cluster with a ClusterClass and DeliveryInline is the SHA-256, in hex, of the values
-	// that its templates get. Its change makes the topology controller call the hook again, which it would not do for a
-	// changed Secret. Written by the product, and removed by it with the label or for another delivery.
-	AnnotationSettingsHash = Domain + "/settings-hash"
 	// AnnotationOutputVersion on a patched object records the output version of what was added to it. It is removed
 	// with our entries.
 	AnnotationOutputVersion = Domain + "/output-version"
@@ -149,10 +141,6 @@ const (
 
 // Values of annotations.
 const (
-	// DeliveryReference keeps values in a generated Secret; specs carry only constants.
-	DeliveryReference = "Reference"
-	// DeliveryInline writes values into the spec; refused for a proxy with credentials.
-	DeliveryInline = "Inline"
 	// RolloutOnNextRollout lets a running control plane wait for the user's next rollout.
 	RolloutOnNextRollout = "OnNextRollout"
 	// RolloutImmediate changes a running control plane at once, which replaces its Machines.
@@ -198,13 +186,6 @@ const (
 	// NodesApp is the value of label app.kubernetes.io/name of every object there.
 	NodesApp = Name + "-node"
 )
-
-// PausedForEndpoint is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane, or the KubeadmConfig
-// of a worker, that the product pauses because Inline delivery has to write a NO_PROXY into it and the control-plane
-// endpoint is not known yet. Cluster API reads only the key. Written by the product, and removed by it when the
-// endpoint is known, the label of the Cluster is removed, or one of the objects is deleted. An annotation with any
-// other value is the user's and stays.
-const PausedForEndpoint = Domain + "/waiting-for-control-plane-endpoint"
 
 // PausedForPatch is the value of annotation cluster.x-k8s.io/paused on a KubeadmControlPlane without Machines that the
 // controller is about to patch while Cluster API may be creating the first one. Written by the controller; it removes
@@ -304,9 +285,7 @@ const ConditionProxyConfigured = Domain + "/ProxyConfigured"
 const (
 	// ReasonConfigured surfaces when every bootstrap object of the Cluster carries the proxy.
 	ReasonConfigured = "Configured"
-	// ReasonConfiguring surfaces while delivery Inline patches the first bootstrap object of a Cluster, so that after a
-	// crash the next process knows that there may be something to remove; and while a control plane without Machines is
-	// paused in order to be patched.
+	// ReasonConfiguring surfaces while a control plane without Machines is paused in order to be patched.
 	ReasonConfiguring = "Configuring"
 	// ReasonSettingsNotFound surfaces when no proxy Secret exists for the Cluster.
 	ReasonSettingsNotFound = "SettingsNotFound"

@@ -8,7 +8,7 @@ func UserLabels() []string { return []string{LabelEnabled, LabelDeliverTo} }
 // UserAnnotations returns the annotations that users set on a Cluster. They set AnnotationSecret on a pool, too.
 func UserAnnotations() []string {
 	return []string{
-		AnnotationSecret, AnnotationDelivery, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups,
+		AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups,
 		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
 	}
 }
@@ -20,7 +20,7 @@ func ClusterLabels() []string { return names(UserLabels()...) }
 // user first.
 func ClusterAnnotations() []string {
 	return append(names(UserAnnotations()...),
-		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationSettingsHash, AnnotationOutputVersion,
+		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationOutputVersion,
 			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
 			AnnotationLastPass, AnnotationInPlace)...)
 }

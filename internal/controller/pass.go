@@ -43,8 +43,6 @@ type pass struct {
 	topology *topology.Topology
 	// read are the versions of the proxy Secrets that the pass has looked for.
 	read map[string]string
-	// announced reports whether the pass has written a condition before its first patch.
-	announced bool
 }
 
 func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *pass {
@@ -132,14 +130,7 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 		return nil, out, err
 	}
 	p.Counters.Resolved(contract.ReasonConfigured)
-	switch {
-	case resolution.Complete:
-	case p.view.EndpointHost != "":
-		out.Add(contract.ReasonWaitingForObjects,
-			"%s %s/%s has no network yet; delivery %s waits until it has one or is provisioned, "+
-				"because NO_PROXY must contain it",
-			p.view.Infrastructure.Kind, p.view.Namespace, p.view.Infrastructure.Name, contract.DeliveryInline)
-	default:
+	if !resolution.Complete {
 		out.Add(contract.ReasonWaitingForEndpoint,
 			"spec.controlPlaneEndpoint of Cluster %s/%s is not set yet; bootstrap data waits for it, because NO_PROXY must "+
 				"contain it",
@@ -378,8 +369,7 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	if left := o.RollsIn(p.Now()); decision.Waits && left > 0 {
 		out.LookAgain(left)
 	}
-	spec, change, found, err := p.writer.Write(ctx, o, decision,
-		func(ctx context.Context) error { return p.announce(ctx, decision) })
+	spec, change, found, err := p.writer.Write(ctx, o, decision)
 	out.Join(found)
 	if err != nil {
 		return settled, out, err
@@ -394,20 +384,6 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	case bootstrap.Unchanged:
 	}
 	return settled, out, nil
-}
-
-// announce writes a condition to the Cluster before its first object is patched. If this process is then killed, and
-// the label is removed before the next one starts, nothing else would show the next one whose entries these are. With
-// delivery Reference the generated Secret, which is written before, shows it.
-func (p *pass) announce(ctx context.Context, decision plan.Decision) error {
-	if decision.Version == 0 || decision.Secret != "" || p.announced || report.HasCondition(p.cluster) {
-		return nil
-	}
-	p.announced = true
-	var begun report.Outcome
-	begun.Add(contract.ReasonConfiguring, "The first bootstrap object is being patched")
-	_, err := p.reporter.Report(ctx, p.cluster, begun, "") // there is no condition that it could wait for
-	return err
 }
 
 // settleLate patches what missed admission, and reports whether there was anything. Findings about it are reported

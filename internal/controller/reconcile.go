@@ -87,8 +87,7 @@ type result struct {
 	complete bool
 }
 
-// conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition,
-// except announce, before the first patch.
+// conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition.
 func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result,
 	err error,
 ) (ctrl.Result, error) {
@@ -200,7 +199,6 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			return p.finishTopology(ctx, settled, drifts, missing)
 		},
 		func(ctx context.Context) (report.Outcome, error) { return report.Outcome{}, p.secrets.Clean(ctx) },
-		func(context.Context) (report.Outcome, error) { return bootstrap.ReportPaused(settled), nil },
 	)
 	done.Join(found)
 	if err != nil {
@@ -238,10 +236,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) {
-			copies, out, err := p.settleAll(ctx, late, p.want(), nil, nil)
-			if p.topology != nil {
-				out.Join(p.topology.ReportPaused(copies))
-			}
+			_, out, err := p.settleAll(ctx, late, p.want(), nil, nil)
 			return out, err
 		},
 		func(ctx context.Context) (report.Outcome, error) {

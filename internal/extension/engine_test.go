@@ -191,7 +191,7 @@ func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 			secret = "cluster-0000.own.tmd.proxy-files"
 		}
 		recipe, err := patch.NewRecipe(patch.Options{
-			Delivery: contract.DeliveryReference, Targets: contract.Targets(),
+			Targets:    contract.Targets(),
 			SecretName: secret,
 		})
 		if err != nil {
@@ -222,7 +222,7 @@ func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 	}
 
 	blueprint, desired = topologyState(t, map[string]string{contract.LabelEnabled: "true"})
-	blueprint.Topology.Variables[0].Value = literal(map[string]any{"delivery": "x"})
+	blueprint.Topology.Variables[0].Value = literal(map[string]any{"targets": "x"})
 	if err := engine.Apply(t.Context(), blueprint, desired); err == nil {
 		t.Error("a bad variable passes")
 	}

@@ -100,7 +100,7 @@ func FuzzBody(f *testing.F) {
 		{Pools: 1},
 		{Pools: 1, Unlabelled: true},
 		{MachinePools: 1, Variable: `{"secretName":"x"}`, EverySecond: `{}`},
-		{Variable: `{"delivery":"Inline"}`},
+		{Variable: `{"targets":["trust"]}`},
 	} {
 		q, err := hookrequests.Generate(o)
 		if err != nil {

@@ -447,8 +447,7 @@ func TestGenerate_AnswersTheSameRequestWithTheSameBytes(t *testing.T) {
 func TestGenerate_MessagesDoNotDependOnTheOrderOfPools(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]hookrequests.Options{
-		"settings": {Pools: 3, Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"x":1}`, 2: `{"targets":[]}`}},
-		"Secrets":  {Pools: 3, Variable: `{"delivery":"Inline"}`, Overrides: map[int]string{0: `{"secretName":"a"}`, 1: `{"secretName":"b"}`, 2: `{"secretName":"c"}`}},
+		"settings": {Pools: 3, Overrides: map[int]string{0: `{"noProxy":["a"]}`, 1: `{"x":1}`, 2: `{"targets":[]}`}},
 	} {
 		q := generated(t, o)
 		h := &Handlers{}
@@ -473,8 +472,7 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		options hookrequests.Options
 		want    string
 	}{
-		"an unusable variable":      {hookrequests.Options{Variable: `{"delivery":"x"}`}, `spec.topology.variables[capiProxyPatcher].delivery: unknown value "x"; use Reference or Inline`},
-		"delivery Inline":           {hookrequests.Options{Variable: `{"delivery":"Inline"}`}, "delivery Inline is not possible in a topology; use delivery Reference"},
+		"an unusable variable":      {hookrequests.Options{Variable: `{"targets":["x"]}`}, `spec.topology.variables[capiProxyPatcher].targets[0]: "x" is not a target; use containerd, kubelet, kubeadm, trust and static-pods`},
 		"an output version to come": {hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
 		"an output version of rubbish": {
 			hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},

@@ -23,14 +23,14 @@ func TestValidateTopology(t *testing.T) {
 		want    string // beginning of the message
 	}{
 		"nothing said":          {hookrequests.Options{Pools: 1}, ""},
-		"an unlabelled Cluster": {hookrequests.Options{Unlabelled: true, Variable: `{"delivery":"x"}`}, ""},
+		"an unlabelled Cluster": {hookrequests.Options{Unlabelled: true, Variable: `{"targets":"x"}`}, ""},
 		"an unknown Secret":     {hookrequests.Options{Variable: `{"secretName":"gone"}`}, ""},
 		"overrides that contradict, all at once": {
 			hookrequests.Options{
 				Pools: 1, MachinePools: 1,
-				Overrides: map[int]string{0: `{"delivery":"Inline"}`, 1: `{"noProxy":["x"]}`},
+				Overrides: map[int]string{0: `{"targets":["trust"]}`, 1: `{"noProxy":["x"]}`},
 			},
-			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].delivery: differs from the Cluster's value; a Cluster has one; remove the field from the override; " +
+			"spec.topology.workers.machineDeployments[pool-000].variables.overrides[capiProxyPatcher].targets: differs from the Cluster's value; a Cluster has one; remove the field from the override; " +
 				"spec.topology.workers.machinePools[pool-001].variables.overrides[capiProxyPatcher].noProxy: differs from the Cluster's value; a Cluster has one; remove the field from the override",
 		},
 	} {
@@ -62,8 +62,8 @@ func TestDiscoverVariables(t *testing.T) {
 		t.Errorf("variable %s, required %v; the ClusterClass needs an explicit false", variable.Name, variable.Required)
 	}
 	schema := variable.Schema.OpenAPIV3Schema
-	if v, err := intent.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Delivery == "" ||
-		v.Targets == nil || v.NoProxy == nil {
+	if v, err := intent.ParseVariable(schema.Example.Raw); err != nil || v.SecretName == "" || v.Targets == nil ||
+		v.NoProxy == nil {
 		t.Errorf("the example %s: %+v %v", schema.Example.Raw, v, err)
 	}
 	var names []string
@@ -80,7 +80,7 @@ func TestDiscoverVariables(t *testing.T) {
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{
-		contract.VariableDelivery, contract.VariableNoProxy, contract.VariableSecretName,
+		contract.VariableNoProxy, contract.VariableSecretName,
 		contract.VariableTargets,
 	}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -2,9 +2,7 @@ package extension
 
 import (
 	"errors"
-	"fmt"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -22,10 +20,6 @@ func recipeKey(pool intent.Pool) intent.Pool {
 // decide returns what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a user's
 // file leaves the template unchanged; the controller reports it.
 func (g *generator) decide(spec patch.Spec, it *request.Item, pool intent.Pool) (plan.Decision, error) {
-	if delivery := g.settings.Options.Delivery; delivery != contract.DeliveryReference {
-		return plan.Decision{}, fmt.Errorf("delivery %s is not possible in a topology; use delivery %s", delivery,
-			contract.DeliveryReference)
-	}
 	version, err := intent.OutputVersion(g.cluster.Annotations)
 	if err != nil {
 		return plan.Decision{}, err

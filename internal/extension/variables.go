@@ -36,8 +36,7 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 				"Every field is optional. A pool's override may set " + contract.VariableSecretName +
 				" and must agree with the Cluster in all others.",
 			Example: example(map[string]any{
-				contract.VariableSecretName: "corp-proxy", contract.VariableDelivery: contract.DeliveryReference,
-				contract.VariableTargets: contract.Targets(),
+				contract.VariableSecretName: "corp-proxy", contract.VariableTargets: contract.Targets(),
 				contract.VariableNoProxy: []string{".corp.example.com", "10.20.0.0/16"},
 			}),
 			Properties: map[string]clusterv1.JSONSchemaProps{
@@ -50,17 +49,6 @@ func (h *Handlers) DiscoverVariables(_ context.Context, _ *runtimehooksv1.Discov
 						", else the manager's --default-proxy-secret. In a pool's override, " +
 						contract.SecretNone + " means that the pool uses no proxy.",
 					Example: example("corp-proxy"),
-				},
-				contract.VariableDelivery: {
-					Type: "string", Enum: []apiextensionsv1.JSON{
-						literal(contract.DeliveryReference),
-						literal(contract.DeliveryInline),
-					},
-					Description: "How nodes get the values. " + contract.DeliveryReference +
-						": in a generated Secret, templates hold only constants. " +
-						contract.DeliveryInline + ": in the templates; refused for a proxy with credentials. Default: " +
-						contract.DeliveryReference + ".",
-					Example: example(contract.DeliveryReference),
 				},
 				contract.VariableTargets: {
 					Type: "array", MinItems: new(int64(1)), MaxItems: new(int64(len(targets))),

@@ -27,8 +27,6 @@ type Facts struct {
 	EndpointHost string
 	// Read reports whether the object was read. Otherwise the facts come from its kind alone.
 	Read bool
-	// Awaited reports that the provider will set node networks that are not set yet.
-	Awaited bool
 	// Unresolved are the places of values with a variable of clusterctl. They count as absent.
 	Unresolved []finding.Place
 }
@@ -61,7 +59,7 @@ func find(kind string) row {
 // Of returns the facts that the kind of an infrastructure cluster object alone implies.
 func Of(kind string) Facts {
 	r := find(kind)
-	f := Facts{Awaited: r.always}
+	var f Facts
 	role := kind + " metadata service"
 	for _, host := range r.metadata {
 		f.Metadata = append(f.Metadata, noproxy.Fact{Text: host, Role: role})
@@ -139,7 +137,6 @@ type reader struct {
 // hasNodes sets the facts that the found node networks imply.
 func (r *reader) hasNodes(of row) {
 	found := slices.ContainsFunc(r.Entries, func(f noproxy.Fact) bool { return f.Node })
-	r.Awaited = of.always && !found
 	r.CoversPods = of.pods && found
 }
 

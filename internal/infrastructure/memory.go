@@ -35,14 +35,13 @@ type encoded struct {
 	Entries  []kept `json:"entries,omitempty"`
 	Ignored  []kept `json:"ignored,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"`
-	Awaited  bool   `json:"awaited,omitempty"`
 	Pods     bool   `json:"coversPods,omitempty"`
 }
 
 // Encode writes m, the same bytes for the same memory. What follows from the kind is left out: another version of this
 // program may know more.
 func (m Memory) Encode() ([]byte, error) {
-	e := encoded{Memory: m, Endpoint: m.Facts.EndpointHost, Awaited: m.Facts.Awaited, Pods: m.Facts.CoversPods}
+	e := encoded{Memory: m, Endpoint: m.Facts.EndpointHost, Pods: m.Facts.CoversPods}
 	e.Metadata, e.Entries = keep(m.Facts.Metadata), keep(m.Facts.Entries)
 	for _, f := range m.Facts.Findings {
 		e.Ignored = append(e.Ignored, kept{Path: f.Place.Path, Message: f.Message})
@@ -74,7 +73,7 @@ func Decode(text []byte) (m Memory, found bool) {
 	}
 	m = e.Memory
 	m.Facts = Of(m.Kind)
-	m.Facts.Read, m.Facts.Awaited, m.Facts.CoversPods, m.Facts.EndpointHost = true, e.Awaited, e.Pods, e.Endpoint
+	m.Facts.Read, m.Facts.CoversPods, m.Facts.EndpointHost = true, e.Pods, e.Endpoint
 	place := func(k kept) finding.Place {
 		return finding.Place{Object: m.Kind + " " + m.Name, Kind: finding.InObject, Path: k.Path}
 	}

@@ -20,8 +20,6 @@ type row struct {
 	ranges []string
 	// nodesIf is the path of a field that must be true for nodes to count, or "".
 	nodesIf string
-	// always reports that the provider sets nodes before it reports that the infrastructure is provisioned.
-	always bool
 	// pods reports that Pods may have addresses from the node networks, as with a CNI of the cloud.
 	pods bool
 	// internal are additional internal hosts and suffixes.
@@ -53,13 +51,13 @@ func table() []row {
 		pods: true, suffixes: map[string]func(string) string{"spec.region": awsSuffix},
 	}
 	self, managed := aws, aws
-	self.kinds, self.always = []string{"AWSCluster"}, true
+	self.kinds = []string{"AWSCluster"}
 	managed.kinds = []string{"AWSManagedCluster", "ROSACluster"}
 	gcp := []string{linkLocal, "metadata.google.internal", "metadata"}
 	return []row{
 		self, managed,
 		{
-			kinds: []string{"AzureCluster"}, metadata: []string{linkLocal}, always: true,
+			kinds: []string{"AzureCluster"}, metadata: []string{linkLocal},
 			nodes:    [][]string{{"spec.networkSpec.vnet.cidrBlocks[]"}, {"spec.networkSpec.subnets[].cidrBlocks[]"}},
 			internal: []string{"168.63.129.16", ".internal.cloudapp.net"},
 			hosts:    []string{"spec.networkSpec.apiServerLB.frontendIPs[].privateIP"},
@@ -72,7 +70,7 @@ func table() []row {
 			suffixes: map[string]func(string) string{"spec.project": gcpSuffix},
 		},
 		{
-			kinds: []string{"OpenStackCluster"}, metadata: []string{linkLocal}, always: true,
+			kinds: []string{"OpenStackCluster"}, metadata: []string{linkLocal},
 			nodes: [][]string{{"spec.managedSubnets[].cidr", "spec.nodeCidr", "status.network.subnets[].cidr"}},
 			hosts: []string{"spec.apiServerFixedIP"},
 		},
@@ -88,7 +86,7 @@ func table() []row {
 			nodes: [][]string{{"spec.hcloudNetwork.cidrBlock", "spec.hcloudNetwork.subnetCidrBlock"}},
 		},
 		{
-			kinds: []string{"OCICluster"}, metadata: []string{linkLocal}, always: true,
+			kinds: []string{"OCICluster"}, metadata: []string{linkLocal},
 			nodes: [][]string{
 				{"spec.networkSpec.vcn.cidr", "spec.networkSpec.vcn.cidrs[]"},
 				{"spec.networkSpec.vcn.subnets[].cidr", "spec.networkSpec.subnets[].cidr"},

@@ -165,25 +165,24 @@ func TestRead_SaysWhatFollows(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		facts                   infrastructure.Facts
-		awaited, pods, isRead   bool
+		pods, isRead            bool
 		endpoint, unresolvedOne string
 	}{
-		"a kind alone":         {infrastructure.Of("AWSCluster"), true, false, false, "", ""},
-		"no network yet":       {read(t, "AWSCluster", "spec: {region: eu}"), true, false, true, "", ""},
-		"a network":            {read(t, "AWSCluster", "spec: {network: {vpc: {cidrBlock: 10.0.0.0/16}}}"), false, true, true, "", ""},
-		"no VPC CNI":           {read(t, "OCICluster", "spec: {networkSpec: {vcn: {cidr: 10.0.0.0/16}}}"), false, false, true, "", ""},
-		"never awaited":        {read(t, "GCPCluster", "spec: {project: p}"), false, false, true, "", ""},
-		"an endpoint":          {read(t, "MetalStackCluster", "spec: {controlPlaneIP: 203.0.113.9}"), false, false, true, "203.0.113.9", ""},
-		"a variable":           {read(t, "VSphereCluster", "spec: {server: '${VSPHERE_SERVER}'}"), false, false, true, "", "VSphereCluster prod, spec.server"},
-		"a variable as prefix": {read(t, "ProxmoxCluster", "spec: {ipv4Config: {prefix: '${IP_PREFIX}'}}"), false, false, true, "", "ProxmoxCluster prod, spec.ipv4Config.prefix"},
+		"a kind alone":         {infrastructure.Of("AWSCluster"), false, false, "", ""},
+		"no network yet":       {read(t, "AWSCluster", "spec: {region: eu}"), false, true, "", ""},
+		"a network":            {read(t, "AWSCluster", "spec: {network: {vpc: {cidrBlock: 10.0.0.0/16}}}"), true, true, "", ""},
+		"no VPC CNI":           {read(t, "OCICluster", "spec: {networkSpec: {vcn: {cidr: 10.0.0.0/16}}}"), false, true, "", ""},
+		"an endpoint":          {read(t, "MetalStackCluster", "spec: {controlPlaneIP: 203.0.113.9}"), false, true, "203.0.113.9", ""},
+		"a variable":           {read(t, "VSphereCluster", "spec: {server: '${VSPHERE_SERVER}'}"), false, true, "", "VSphereCluster prod, spec.server"},
+		"a variable as prefix": {read(t, "ProxmoxCluster", "spec: {ipv4Config: {prefix: '${IP_PREFIX}'}}"), false, true, "", "ProxmoxCluster prod, spec.ipv4Config.prefix"},
 	} {
 		f, unresolved := test.facts, ""
 		for _, place := range f.Unresolved {
 			unresolved += place.String()
 		}
-		if f.Awaited != test.awaited || f.CoversPods != test.pods || f.Read != test.isRead ||
+		if f.CoversPods != test.pods || f.Read != test.isRead ||
 			f.EndpointHost != test.endpoint || unresolved != test.unresolvedOne {
-			t.Errorf("%s: awaited %t, covers Pods %t, read %t, endpoint %q, unresolved %q", name, f.Awaited, f.CoversPods,
+			t.Errorf("%s: covers Pods %t, read %t, endpoint %q, unresolved %q", name, f.CoversPods,
 				f.Read, f.EndpointHost, unresolved)
 		}
 	}

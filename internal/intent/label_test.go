@@ -48,22 +48,20 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 		return all
 	}
 	labels := map[string]string{
-		contract.LabelEnabled: "yes", "capi-proxy-patcher.io/enable": "true", "capi-proxy-patcher.io/delivery": "Inline",
+		contract.LabelEnabled: "yes", "capi-proxy-patcher.io/enable": "true", "capi-proxy-patcher.io/rollout": "Immediate",
 		"example.com/enable":       "x",
 		"capi-proxy-patcher.iox/a": "",
 	}
 	annotations := map[string]string{
 		"capi-proxy-patcher.io/rolout": "Immediate", "capi-proxy-patcher.io/enabled": "true", "capi-proxy-patcher.io/": "", "capi-proxy-patcher.io/zebra\n%s": "x",
-		contract.AnnotationSecret: "", contract.AnnotationDelivery: "", contract.AnnotationRollout: "",
-		contract.AnnotationTargets:       "",
+		contract.AnnotationSecret: "", contract.AnnotationRollout: "", contract.AnnotationTargets: "",
 		contract.AnnotationNoProxyGroups: "", contract.AnnotationTopologyHold: "", contract.AnnotationEnabledBefore: "",
-		contract.AnnotationSettingsHash:  "",
 		contract.AnnotationOutputVersion: "", "example.com/rolout": "",
 	}
-	const known = "known names are secret, delivery, rollout, targets, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, settings-hash, output-version, http-proxy, https-proxy, no-proxy, machines-behind, last-pass, in-place"
+	const known = "known names are secret, rollout, targets, no-proxy-groups, publish, publish-credentials, in-place-max-unavailable, topology-hold, enabled-before, output-version, http-proxy, https-proxy, no-proxy, machines-behind, last-pass, in-place"
 	if diff := cmp.Diff([]string{
-		"unknown-name: label capi-proxy-patcher.io/delivery: unknown label, ignored; set it as an annotation",
 		"unknown-name: label capi-proxy-patcher.io/enable: unknown label, ignored; did you mean capi-proxy-patcher.io/enabled?",
+		"unknown-name: label capi-proxy-patcher.io/rollout: unknown label, ignored; set it as an annotation",
 		"unknown-name: annotation capi-proxy-patcher.io/: unknown annotation, ignored; " + known,
 		"unknown-name: annotation capi-proxy-patcher.io/enabled: unknown annotation, ignored; set it as a label",
 		"unknown-name: annotation capi-proxy-patcher.io/rolout: unknown annotation, ignored; did you mean capi-proxy-patcher.io/rollout?",
@@ -81,19 +79,5 @@ func TestCheckNames_SuggestsTheNearest(t *testing.T) {
 	}
 	if got := append(intent.CheckCluster(nil, nil), intent.CheckPool(nil)...); got != nil {
 		t.Errorf("warnings %v of nothing", got)
-	}
-}
-
-func TestCheckBootstrap_WarnsOfAnnotationsOfTheCluster(t *testing.T) {
-	t.Parallel()
-	var got []string
-	for _, warning := range intent.CheckBootstrap(map[string]string{
-		contract.AnnotationRollout: "Immediate", contract.AnnotationOutputVersion: "1", contract.AnnotationNudge: "x", "mine": "y",
-	}) {
-		got = append(got, warning.String())
-	}
-	want := []string{"unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

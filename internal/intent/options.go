@@ -13,9 +13,8 @@ import (
 
 // Options are the choices in annotations of a Cluster and, if it has a ClusterClass, in its variable.
 type Options struct {
-	Delivery string
-	Rollout  string
-	Targets  []contract.Target
+	Rollout string
+	Targets []contract.Target
 	// TargetsIn is the place where Targets are set if it is not the annotation, see patch.Options.
 	TargetsIn  string
 	OmitGroups []noproxy.Group
@@ -40,13 +39,11 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 		return value
 	}
 	options := Options{
-		Delivery: choose(contract.AnnotationDelivery, contract.DeliveryReference, contract.DeliveryInline),
 		Rollout: choose(contract.AnnotationRollout, contract.RolloutOnNextRollout, contract.RolloutImmediate,
 			contract.RolloutInPlace),
 		Targets:        contract.Targets(),
 		MaxUnavailable: contract.InPlaceMaxUnavailableDefault,
 	}
-	found = append(found, options.checkInPlace()...)
 	if value, given := annotations[contract.AnnotationInPlaceMaxUnavailable]; given {
 		if options.MaxUnavailable = value; !maxUnavailable.MatchString(value) {
 			found = append(found, badAnnotation(finding.Annotation(contract.AnnotationInPlaceMaxUnavailable),
@@ -71,16 +68,6 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 
 // maxUnavailable is a number from 1 to 999,999 or a percentage from 1% to 100%.
 var maxUnavailable = regexp.MustCompile(`^([1-9][0-9]{0,5}|([1-9][0-9]?|100)%)$`)
-
-// checkInPlace rejects contract.RolloutInPlace where no file on a node has values.
-func (o Options) checkInPlace() finding.Errors {
-	if o.Rollout != contract.RolloutInPlace || o.Delivery != contract.DeliveryInline {
-		return nil
-	}
-	return badAnnotation(finding.Annotation(contract.AnnotationRollout),
-		contract.RolloutInPlace+" changes files on nodes, and with delivery "+contract.DeliveryInline+
-			" the values are in bootstrap specs", "use delivery "+contract.DeliveryReference+" or another rollout")
-}
 
 // parseTargets reads a comma-separated subset of contract.Targets and returns it in their order.
 func parseTargets(value string) ([]contract.Target, finding.Errors) {

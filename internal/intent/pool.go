@@ -36,7 +36,7 @@ func (p Pool) UsesProxy() bool { return p.Override != contract.SecretNone }
 // HasOwnSecret reports whether p names a proxy Secret of its own.
 func (p Pool) HasOwnSecret() bool { return p.Override != "" && p.UsesProxy() }
 
-// GeneratedSecret returns the name of the generated Secret that the nodes of p read in Reference delivery.
+// GeneratedSecret returns the name of the generated Secret that the nodes of p read.
 func (p Pool) GeneratedSecret(cluster string) string {
 	if p.HasOwnSecret() {
 		return p.ownSecret(cluster)

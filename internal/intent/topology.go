@@ -120,8 +120,8 @@ func CheckNames(labels map[string]string, s TopologySource) []finding.Finding {
 }
 
 // ReadTopology returns what a topology asks for. A variable and an annotation with the same meaning must agree; if only
-// one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one delivery,
-// one set of targets and one NO_PROXY.
+// one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one set of
+// targets and one NO_PROXY.
 //
 // Its error is finding.Errors in the order of TopologySource. The Topology is then incomplete.
 func ReadTopology(s TopologySource) (Topology, error) {
@@ -166,15 +166,6 @@ func (r *reader) cluster(s TopologySource) Topology {
 	}
 	if v.SecretName != "" {
 		settings.SecretName = v.SecretName
-	}
-	if v.Delivery != "" {
-		if isContradiction(v.Delivery, s.Annotations[contract.AnnotationDelivery]) {
-			r.contradict(at.Child(contract.VariableDelivery), metadata, contract.AnnotationDelivery)
-		}
-		settings.Options.Delivery = v.Delivery
-		if options.Delivery != contract.DeliveryInline {
-			r.found = append(r.found, settings.Options.checkInPlace()...)
-		}
 	}
 	if v.Targets != nil {
 		if _, found := s.Annotations[contract.AnnotationTargets]; found && !slices.Equal(v.Targets, options.Targets) {
@@ -222,9 +213,6 @@ func (r *reader) controlPlane(raw []byte, cluster Topology) {
 
 // sameOptions checks that an override agrees with the Cluster in everything but the Secret.
 func (r *reader) sameOptions(at finding.Place, v Variable, cluster Topology) {
-	if v.Delivery != "" && v.Delivery != cluster.Options.Delivery {
-		r.differs(at, contract.VariableDelivery)
-	}
 	if v.Targets != nil && !slices.Equal(v.Targets, cluster.Options.Targets) {
 		r.differs(at, contract.VariableTargets)
 	}

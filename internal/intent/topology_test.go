@@ -29,7 +29,7 @@ func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
 
 func defaults() intent.Options {
 	return intent.Options{
-		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, MaxUnavailable: "1",
+		Rollout: contract.RolloutOnNextRollout, MaxUnavailable: "1",
 		Targets: contract.Targets(),
 	}
 }
@@ -47,30 +47,28 @@ func TestOfCluster_ReadsVariableAndAnnotations(t *testing.T) {
 	testOfCluster(t, map[string]settingsTest{
 		"nothing said is the defaults": {`{}`, intent.Topology{Options: defaults()}},
 		"the variable says everything": {
-			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
+			`{spec: {topology: {variables: [{name: other, value: 1}, {name: capiProxyPatcher, value: {secretName: corp, targets: [trust, kubelet, trust], noProxy: [a.example.com, 10.0.0.0/8]}}]}}}`,
 			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
-				o.Delivery, o.Targets, o.NoProxy = contract.DeliveryInline,
-					[]contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
+				o.Targets, o.NoProxy = []contract.Target{contract.TargetKubelet, contract.TargetTrust}, "a.example.com\n10.0.0.0/8"
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"annotations say the same as in a classic Cluster": {
-			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "kubelet", capi-proxy-patcher.io/rollout: Immediate}}}`,
+			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/targets: "kubelet", capi-proxy-patcher.io/rollout: Immediate}}}`,
 			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
-				o.Delivery, o.Targets, o.Rollout = contract.DeliveryInline, []contract.Target{contract.TargetKubelet},
-					contract.RolloutImmediate
+				o.Targets, o.Rollout = []contract.Target{contract.TargetKubelet}, contract.RolloutImmediate
 			})},
 		},
 		"variable and annotation that agree are one": {
-			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/delivery: Inline, capi-proxy-patcher.io/targets: "trust,kubelet"}},
-			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: corp, delivery: Inline, targets: [kubelet, trust]}}]}}}`,
+			`{metadata: {annotations: {capi-proxy-patcher.io/secret: corp, capi-proxy-patcher.io/targets: "trust,kubelet"}},
+			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: corp, targets: [kubelet, trust]}}]}}}`,
 			intent.Topology{SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
-				o.Delivery, o.Targets = contract.DeliveryInline, []contract.Target{contract.TargetKubelet, contract.TargetTrust}
+				o.Targets = []contract.Target{contract.TargetKubelet, contract.TargetTrust}
 				o.TargetsIn = "variable capiProxyPatcher.targets"
 			})},
 		},
 		"null fields are not set": {
-			`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: null, delivery: null, targets: null, noProxy: null}}]}}}`,
+			`{spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: null, targets: null, noProxy: null}}]}}}`,
 			intent.Topology{Options: defaults()},
 		},
 	})
@@ -97,15 +95,12 @@ func TestOfCluster_ReadsPools(t *testing.T) {
 			}},
 		},
 		"an override repeats what the Cluster says": {
-			`{metadata: {annotations: {capi-proxy-patcher.io/delivery: Inline}}, spec: {topology: {
+			`{spec: {topology: {
 			  variables: [{name: capiProxyPatcher, value: {secretName: corp, noProxy: [a.example.com]}}],
 			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: corp}}]}},
-			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {delivery: Inline, noProxy: [a.example.com], targets: [trust, commands, kubelet, containerd]}}]}}]}}}}`,
+			  workers: {machineDeployments: [{name: md, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {noProxy: [a.example.com], targets: [trust, commands, kubelet, containerd]}}]}}]}}}}`,
 			intent.Topology{
-				SecretName: "corp", Options: optionsWith(func(o *intent.Options) {
-					o.Delivery, o.NoProxy = contract.DeliveryInline,
-						"a.example.com"
-				}),
+				SecretName: "corp", Options: optionsWith(func(o *intent.Options) { o.NoProxy = "a.example.com" }),
 				Pools: []intent.Pool{{Kind: "MachineDeployment", Name: "md", Topology: true}},
 			},
 		},
@@ -148,51 +143,37 @@ func TestOfCluster_Refuses(t *testing.T) {
 	}{
 		"a value that is no object":     {variable(`text`), []string{own + ": is not an object"}},
 		"an unknown field":              {variable(`{SecretName: corp}`), []string{own + `["SecretName"]: is not a field of the variable`}},
-		"fields of other types":         {variable(`{secretName: 1, delivery: {}, targets: kubelet, noProxy: [1]}`), []string{own + ".delivery: is not a string", own + ".noProxy: is not an array of strings", own + ".secretName: is not a string", own + ".targets: is not an array of strings"}},
+		"fields of other types":         {variable(`{secretName: 1, targets: kubelet, noProxy: [1]}`), []string{own + ".noProxy: is not an array of strings", own + ".secretName: is not a string", own + ".targets: is not an array of strings"}},
 		"null inside an array":          {variable(`{noProxy: [a, null]}`), []string{own + ".noProxy[1]: is not a string"}},
 		"a name that is none":           {variable(`{secretName: "../x"}`), []string{own + ".secretName: is not the name of a Secret"}},
 		"an empty name":                 {variable(`{secretName: ""}`), []string{own + ".secretName: is not the name of a Secret"}},
 		"none for the whole Cluster":    {variable(`{secretName: none}`), []string{own + ".secretName: only a pool can opt out of the proxy"}},
-		"an unknown delivery":           {variable(`{delivery: inline}`), []string{own + `.delivery: unknown value "inline"`}},
-		"an empty delivery":             {variable(`{delivery: ""}`), []string{own + `.delivery: unknown value ""`}},
 		"an unknown target":             {variable(`{targets: [kubelet, crio]}`), []string{own + `.targets[1]: "crio" is not a target`}},
 		"no target":                     {variable(`{targets: []}`), []string{own + ".targets: is empty"}},
 		"a list inside an entry":        {variable(`{noProxy: ["a,b", "c d", "", "-", "e"]}`), []string{own + ".noProxy[0]: is not a single entry", own + ".noProxy[1]: is not a single entry", own + ".noProxy[2]: is not a single entry", own + ".noProxy[3]: is not a single entry"}},
 		"entries that are not ones":     {variable(`{noProxy: [ok.example.com, "http://x", "10.0.0.0/33"]}`), []string{own + ".noProxy[1]: ", own + ".noProxy[2]: "}},
 		"too many entries":              {variable(`{noProxy: [` + strings.Repeat("a, ", 1001) + `]}`), []string{own + ".noProxy: has 1001 entries, but at most 1000 are allowed"}},
 		"hostile characters":            {variable(`{noProxy: ["$(x)", "a;b", "a'b", "{{x}}"]}`), []string{own + ".noProxy[0]: ", own + ".noProxy[1]: ", own + ".noProxy[2]: ", own + ".noProxy[3]: "}},
-		"an annotation as in a classic": {`{metadata: {annotations: {capi-proxy-patcher.io/delivery: x}}}`, []string{`annotation capi-proxy-patcher.io/delivery: unknown value "x"`}},
-		"InPlace with Inline": {
-			`{metadata: {annotations: {capi-proxy-patcher.io/rollout: InPlace, capi-proxy-patcher.io/delivery: Inline}},
-			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {delivery: Inline}}]}}}`,
-			[]string{"annotation capi-proxy-patcher.io/rollout: InPlace changes files on nodes, and with delivery Inline"},
-		},
-		"InPlace with Inline in the variable": {
-			`{metadata: {annotations: {capi-proxy-patcher.io/rollout: InPlace}},
-			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {delivery: Inline}}]}}}`,
-			[]string{"annotation capi-proxy-patcher.io/rollout: InPlace changes files on nodes, and with delivery Inline"},
-		},
+		"an annotation as in a classic": {`{metadata: {annotations: {capi-proxy-patcher.io/rollout: x}}}`, []string{`annotation capi-proxy-patcher.io/rollout: unknown value "x"`}},
 		"variable against annotation": {
-			`{metadata: {annotations: {capi-proxy-patcher.io/secret: a, capi-proxy-patcher.io/delivery: Reference, capi-proxy-patcher.io/targets: kubelet}},
-			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: b, delivery: Inline, targets: [trust]}}]}}}`,
+			`{metadata: {annotations: {capi-proxy-patcher.io/secret: a, capi-proxy-patcher.io/targets: kubelet}},
+			  spec: {topology: {variables: [{name: capiProxyPatcher, value: {secretName: b, targets: [trust]}}]}}}`,
 			[]string{
 				own + ".secretName: differs from metadata.annotations[capi-proxy-patcher.io/secret]",
-				own + ".delivery: differs from metadata.annotations[capi-proxy-patcher.io/delivery]",
 				own + ".targets: differs from metadata.annotations[capi-proxy-patcher.io/targets]",
 			},
 		},
 		"overrides against the Cluster and against each other, all at once": {
 			`{spec: {topology: {
-			  variables: [{name: capiProxyPatcher, value: {secretName: corp, delivery: Inline}}],
+			  variables: [{name: capiProxyPatcher, value: {secretName: corp}}],
 			  controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: other, targets: [trust]}}]}},
 			  workers: {
-			    machineDeployments: [{name: md, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: a}}, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: b, delivery: Reference, noProxy: [x]}}]}}],
+			    machineDeployments: [{name: md, class: w, metadata: {annotations: {capi-proxy-patcher.io/secret: a}}, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: b, noProxy: [x]}}]}}],
 			    machinePools: [{name: mp, class: w, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: "!"}}]}}]}}}}`,
 			[]string{
 				"spec.topology.controlPlane.variables.overrides[capiProxyPatcher].secretName: differs from the Cluster's value",
 				"spec.topology.controlPlane.variables.overrides[capiProxyPatcher].targets: differs from the Cluster's value",
 				"spec.topology.workers.machineDeployments[md].variables.overrides[capiProxyPatcher].secretName: differs from spec.topology.workers.machineDeployments[md].metadata.annotations[capi-proxy-patcher.io/secret]",
-				"spec.topology.workers.machineDeployments[md].variables.overrides[capiProxyPatcher].delivery: differs from the Cluster's value",
 				"spec.topology.workers.machineDeployments[md].variables.overrides[capiProxyPatcher].noProxy: differs from the Cluster's value",
 				"spec.topology.workers.machinePools[mp].variables.overrides[capiProxyPatcher].secretName: is not the name of a Secret",
 			},
@@ -306,7 +287,7 @@ func TestFreeze(t *testing.T) {
 
 func FuzzParseVariable(f *testing.F) {
 	f.Add([]byte(
-		`{"secretName":"corp","delivery":"Inline","targets":["kubelet"],"noProxy":["10.0.0.0/8",".example.com","::1","münchen.example"]}`))
+		`{"secretName":"corp","targets":["kubelet"],"noProxy":["10.0.0.0/8",".example.com","::1","münchen.example"]}`))
 	f.Add([]byte(`{"noProxy":["a b","-","\n","%","{{"]}`))
 	f.Add([]byte(`null`))
 	f.Add([]byte(`{"secretName":"none","secretName":null}`))
@@ -323,9 +304,6 @@ func FuzzParseVariable(f *testing.F) {
 		fields := map[string]any{}
 		if v.SecretName != "" {
 			fields[contract.VariableSecretName] = v.SecretName
-		}
-		if v.Delivery != "" {
-			fields[contract.VariableDelivery] = v.Delivery
 		}
 		if v.Targets != nil {
 			fields[contract.VariableTargets] = v.Targets

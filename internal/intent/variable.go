@@ -28,8 +28,6 @@ const maxVariable = 1 << 20
 type Variable struct {
 	// SecretName names the proxy Secret, or is contract.SecretNone.
 	SecretName string
-	// Delivery is contract.DeliveryReference or contract.DeliveryInline.
-	Delivery string
 	// Targets are in the order of contract.Targets, each once.
 	Targets []contract.Target
 	// NoProxy are additional entries of NO_PROXY, one each.
@@ -71,15 +69,13 @@ func parse(at finding.Place, raw []byte) (Variable, finding.Errors) {
 		switch name {
 		case contract.VariableSecretName:
 			v.SecretName = p.secretName(value)
-		case contract.VariableDelivery:
-			v.Delivery = p.delivery(value)
 		case contract.VariableTargets:
 			v.Targets = p.targets(value)
 		case contract.VariableNoProxy:
 			v.NoProxy = p.noProxy(value)
 		default:
 			p.reject(at.Item(strconv.Quote(name)), "is not a field of the variable",
-				"the fields are secretName, delivery, targets and noProxy")
+				"the fields are secretName, targets and noProxy")
 		}
 	}
 	return v, p.found
@@ -132,19 +128,6 @@ func (p *parser) secretName(raw []byte) string {
 		return ""
 	}
 	return name
-}
-
-func (p *parser) delivery(raw []byte) string {
-	delivery, readable := p.text(contract.VariableDelivery, raw)
-	switch delivery {
-	case contract.DeliveryReference, contract.DeliveryInline:
-		return delivery
-	}
-	if readable {
-		p.reject(p.at.Child(contract.VariableDelivery), fmt.Sprintf("unknown value %q", delivery),
-			"use "+contract.DeliveryReference+" or "+contract.DeliveryInline)
-	}
-	return ""
 }
 
 func (p *parser) targets(raw []byte) []contract.Target {

@@ -213,16 +213,11 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	hooks := &webhook.Webhook{
 		Cached:         mgr.GetCache(),
 		Live:           mgr.GetAPIReader(),
-		Secrets:        lookup.Secrets{Watched: proxySecrets, Live: mgr.GetAPIReader()},
 		Infrastructure: infrastructure,
-
-		InfrastructureClusters: clusters,
-
-		Absences:     absences,
-		Installation: installation,
-		Scope:        o.scope(),
-		Now:          time.Now, //nolint:forbidigo // the clock enters here
-		Counters:     mgr.counters,
+		Absences:       absences,
+		Scope:          o.scope(),
+		Now:            time.Now, //nolint:forbidigo // the clock enters here
+		Counters:       mgr.counters,
 	}
 	if err := hooks.Register(serving); err != nil {
 		return fmt.Errorf("setting up webhooks: %w", err)

@@ -147,14 +147,14 @@ func TestApply_WritesOnlyWhatTheNodeHas(t *testing.T) {
 		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "ready check trust addresses restart containerd,kubelet check"},
 		"environment of kubeadm alone": {[]string{contract.PathTrustedCA, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check check"},
 		"trust store alone":            {[]string{contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "ready check trust restart containerd,kubelet check"},
-		"values in drop-ins": {
+		"drop-ins without the file": {
 			[]string{contract.PathProxyEnv},
-			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it, or with delivery Inline; only a new Machine gets it",
+			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it",
 			"",
 		},
 		"no node of ours": {
 			[]string{contract.PathProxyEnv, contract.PathTrustedCA, contract.PathSetup, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")},
-			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it, or with delivery Inline; only a new Machine gets it",
+			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it",
 			"",
 		},
 	}

@@ -115,7 +115,7 @@ func (h Host) look() (state, error) {
 			return s, err
 		}
 	}
-	inline := false
+	ours := false // a drop-in
 	for _, service := range []string{containerd, kubelet} {
 		uses, managed, err := h.usesFile(service)
 		if err != nil {
@@ -124,13 +124,13 @@ func (h Host) look() (state, error) {
 		if uses {
 			s.uses = append(s.uses, service)
 		}
-		inline = inline || managed
+		ours = ours || managed
 	}
 	_, environment := s.before[contract.PathProxyEnv]
 	_, trust := s.before[contract.PathTrustedCA]
-	if !environment && (inline || !trust) {
-		return s, fmt.Errorf("there is no %s of %s on this node: its Machine was made without it, or with delivery %s; "+
-			"only a new Machine gets it", contract.PathProxyEnv, contract.Name, contract.DeliveryInline)
+	if !environment && (ours || !trust) {
+		return s, fmt.Errorf("there is no %s of %s on this node: its Machine was made without it; "+
+			"only a new Machine gets it", contract.PathProxyEnv, contract.Name)
 	}
 	return s, nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/shellquote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -40,11 +39,9 @@ func userData(t *testing.T) (base cloudinit.BaseUserData, want map[string]string
 			Permissions: "0644",
 		})
 	}
-	command, err := shellquote.Export("https_proxy", vars[0].Value)
-	if err != nil {
-		t.Fatal(err)
+	base.PreKubeadmCommands = []string{
+		`eval "false; $(sh ` + nodescript.Path + ` export)" || exit 1`, "sh " + nodescript.Path + " install-ca || exit 1",
 	}
-	base.PreKubeadmCommands = []string{command, "sh " + nodescript.Path + " install-ca || exit 1"}
 	return base, want
 }
 

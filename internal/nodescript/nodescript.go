@@ -30,14 +30,7 @@ const (
 //go:embed setup.sh
 var source string
 
-var (
-	setup       = sync.OnceValue(func() string { return render(source) }) //nolint:gochecknoglobals // a constant
-	setupInline = sync.OnceValue(func() string {                          //nolint:gochecknoglobals // a constant
-		before, rest, _ := strings.Cut(source, "# begin: not with delivery Inline\n")
-		_, after, _ := strings.Cut(rest, "# end: not with delivery Inline\n")
-		return render(before + after)
-	})
-)
+var setup = sync.OnceValue(func() string { return render(source) }) //nolint:gochecknoglobals // a constant
 
 // headerLines are the interpreter, and the line that says whose file it is.
 const headerLines = 2
@@ -58,7 +51,3 @@ func render(script string) string {
 
 // Setup returns the script without its comments. It is ASCII, and has nothing that cloud-init would read as a template.
 func Setup() string { return setup() }
-
-// SetupInline returns Setup without the verb own-addresses, which delivery Inline does not call. It is shorter than the
-// 10,240 characters that Cluster API allows for the content of a file in a bootstrap spec.
-func SetupInline() string { return setupInline() }

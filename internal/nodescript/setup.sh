@@ -325,7 +325,6 @@ restart_containerd() {
 	say "containerd restarted and answers"
 }
 
-# begin: not with delivery Inline
 # candidates prints what may be addresses and names of this node, one a line.
 candidates() {
 	if has ip; then
@@ -467,7 +466,6 @@ own_addresses() {
 	esac
 }
 
-# end: not with delivery Inline
 export_variables() {
 	[ -r "$env" ] || die "cannot read $env"
 	more=

@@ -11,7 +11,6 @@ import (
 	bootstrapadmission "sigs.k8s.io/cluster-api/bootstrap/kubeadm/webhooks/admission"
 	controlplaneadmission "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/admission"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -33,60 +32,52 @@ func typed(t *testing.T, d document) bootstrapv1.KubeadmConfigSpec {
 // the patched object and back.
 func TestEnsure_IsAdmittedByClusterAPI(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]patch.Options{
-		"reference": {},
-		"inline":    {Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: noProxy},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			plainSpec, patchedSpec := typed(t, parse(t, ownUser)), typed(t, ensure(t, parse(t, ownUser), recipe(t, options)))
-			meta := metav1.ObjectMeta{Name: "test", Namespace: "team"}
+	plainSpec, patchedSpec := typed(t, parse(t, ownUser)), typed(t, ensure(t, parse(t, ownUser), recipe(t, patch.Options{})))
+	meta := metav1.ObjectMeta{Name: "test", Namespace: "team"}
 
-			controlPlane := func(spec bootstrapv1.KubeadmConfigSpec) *controlplanev1.KubeadmControlPlane {
-				object := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta}
-				object.Spec.Version, object.Spec.Replicas, object.Spec.KubeadmConfigSpec = "v1.36.3", new(int32(3)),
-					*spec.DeepCopy()
-				object.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-					APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DemoMachineTemplate", Name: "test",
-				}
-				return object
-			}
-			kcp := &controlplaneadmission.KubeadmControlPlane{}
-			before, after := controlPlane(plainSpec), controlPlane(patchedSpec)
-			for _, object := range []*controlplanev1.KubeadmControlPlane{before, after} {
-				if err := kcp.Default(t.Context(), object); err != nil {
-					t.Fatal(err)
-				}
-			}
-			_, err := kcp.ValidateCreate(t.Context(), after)
-			check(t, "creating the KubeadmControlPlane", err)
-			_, err = kcp.ValidateUpdate(t.Context(), before, after)
-			check(t, "patching the KubeadmControlPlane", err)
-			_, err = kcp.ValidateUpdate(t.Context(), after, before)
-			check(t, "restoring the KubeadmControlPlane", err)
+	controlPlane := func(spec bootstrapv1.KubeadmConfigSpec) *controlplanev1.KubeadmControlPlane {
+		object := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta}
+		object.Spec.Version, object.Spec.Replicas, object.Spec.KubeadmConfigSpec = "v1.36.3", new(int32(3)),
+			*spec.DeepCopy()
+		object.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "DemoMachineTemplate", Name: "test",
+		}
+		return object
+	}
+	kcp := &controlplaneadmission.KubeadmControlPlane{}
+	before, after := controlPlane(plainSpec), controlPlane(patchedSpec)
+	for _, object := range []*controlplanev1.KubeadmControlPlane{before, after} {
+		if err := kcp.Default(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := kcp.ValidateCreate(t.Context(), after)
+	check(t, "creating the KubeadmControlPlane", err)
+	_, err = kcp.ValidateUpdate(t.Context(), before, after)
+	check(t, "patching the KubeadmControlPlane", err)
+	_, err = kcp.ValidateUpdate(t.Context(), after, before)
+	check(t, "restoring the KubeadmControlPlane", err)
 
-			template := func(spec bootstrapv1.KubeadmConfigSpec) *bootstrapv1.KubeadmConfigTemplate {
-				object := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: meta}
-				object.Spec.Template.Spec = *spec.DeepCopy()
-				return object
-			}
-			kct := &bootstrapadmission.KubeadmConfigTemplate{}
-			_, err = kct.ValidateCreate(t.Context(), template(patchedSpec))
-			check(t, "creating the KubeadmConfigTemplate", err)
-			_, err = kct.ValidateUpdate(t.Context(), template(plainSpec), template(patchedSpec))
-			check(t, "patching the KubeadmConfigTemplate", err)
+	template := func(spec bootstrapv1.KubeadmConfigSpec) *bootstrapv1.KubeadmConfigTemplate {
+		object := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: meta}
+		object.Spec.Template.Spec = *spec.DeepCopy()
+		return object
+	}
+	kct := &bootstrapadmission.KubeadmConfigTemplate{}
+	_, err = kct.ValidateCreate(t.Context(), template(patchedSpec))
+	check(t, "creating the KubeadmConfigTemplate", err)
+	_, err = kct.ValidateUpdate(t.Context(), template(plainSpec), template(patchedSpec))
+	check(t, "patching the KubeadmConfigTemplate", err)
 
-			config := &bootstrapv1.KubeadmConfig{ObjectMeta: meta, Spec: patchedSpec}
-			_, err = (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config)
-			check(t, "creating the KubeadmConfig", err)
+	config := &bootstrapv1.KubeadmConfig{ObjectMeta: meta, Spec: patchedSpec}
+	_, err = (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config)
+	check(t, "creating the KubeadmConfig", err)
 
-			// Had a file of the user been doubled instead of reported, they would say so.
-			config = config.DeepCopy()
-			config.Spec.Files = append(config.Spec.Files, config.Spec.Files[1])
-			if _, err := (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config); err == nil {
-				t.Error("a path that is there twice was admitted: the webhooks were not asked")
-			}
-		})
+	// Had a file of the user been doubled instead of reported, they would say so.
+	config = config.DeepCopy()
+	config.Spec.Files = append(config.Spec.Files, config.Spec.Files[1])
+	if _, err := (&bootstrapadmission.KubeadmConfig{}).ValidateCreate(t.Context(), config); err == nil {
+		t.Error("a path that is there twice was admitted: the webhooks were not asked")
 	}
 }
 

@@ -13,16 +13,15 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
 // bootstrapInput is what the kubeadm bootstrap provider hands to its renderers for a worker with a patched spec, with
 // the content of files that come from the generated Secret filled in.
-func bootstrapInput(t *testing.T, s proxyconfig.Settings, o patch.Options) *cloudinit.NodeInput {
+func bootstrapInput(t *testing.T, s proxyconfig.Settings) *cloudinit.NodeInput {
 	t.Helper()
-	d := ensure(t, parse(t, ownUser), recipe(t, o))
+	d := ensure(t, parse(t, ownUser), recipe(t, patch.Options{}))
 	encoded, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
@@ -55,31 +54,23 @@ func TestBootstrapData_IsGolden(t *testing.T) {
 	rude := settings(t, map[string]string{
 		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
 	})
-	for name, test := range map[string]struct {
-		settings proxyconfig.Settings
-		options  patch.Options
-	}{
-		"reference": {rude, patch.Options{}},
-		"inline":    {plain(t), patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: noProxy}},
-	} {
-		t.Run(name+" as cloud-config", func(t *testing.T) {
-			t.Parallel()
-			checkCloudConfig(t, name, test.settings, test.options)
-		})
-		t.Run(name+" as Ignition", func(t *testing.T) {
-			t.Parallel()
-			checkIgnition(t, name, test.settings, test.options)
-		})
-	}
+	t.Run("as cloud-config", func(t *testing.T) {
+		t.Parallel()
+		checkCloudConfig(t, rude)
+	})
+	t.Run("as Ignition", func(t *testing.T) {
+		t.Parallel()
+		checkIgnition(t, rude)
+	})
 }
 
-func checkCloudConfig(t *testing.T, name string, s proxyconfig.Settings, o patch.Options) {
+func checkCloudConfig(t *testing.T, s proxyconfig.Settings) {
 	t.Helper()
-	text, err := cloudinit.NewNode(bootstrapInput(t, s, o))
+	text, err := cloudinit.NewNode(bootstrapInput(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "bootstrap-"+name+".cloud-config", text)
+	golden(t, "bootstrap-reference.cloud-config", text)
 	var config struct {
 		Files []struct {
 			Path, Content, Permissions, Owner string
@@ -92,7 +83,7 @@ func checkCloudConfig(t *testing.T, name string, s proxyconfig.Settings, o patch
 	for _, f := range config.Files {
 		files[f.Path] = f.Content
 	}
-	checkFiles(t, files, s, o)
+	checkFiles(t, files, s)
 	// Only the user's own command may be a template: all of user-data goes through Jinja.
 	for line := range strings.Lines(strings.TrimPrefix(string(text), "## template: jinja\n")) {
 		if strings.Contains(line, "hostnamectl") {
@@ -106,9 +97,9 @@ func checkCloudConfig(t *testing.T, name string, s proxyconfig.Settings, o patch
 	}
 }
 
-func checkIgnition(t *testing.T, name string, s proxyconfig.Settings, o patch.Options) {
+func checkIgnition(t *testing.T, s proxyconfig.Settings) {
 	t.Helper()
-	text, warnings, err := ignition.NewNode(&ignition.NodeInput{NodeInput: bootstrapInput(t, s, o)})
+	text, warnings, err := ignition.NewNode(&ignition.NodeInput{NodeInput: bootstrapInput(t, s)})
 	if err != nil || warnings != "" {
 		t.Fatalf("error %v, warnings %q", err, warnings)
 	}
@@ -116,7 +107,7 @@ func checkIgnition(t *testing.T, name string, s proxyconfig.Settings, o patch.Op
 	if err := json.Indent(&pretty, text, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "bootstrap-"+name+".ign", append(pretty.Bytes(), '\n'))
+	golden(t, "bootstrap-reference.ign", append(pretty.Bytes(), '\n'))
 	var config struct {
 		Storage struct {
 			Files []struct {
@@ -140,17 +131,17 @@ func checkIgnition(t *testing.T, name string, s proxyconfig.Settings, o patch.Op
 		}
 		files[f.Path] = content
 	}
-	checkFiles(t, files, s, o)
+	checkFiles(t, files, s)
 }
 
 // checkFiles compares what a renderer made of the managed files with what was meant.
-func checkFiles(t *testing.T, files map[string]string, s proxyconfig.Settings, o patch.Options) {
+func checkFiles(t *testing.T, files map[string]string, s proxyconfig.Settings) {
 	t.Helper()
 	data, err := patch.SecretData(s, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range recipe(t, o).Files {
+	for _, f := range recipe(t, patch.Options{}).Files {
 		want := f.Content
 		if want == "" {
 			want = string(data[f.ContentFrom.Key])

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
@@ -28,6 +29,7 @@ type bootstrap struct {
 	// environment is what the shell is started with, beside PATH. HTTPS_PROXY is in it.
 	environment []string
 	before      []string // the user's preKubeadmCommands
+	settings    proxyconfig.Settings
 	options     patch.Options
 	silent      bool // nothing of ours is left that could say why kubeadm does not run
 }
@@ -53,31 +55,21 @@ func eachShell(t *testing.T, test func(t *testing.T, argv []string)) {
 	}
 }
 
-// eachBootstrap runs a test for each shell and delivery of a proxy without credentials.
+// eachBootstrap runs a test for each shell and a proxy without credentials.
 func eachBootstrap(t *testing.T, test func(t *testing.T, b bootstrap)) {
 	t.Helper()
-	for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
-		t.Run(delivery, func(t *testing.T) {
-			t.Parallel()
-			eachShell(t, func(t *testing.T, argv []string) {
-				t.Helper()
-				test(t, bootstrap{shell: argv, options: patch.Options{Delivery: delivery, Settings: plain(t), NoProxy: noProxy}})
-			})
-		})
-	}
+	eachShell(t, func(t *testing.T, argv []string) {
+		t.Helper()
+		test(t, bootstrap{shell: argv, settings: plain(t)})
+	})
 }
 
-// noProxy is what the node has.
-func (b bootstrap) noProxy() string {
-	if b.options.Delivery == contract.DeliveryInline {
-		return noProxy
-	}
-	return noProxy + "," + ownAddress
-}
+// withOwn is NO_PROXY as the node has it.
+const withOwn = noProxy + "," + ownAddress
 
 // exported are the variables of the settings as the environment has them, with more.
 func (b bootstrap) exported(more ...string) []string {
-	for _, v := range b.options.Settings.Vars(b.noProxy()) {
+	for _, v := range b.settings.Vars(withOwn) {
 		more = append(more, v.Name+"="+v.Value)
 	}
 	slices.Sort(more)
@@ -89,7 +81,7 @@ func (b bootstrap) exported(more ...string) []string {
 func (b bootstrap) run(t *testing.T) (outcome, string) {
 	t.Helper()
 	root := t.TempDir()
-	data, err := patch.SecretData(b.options.Settings, noProxy)
+	data, err := patch.SecretData(b.settings, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +177,7 @@ func TestKubeadm_SeesNoCredential(t *testing.T) {
 			"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`,
 			"password": "p%4@:/\"'$`\\ {{x}}{%#",
 		})
-		b := bootstrap{shell: argv, options: patch.Options{Settings: s}}
+		b := bootstrap{shell: argv, settings: s}
 		got, output := b.run(t)
 		want := outcome{before: b.exported(), kubeadm: []string{}, after: b.exported()}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" || output != "" {
@@ -316,11 +308,11 @@ func TestStaticPods_HaveAnAddressThatTheUserAdded(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, argv []string) {
 		t.Helper()
-		b := bootstrap{shell: argv, options: patch.Options{Settings: plain(t), Targets: []contract.Target{contract.TargetStaticPods}}}
+		b := bootstrap{shell: argv, settings: plain(t), options: patch.Options{Targets: []contract.Target{contract.TargetStaticPods}}}
 		b.before = []string{`echo "echo 2: eth0 inet6 fd00::10/64 scope global; echo 1: lo inet 10.77.0.60/32 scope global" >ip`}
 		saw, output := b.run(t)
 		more := noProxy + ",fd00::10,10.77.0.60"
-		if !slices.Contains(saw.before, "NO_PROXY="+b.noProxy()) || !slices.Contains(saw.kubeadm, "NO_PROXY="+more) ||
+		if !slices.Contains(saw.before, "NO_PROXY="+withOwn) || !slices.Contains(saw.kubeadm, "NO_PROXY="+more) ||
 			!slices.Contains(saw.after, "no_proxy="+more) {
 			t.Errorf("the user sees %q, kubeadm %q, the user then %q: %s", saw.before, saw.kubeadm, saw.after, output)
 		}
@@ -340,8 +332,8 @@ func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
 		b.before = []string{"export ALL_PROXY='http://$(touch ran)@p'"}
 		saw, output := b.run(t)
 		want := []string{
-			"HTTPS_PROXY=http://proxy.example.com:3129", "HTTP_PROXY=http://proxy.example.com:3128", "NO_PROXY=" + b.noProxy(),
-			"http_proxy=http://proxy.example.com:3128", "https_proxy=http://proxy.example.com:3129", "no_proxy=" + b.noProxy(),
+			"HTTPS_PROXY=http://proxy.example.com:3129", "HTTP_PROXY=http://proxy.example.com:3128", "NO_PROXY=" + withOwn,
+			"http_proxy=http://proxy.example.com:3128", "https_proxy=http://proxy.example.com:3129", "no_proxy=" + withOwn,
 		}
 		if diff := cmp.Diff(want, saw.kubeadm); diff != "" {
 			t.Errorf("kubeadm sees (-want +got):\n%s\n%s", diff, output)
@@ -349,12 +341,13 @@ func TestStaticPods_KeepVariablesWithoutCredentials(t *testing.T) {
 	})
 	eachShell(t, func(t *testing.T, argv []string) {
 		t.Helper()
-		b := bootstrap{shell: argv, options: patch.Options{
-			Delivery: contract.DeliveryReference, Settings: settings(t, map[string]string{"httpProxy": "http://p:1", "username": "u", "password": "s3cr%@\"$`{{"}), NoProxy: noProxy, Targets: []contract.Target{contract.TargetStaticPods},
-		}}
+		b := bootstrap{
+			shell: argv, options: patch.Options{Targets: []contract.Target{contract.TargetStaticPods}},
+			settings: settings(t, map[string]string{"httpProxy": "http://p:1", "username": "u", "password": "s3cr%@\"$`{{"}),
+		}
 		b.environment = []string{"HTTPS_PROXY=http://of.the.image:1"}
 		saw, output := b.run(t)
-		if diff := cmp.Diff([]string{"NO_PROXY=" + b.noProxy(), "no_proxy=" + b.noProxy()}, saw.kubeadm); diff != "" {
+		if diff := cmp.Diff([]string{"NO_PROXY=" + withOwn, "no_proxy=" + withOwn}, saw.kubeadm); diff != "" {
 			t.Errorf("with credentials kubeadm sees (-want +got):\n%s\n%s", diff, output)
 		}
 		b.environment = []string{"a.http_proxy=http://u:p@x"}

@@ -16,7 +16,7 @@ import (
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	patched := func(text string) patch.Spec {
-		return patch.SpecOfMap(ensure(t, parse(t, text), recipe(t, patch.Options{Delivery: contract.DeliveryReference})))
+		return patch.SpecOfMap(ensure(t, parse(t, text), recipe(t, patch.Options{})))
 	}
 	commands := patched("").PreKubeadmCommands
 	for name, test := range map[string]struct {
@@ -46,7 +46,7 @@ func TestKeep(t *testing.T) {
 		"other values of managed entries": {
 			stored: patched(""), want: commands, files: 5,
 			asked: patch.SpecOfMap(ensure(t, document{},
-				recipe(t, patch.Options{Delivery: contract.DeliveryReference, SecretName: "other"}))),
+				recipe(t, patch.Options{SecretName: "other"}))),
 		},
 	} {
 		edits := patch.Keep(test.stored, test.asked)
@@ -68,7 +68,7 @@ func TestKeep(t *testing.T) {
 func TestOwn_LeavesOutManagedEntriesOnly(t *testing.T) {
 	t.Parallel()
 	user := parse(t, ownUser)
-	patched := ensure(t, user, recipe(t, patch.Options{Delivery: contract.DeliveryReference}))
+	patched := ensure(t, user, recipe(t, patch.Options{}))
 	if diff := cmp.Diff(map[string]any(user), patch.Own(patched)); diff != "" {
 		t.Errorf("(-user +own):\n%s", diff)
 	}
@@ -85,7 +85,7 @@ func FuzzKeep(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
-		full := recipe(t, patch.Options{Delivery: contract.DeliveryReference})
+		full := recipe(t, patch.Options{})
 		var files, commands []any
 		for _, file := range full.Files {
 			entry := map[string]any{

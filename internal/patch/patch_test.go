@@ -151,10 +151,6 @@ func ensure(t *testing.T, d document, r patch.Recipe) document {
 
 func TestRecipe_IsGolden(t *testing.T) {
 	t.Parallel()
-	inline := func(o patch.Options) patch.Options {
-		o.Delivery, o.NoProxy = contract.DeliveryInline, noProxy
-		return o
-	}
 	for name, options := range map[string]patch.Options{
 		"reference":                    {},
 		"reference-without-commands":   {Targets: []contract.Target{"containerd", "kubelet", "trust"}},
@@ -164,11 +160,6 @@ func TestRecipe_IsGolden(t *testing.T) {
 		"reference-only-containerd":    {Targets: []contract.Target{"containerd"}},
 		"reference-only-commands":      {Targets: []contract.Target{"commands"}},
 		"reference-only-trust":         {Targets: []contract.Target{"trust"}},
-		"inline":                       inline(patch.Options{Settings: plain(t)}),
-		"inline-http-only":             inline(patch.Options{Settings: settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128"})}),
-		"inline-https-only":            inline(patch.Options{Settings: settings(t, map[string]string{"httpsProxy": "http://proxy.example.com:3128"})}),
-		"inline-only-commands":         inline(patch.Options{Settings: plain(t), Targets: []contract.Target{"commands"}}),
-		"inline-trusted-ca":            inline(patch.Options{Settings: settings(t, map[string]string{"httpProxy": "http://proxy.example.com:3128", "trustedCA": testCA})}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -311,24 +302,6 @@ func TestEnsure_RepairsManagedFilesInPlace(t *testing.T) {
 	d["files"] = append(files, files[2]) // or doubled one
 	if diff := cmp.Diff(want, ensure(t, d, r)); diff != "" {
 		t.Errorf("after Ensure (-want +got):\n%s", diff)
-	}
-}
-
-func TestEnsure_SwitchesDeliveryInPlace(t *testing.T) {
-	t.Parallel()
-	inline := recipe(t, patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: noProxy})
-	d := ensure(t, ensure(t, parse(t, ownUser), recipe(t, patch.Options{})), inline)
-	want := ensure(t, parse(t, ownUser), inline)
-	sortFiles := cmp.Transformer("byPath", func(d document) []string {
-		var entries []string
-		for _, f := range patch.SpecOfMap(d).Files {
-			entries = append(entries, fmt.Sprintf("%+v", f))
-		}
-		slices.Sort(entries)
-		return append(entries, patch.SpecOfMap(d).PreKubeadmCommands...)
-	})
-	if diff := cmp.Diff(want, d, sortFiles); diff != "" {
-		t.Errorf("after switching to Inline (-want +got):\n%s", diff)
 	}
 }
 
@@ -489,29 +462,10 @@ func TestEnsure_WarnsOfTheUsersExports(t *testing.T) {
 
 func TestNewRecipe_Refuses(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("a.example.com,", 800)
 	for name, test := range map[string]struct {
 		options patch.Options
 		want    string
 	}{
-		"credentials inline": {
-			patch.Options{
-				Delivery: contract.DeliveryInline,
-				Settings: settings(t, map[string]string{"httpProxy": "http://u:secret@p:1"}),
-			},
-			"delivery Inline would write the proxy's credentials into the spec; use delivery Reference, or a proxy without credentials",
-		},
-		"a list that no inline file holds": {
-			patch.Options{Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long},
-			"file /etc/systemd/system/containerd.service.d/http-proxy.conf would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
-		},
-		"a list that no command holds": {
-			patch.Options{
-				Delivery: contract.DeliveryInline, Settings: plain(t), NoProxy: long,
-				Targets: []contract.Target{"commands"},
-			},
-			"an export command would exceed the limit of 10240 characters in a KubeadmConfig; use delivery Reference",
-		},
 		"an output version of the future": {
 			patch.Options{Version: 99},
 			"output version 99 is not known to this version of capi-proxy-patcher; use a newer one",
@@ -623,46 +577,34 @@ func TestEnsure_AdvisesTheTargetsThatAvoidAConflict(t *testing.T) {
 // TestEnsure_AdviceAvoidsTheConflict follows the advice: a recipe for the targets that it names is without conflict.
 func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
 	t.Parallel()
-	settings, err := proxyconfig.Parse(map[string][]byte{
-		"httpProxy": []byte("http://proxy.example.com:3128"),
-		"trustedCA": []byte(testCA),
-	})
+	options := patch.Options{SecretName: "c-proxy-files", Targets: contract.Targets()}
+	all, err := patch.NewRecipe(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, delivery := range []string{contract.DeliveryReference, contract.DeliveryInline} {
-		options := patch.Options{
-			Delivery: delivery, Settings: settings, NoProxy: "localhost", SecretName: "c-proxy-files",
-			Targets: contract.Targets(),
+	for _, f := range all.Files {
+		spec := patch.Spec{Files: []patch.File{{Path: f.Path, Content: "own"}}}
+		_, err := patch.Ensure(spec, all)
+		if err == nil {
+			t.Fatalf("%s is no conflict", f.Path)
 		}
-		all, err := patch.NewRecipe(options)
+		_, advice, found := strings.Cut(err.Error(), " of the Cluster to ")
+		if !found {
+			if f.Path != contract.PathSetup { // which every target needs
+				t.Errorf("no advice in %v", err)
+			}
+			continue
+		}
+		options.Targets = nil
+		for name := range strings.SplitSeq(advice, ",") {
+			options.Targets = append(options.Targets, contract.Target(name))
+		}
+		narrower, err := patch.NewRecipe(options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range all.Files {
-			spec := patch.Spec{Files: []patch.File{{Path: f.Path, Content: "own"}}}
-			_, err := patch.Ensure(spec, all)
-			if err == nil {
-				t.Fatalf("%s is no conflict", f.Path)
-			}
-			_, advice, found := strings.Cut(err.Error(), " of the Cluster to ")
-			if !found {
-				if f.Path != contract.PathSetup { // which every target needs
-					t.Errorf("no advice in %v", err)
-				}
-				continue
-			}
-			options.Targets = nil
-			for name := range strings.SplitSeq(advice, ",") {
-				options.Targets = append(options.Targets, contract.Target(name))
-			}
-			narrower, err := patch.NewRecipe(options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := patch.Ensure(spec, narrower); err != nil {
-				t.Errorf("%s with targets %s: %v", delivery, advice, err)
-			}
+		if _, err := patch.Ensure(spec, narrower); err != nil {
+			t.Errorf("targets %s: %v", advice, err)
 		}
 	}
 }
@@ -670,19 +612,12 @@ func TestEnsure_AdviceAvoidsTheConflict(t *testing.T) {
 // FuzzEnsureAndRemove builds specs from bits: each bit pair puts an entry of the user or of ours somewhere.
 func FuzzEnsureAndRemove(f *testing.F) {
 	for _, seed := range []uint64{0, 1, 42, 1 << 63} {
-		f.Add(seed, uint8(15), false)
-		f.Add(seed, uint8(3), true)
+		f.Add(seed, uint8(15))
+		f.Add(seed, uint8(3))
 	}
-	parsed, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy.example.com:3128")})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, seed uint64, targets uint8, inline bool) {
+	f.Fuzz(func(t *testing.T, seed uint64, targets uint8) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible on purpose
-		o := patch.Options{Delivery: contract.DeliveryReference, SecretName: "s", Settings: parsed, NoProxy: noProxy}
-		if inline {
-			o.Delivery = contract.DeliveryInline
-		}
+		o := patch.Options{SecretName: "s"}
 		for i, target := range contract.Targets() {
 			if targets>>i&1 == 1 {
 				o.Targets = append(o.Targets, target)
@@ -741,11 +676,7 @@ func FuzzEnsureAndRemove(f *testing.F) {
 }
 
 func BenchmarkEnsure(b *testing.B) {
-	parsed, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://proxy.example.com:3128")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := patch.NewRecipe(patch.Options{Targets: contract.Targets(), SecretName: "s", Settings: parsed})
+	r, err := patch.NewRecipe(patch.Options{Targets: contract.Targets(), SecretName: "s"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,13 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/shellquote"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -24,9 +22,8 @@ const OutputVersion = 1
 
 // Limits of a KubeadmConfigSpec in v1beta2.
 const (
-	maxFiles      = 200
-	maxCommands   = 1000
-	maxCharacters = 10240 // of an inline content and of a command
+	maxFiles    = 200
+	maxCommands = 1000
 )
 
 // Recipe is what is added to the bootstrap spec of a Linux node: files, and commands around the user's own.
@@ -48,21 +45,15 @@ type Recipe struct {
 type Options struct {
 	// Version is the output version to render. Zero means OutputVersion.
 	Version int
-	// Delivery is contract.DeliveryReference or contract.DeliveryInline.
-	Delivery string
 	// Targets are the parts of a node to configure.
 	Targets []contract.Target
 	// TargetsIn is the place where the user sets them. Empty means the annotation of the Cluster.
 	TargetsIn string
-	// SecretName is the generated Secret that files refer to. Used by Reference delivery.
+	// SecretName is the generated Secret that files refer to.
 	SecretName string
-	// Settings and NoProxy are the values. Used by Inline delivery.
-	Settings proxyconfig.Settings
-	NoProxy  string
 }
 
-// NewRecipe returns the recipe for o. Its errors are for the user: Inline delivery with credentials or with values
-// longer than a KubeadmConfigSpec holds, and an output version that this program does not know.
+// NewRecipe returns the recipe for o. Its error is for the user: an output version that this program does not know.
 func NewRecipe(o Options) (Recipe, error) {
 	if o.Version == 0 {
 		o.Version = OutputVersion
@@ -71,27 +62,7 @@ func NewRecipe(o Options) (Recipe, error) {
 		return Recipe{}, fmt.Errorf("output version %d is not known to this version of %s; use a newer one",
 			o.Version, contract.Name)
 	}
-	b := builder{Options: o}
-	recipe, err := b.recipe()
-	if err != nil {
-		return Recipe{}, err
-	}
-	for _, f := range recipe.Files {
-		if utf8.RuneCountInString(f.Content) > maxCharacters {
-			return Recipe{}, tooLong("file " + f.Path)
-		}
-	}
-	for _, command := range recipe.First { // those of Post are among them
-		if utf8.RuneCountInString(command) > maxCharacters {
-			return Recipe{}, tooLong("an export command")
-		}
-	}
-	return recipe, nil
-}
-
-func tooLong(what string) error {
-	return fmt.Errorf("%s would exceed the limit of %d characters in a KubeadmConfig; use delivery %s",
-		what, maxCharacters, contract.DeliveryReference)
+	return builder{Options: o}.recipe()
 }
 
 // TargetsPlace says where the user sets targets. in is Options.TargetsIn.
@@ -109,7 +80,7 @@ func (b builder) targets(some ...contract.Target) bool {
 // managedFile is a file in a spec.
 type managedFile struct {
 	path, mode string
-	// key is the key of the generated Secret from which it comes with Reference delivery, "" if it is in the spec.
+	// key is the key of the generated Secret from which it comes, "" if it is in the spec.
 	key string
 	// targets are the targets that need it.
 	targets []contract.Target
@@ -135,8 +106,8 @@ var managedFiles = []managedFile{ //nolint:gochecknoglobals // a constant
 	},
 }
 
-// referringDropIn is the content of drop-ins with Reference delivery, whatever the settings are.
-var referringDropIn = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // a constant
+// dropIn is the content of drop-ins, whatever the settings are.
+var dropIn = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // a constant
 	content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
 	return string(content), err
 })
@@ -166,42 +137,30 @@ func (b builder) recipe() (Recipe, error) {
 		Version: b.Version, Targets: b.Targets,
 		TargetsIn: TargetsPlace(b.TargetsIn),
 	}
-	exports, dropIn, err := b.values()
+	content, err := dropIn()
 	if err != nil {
-		return Recipe{}, err
-	}
-	var content map[string]string // of files in the spec other than drop-ins
-	inline := b.Delivery == contract.DeliveryInline
-	if inline {
-		content = map[string]string{contract.PathSetup: nodescript.SetupInline()}
-		if content[contract.PathTrustedCA] = TrustedCABundle(b.Settings); len(b.Settings.TrustedCA) == 0 {
-			b.Targets = slices.DeleteFunc(slices.Clone(b.Targets),
-				func(t contract.Target) bool { return t == contract.TargetTrust })
-		}
+		return Recipe{}, fmt.Errorf("rendering drop-in: %w", err)
 	}
 	recipe.Files = make([]File, 0, len(managedFiles))
 	for _, f := range managedFiles {
-		file := File{Path: f.path, Owner: "root:root", Permissions: f.mode}
-		switch {
-		case !b.targets(f.targets...) || inline && f.path == contract.PathProxyEnv:
+		if !b.targets(f.targets...) {
 			continue
-		case f.key == "":
-			file.Content = dropIn
-		case inline:
-			file.Content = content[f.path]
-		default:
+		}
+		file := File{Path: f.path, Owner: "root:root", Permissions: f.mode}
+		if f.key == "" {
+			file.Content = content
+		} else {
 			file.ContentFrom = SecretKey{Name: b.SecretName, Key: f.key}
 		}
 		recipe.Files = append(recipe.Files, file)
 	}
 	shell := b.targets(contract.TargetCommands, contract.TargetStaticPods)
-	own := !inline && (shell || b.targets(contract.TargetContainerd, contract.TargetKubelet))
-	recipe.First = make([]string, 0, len(exports)+4) //nolint:mnd // and up to four more
+	own := shell || b.targets(contract.TargetContainerd, contract.TargetKubelet)
 	if own {
 		recipe.First = append(recipe.First, commandOwnAddresses)
 	}
 	if shell {
-		recipe.First, recipe.Post = append(recipe.First, exports...), exports
+		recipe.First, recipe.Post = append(recipe.First, commandExport), []string{commandExport}
 	}
 	for _, c := range []struct {
 		command string
@@ -225,39 +184,6 @@ func (b builder) recipe() (Recipe, error) {
 		recipe.Last = append(recipe.Last, commandUnset)
 	}
 	return recipe, nil
-}
-
-// values returns the commands that export the variables, and the content of drop-ins.
-func (b builder) values() (exports []string, dropIn string, err error) {
-	if b.Delivery != contract.DeliveryInline {
-		content, err := referringDropIn()
-		if err != nil {
-			return nil, "", fmt.Errorf("rendering drop-in: %w", err)
-		}
-		return []string{commandExport}, content, nil
-	}
-	if b.Settings.HasCredentials() {
-		return nil, "",
-			fmt.Errorf("delivery %s would write the proxy's credentials into the spec; use delivery %s, or a proxy without "+
-				"credentials",
-				contract.DeliveryInline, contract.DeliveryReference)
-	}
-	vars := b.Settings.Vars(b.NoProxy)
-	if len(vars) == 0 {
-		return nil, "", nil // no file or command needs them
-	}
-	content, err := systemd.EnvironmentDropIn(vars)
-	if err != nil {
-		return nil, "", fmt.Errorf("rendering drop-in: %w", err)
-	}
-	for _, v := range vars {
-		command, err := shellquote.Export(v.Name, v.Value)
-		if err != nil {
-			return nil, "", fmt.Errorf("rendering export of %s: %w", v.Name, err)
-		}
-		exports = append(exports, command+mark)
-	}
-	return exports, string(content), nil
 }
 
 // Managed commands of output version 1. Each runs in cloud-init's sh without set -e and in Ignition's bash with it.
@@ -285,12 +211,7 @@ func isManagedCommand(command string) bool {
 		commandRefreshAddresses, commandUnset, commandUnsetCredentials:
 		return true
 	}
-	assignment, found := strings.CutPrefix(strings.TrimSuffix(command, mark), "export ")
-	if !found || !strings.HasSuffix(command, mark) {
-		return false
-	}
-	name, _, _ := strings.Cut(assignment, "=")
-	return isProxyVariable(name)
+	return false
 }
 
 // isProxyVariable reports whether name is a variable that the product sets.
@@ -324,7 +245,7 @@ func TrustedCABundle(s proxyconfig.Settings) string {
 
 var setup = []byte(nodescript.Setup()) //nolint:gochecknoglobals // a constant
 
-// SecretData returns the data of the generated Secret of Reference delivery: the content of every managed file
+// SecretData returns the data of the generated Secret: the content of every managed file
 // that comes from it, whatever the targets are. It holds the proxy's credentials. Nobody may change the values.
 func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
 	env, err := envfile.Render(s.Vars(noProxy))

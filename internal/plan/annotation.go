@@ -14,11 +14,7 @@ import (
 // IsPausedByUs reports whether annotations are of an object that this product has paused: Cluster API does not
 // reconcile it as long as it carries the annotation, whatever the value.
 func IsPausedByUs(annotations map[string]string) bool {
-	switch annotations[clusterv1.PausedAnnotation] {
-	case contract.PausedForEndpoint, contract.PausedForPatch:
-		return true
-	}
-	return false
+	return annotations[clusterv1.PausedAnnotation] == contract.PausedForPatch
 }
 
 // IsPausedByUser reports whether annotations belong to an object that somebody else has paused.

@@ -12,7 +12,7 @@ func TestCarries_IgnoresTheOrder(t *testing.T) {
 	t.Parallel()
 	recipe := func(targets ...contract.Target) patch.Recipe {
 		r, err := patch.NewRecipe(patch.Options{
-			Delivery: contract.DeliveryReference, Targets: targets,
+			Targets:    targets,
 			SecretName: "one-proxy-files",
 		})
 		if err != nil {

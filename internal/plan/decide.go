@@ -10,7 +10,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Decide decides how an object is changed to what its Cluster asks for. It is a function of its arguments alone, and
@@ -83,8 +82,6 @@ func (d decider) annotations(out Decision) map[string]string {
 		}
 	}
 	switch held := IsPausedByUs(d.Annotations); {
-	case out.pause == pauseForEndpoint:
-		want[clusterv1.PausedAnnotation] = contract.PausedForEndpoint
 	case out.pause == pauseForPatch:
 		want[clusterv1.PausedAnnotation] = contract.PausedForPatch
 	case out.pause == pauseClear && held:
@@ -129,27 +126,15 @@ func (d decider) enable() Decision {
 	case d.Facts.Values == nil:
 		return Decision{Ask: FactValues}
 	}
-	values, secret := *d.Facts.Values, d.GeneratedSecret(d.want.Cluster)
-	if d.isReference() { // whose entries are constants: without settings the nodes wait for the Secret
-		why, known := d.Facts.Taken[secret]
-		switch {
-		case !known:
-			return Decision{Ask: FactTaken, Name: secret}
-		case why != "":
-			return d.takeBack(secret, why)
-		}
+	secret := d.GeneratedSecret(d.want.Cluster)
+	switch why, known := d.Facts.Taken[secret]; { // entries are constants: without settings the nodes wait for the Secret
+	case !known:
+		return Decision{Ask: FactTaken, Name: secret}
+	case why != "":
+		return d.takeBack(secret, why)
 	}
-	switch {
-	case values.Withheld:
-		return d.withhold()
-	case values.Resolution == nil && !d.isReference():
-		return d.unusable(values)
-	}
-	return d.bring(values, secret)
+	return d.bring(*d.Facts.Values, secret)
 }
-
-// isReference reports whether the settings come from a generated Secret.
-func (d decider) isReference() bool { return d.want.Options.Delivery == contract.DeliveryReference }
 
 // isWithoutSettings reports whether new nodes would wait, because the settings cannot be used: no rollout begins for
 // them.
@@ -225,34 +210,8 @@ func (d decider) takeBack(secret, why string) Decision {
 	return d.take(true, found)
 }
 
-// withhold leaves an object unchanged if the answer must not contain the values of Inline delivery. A KubeadmConfig
-// that is created is paused until the controller has written them.
-func (d decider) withhold() Decision {
-	if d.Kind != KindConfig || d.Write == nil || !d.Write.Creates {
-		return d.leave()
-	}
-	if out := d.infrastructure(); out != nil {
-		return *out
-	}
-	out := d.leave()
-	out.pause = pauseForEndpoint
-	return out
-}
-
-// unusable leaves an object without settings unchanged.
-func (d decider) unusable(values Values) Decision {
-	if values.Why != nil {
-		return d.leave(*values.Why)
-	}
-	return d.leave()
-}
-
 // bring applies the recipe of the object's settings.
 func (d decider) bring(values Values, secret string) Decision {
-	resolution := values.Resolution
-	if resolution == nil {
-		resolution = &resolve.Resolution{}
-	}
 	made, annotations := d.stored, d.Annotations
 	if d.Write != nil {
 		annotations = d.Write.Annotations
@@ -261,7 +220,7 @@ func (d decider) bring(values Values, secret string) Decision {
 		made = patch.Spec{} // nothing to keep the version of
 	}
 	version := d.want.Version
-	by := d.recipes(values, resolution, secret)
+	by := d.recipes(values, secret)
 	if version == 0 {
 		version = Version(annotations, made, patch.OutputVersion, by)
 	}
@@ -283,57 +242,23 @@ func (d decider) bring(values Values, secret string) Decision {
 		return *ready
 	}
 	out.Warnings = brought.Warnings
-	if !d.isReference() && !resolution.Complete { // a finding about the Cluster gives the reason
-		return d.holdBack(out)
-	}
-	out.Edits, out.Version, out.Recipe = brought.Edits, recipe.Version, &recipe
-	if d.isReference() {
-		out.Secret = secret
-	}
+	out.Edits, out.Version, out.Recipe, out.Secret = brought.Edits, recipe.Version, &recipe, secret
 	return d.carryOut(out, false)
 }
 
 // recipes returns what makes the recipe by an output version.
-func (d decider) recipes(values Values, resolution *resolve.Resolution,
-	secret string,
-) func(version int) (patch.Recipe, error) {
-	options, trust := d.want.Options, resolution.Settings.IsTrustOnly()
+func (d decider) recipes(values Values, secret string) func(version int) (patch.Recipe, error) {
+	trust := false
 	switch {
-	case d.Hooked && d.isReference(): // the same entries whatever the settings are, because a hook may see no Secret
-		trust, resolution = false, &resolve.Resolution{}
+	case d.Hooked: // the same entries whatever the settings are, because a hook sees no Secret
 	case values.TrustOnly != nil:
 		trust = *values.TrustOnly
-	case !resolution.Settings.IsSet():
+	case values.Resolution == nil || !values.Resolution.Settings.IsSet():
 		trust = patch.IsTrustOnly(d.stored)
-	}
-	return func(version int) (patch.Recipe, error) {
-		if trust {
-			only, err := trustOnly(options)
-			if err != nil {
-				return patch.Recipe{}, err
-			}
-			return Recipe(only, version, *resolution, secret)
-		}
-		return Recipe(options, version, *resolution, secret)
-	}
-}
-
-// holdBack pauses objects that delivery Inline cannot give a complete NO_PROXY yet, so that Cluster API does not create
-// the first Machine of a control plane, or bootstrap data of workers.
-func (d decider) holdBack(out Decision) Decision {
-	held := d.leaveAs(out, d.leave().pause)
-	held.Incomplete = true
-	switch controlPlane := d.Kind == KindControlPlane; {
-	case d.Hooked:
-		held.pause = pauseForEndpoint
-	case d.Kind == KindTemplate, d.Running, d.Deleted:
-	case controlPlane && d.Facts.Begun == nil && !IsPausedByUs(d.Annotations):
-		return Decision{Ask: FactBegun}
-	case controlPlane && d.Facts.Begun != nil && *d.Facts.Begun:
 	default:
-		held.pause = pauseForEndpoint
+		trust = values.Resolution.Settings.IsTrustOnly()
 	}
-	return held
+	return func(version int) (patch.Recipe, error) { return Recipe(d.want.Options, version, trust, secret) }
 }
 
 // edits returns the edits that apply recipe to the object.

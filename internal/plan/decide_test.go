@@ -44,7 +44,7 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 			Facts: plan.Facts{Taken: map[string]string{}},
 		},
 		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: intent.Options{
-			Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
+			Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 		}},
 		answers: plan.Facts{
 			Values: &plan.Values{Resolution: resolution}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
@@ -110,7 +110,7 @@ func (s scene) outcome(t *testing.T) string {
 	if value, found := d.Annotations[clusterv1.PausedAnnotation]; found &&
 		value != s.object.Annotations[clusterv1.PausedAnnotation] {
 		words = append(words, map[string]string{
-			"": "resumes", contract.PausedForEndpoint: "pauses for the endpoint", contract.PausedForPatch: "pauses for the patch",
+			"": "resumes", contract.PausedForPatch: "pauses for the patch",
 		}[value])
 	}
 	if value, found := d.Annotations[contract.AnnotationOutputVersion]; found && value == "" && len(d.Edits) == 0 &&
@@ -141,7 +141,6 @@ var (
 	}
 	inPlace   is = func(s *scene) { s.want.Options.Rollout = contract.RolloutInPlace }
 	immediate is = func(s *scene) { s.want.Options.Rollout = contract.RolloutImmediate }
-	inline    is = func(s *scene) { s.want.Options.Delivery = contract.DeliveryInline }
 
 	running   is = func(s *scene) { s.object.Running = true }
 	busy      is = func(s *scene) { s.object.Busy = true }
@@ -165,15 +164,9 @@ var (
 	begun      is = func(s *scene) { s.answers.Begun = new(true) }
 	taken      is = func(s *scene) { s.taken = "it is somebody else's" }
 	rejected   is = func(s *scene) { s.answers.Values = &plan.Values{} }
-	withheld   is = func(s *scene) { s.answers.Values = &plan.Values{Withheld: true} }
 	onWindows  is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Windows: "os"} }
 	noMachines is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Missing: "DemoMachineTemplate a"} }
 	others     is = func(s *scene) { s.want.Cluster = "prod-eu" }
-	incomplete is = func(s *scene) {
-		waits := *s.answers.Values.Resolution
-		waits.Complete = false
-		s.answers.Values = &plan.Values{Resolution: &waits}
-	}
 )
 
 func override(secret string) is {
@@ -191,7 +184,7 @@ func recorded(s *scene) {
 
 // patched gives the object the entries of Cluster prod.
 func patched(s *scene) {
-	recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, *s.answers.Values.Resolution, "prod-proxy-files")
+	recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, s.answers.Values.Resolution.Settings.IsTrustOnly(), "prod-proxy-files")
 	if err != nil {
 		panic(err)
 	}
@@ -271,7 +264,6 @@ func TestDecide_AtRest(t *testing.T) {
 		{"one that waits for Cluster API to notice the pause", controlPlane, []is{busy, paused(contract.PausedForPatch)}, "leaves, Configuring / values" + secret},
 		{"one that Cluster API has paused", controlPlane, []is{paused(contract.PausedForPatch)}, "brings, resumes / values" + secret + " begun"},
 		{"one that was paused and has Machines by now", controlPlane, []is{running, paused(contract.PausedForPatch)}, "leaves, resumes, waits, WaitingForRollout / values" + secret},
-		{"one that was paused and cannot be patched", controlPlane, []is{rejected, inline, paused(contract.PausedForPatch)}, "leaves, resumes / values"},
 		{"a template", template, nil, "brings / values" + secret + " infrastructure"},
 		{"a patched template costs no request", template, []is{patched}, "leaves / values" + secret},
 		{"a template for Windows by its files", template, []is{windows}, "leaves, note"},
@@ -291,7 +283,6 @@ func TestDecide_AtRest(t *testing.T) {
 		{"a KubeadmConfig with bootstrap data, rollout Immediate", config, []is{running, immediate}, "leaves, waits, WaitingForRollout / values" + secret + " infrastructure"},
 		{"a proxy Secret that cannot be used", template, []is{rejected}, "brings / values" + secret + " infrastructure"},
 		{"a patched template and such a Secret", template, []is{patched, rejected}, "leaves / values" + secret},
-		{"a proxy Secret that cannot be used, Inline", template, []is{rejected, inline}, "leaves / values"},
 		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
 		{"it is taken and the template refers to it", template, []is{patched, taken}, "takes, NameTaken / values" + secret + ""},
 		{"it is taken and a running control plane refers to it", controlPlane, []is{patched, running, taken}, "leaves, NameTaken / values" + secret},
@@ -299,16 +290,8 @@ func TestDecide_AtRest(t *testing.T) {
 		{"the same, and the user replaces the Machines", controlPlane, []is{patched, running, taken, rolling}, "takes, NameTaken / values" + secret + ""},
 		{"it is taken and the first Machine is in nobody's cache", controlPlane, []is{patched, begun, taken}, "leaves, NameTaken / values" + secret + " begun"},
 		{"a file of the user's in the way", template, []is{inTheWay}, "leaves, ConflictingFile / values" + secret},
-		{"a file in the way of one that is held back", controlPlane, []is{inTheWay, paused(contract.PausedForEndpoint)}, "leaves, resumes, ConflictingFile / values" + secret},
-		{"Inline", controlPlane, []is{inline}, "brings / values begun"},
-		{"Inline without the endpoint", controlPlane, []is{inline, incomplete}, "leaves, pauses for the endpoint / values begun"},
-		{"Inline without the endpoint, held back", controlPlane, []is{inline, incomplete, paused(contract.PausedForEndpoint)}, "leaves / values"},
-		{"Inline without the endpoint, with a Machine in nobody's cache", controlPlane, []is{inline, incomplete, begun}, "leaves / values begun"},
-		{"Inline without the endpoint, being deleted", controlPlane, []is{inline, incomplete, deleted}, "leaves / values"},
-		{"held back and being deleted", controlPlane, []is{inline, deleted, paused(contract.PausedForEndpoint)}, "leaves, resumes"},
-		{"Inline with the endpoint at last", controlPlane, []is{inline, paused(contract.PausedForEndpoint)}, "brings, resumes / values begun"},
-		{"Inline without the endpoint, a template", template, []is{inline, incomplete}, "leaves / values infrastructure"},
-		{"Inline without the endpoint, a KubeadmConfig", config, []is{inline, incomplete, ofMachine}, "leaves, pauses for the endpoint / values infrastructure"},
+		{"a file in the way of one that is held back", controlPlane, []is{inTheWay, paused(contract.PausedForPatch)}, "leaves, resumes, ConflictingFile / values" + secret},
+		{"held back and being deleted", controlPlane, []is{deleted, paused(contract.PausedForPatch)}, "leaves, resumes"},
 		{"the Cluster is paused", controlPlane, []is{frozen}, "leaves"},
 		{"the label is unclear", controlPlane, []is{unusable}, "leaves, InvalidSettings"},
 	})
@@ -334,7 +317,7 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 		{"a paused one whose entries are gone already", template, []is{recorded, func(s *scene) {
 			s.object.Annotations[clusterv1.PausedAnnotation] = "true"
 		}}, "leaves"},
-		{"held back", controlPlane, []is{paused(contract.PausedForEndpoint)}, "leaves, resumes"},
+		{"held back", controlPlane, []is{paused(contract.PausedForPatch)}, "leaves, resumes"},
 		{"a KubeadmConfig with bootstrap data", config, []is{patched, running}, "leaves, waits, RemovalWaitingForRollout"},
 		{"a write that takes our pause off", controlPlane, []is{paused(contract.PausedForPatch), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves"},
 		{"a write that takes our entries along", template, []is{patched, updated}, "takes"},
@@ -363,10 +346,6 @@ func TestDecide_InAWrite(t *testing.T) {
 		{"a KubeadmConfig is created", config, []is{ofMachine, created}, "brings / values" + secret + " infrastructure"},
 		{"a KubeadmConfig with bootstrap data is written", config, []is{running, updated}, "leaves"},
 		{"a paused object is written", template, []is{patched, paused("true"), applied}, "leaves, Paused"},
-		{"our pause is left out of a write", controlPlane, []is{inline, incomplete, paused(contract.PausedForEndpoint), updated, func(s *scene) { s.object.Annotations = nil }}, "leaves, pauses for the endpoint / values begun"},
-		{"Inline, and the values must not be told", controlPlane, []is{inline, withheld, created}, "leaves / values"},
-		{"the same for a KubeadmConfig", config, []is{inline, withheld, ofMachine, created}, "leaves, pauses for the endpoint / values infrastructure"},
-		{"the same for an update", config, []is{inline, withheld, ofMachine, updated}, "leaves / values"},
 		{"the name of the generated Secret is taken", template, []is{taken, created}, "leaves, NameTaken / values" + secret},
 		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret}, {"it is removed in the write that rolls a control plane", controlPlane, []is{inTheWay, running, applied, rolling}, "brings / values" + secret},
 	})
@@ -385,14 +364,11 @@ func TestDecide_ForTheTopologyHook(t *testing.T) {
 		{"a template for Windows", template, []is{windows}, "leaves, note"},
 		{"a file of the user's in the way", template, []is{inTheWay}, "leaves, ConflictingFile / values" + secret},
 		{"the name of the generated Secret is taken", template, []is{taken}, "leaves, NameTaken / values" + secret},
-		{"Inline without the endpoint, the control plane", controlPlane, []is{inline, incomplete}, "leaves, pauses for the endpoint / values"},
-		{"Inline without the endpoint, a pool", template, []is{inline, incomplete}, "leaves, pauses for the endpoint / values infrastructure"},
 	}, hooked)
 }
 
 func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 	t.Parallel()
-	held := paused(contract.PausedForEndpoint)
 	recipe := reference(t)
 	for _, test := range []struct {
 		name string
@@ -401,15 +377,13 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 		want string
 	}{
 		{"patched", []is{patched}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
-		{"held back, and so is the template", []is{held}, &plan.Copied{Paused: true}, "leaves"},
-		{"held back, and the template has the proxy", []is{held}, &plan.Copied{Patched: true, Recipe: &recipe}, "brings, resumes"},
-		{"held back, and the template has no proxy", []is{held}, &plan.Copied{Recipe: &recipe}, "leaves, resumes"},
-		{"held back, and the recipe is not known", []is{held}, &plan.Copied{Patched: true}, "leaves"},
-		{"held back, and the template is not known", []is{held}, nil, "leaves"},
-		{"held back, with a file in the way", []is{held, inTheWay}, &plan.Copied{Patched: true, Conflict: true}, "leaves, resumes"},
-		{"held back, with a file in the way of this copy alone", []is{held, inTheWay}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, resumes"},
-		{"held back, for Windows", []is{held, onWindows}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, resumes, note"},
-		{"held back, and the label is gone", []is{held, disabled}, &plan.Copied{Paused: false, Patched: true}, "leaves, resumes"},
+		{"not patched, as the template is", nil, &plan.Copied{Patched: true, Recipe: &recipe}, "brings"},
+		{"the template has no proxy", nil, &plan.Copied{Recipe: &recipe}, "leaves"},
+		{"the recipe is not known", nil, &plan.Copied{Patched: true}, "leaves"},
+		{"the template is not known", nil, nil, "leaves"},
+		{"a file in the way of this copy alone", []is{inTheWay}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
+		{"for Windows", []is{onWindows}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, note"},
+		{"the label is gone", []is{disabled}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
 		{"paused by the user", []is{paused("true")}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
 		{"it refers to a Secret of somebody else", []is{patched, func(s *scene) {
 			s.object.Facts.Taken["prod-proxy-files"] = "it is somebody else's"

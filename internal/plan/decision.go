@@ -106,10 +106,6 @@ type Values struct {
 	TrustOnly *bool
 	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
-	// Withheld reports that the settings must not be in the answer to the write.
-	Withheld bool
-	// Why is the warning for the user, or nil.
-	Why *finding.Finding
 }
 
 // Infrastructure is what the machine templates of an object's pools say.
@@ -142,8 +138,6 @@ type Decision struct {
 	Proxied bool
 	// Waits reports that the edits wait for the user's next rollout.
 	Waits bool
-	// Incomplete reports that delivery Inline does not know all of NO_PROXY yet.
-	Incomplete bool
 	// Findings are the reasons why the object is not as the Cluster asks.
 	Findings []finding.Finding
 	// Refused is why the recipe cannot be made or, if it is a *patch.ConflictError, applied; else nil.
@@ -164,8 +158,6 @@ const (
 	pauseKeep pause = iota
 	// pauseClear removes it.
 	pauseClear
-	// pauseForEndpoint pauses the object until delivery Inline knows the control-plane endpoint.
-	pauseForEndpoint
 	// pauseForPatch pauses a control plane without Machines until Cluster API confirms the pause, so that it can be
 	// patched.
 	pauseForPatch
@@ -183,7 +175,7 @@ const (
 	OutcomeChanged = "changed"
 	// OutcomeUnchanged: it is as it should be.
 	OutcomeUnchanged = "unchanged"
-	// OutcomeWaiting: it changes with the user's next rollout, or when all of NO_PROXY is known.
+	// OutcomeWaiting: it changes with the user's next rollout.
 	OutcomeWaiting = "waiting"
 	// OutcomeConflict: the recipe cannot be made or applied.
 	OutcomeConflict = "conflict"
@@ -199,7 +191,7 @@ func (d Decision) Outcome() string {
 	switch {
 	case d.Refused != nil:
 		return OutcomeConflict
-	case d.Waits, d.Incomplete:
+	case d.Waits:
 		return OutcomeWaiting
 	case d.Recipe == nil:
 		return OutcomeLeftAlone

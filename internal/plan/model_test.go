@@ -68,7 +68,7 @@ func newStored(kind string) *stored {
 		kind: kind, annotations: map[string]string{}, own: own(), spec: own(), busy: true,
 	}
 	s.want = plan.Want{Cluster: "prod", Admission: true, Options: intent.Options{
-		Delivery: contract.DeliveryReference, Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
+		Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 	}}
 	if kind != plan.KindControlPlane {
 		s.pools = []plan.Pool{{
@@ -308,7 +308,6 @@ func modelOperations() []sequence.Operation[*stored] {
 			s.want.Enabled = value == "on"
 		}),
 		set("rollout", []string{contract.RolloutImmediate, contract.RolloutOnNextRollout}, func(s *stored, v string) { s.want.Options.Rollout = v }),
-		set("delivery", []string{contract.DeliveryInline, contract.DeliveryReference}, func(s *stored, v string) { s.want.Options.Delivery = v }),
 		set("targets", []string{"4", "1", "2"}, func(s *stored, value string) {
 			count, _ := strconv.Atoi(value)
 			s.want.Options.Targets = contract.Targets()[:count]
@@ -354,10 +353,10 @@ func modelOperations() []sequence.Operation[*stored] {
 			return nil
 		}},
 		{Name: "another Cluster had the template", Do: func(s *stored, _ string) error {
-			if s.kind != plan.KindTemplate || patch.IsPatched(s.spec) || s.want.Options.Delivery != contract.DeliveryReference {
+			if s.kind != plan.KindTemplate || patch.IsPatched(s.spec) {
 				return nil
 			}
-			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, resolve.Resolution{}, otherSecret)
+			recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, false, otherSecret)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Kinds of bootstrap objects.
@@ -94,7 +93,7 @@ func (o Object) Overrider() string {
 	return o.Pools[0].String()
 }
 
-// GeneratedSecret returns the name of the generated Secret that o refers to with Reference delivery.
+// GeneratedSecret returns the name of the generated Secret that o refers to.
 func (o Object) GeneratedSecret(cluster string) string { return o.pool().GeneratedSecret(cluster) }
 
 // pool returns what decides about the proxy of o: its pools, which agree, or the Cluster.
@@ -156,21 +155,16 @@ func trustOnly(options intent.Options) (intent.Options, error) {
 	return options, nil
 }
 
-// Recipe returns the recipe of an output version. Only Inline delivery uses the values of resolution, only Reference
-// delivery secretName. Settings without a proxy URL configure only the trust store. Its errors are for the user, like
-// those of patch.NewRecipe.
-func Recipe(options intent.Options, version int, resolution resolve.Resolution,
-	secretName string,
-) (patch.Recipe, error) {
-	if resolution.Settings.IsTrustOnly() {
+// Recipe returns the recipe of an output version whose files refer to a generated Secret. trust is for settings without
+// a proxy URL, which configure only the trust store. Its errors are for the user.
+func Recipe(options intent.Options, version int, trust bool, secret string) (patch.Recipe, error) {
+	if trust {
 		var err error
 		if options, err = trustOnly(options); err != nil {
 			return patch.Recipe{}, err
 		}
 	}
 	return patch.NewRecipe(patch.Options{
-		Version: version, Delivery: options.Delivery, Targets: options.Targets, TargetsIn: options.TargetsIn,
-		SecretName: secretName,
-		Settings:   resolution.Settings, NoProxy: resolution.NoProxy.Value,
+		Version: version, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secret,
 	})
 }

@@ -17,13 +17,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 func reference(t *testing.T) patch.Recipe {
 	t.Helper()
-	recipe, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets()},
-		patch.OutputVersion, resolve.Resolution{}, "one-proxy-files")
+	recipe, err := plan.Recipe(intent.Options{Targets: contract.Targets()},
+		patch.OutputVersion, false, "one-proxy-files")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +102,7 @@ spec:
 		"a field of a file that decisions do not look at": {`{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/motd","content":"hello","append":false}]}}}`, true},
 		"a command of the user":                           {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["echo own","echo new"]}}}`, true},
 		"an empty list that was not there":                {`{"spec":{"kubeadmConfigSpec":{"postKubeadmCommands":[]}}}`, false},
-		"a managed command":                               {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["export HTTP_PROXY='http://p:1' # capi-proxy-patcher","echo own"]}}}`, false},
+		"a managed command":                               {`{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["sh /etc/capi-proxy-patcher/setup.sh daemon-reload || exit 1 # capi-proxy-patcher","echo own"]}}}`, false},
 		"a managed file": {`{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/motd","content":"hello","append":true},
 			{"path":"/etc/capi-proxy-patcher/proxy.env","contentFrom":{"secret":{"name":"x","key":"proxy.env"}}}]}}}`, false},
 		"cluster configuration":                 {`{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"imageRepository":"new"}}}}`, true},
@@ -194,7 +193,7 @@ func TestVersion_IsThatOfThePatchedObjects(t *testing.T) {
 	if got := plan.Version(nil, patched(1), newest, failing); got != newest {
 		t.Errorf("without recipes: %d, want %d", got, newest)
 	}
-	_, err := plan.Recipe(intent.Options{Delivery: contract.DeliveryReference}, 7, resolve.Resolution{}, "x")
+	_, err := plan.Recipe(intent.Options{}, 7, false, "x")
 	if err == nil ||
 		err.Error() != "output version 7 is not known to this version of capi-proxy-patcher; use a newer one" {
 		t.Errorf("got %v, want to be asked for version 7", err)
@@ -248,7 +247,7 @@ func TestAnnotationOperations(t *testing.T) {
 
 func TestIsHeld_IgnoresPausesOfTheUser(t *testing.T) {
 	t.Parallel()
-	for value, held := range map[string]bool{contract.PausedForEndpoint: true, "": false, "true": false} {
+	for value, held := range map[string]bool{contract.PausedForPatch: true, "": false, "true": false} {
 		annotations := map[string]string{clusterv1.PausedAnnotation: value}
 		if plan.IsPausedByUs(annotations) != held || plan.IsPausedByUser(annotations) == held {
 			t.Errorf("value %q: held %v, paused by the user %v", value, plan.IsPausedByUs(annotations),

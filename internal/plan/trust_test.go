@@ -39,17 +39,15 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 		is             []is
 		files, command string
 	}{
-		"the controller and render": {[]is{certificates}, trust, commands},
-		"of what had a proxy":       {[]is{patched, certificates}, trust, commands},
-		"when a URL is added":       {[]is{certificates, patched, proxied}, all, everyone},
-		"Inline":                    {[]is{inline, certificates}, trust, commands},
+		"the controller and render":                        {[]is{certificates}, trust, commands},
+		"of what had a proxy":                              {[]is{patched, certificates}, trust, commands},
+		"when a URL is added":                              {[]is{certificates, patched, proxied}, all, everyone},
 		"admission of what the generated Secret says":      {[]is{unseen, says(true), created}, trust, commands},
 		"admission of what it says no more":                {[]is{certificates, patched, unseen, says(false), updated}, all, everyone},
 		"admission before there is one":                    {[]is{unseen, created}, all, everyone},
 		"admission when the cache has lost it":             {[]is{certificates, patched, unseen, applied}, trust, commands},
 		"while the proxy Secret is gone":                   {[]is{certificates, patched, rejected}, trust, commands},
 		"the topology hook, whose answer is a constant":    {[]is{certificates, hooked}, all, everyone},
-		"the topology hook with Inline":                    {[]is{inline, certificates, hooked}, trust, commands},
 		"a choice of targets that leaves out certificates": {[]is{certificates, noTrust}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func TestSecretData_FitsIntoASecret(t *testing.T) {
 			"team/http-proxy": {"httpProxy": "http://u:s3cr@p:1", "trustedCA": cabundle.New(t, size), "noProxy": entries.String()},
 		}}
 		return resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
-			intent.Options{Delivery: contract.DeliveryReference}, "")
+			intent.Options{}, "")
 	}
 	largest, err := resolved(230_000)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestSecretData_HasReadinessEndpointsIfThereAreAny(t *testing.T) {
 			"team/http-proxy": {"httpProxy": "http://p:1", "readinessEndpoints": text},
 		}}
 		resolution, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
-			intent.Options{Delivery: contract.DeliveryReference}, "")
+			intent.Options{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -160,8 +160,8 @@ func Candidates(cluster intent.Cluster, override string) []types.NamespacedName 
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
 // It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
-// exists, and other errors as they come from the SecretReader. After what is rejected come the warnings, so that both
-// are mended in one round, but for usual ones (noproxy.IsUsual).
+// exists, and other errors as they come from the SecretReader. Errors about a Secret that is not watched end with a
+// warning about that.
 func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options,
 	override string,
 ) (Resolution, error) {
@@ -295,7 +295,7 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 
 	if unusable == nil && settings.IsTrustOnly() { // there is no NO_PROXY, so nothing of the network has to be known
 		resolution.Complete = true
-		return resolution, resolution.render(options)
+		return resolution, resolution.render()
 	}
 	layer := func(s *Secret) noproxy.Layer {
 		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
@@ -316,26 +316,20 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 	}
 	result, err := noproxy.Compose(input)
 	if rejected := append(of(found.where(), finding.Of(unusable)), finding.Of(err)...); len(rejected) > 0 {
-		warnings := slices.DeleteFunc(append(resolution.Warnings, result.Warnings...),
-			func(w finding.Finding) bool { return noproxy.IsUsual(w.Code) })
-		return Resolution{}, append(rejected, warnings...)
+		return Resolution{}, rejected
 	}
 	if err != nil {
 		return Resolution{}, err
 	}
 	resolution.NoProxy = result
-	if err := resolution.render(options); err != nil {
+	if err := resolution.render(); err != nil {
 		return Resolution{}, err
 	}
 	resolution.Warnings = append(resolution.Warnings, result.Warnings...)
 	if resolution.AsksNodes(options) && !result.HasNodeNetwork {
 		resolution.Warnings = append(resolution.Warnings, noNodeNetwork())
 	}
-	omits := func(g noproxy.Group) bool { return slices.Contains(options.OmitGroups, g) }
-	// Values that are written into specs wait for networks that are sure to come: later they would replace Machines.
-	awaits := options.Delivery == contract.DeliveryInline && cluster.Facts.Awaited && !cluster.Provisioned &&
-		!omits(noproxy.GroupInfrastructure)
-	resolution.Complete = (cluster.EndpointHost != "" || omits(noproxy.GroupEndpoint)) && !awaits
+	resolution.Complete = cluster.EndpointHost != "" || slices.Contains(options.OmitGroups, noproxy.GroupEndpoint)
 	return resolution, nil
 }
 
@@ -351,11 +345,8 @@ func noNodeNetwork() finding.Finding {
 	}
 }
 
-// render renders what nodes read of a generated Secret. Inline delivery has none.
-func (r *Resolution) render(options intent.Options) (err error) {
-	if options.Delivery == contract.DeliveryInline {
-		return nil
-	}
+// render renders what nodes read of a generated Secret.
+func (r *Resolution) render() (err error) {
 	r.files, err = filesOf(*r)
 	return err
 }

@@ -295,12 +295,12 @@ func TestParseOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := intent.Options{Delivery: "Reference", Rollout: "OnNextRollout", Targets: contract.Targets(), MaxUnavailable: "1"}
+	want := intent.Options{Rollout: "OnNextRollout", Targets: contract.Targets(), MaxUnavailable: "1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 	got, err = intent.ParseOptions(map[string]string{
-		contract.AnnotationDelivery: "Inline", contract.AnnotationRollout: "Immediate",
+		contract.AnnotationRollout: "Immediate",
 		contract.AnnotationTargets: " trust , containerd,trust", contract.AnnotationNoProxyGroups: "-metadata",
 		contract.AnnotationInPlaceMaxUnavailable: "25%",
 	})
@@ -308,7 +308,7 @@ func TestParseOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = intent.Options{
-		Delivery: "Inline", Rollout: "Immediate", MaxUnavailable: "25%",
+		Rollout: "Immediate", MaxUnavailable: "25%",
 		Targets:    []contract.Target{contract.TargetContainerd, contract.TargetTrust},
 		OmitGroups: []noproxy.Group{noproxy.GroupMetadata},
 	}
@@ -327,10 +327,6 @@ func TestParseOptions(t *testing.T) {
 		}
 	}
 	for annotation, test := range map[string]struct{ value, want string }{
-		contract.AnnotationDelivery: {
-			"",
-			`annotation capi-proxy-patcher.io/delivery: unknown value ""; use Reference or Inline`,
-		},
 		contract.AnnotationRollout: {
 			"now",
 			`annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`,

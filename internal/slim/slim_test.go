@@ -1,7 +1,6 @@
 package slim
 
 import (
-	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
@@ -219,22 +218,6 @@ func TestSecret_KeepsAllData(t *testing.T) {
 	Secret(empty, script)
 	if !reflect.DeepEqual(empty, &corev1.Secret{}) {
 		t.Errorf("an empty Secret is %+v", empty)
-	}
-}
-
-// TestTemplate_KeepsTheMetadataOfMachines checks its size, too: encoded, as that depends on nothing else.
-func TestTemplate_KeepsTheMetadataOfMachines(t *testing.T) {
-	t.Parallel()
-	template := &bootstrapv1.KubeadmConfigTemplate{}
-	template.Spec.Template.ObjectMeta.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-	template.Spec.Template.Spec = rudeSpec()
-	template = again[Template](t, template)
-	text, err := json.Marshal(template)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !plan.IsPausedByUs(template.Spec.Template.ObjectMeta.Annotations) || len(text) > 800 {
-		t.Errorf("got %s", text)
 	}
 }
 

@@ -24,8 +24,6 @@ type Object struct {
 	// Readable reports whether the bootstrap spec, its parents and its lists have the types of the API, as far as they
 	// exist.
 	Readable bool
-	// Metadata is that of the objects that are created from a template, in JSON; nil if there is none.
-	Metadata []byte
 }
 
 // Read reads the next value, which is that of the first parent. With Whole, o shares the Spec of like if that has the
@@ -37,9 +35,6 @@ func (o *Object) descend(r *jsonread.Reader, level int, like *Object) {
 	parents := o.At.Parents
 	// Of a duplicate name the last one counts.
 	o.Spec, o.Text, o.At.Missing, o.At.Alone = patch.Spec{}, nil, len(parents)-level, 0
-	if level < 2 {
-		o.Metadata = nil
-	}
 	kind := r.Kind()
 	if o.Readable = kind == '{' || kind == 'n'; kind != '{' {
 		r.Skip()
@@ -51,14 +46,9 @@ func (o *Object) descend(r *jsonread.Reader, level int, like *Object) {
 	}
 	next, alone := path.Base(parents[level+1]), true
 	for name := range r.Members {
-		switch {
-		case string(name) == next:
+		if string(name) == next {
 			o.descend(r, level+1, like)
 			continue
-		case level == 1 && string(name) == "metadata":
-			if o.Metadata = nil; r.Kind() == '{' {
-				o.Metadata = r.Raw()
-			}
 		}
 		alone = false
 	}

@@ -92,7 +92,7 @@ func check(t *testing.T, text []byte, kind string, whole bool) {
 			want.Spec.Files[i].Content = ""
 		}
 	}
-	ignored := cmpopts.IgnoreFields(specread.Object{}, "Text", "Metadata", "Whole")
+	ignored := cmpopts.IgnoreFields(specread.Object{}, "Text", "Whole")
 	if diff := cmp.Diff(want, *got, cmpopts.EquateEmpty(), ignored); diff != "" {
 		t.Fatalf("%s (-want +got):\n%s", text, diff)
 	}

@@ -44,9 +44,7 @@ type Row struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Secret is the proxy Secret in use as namespace/name, or the one that the Cluster names, or "".
-	Secret string `json:"secret,omitempty"`
-	// Delivery is "" if what the Cluster asks for cannot be read.
-	Delivery     string   `json:"delivery,omitempty"`
+	Secret       string   `json:"secret,omitempty"`
 	ControlPlane Machines `json:"controlPlane"`
 	Pools        Machines `json:"pools"`
 	// Behind are the groups of Machines that are behind. One without a name is all that had no room in the record.
@@ -112,14 +110,9 @@ func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata
 func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
 	row := Row{Namespace: cluster.Namespace, Name: cluster.Name}
 	view := intent.ClusterOf(cluster)
-	options, err := intent.ParseOptions(cluster.Annotations)
 	if view.Topology {
-		var asks intent.Topology
-		asks, err = intent.TopologyOf(cluster)
-		options, view = asks.Options, asks.ApplyTo(view)
-	}
-	if err == nil {
-		row.Delivery = options.Delivery
+		asks, _ := intent.TopologyOf(cluster) // what cannot be read is in the condition
+		view = asks.ApplyTo(view)
 	}
 	row.Secret = generated[contract.AnnotationSource]
 	if named := view.Annotations[contract.AnnotationSecret]; row.Secret == "" && named != "" {

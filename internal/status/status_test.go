@@ -141,9 +141,9 @@ func clusters() ([]clusterv1.Cluster, []metav1.PartialObjectMetadata) {
 		cluster("a", "rotated", "True", contract.ReasonConfigured, status.Record(old)),
 		cluster("a", "waits", "False", contract.ReasonWaitingForRollout, status.Record(old[:1])),
 		cluster("a", "new", "", "", ""),
-		cluster("a", "typo", "False", contract.ReasonInvalidSettings, "", contract.AnnotationDelivery, "inline",
+		cluster("a", "typo", "False", contract.ReasonInvalidSettings, "", contract.AnnotationRollout, "now",
 			contract.AnnotationSecret, "x\x1b[2J\nb   fake"),
-		cluster("a", "forged", "True", contract.ReasonConfigured, "[{}]", contract.AnnotationDelivery, contract.DeliveryInline),
+		cluster("a", "forged", "True", contract.ReasonConfigured, "[{}]"),
 	}
 	secret := func(namespace, name, source, warnings string) metav1.PartialObjectMetadata {
 		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -164,14 +164,14 @@ func TestTable_HasARowForEachCluster(t *testing.T) {
 	if err := (status.Table{Namespaces: true, Now: noon}).Write(&out, true, rows...); err != nil {
 		t.Fatal(err)
 	}
-	const want = `NAMESPACE   NAME      SECRET                 DELIVERY    CONTROL-PLANE   POOLS        OLDEST   READY REASON                 PUBLISHED WARNING   STALE
-a           forged    -                      Inline      unknown         unknown      -        True   Configured             -   -   -
-a           new       -                      Reference   unknown         unknown      -        -   -                      -   -   -
-a           rotated   a/http-proxy           Reference   2 behind        2 behind     3d1h     True   Configured             -   IgnoredEntry   -
-a           typo      a/x?[2J?b   fake       -           unknown         unknown      -        False   InvalidSettings        -   -   -
-a           waits     -                      Reference   2 behind        up to date   90m      False   WaitingForRollout      -   -   -
-b           fine      system/installation   Reference   up to date      up to date   -        True   Configured             -   -   -
-b           hosted    -                      Reference   not patched     unknown      -        False   TemplateNotSupported   -   -   -
+	const want = `NAMESPACE   NAME      SECRET                 CONTROL-PLANE   POOLS        OLDEST   READY REASON                 PUBLISHED WARNING   STALE
+a           forged    -   unknown         unknown      -        True   Configured             -   -   -
+a           new       -   unknown         unknown      -        -   -                      -   -   -
+a           rotated   a/http-proxy   2 behind        2 behind     3d1h     True   Configured             -   IgnoredEntry   -
+a           typo      a/x?[2J?b   fake   unknown         unknown      -        False   InvalidSettings        -   -   -
+a           waits     -   2 behind        up to date   90m      False   WaitingForRollout      -   -   -
+b           fine      system/installation   up to date      up to date   -        True   Configured             -   -   -
+b           hosted    -   not patched     unknown      -        False   TemplateNotSupported   -   -   -
 `
 	fields := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	if diff := cmp.Diff(strings.Split(fields(want), " "), strings.Split(fields(out.String()), " ")); diff != "" {
@@ -184,7 +184,7 @@ b           hosted    -                      Reference   not patched     unknown
 	if err := (status.Table{Wide: true, Now: noon}).Write(&out, false, rows[2]); err != nil {
 		t.Fatal(err)
 	}
-	const wide = "rotated a/http-proxy Reference 2 behind 2 behind 3d1h True Configured - IgnoredEntry - KubeadmControlPlane cp: 2, " +
+	const wide = "rotated a/http-proxy 2 behind 2 behind 3d1h True Configured - IgnoredEntry - KubeadmControlPlane cp: 2, " +
 		"MachineDeployment md: 1, MachinePool mp: 1 in other words; 7 Machines are behind"
 	if got := fields(out.String()); got != wide {
 		t.Errorf("got %q", got)
@@ -198,7 +198,7 @@ func TestRows_SayTheSameInJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"namespace":"a","name":"waits","delivery":"Reference","controlPlane":{"state":"Behind","behind":2},` +
+	const want = `{"namespace":"a","name":"waits","controlPlane":{"state":"Behind","behind":2},` +
 		`"pools":{"state":"UpToDate","behind":0},"behind":[{"kind":"KubeadmControlPlane","name":"cp","machines":2,` +
 		`"oldest":"2026-01-01T10:30:00Z"}],"oldest":"2026-01-01T10:30:00Z","status":"False","reason":"WaitingForRollout",` +
 		`"message":"* in other words\n* 7 Machines are behind"}`
@@ -373,8 +373,8 @@ func TestTable_ShowsPausedClustersAndWhatIsPublished(t *testing.T) {
 	if err := (status.Table{Now: noon}).Write(&out, true, status.RowOf(cluster, nil)); err != nil {
 		t.Fatal(err)
 	}
-	const want = "NAME SECRET DELIVERY CONTROL-PLANE POOLS OLDEST READY REASON PUBLISHED WARNING STALE " +
-		"prod - Reference unknown unknown - False InvalidSettings (paused) NameTaken - -"
+	const want = "NAME SECRET CONTROL-PLANE POOLS OLDEST READY REASON PUBLISHED WARNING STALE " +
+		"prod - unknown unknown - False InvalidSettings (paused) NameTaken - -"
 	if got := strings.Join(strings.Fields(out.String()), " "); got != want {
 		t.Errorf("it shows\n%s\nwant\n%s", got, want)
 	}

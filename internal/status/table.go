@@ -28,7 +28,7 @@ type Table struct {
 func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 	lines := make([][]string, 0, len(rows)+1)
 	if header {
-		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "DELIVERY", "CONTROL-PLANE", "POOLS", "OLDEST",
+		lines = append(lines, t.columns("NAMESPACE", "NAME", "SECRET", "CONTROL-PLANE", "POOLS", "OLDEST",
 			"READY", "REASON", "PUBLISHED", "WARNING", "STALE", "BEHIND", "MESSAGE"))
 	}
 	for _, r := range rows {
@@ -40,7 +40,7 @@ func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 		if r.Paused {
 			reason = strings.TrimSpace(reason + " (paused)")
 		}
-		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, r.Delivery, r.ControlPlane.String(), r.Pools.String(),
+		lines = append(lines, t.columns(r.Namespace, r.Name, r.Secret, r.ControlPlane.String(), r.Pools.String(),
 			oldest, r.Status, reason, r.Published, r.Warning, r.Stale, groups(r.Behind), finding.OneLine(r.Message)))
 	}
 	return write(out, lines)

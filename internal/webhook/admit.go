@@ -108,7 +108,7 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 			a.Counters.Rendered("webhook", decision.Outcome())
 			return decision, nil
 		}
-		if err := a.answerTo(ctx, &object, decision, want.Options); err != nil {
+		if err := a.answerTo(ctx, &object, decision); err != nil {
 			return plan.Decision{}, err
 		}
 	}
@@ -119,14 +119,12 @@ func invalid(message string) *finding.Finding {
 }
 
 // answerTo finds a fact that a decision asks for.
-func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision,
-	options intent.Options,
-) error {
+func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision) error {
 	var err error
 	facts := &object.Facts
 	switch asks.Ask {
 	case plan.FactValues:
-		facts.Values, err = a.values(ctx, *object, options)
+		facts.Values = a.values(ctx, *object)
 	case plan.FactTaken:
 		key := types.NamespacedName{Namespace: a.view.Namespace, Name: asks.Name}
 		facts.Taken[asks.Name], err = lookup.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx,
@@ -145,28 +143,14 @@ func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan
 	return err
 }
 
-// values are the settings of the object's proxy Secret. Reference delivery needs none: its entries are constants. The
-// generated Secret shows whether they have a proxy URL.
-func (a *admission) values(ctx context.Context, object plan.Object, options intent.Options) (*plan.Values, error) {
-	if options.Delivery == contract.DeliveryReference {
-		key := types.NamespacedName{Namespace: a.view.Namespace, Name: object.GeneratedSecret(a.view.Name)}
-		names := lookup.GeneratedSecrets{Cached: a.Cached}
-		return &plan.Values{
-			Resolution: &resolve.Resolution{},
-			TrustOnly:  names.HasOnlyCertificates(ctx, key, a.view.Name),
-		}, nil
+// values are the settings as far as entries depend on them: the generated Secret shows whether they have a proxy URL.
+func (a *admission) values(ctx context.Context, object plan.Object) *plan.Values {
+	key := types.NamespacedName{Namespace: a.view.Namespace, Name: object.GeneratedSecret(a.view.Name)}
+	names := lookup.GeneratedSecrets{Cached: a.Cached}
+	return &plan.Values{
+		Resolution: &resolve.Resolution{},
+		TrustOnly:  names.HasOnlyCertificates(ctx, key, a.view.Name),
 	}
-	if allowed, err := a.mayHaveValues(ctx, object.Pools); err != nil || !allowed {
-		return &plan.Values{Withheld: true}, err
-	}
-	resolver := resolve.Resolver{
-		Secrets: a.Secrets, Default: a.Installation, Object: object.Overrider(), Infrastructure: a.InfrastructureClusters,
-	}
-	resolution, err := resolver.Resolve(ctx, a.view, options, object.Override())
-	if found := finding.Of(err); len(found) > 0 {
-		return &plan.Values{Why: new(found.One())}, nil
-	}
-	return &plan.Values{Resolution: &resolution}, err
 }
 
 // infrastructure asks for the machine templates of pools.
@@ -196,9 +180,6 @@ func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 		default:
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
-	}
-	for _, found := range intent.CheckBootstrap(a.asked.annotations) {
-		warnings = append(warnings, contract.Name+": "+found.String())
 	}
 	operations := append(patch.Operations(a.asked.At, a.asked.Spec, decision.Edits),
 		plan.AnnotationOperations(a.asked.annotations, decision.Annotations)...)

@@ -86,10 +86,10 @@ func BenchmarkAdmission(b *testing.B) {
 	}}}
 	now := func() time.Time { return time.Unix(0, 0) }
 	hooks := &webhook.Webhook{
-		Cached: cache, Live: cache, Secrets: lookup.Secrets{},
-		Infrastructure:         &lookup.Infrastructure{Live: cache, Mapper: unknownKinds{}},
-		InfrastructureClusters: &lookup.InfrastructureClusters{Live: cache, Mapper: unknownKinds{}},
-		Absences:               &lookup.Absences{Now: now}, Now: now,
+		Cached: cache, Live: cache,
+		Infrastructure: &lookup.Infrastructure{Live: cache, Mapper: unknownKinds{}},
+
+		Absences: &lookup.Absences{Now: now}, Now: now,
 	}
 	mux := http.NewServeMux()
 	if err := hooks.Register(registrar{mux}); err != nil {

@@ -22,7 +22,7 @@ import (
 // wantedMetadata is what apimachinery reads of an object.
 func wantedMetadata(o *unstructured.Unstructured) metadata {
 	want := metadata{
-		labels: o.GetLabels(), annotations: o.GetAnnotations(), uid: o.GetUID(),
+		labels: o.GetLabels(), annotations: o.GetAnnotations(),
 		deleted: o.GetDeletionTimestamp() != nil,
 	}
 	delete(want.labels, corev1.LastAppliedConfigAnnotation)

@@ -105,8 +105,8 @@ func TestNames_AreWarnedOf(t *testing.T) {
 			},
 		},
 		"a pool in a topology": {
-			"Cluster", `{"spec":{"topology":{"classRef":{"name":"c"},"workers":{"machinePools":[{"name":"p","metadata":{"annotations":{"capi-proxy-patcher.io/delivery":"x"}}}]}}}}`,
-			[]string{"unknown-name: annotation capi-proxy-patcher.io/delivery of MachinePool p of spec.topology: "},
+			"Cluster", `{"spec":{"topology":{"classRef":{"name":"c"},"workers":{"machinePools":[{"name":"p","metadata":{"annotations":{"capi-proxy-patcher.io/rollout":"x"}}}]}}}}`,
+			[]string{"unknown-name: annotation capi-proxy-patcher.io/rollout of MachinePool p of spec.topology: "},
 		},
 		"a pool":                  {"MachineDeployment", `{"metadata":{"annotations":{"capi-proxy-patcher.io/secrets":"x"}}}`, []string{"unknown-name: annotation capi-proxy-patcher.io/secrets: "}},
 		"a MachinePool":           {"MachinePool", `{"metadata":{"annotations":{"capi-proxy-patcher.io/enabled":"x"}}}`, []string{"unknown-name: annotation capi-proxy-patcher.io/enabled: "}},
@@ -150,9 +150,9 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 	} {
 		mux, cached := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{cluster}}
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: &store{}, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{},
-			InfrastructureClusters: &lookup.InfrastructureClusters{}, Scope: intent.Scope{WatchFilter: "blue"},
-			Now: func() time.Time { return time.Time{} },
+			Cached: cached, Live: &store{}, Infrastructure: &lookup.Infrastructure{},
+			Scope: intent.Scope{WatchFilter: "blue"},
+			Now:   func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {
 			t.Fatal(err)
@@ -195,32 +195,5 @@ func TestMatchConditions_KnowEveryName(t *testing.T) {
 		!strings.Contains(section, "key == '"+contract.Domain+"/"+got[0]+"'") ||
 		!strings.Contains(section, "key != '"+contract.Domain+"/"+got[1]+"'") {
 		t.Errorf("labels of a Cluster are %q, which\n%s\ndoes not say", got, section)
-	}
-}
-
-func TestAnnotationsOfTheCluster_AreWarnedOfOnAControlPlane(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		label, annotation string
-		want              []string
-	}{
-		"rollout":                    {"true", "capi-proxy-patcher.io/rollout", []string{"capi-proxy-patcher: unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster"}},
-		"of somebody else":           {"true", "mine/rollout", nil},
-		"a Cluster that is not ours": {"", "capi-proxy-patcher.io/rollout", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cluster := labelled()
-			cluster.Labels[contract.LabelEnabled] = test.label
-			if test.label == "" {
-				delete(cluster.Labels, contract.LabelEnabled)
-			}
-			handler := serve(t, &store{clusters: []clusterv1.Cluster{cluster}}, &store{})
-			got := response(t, post(t, handler, review(t, `{"metadata":{"name":"cp","namespace":"ns","annotations":{"`+
-				test.annotation+`":"Immediate"}},"spec":{"version":"v1.36.3","kubeadmConfigSpec":{}}}`)))
-			if diff := cmp.Diff(test.want, got.Warnings); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
-			}
-		})
 	}
 }

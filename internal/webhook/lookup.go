@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -242,47 +240,4 @@ func (w *Webhook) get(ctx context.Context, key client.ObjectKey, object client.O
 		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
 	}
 	return true, nil
-}
-
-// fromCache returns the object of the write as the cache has it, nil if it has none.
-func (a *admission) fromCache(ctx context.Context) (client.Object, error) {
-	var object client.Object
-	switch a.kind {
-	case plan.KindControlPlane:
-		object = &controlplanev1.KubeadmControlPlane{}
-	case plan.KindTemplate:
-		object = &bootstrapv1.KubeadmConfigTemplate{}
-	default:
-		object = &bootstrapv1.KubeadmConfig{}
-	}
-	err := a.Cached.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, object, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // none is an answer
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s from the cache: %w", a, err)
-	}
-	return object, nil
-}
-
-// isStored reports whether the write is an update of an object that the cache has. A client that forges a request does
-// not know the UID, or may read the object anyway.
-func (a *admission) isStored(object client.Object) bool {
-	return !a.created && object != nil && object.GetUID() != "" && object.GetUID() == a.stored.uid
-}
-
-// mayHaveValues reports whether the values of Inline delivery may be in the answer: the write is an update of the
-// stored object, or creates an object that does not exist yet and that the Cluster or a pool names.
-func (a *admission) mayHaveValues(ctx context.Context, pools []plan.Pool) (bool, error) {
-	stored, err := a.fromCache(ctx)
-	switch {
-	case err != nil:
-		return false, err
-	case !a.created:
-		return a.isStored(stored), nil
-	case stored != nil:
-		return false, nil
-	}
-	named := func(p plan.Pool) bool { return p.Bootstrap.Kind == a.kind && p.Bootstrap.Name == a.name }
-	return a.kind == plan.KindControlPlane || slices.ContainsFunc(pools, named), nil
 }

@@ -12,7 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -49,7 +48,6 @@ type object struct {
 type metadata struct {
 	labels, annotations map[string]string // without the last applied configuration
 	owners              []metav1.OwnerReference
-	uid                 types.UID
 	deleted             bool
 }
 
@@ -120,9 +118,6 @@ func decodeMetadata(r *jsonread.Reader) metadata {
 			m.annotations = decodeTexts(r)
 		case "ownerReferences":
 			m.owners = decodeOwners(r)
-		case "uid":
-			uid, _ := r.Text()
-			m.uid = types.UID(uid)
 		case "deletionTimestamp":
 			deleted, _ := r.Bytes()
 			m.deleted = len(deleted) > 0

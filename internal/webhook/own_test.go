@@ -52,11 +52,11 @@ func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cached := newWorld(t, clusterNamed("prod", false, nil), deployment("prod"))
+			cached := newWorld(t, clusterNamed("prod", false), deployment("prod"))
 			if test.label != "" {
 				cached.objects = append(cached.objects, generatedSecret(test.secret, test.label))
 			}
-			got := ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", template(test.secret),
+			got := ask(t, cached, newWorld(t), plan.KindTemplate, "md", template(test.secret),
 				template(test.secret))
 			if removed := strings.Contains(string(got.Patch), `"remove"`); removed != test.removed {
 				t.Errorf("patch %s, want removal %t", got.Patch, test.removed)
@@ -105,9 +105,9 @@ func TestAdmission_DoesNotReferToForeignSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cached := newWorld(t, append(test.cached, clusterNamed("one", true, nil), deployment("one"))...)
+			cached := newWorld(t, append(test.cached, clusterNamed("one", true), deployment("one"))...)
 			live := newWorld(t, test.live...)
-			got := ask(t, cached, live, noSecrets{t}, plan.KindTemplate, "md", test.stored, test.asked)
+			got := ask(t, cached, live, plan.KindTemplate, "md", test.stored, test.asked)
 			if patched := strings.Contains(after(t, test.asked, got), contract.PathProxyEnv); patched != test.want {
 				t.Errorf("patched %t, want %t: %s", patched, test.want, got.Patch)
 			}
@@ -135,7 +135,7 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 		clusterv1.ClusterNameLabel:         "two",
 		clusterv1.MachineControlPlaneLabel: "",
 	}}
-	paused := clusterNamed("one", true, nil)
+	paused := clusterNamed("one", true)
 	paused.Spec.Paused = new(true)
 	for name, test := range map[string]struct {
 		cached, live client.Object
@@ -156,7 +156,7 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 				t.Parallel()
 				cluster := test.cluster
 				if cluster == nil {
-					cluster = clusterNamed("one", true, nil)
+					cluster = clusterNamed("one", true)
 				}
 				cached, live := newWorld(t, cluster), newWorld(t)
 				if test.cached != nil {
@@ -165,7 +165,7 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 				if test.live != nil {
 					live.objects = append(live.objects, test.live)
 				}
-				got := ask(t, cached, live, noSecrets{t}, plan.KindControlPlane, "cp", stored, asked)
+				got := ask(t, cached, live, plan.KindControlPlane, "cp", stored, asked)
 				if patched := strings.Contains(after(t, asked, got), contract.PathProxyEnv); patched != test.want {
 					t.Errorf("patched %t, want %t", patched, test.want)
 				}
@@ -185,8 +185,8 @@ func TestAdmission_AddsOnlyCertificatesForASecretWithoutAProxy(t *testing.T) {
 	} {
 		generated := generatedSecret("one-proxy-files", "one")
 		generated.Data = map[string][]byte{contract.KeyProxyEnv: []byte(env)}
-		cached := newWorld(t, generated, clusterNamed("one", true, nil), deployment("one"))
-		got := after(t, template(""), ask(t, cached, newWorld(t), noSecrets{t}, plan.KindTemplate, "md", "", template("")))
+		cached := newWorld(t, generated, clusterNamed("one", true), deployment("one"))
+		got := after(t, template(""), ask(t, cached, newWorld(t), plan.KindTemplate, "md", "", template("")))
 		if strings.Contains(got, contract.PathProxyEnv) != want || !strings.Contains(got, contract.PathTrustedCA) {
 			t.Errorf("%q: admitted %s", env, got)
 		}

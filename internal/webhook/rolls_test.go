@@ -25,17 +25,17 @@ func runningControlPlane(handWritten bool, replicas string) string {
 // cache does not have the label yet when the control plane's write rolls its Machines.
 func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 	t.Parallel()
-	before := clusterNamed("one", false, nil)
+	before := clusterNamed("one", false)
 	before.Status.Conditions = nil
 	for name, test := range map[string]struct {
 		cached, live  *clusterv1.Cluster
 		stored, asked string
 		want, asks    bool
 	}{
-		"the label was set a moment ago":     {before, clusterNamed("one", true, nil), runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
-		"the label was removed a moment ago": {clusterNamed("one", true, nil), before, runningControlPlane(false, "3"), runningControlPlane(true, "3"), false, true},
-		"the write does not roll":            {before, clusterNamed("one", true, nil), runningControlPlane(true, "3"), runningControlPlane(true, "5"), false, false},
-		"the API server does not answer":     {clusterNamed("one", true, nil), nil, runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
+		"the label was set a moment ago":     {before, clusterNamed("one", true), runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
+		"the label was removed a moment ago": {clusterNamed("one", true), before, runningControlPlane(false, "3"), runningControlPlane(true, "3"), false, true},
+		"the write does not roll":            {before, clusterNamed("one", true), runningControlPlane(true, "3"), runningControlPlane(true, "5"), false, false},
+		"the API server does not answer":     {clusterNamed("one", true), nil, runningControlPlane(true, "3"), runningControlPlane(false, "3"), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +43,7 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 			if test.live != nil {
 				live.objects = []client.Object{test.live}
 			}
-			got := ask(t, newWorld(t, test.cached), live, noSecrets{t}, plan.KindControlPlane, "cp", test.stored, test.asked)
+			got := ask(t, newWorld(t, test.cached), live, plan.KindControlPlane, "cp", test.stored, test.asked)
 			written := after(t, test.asked, got)
 			if patched := strings.Contains(written, contract.PathProxyEnv); patched != test.want || len(got.Warnings) > 0 {
 				t.Errorf("patched %t, want %t, warnings %q: %s", patched, test.want, got.Warnings, written)

@@ -19,7 +19,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // +kubebuilder:webhook:path=/mutate-controlplane-cluster-x-k8s-io-v1beta2-kubeadmcontrolplane,mutating=true,failurePolicy=ignore,matchPolicy=Equivalent,sideEffects=None,reinvocationPolicy=IfNeeded,timeoutSeconds=5,admissionReviewVersions=v1,groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=create;update,versions=v1beta2,name=kubeadmcontrolplane.capi-proxy-patcher.io
@@ -38,16 +37,10 @@ type Webhook struct {
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// Secrets reads proxy Secrets, for Inline delivery only.
-	Secrets resolve.SecretReader
-	// InfrastructureClusters reads what Clusters run on, for Inline delivery only. Required.
-	InfrastructureClusters *lookup.InfrastructureClusters
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
 	// Absences remembers Secrets that did not exist a moment ago; nil asks the API server each time.
 	Absences *lookup.Absences
-	// Installation is the installation-wide proxy Secret, or the zero value.
-	Installation resolve.Installation
 	// Scope is whose writes are changed. Others pass unchanged.
 	Scope intent.Scope
 	// Now is the clock.
@@ -63,9 +56,8 @@ type Server interface {
 
 // Register registers the webhooks at server.
 func (w *Webhook) Register(server Server) error {
-	if w.Cached == nil || w.Live == nil || w.Secrets == nil || w.Infrastructure == nil ||
-		w.InfrastructureClusters == nil || w.Now == nil {
-		return errors.New("webhook: Cached, Live, Secrets, Infrastructure, InfrastructureClusters and Now are required")
+	if w.Cached == nil || w.Live == nil || w.Infrastructure == nil || w.Now == nil {
+		return errors.New("webhook: Cached, Live, Infrastructure and Now are required")
 	}
 	for _, kind := range []string{plan.KindControlPlane, plan.KindTemplate, plan.KindConfig, KindCluster, KindNames} {
 		server.Register(Path(kind), handler{webhook: w, kind: kind})

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +28,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -90,13 +88,6 @@ func (s *store) List(ctx context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
-type noSecrets struct{ t *testing.T }
-
-func (n noSecrets) ReadSecret(context.Context, types.NamespacedName) (*resolve.Secret, error) {
-	n.t.Error("Reference delivery read a Secret")
-	return nil, nil //nolint:nilnil // the interface says so
-}
-
 func labelled() clusterv1.Cluster {
 	cluster := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "one", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
@@ -109,9 +100,9 @@ func serve(t *testing.T, cached, live *store) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
-		Cached: cached, Live: live, Secrets: noSecrets{t},
-		Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)}, InfrastructureClusters: &lookup.InfrastructureClusters{},
-		Now: func() time.Time { return time.Time{} },
+		Cached: cached, Live: live,
+		Infrastructure: &lookup.Infrastructure{Mapper: meta.NewDefaultRESTMapper(nil)},
+		Now:            func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)
@@ -347,7 +338,7 @@ func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 		}
 		mux, cached, live := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{cluster}}, &store{}
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: live, Secrets: noSecrets{t}, Infrastructure: &lookup.Infrastructure{}, InfrastructureClusters: &lookup.InfrastructureClusters{}, Scope: test.scope,
+			Cached: cached, Live: live, Infrastructure: &lookup.Infrastructure{}, Scope: test.scope,
 			Now: func() time.Time { return time.Time{} },
 		}
 		if err := hooks.Register(registrar{mux}); err != nil {

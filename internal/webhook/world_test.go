@@ -25,7 +25,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -136,9 +135,9 @@ func (i indexed) Get(field string) string {
 }
 
 // clusterNamed is a Cluster that is labelled, or was and is still reported on.
-func clusterNamed(name string, enabled bool, annotations map[string]string) *clusterv1.Cluster {
+func clusterNamed(name string, enabled bool) *clusterv1.Cluster {
 	cluster := labelled()
-	cluster.Name, cluster.Annotations = name, annotations
+	cluster.Name = name
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}
 	if !enabled {
 		cluster.Labels = nil
@@ -165,15 +164,15 @@ func (unknownKinds) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTM
 }
 
 // ask sends a request about an object of a kind to webhooks with a cache and an API server.
-func ask(t *testing.T, cached, live *world, secrets resolve.SecretReader, kind, name, stored,
+func ask(t *testing.T, cached, live *world, kind, name, stored,
 	asked string,
 ) *admissionv1.AdmissionResponse {
 	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
-		Cached: cached, Live: live, Secrets: secrets,
-		Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}}, InfrastructureClusters: &lookup.InfrastructureClusters{Live: live, Mapper: unknownKinds{}},
-		Now: func() time.Time { return time.Time{} },
+		Cached: cached, Live: live,
+		Infrastructure: &lookup.Infrastructure{Live: live, Mapper: unknownKinds{}},
+		Now:            func() time.Time { return time.Time{} },
 	}
 	if err := hooks.Register(registrar{mux}); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
 )
@@ -26,8 +25,6 @@ const motd = "50% of this \"node\" is $HOME.\n"
 type want struct {
 	// proxy is the value of HTTP_PROXY; empty for a Machine without proxy.
 	proxy string
-	// delivery is contract.DeliveryReference if it is empty.
-	delivery string
 	// plain is set for a pool whose template has no entries of the user.
 	plain bool
 	// entries have to be in NO_PROXY beside those that every Cluster has.
@@ -155,20 +152,8 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 	map[string][]byte, error,
 ) {
 	t.Helper()
-	var variables map[string]string
-	options := patch.Options{Delivery: w.delivery, Targets: contract.Targets()}
-	if w.delivery == contract.DeliveryInline {
-		variables = exports(node.Commands)
-		settings, err := proxyconfig.Parse(map[string][]byte{contract.KeyHTTPProxy: []byte(w.proxy)})
-		if err != nil {
-			return patch.Recipe{}, nil, err
-		}
-		options.Settings, options.NoProxy = settings, variables["NO_PROXY"]
-	} else {
-		options.Delivery = contract.DeliveryReference
-		f, _ := node.File(contract.PathProxyEnv)
-		variables = assignments(f.Content)
-	}
+	f, _ := node.File(contract.PathProxyEnv)
+	variables := assignments(f.Content)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
 		if variables[name] != w.proxy {
 			return patch.Recipe{}, nil, fmt.Errorf("%s is %q, want %q", name, variables[name], w.proxy)
@@ -187,10 +172,6 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 			return patch.Recipe{}, nil, fmt.Errorf("NO_PROXY lacks %q: %q", entry, entries)
 		}
 	}
-	if options.Delivery == contract.DeliveryInline {
-		recipe, err := patch.NewRecipe(options)
-		return recipe, nil, err
-	}
 	// What a file was made of is what the Machine booted with, not what the Secret holds by now.
 	secret := map[string][]byte{}
 	for key, path := range map[string]string{
@@ -207,8 +188,9 @@ func (c *cluster) recipe(t *testing.T, node nodedata.Node, b infra.Boot, w want)
 		(w.nextScript || script != nodescript.Setup()) {
 		return patch.Recipe{}, nil, fmt.Errorf("the script is %q", script)
 	}
-	options.SecretName = b.Cluster.Name + contract.GeneratedSecretSuffix
-	recipe, err := patch.NewRecipe(options)
+	recipe, err := patch.NewRecipe(patch.Options{
+		Targets: contract.Targets(), SecretName: b.Cluster.Name + contract.GeneratedSecretSuffix,
+	})
 	return recipe, secret, err
 }
 
@@ -238,19 +220,6 @@ func assignments(text string) map[string]string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if name, value, found := strings.Cut(line, "="); found && !strings.HasPrefix(line, "#") {
 			variables[name] = unescape.Replace(strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`))
-		}
-	}
-	return variables
-}
-
-// exports reads commands export NAME='VALUE' as a shell does; no value here has a quote.
-func exports(commands []string) map[string]string {
-	variables := map[string]string{}
-	for _, command := range commands {
-		command, _, _ = strings.Cut(command, " # ")
-		if assignment, found := strings.CutPrefix(command, "export "); found {
-			name, value, _ := strings.Cut(assignment, "=")
-			variables[name] = strings.Trim(value, "'")
 		}
 	}
 	return variables

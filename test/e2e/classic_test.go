@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -23,16 +22,13 @@ func TestNewCluster(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		variables map[string]string
-		secret    string
-		want      want
 	}{
-		{name: "by reference", want: want{proxy: proxyURL}},
-		{name: "inline", variables: inline(), secret: plainSecret, want: want{proxy: plainURL, delivery: contract.DeliveryInline}},
-		{name: "by reference with ignition", variables: map[string]string{"BOOTSTRAP_FORMAT": "ignition"}, want: want{proxy: proxyURL}},
+		{name: "with cloud-init"},
+		{name: "with ignition", variables: map[string]string{"BOOTSTRAP_FORMAT": "ignition"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, w, options{controlPlanes: 3, workers: 1, variables: test.variables, secret: test.secret})
+			c := newCluster(t, w, options{controlPlanes: 3, workers: 1, variables: test.variables})
 			c.apply(t)
 			machines := c.waitRunning(t, 5)
 			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
@@ -42,71 +38,34 @@ func TestNewCluster(t *testing.T) {
 				t.Errorf("clusterctl describe does not show the condition:\n%s", tree)
 			}
 			// As many boots as Machines: none was replaced on the way.
-			c.checkBoots(t, 5, test.want, everyBoot)
-			if test.want.delivery != contract.DeliveryInline {
-				c.checkGenerated(t)
-				if got := rewritten(c.controlPlane(t), c.template(t, 0), c.template(t, 1)); len(got) > 0 {
-					t.Errorf("generations are %v: something was changed after it was admitted", got)
-				}
+			c.checkBoots(t, 5, want{proxy: proxyURL}, everyBoot)
+			c.checkGenerated(t)
+			if got := rewritten(c.controlPlane(t), c.template(t, 0), c.template(t, 1)); len(got) > 0 {
+				t.Errorf("generations are %v: something was changed after it was admitted", got)
 			}
 		})
 	}
 }
 
-func inline() map[string]string { return map[string]string{"PROXY_DELIVERY": contract.DeliveryInline} }
-
 func TestEndpoint_ArrivesLate(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	early := func(manifest string) string { // workers begin at once, and not when the control plane is up
-		skip := clusterv1.MachineSetSkipPreflightChecksAnnotation + ": " + string(clusterv1.MachineSetPreflightCheckAll)
-		for _, pool := range []string{"work-md-0", "work-md-1"} {
-			manifest = annotated("MachineDeployment", pool, skip)(manifest)
+	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1, edit: heldEndpoint})
+	c.apply(t)
+	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
+	staysTrue(t, func() error {
+		if endpoint := c.endpoint(t); endpoint != "" {
+			return errors.New("the endpoint is known: the test does not test what it says")
 		}
-		return heldEndpoint(manifest)
-	}
-	for _, test := range []struct {
-		name      string
-		variables map[string]string
-		secret    string
-		edit      func(string) string
-		held      int
-		want      want
-	}{
-		{name: "by reference", edit: heldEndpoint, want: want{proxy: proxyURL}},
-		{name: "inline", variables: inline(), secret: plainSecret, edit: heldEndpoint, want: want{proxy: plainURL, delivery: contract.DeliveryInline}},
-		{
-			name: "inline, workers at once", variables: inline(), secret: plainSecret, edit: early, held: 2,
-			want: want{proxy: plainURL, delivery: contract.DeliveryInline},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, w, options{
-				controlPlanes: 1, workers: 1, variables: test.variables, secret: test.secret,
-				edit: test.edit,
-			})
-			c.apply(t)
-			if test.held > 0 {
-				c.waitHeldWorkers(t, test.held)
-			}
-			c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
-			staysTrue(t, func() error {
-				if endpoint := c.endpoint(t); endpoint != "" {
-					return errors.New("the endpoint is known: the test does not test what it says")
-				}
-				if booted := len(c.boots()); booted > 0 {
-					return fmt.Errorf("%d Machines came up before the endpoint was known", booted)
-				}
-				return nil
-			})
-			c.releaseEndpoint(t)
-			machines := c.waitRunning(t, 3)
-			c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
-			c.staysCalm(t, machines)
-			c.checkBoots(t, 3, test.want, everyBoot)
-		})
-	}
+		if booted := len(c.boots()); booted > 0 {
+			return fmt.Errorf("%d Machines came up before the endpoint was known", booted)
+		}
+		return nil
+	})
+	c.releaseEndpoint(t)
+	machines := c.waitRunning(t, 3)
+	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	c.staysCalm(t, machines)
+	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
 }
 
 func TestLabelOnARunningCluster(t *testing.T) {

@@ -35,7 +35,7 @@ func trusting(t *testing.T, secret string) string {
 
 // asking edits a manifest to one of a Cluster with more annotations.
 func asking(annotations ...string) func(string) string {
-	const first = "    " + contract.AnnotationDelivery + ": "
+	const first = "    example.com/team: "
 	return func(manifest string) string {
 		return strings.Replace(manifest, first, "    "+strings.Join(annotations, "\n    ")+"\n"+first, 1)
 	}

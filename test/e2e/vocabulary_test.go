@@ -50,14 +50,11 @@ const (
 	nextVersion = "v1.35.1"
 )
 
-// proxySecret is a proxy Secret with rude credentials, plainSecret one without any.
+// proxySecret is a proxy Secret with rude credentials.
 const (
 	proxySecret = `{apiVersion: v1, kind: Secret, metadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: "", clusterctl.cluster.x-k8s.io/move: ""}},
 stringData: {httpProxy: "http://proxy.corp.example:3128", username: node, password: 'p%ss"$x', noProxy: "registry.corp.example, 10.20.0.0/16"}}`
-	proxyURL    = `http://node:p%25ss%22%24x@proxy.corp.example:3128`
-	plainSecret = `{apiVersion: v1, kind: Secret, metadata: {name: http-proxy, labels: {capi-proxy-patcher.io/proxy: "", clusterctl.cluster.x-k8s.io/move: ""}},
-stringData: {httpProxy: "http://proxy.corp.example:3128", noProxy: "registry.corp.example, 10.20.0.0/16"}}`
-	plainURL = `http://proxy.corp.example:3128`
+	proxyURL = `http://node:p%25ss%22%24x@proxy.corp.example:3128`
 )
 
 // cluster is a workload cluster in a namespace of its own.
@@ -186,33 +183,6 @@ func heldEndpoint(manifest string) string {
 func (c *cluster) releaseEndpoint(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, "", "annotate", "localcluster", c.name, infra.HoldEndpoint+"-")
-}
-
-// waitHeldWorkers waits for the KubeadmConfigs of workers in a Cluster with delivery Inline, and sees that no bootstrap
-// data is made of them while nobody knows the endpoint.
-func (c *cluster) waitHeldWorkers(t *testing.T, count int) {
-	t.Helper()
-	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
-	held := func() error {
-		if endpoint := c.endpoint(t); endpoint != "" {
-			return errors.New("the endpoint is known: the test does not test what it says")
-		}
-		configs := &bootstrapv1.KubeadmConfigList{}
-		if err := c.client.List(t.Context(), configs, client.InNamespace(c.namespace)); err != nil {
-			return err
-		}
-		if len(configs.Items) != count || slices.ContainsFunc(configs.Items, func(config bootstrapv1.KubeadmConfig) bool {
-			return config.Annotations[clusterv1.PausedAnnotation] != contract.PausedForEndpoint
-		}) {
-			return fmt.Errorf("want KubeadmConfigs of %d workers, held back: %+v", count, configs.Items)
-		}
-		if booted := len(c.boots()); booted > 0 {
-			return fmt.Errorf("%d Machines came up before the endpoint was known", booted)
-		}
-		return nil
-	}
-	eventually(t, held)
-	staysTrue(t, held)
 }
 
 // unlabelled edits a manifest to one of a Cluster without the label.

@@ -172,14 +172,8 @@ func TestSettings_BrokenAreReportedAndNoValueIsWritten(t *testing.T) {
 		"no proxy URL": {data: map[string]string{"noProxy": "a"}, want: "keys httpProxy and httpsProxy: no proxy URL"},
 		"unknown key":  {data: map[string]string{"httpProxy": proxyURL, "no_proxy": "a"}, want: `key "no_proxy": unknown key (unknown-key); did you mean noProxy?`},
 		"a bad entry":  {data: map[string]string{"httpProxy": proxyURL, "noProxy": "a,10.0.0.0/33"}, want: "noProxy entry 2"},
-		"bad delivery": {annotations: map[string]string{contract.AnnotationDelivery: "inline"}, want: `annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`},
 		"bad targets":  {annotations: map[string]string{contract.AnnotationTargets: "kubelet,docker"}, want: `entry 2, "docker", is not a target`},
 		"bad groups":   {annotations: map[string]string{contract.AnnotationNoProxyGroups: "metadata"}, want: "annotation capi-proxy-patcher.io/no-proxy-groups: "},
-		"credentials inline": {
-			annotations: map[string]string{contract.AnnotationDelivery: "Inline"},
-			data:        map[string]string{"httpProxy": "http://user:s3cr@proxy:1"},
-			want:        "delivery Inline would write the proxy's credentials into the spec",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespace(t)
@@ -249,42 +243,6 @@ func TestEndpoint_DelaysValuesWhileUnknown(t *testing.T) {
 		}
 		if diff := cmp.Diff(before, c.snapshot()); diff != "" {
 			t.Errorf("the endpoint changed specs:\n%s", diff)
-		}
-	})
-	t.Run("Inline: nothing is patched before it is known, and the control plane is held back", func(t *testing.T) {
-		ns := namespace(t)
-		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", lateInline)
-		before := c.specs()
-		c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+
-			"/one is paused by annotation cluster.x-k8s.io/paused")
-		if got := c.controlPlane().Annotations[clusterv1.PausedAnnotation]; got != contract.PausedForEndpoint {
-			t.Errorf("the control plane has annotation %q and may create a Machine", got)
-		}
-		c.staysAsIs(c.snapshot())
-		if diff := cmp.Diff(before, c.specs()); diff != "" {
-			t.Errorf("specs changed before the endpoint was known:\n%s", diff)
-		}
-		c.endpointComes()
-		c.eventuallyReports(contract.ReasonConfigured)
-		for _, spec := range c.specs() {
-			if !strings.Contains(strings.Join(spec.PreKubeadmCommands, "\n"),
-				"export NO_PROXY='localhost,127.0.0.1,10.244.0.0/16,") {
-				t.Errorf("commands %q lack the export", spec.PreKubeadmCommands)
-			}
-		}
-		if c.generated() != nil {
-			t.Error("Inline delivery wrote a generated Secret")
-		}
-		if controlPlane := c.controlPlane(); controlPlane.Annotations[clusterv1.PausedAnnotation] != "" ||
-			controlPlane.Generation != 2 {
-			t.Errorf("annotations %v, generation %d; want no hold, and one change", controlPlane.Annotations,
-				controlPlane.Generation)
-		}
-		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-		c.eventuallyReports(noCondition)
-		if diff := cmp.Diff(before, c.specs()); diff != "" {
-			t.Errorf("after the label is gone (-before +after):\n%s", diff)
 		}
 	})
 }

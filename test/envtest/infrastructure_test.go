@@ -94,23 +94,3 @@ func TestInfrastructure_IsReadOnceAndWhenProvisioned(t *testing.T) {
 		t.Errorf("the AWSCluster was read %d times, want twice", n)
 	}
 }
-
-func TestInfrastructure_IsAwaitedByInlineDelivery(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	create(t, awsCluster(ns, "one"))
-	c := newCluster(t, ns, "one", onAWS, func(object client.Object) {
-		if cluster, ok := object.(*clusterv1.Cluster); ok {
-			cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
-		}
-	})
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "AWSCluster "+ns+"/one has no network yet; delivery Inline waits")
-	c.wantPatched(t, noObject...)
-	c.hasNetwork("10.50.0.0/16")
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.wantPatched(t, everyObject...)
-	if spec := c.snapshot(); !strings.Contains(spec, "10.50.0.0/16") {
-		t.Error("no spec has the network")
-	}
-	staysQuiet(t, ns)
-}

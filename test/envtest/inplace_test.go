@@ -164,11 +164,6 @@ func TestInPlace_WithoutItsImageIsReported(t *testing.T) {
 	if cluster := c.cluster(); cluster.Annotations[contract.AnnotationInPlace] != "" {
 		t.Errorf("annotations %v", cluster.Annotations)
 	}
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations[contract.AnnotationDelivery] = contract.DeliveryInline
-	})
-	c.eventuallyReports(contract.ReasonInvalidSettings, "with delivery Inline the values are in bootstrap specs")
-	published("")
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = nil })
 	c.eventuallyReports(contract.ReasonConfigured)
 	published("")

@@ -140,10 +140,10 @@ func TestUnknownNames_AreReported(t *testing.T) {
 		said("cluster", "one", "capi-proxy-patcher.io/rolout=Immediate", rollout)
 		said("cluster", "one", "capi-proxy-patcher.io/rollout=Immediate")
 		said("cluster", "one", "example.com/rolout=a")
-		said("machinedeployment", "one-md", "capi-proxy-patcher.io/delivery=Inline") // the Cluster says what it has
+		said("machinedeployment", "one-md", "capi-proxy-patcher.io/rollout=Immediate") // the Cluster says what it has
 		plain := newCluster(t, ns, "plain")
-		said("machinedeployment", "plain-md", "capi-proxy-patcher.io/delivery=Inline",
-			"unknown-name: annotation capi-proxy-patcher.io/delivery: ")
+		said("machinedeployment", "plain-md", "capi-proxy-patcher.io/rollout=Immediate",
+			"unknown-name: annotation capi-proxy-patcher.io/rollout: ")
 		said("machinepool", "plain-mp", "capi-proxy-patcher.io/secret=none")
 		out := mustKubectl(t, "", "label", "--overwrite", "cluster", "plain", "-n", ns, "capi-proxy-patcher.io/enabled=yes",
 			"capi-proxy-patcher.io/enable=true")

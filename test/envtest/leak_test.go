@@ -52,10 +52,6 @@ func TestCredentials_StayInSecrets(t *testing.T) {
 	}
 	change(t, secret, func(s *corev1.Secret) { s.Data, s.StringData = nil, good })
 	c.eventuallyReports(contract.ReasonConfigured)
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
-	})
-	c.eventuallyReports(contract.ReasonInvalidSettings)
 
 	stream := everythingIn(t, ns)
 	texts := map[string]string{"objects and events": stream, "the log": shared.logs.String()}

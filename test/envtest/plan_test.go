@@ -249,7 +249,7 @@ func TestStatus_ListsTheMachinesThatAreBehind(t *testing.T) {
 	}
 	c.eventuallyReports(contract.ReasonConfigured, "2 Machines have outdated proxy settings: 1 of KubeadmControlPlane one (one-cp-a), 1 of MachineDeployment one-md (one-md-a)")
 	overview := command(t, "status", "--namespace", ns)
-	if fields := strings.Join(strings.Fields(overview), " "); !strings.Contains(fields, "one "+ns+"/one-http-proxy Reference 1 behind 1 behind") {
+	if fields := strings.Join(strings.Fields(overview), " "); !strings.Contains(fields, "one "+ns+"/one-http-proxy 1 behind 1 behind") {
 		t.Error(overview)
 	}
 }

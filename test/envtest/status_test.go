@@ -139,8 +139,8 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": "proxy:1"})
 		newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) {
-			cluster.Annotations = map[string]string{contract.AnnotationDelivery: "x", contract.AnnotationRollout: "y"}
-		})).eventuallyReports(contract.ReasonInvalidSettings, "/delivery: unknown value", "/rollout: unknown value",
+			cluster.Annotations = map[string]string{contract.AnnotationTargets: "x", contract.AnnotationRollout: "y"}
+		})).eventuallyReports(contract.ReasonInvalidSettings, "/targets: entry 1", "/rollout: unknown value",
 			"key httpProxy: ")
 	})
 	t.Run("a missing Secret of a pool", func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestCondition_FitsWhateverTheFindings(t *testing.T) {
 		"300 unknown keys": {keys, nil, []string{`key "k000": unknown key`, "\nAnd 8 more findings"}},
 		"a long annotation": {
 			map[string]string{"httpProxy": proxyURL},
-			map[string]string{contract.AnnotationDelivery: strings.Repeat("ü\n", 33_000)},
-			[]string{`annotation capi-proxy-patcher.io/delivery: unknown value "ü\n`, "…"},
+			map[string]string{contract.AnnotationRollout: strings.Repeat("ü\n", 33_000)},
+			[]string{`annotation capi-proxy-patcher.io/rollout: unknown value "ü\n`, "…"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

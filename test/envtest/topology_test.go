@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,7 +24,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
 // There is no topology controller here: the tests make the objects that it makes and change them as it does on the word
@@ -165,9 +163,9 @@ func topologyWrites(t *testing.T, o client.Object, options ...patch.Options) {
 	}
 }
 
-// reference is what a template gets in Reference delivery.
+// reference is what a template gets.
 func reference(secret string) patch.Options {
-	return patch.Options{Delivery: contract.DeliveryReference, Targets: contract.Targets(), SecretName: secret}
+	return patch.Options{Targets: contract.Targets(), SecretName: secret}
 }
 
 // carried writes the proxy into all objects in place of the topology controller.
@@ -350,15 +348,15 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 	}{
 		"a variable and an annotation that contradict each other": {
 			[]func(client.Object){
-				withVariable(`{"delivery": "Inline"}`),
-				with(annotated(contract.AnnotationDelivery, "Reference")),
+				withVariable(`{"targets": ["trust"]}`),
+				with(annotated(contract.AnnotationTargets, "kubelet")),
 			},
 			contract.ReasonInvalidSettings,
-			"spec.topology.variables[capiProxyPatcher].delivery: differs from metadata.annotations[capi-proxy-patcher.io/delivery]",
+			"spec.topology.variables[capiProxyPatcher].targets: differs from metadata.annotations[capi-proxy-patcher.io/targets]",
 		},
 		"two findings at once": {
-			[]func(client.Object){withVariable(`{"delivery": "inline", "targets": []}`)},
-			contract.ReasonInvalidSettings, ".delivery: ",
+			[]func(client.Object){withVariable(`{"secretName": "!", "targets": []}`)},
+			contract.ReasonInvalidSettings, ".secretName: ",
 		},
 		"an output version that is none": {
 			[]func(client.Object){with(annotated(contract.AnnotationOutputVersion, "new"))},
@@ -368,10 +366,6 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 		"a Secret of a pool that does not exist": {
 			[]func(client.Object){withVariable(`{}`, `{"secretName": "missing"}`)},
 			contract.ReasonSettingsNotFound, "/missing does not exist",
-		},
-		"credentials in Inline delivery": {
-			[]func(client.Object){withVariable(`{"delivery": "Inline", "secretName": "credentials"}`)},
-			contract.ReasonInvalidSettings, "delivery Inline would write the proxy's credentials into the spec",
 		},
 		"a file of the ClusterClass at a managed path": {
 			[]func(client.Object){func(o client.Object) {
@@ -648,99 +642,6 @@ func TestTopologyHold_IsEndedByTheController(t *testing.T) {
 	}
 }
 
-func TestTopology_InlineMakesTheControllerCallTheHookAgain(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	proxySecret(t, ns, "other", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`, `{"secretName": "other"}`))
-	var seen []string
-	next := func(what string) {
-		t.Helper()
-		eventually(t, what, func() string {
-			hash := c.cluster().Annotations[contract.AnnotationSettingsHash]
-			if len(hash) != 64 || slices.Contains(seen, hash) {
-				return fmt.Sprintf("hash %q is not a new one", hash)
-			}
-			return ""
-		})
-		seen = append(seen, c.cluster().Annotations[contract.AnnotationSettingsHash])
-	}
-	next("the first values")
-	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
-	next("another Secret")
-	change(t, fetch(t, ns, "other", &corev1.Secret{}),
-		func(s *corev1.Secret) { s.Data["noProxy"] = []byte("other.example.com") })
-	next("another Secret of a pool")
-	c.edit(func(o *clusterv1.Cluster) { o.Spec.ClusterNetwork.Pods.CIDRBlocks = []string{"172.20.0.0/16"} })
-	next("another network")
-	if c.generated() != nil {
-		t.Error("Inline delivery wrote a generated Secret")
-	}
-	c.eventuallyReports(contract.ReasonTemplateNotSupported)
-	staysQuiet(t, ns)
-
-	// Of a password there is nothing to be had, not even that it has changed.
-	change(t, secret, func(s *corev1.Secret) { s.Data["username"], s.Data["password"] = []byte("u"), []byte("one") })
-	next("settings that cannot be used")
-	change(t, secret, func(s *corev1.Secret) { s.Data["password"] = []byte("two") })
-	time.Sleep(time.Second)
-	c.eventuallyReports(contract.ReasonInvalidSettings)
-	if diff := cmp.Diff(seen[len(seen)-1], c.cluster().Annotations[contract.AnnotationSettingsHash]); diff != "" {
-		t.Errorf("the hash depends on a password (-before +after):\n%s", diff)
-	}
-
-	c.edit(func(o *clusterv1.Cluster) { o.Spec.Topology.Variables = nil })
-	eventually(t, "hash in Reference delivery",
-		func() string { return c.cluster().Annotations[contract.AnnotationSettingsHash] })
-}
-
-func TestTopology_InlineValuesAreComparedWithTheSettings(t *testing.T) {
-	ns := namespace(t)
-	secret := proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster)
-	c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
-	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := patch.Options{Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings}
-	for line := range strings.Lines(string(c.generated()[contract.KeyProxyEnv])) {
-		if value, found := strings.CutPrefix(line, "NO_PROXY="); found {
-			options.NoProxy = strings.Trim(value, "\"\n")
-		}
-	}
-	c.edit(func(o *clusterv1.Cluster) { withVariable(`{"delivery": "Inline"}`)(o) })
-	for _, o := range []client.Object{c.controlPlane(), c.template(), c.config()} {
-		topologyWrites(t, o, options)
-	}
-	c.eventuallyReports(contract.ReasonConfigured)
-	change(t, secret, func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://moved.example.com:3128") })
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "has not updated KubeadmControlPlane "+ns+
-		"/one, KubeadmConfigTemplate "+ns+"/one-md, KubeadmConfig "+ns+"/one-mp to the current settings yet")
-}
-
-func TestTopology_DeletionIsNotBlocked(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), func(o client.Object) {
-		switch object := o.(type) {
-		case *clusterv1.Cluster:
-			object.Finalizers = []string{"example.com/keep"}
-			object.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
-		case *controlplanev1.KubeadmControlPlane:
-			object.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-		}
-	})
-	c.eventuallyReports(contract.ReasonWaitingForEndpoint, "KubeadmControlPlane "+ns+
-		"/one is paused by annotation cluster.x-k8s.io/paused")
-	if err := shared.client.Delete(t.Context(), c.cluster()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "control plane of a deleted Cluster",
-		func() string { return c.controlPlane().Annotations[clusterv1.PausedAnnotation] })
-	change(t, c.cluster(), func(o *clusterv1.Cluster) { o.Finalizers = nil })
-}
-
 func TestClusterWebhook_BlocksOnlyTheWritesThatNeedIt(t *testing.T) {
 	ns := namespace(t)
 	away := shared.webhooks.Configurations[0].DeepCopy()
@@ -853,101 +754,6 @@ func TestTopology_PatchesACopyOfAnOldTemplateInTime(t *testing.T) {
 		return ""
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-}
-
-// newCopied creates a Cluster of a topology with Inline delivery whose endpoint nobody knows yet. KubeadmConfig waiting
-// is a copy of the template of its pool, both held back.
-func newCopied(t *testing.T, ns string) classic {
-	t.Helper()
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, withVariable(`{"delivery": "Inline"}`), lateEndpoint,
-		func(o client.Object) {
-			if template, ok := o.(*bootstrapv1.KubeadmConfigTemplate); ok {
-				template.Spec.Template.ObjectMeta.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-			}
-		})
-	waiting := c.workerConfig("waiting")
-	waiting.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
-	waiting.Annotations = map[string]string{clusterv1.PausedAnnotation: contract.PausedForEndpoint}
-	create(t, waiting)
-	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
-	return c
-}
-
-// rotates has the topology controller give the pool another template.
-func (c classic) rotates(options ...patch.Options) {
-	c.t.Helper()
-	next := &bootstrapv1.KubeadmConfigTemplate{ObjectMeta: c.meta("next")}
-	next.Labels = c.template().Labels
-	next.Spec.Template.Spec = c.template().Spec.Template.Spec
-	create(c.t, next)
-	if len(options) > 0 {
-		topologyWrites(c.t, next, options...)
-	}
-	change(c.t, c.deployment(),
-		func(o *clusterv1.MachineDeployment) { o.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "next" })
-}
-
-func (c classic) copyStays() {
-	c.t.Helper()
-	if config := fetch(c.t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}); !plan.IsPausedByUs(config.Annotations) {
-		c.t.Error("released, although its pool still has the template that holds it back")
-	}
-}
-
-func withInline(t *testing.T) patch.Options {
-	t.Helper()
-	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte(proxyURL)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return patch.Options{
-		Delivery: contract.DeliveryInline, Targets: contract.Targets(), Settings: settings,
-		NoProxy: "192.0.2.1",
-	}
-}
-
-func TestCopyOfPausedTemplate_IsReleasedWithTheProxyOfItsSuccessor(t *testing.T) {
-	t.Parallel()
-	t.Run("with the proxy", func(t *testing.T) {
-		c := newCopied(t, namespace(t))
-		staysQuiet(t, c.ns)
-		c.copyStays()
-		c.endpointComes()
-		c.eventuallyReports(contract.ReasonTemplateNotSupported) // nobody plays the topology controller for ten seconds
-		c.copyStays()
-		c.rotates(withInline(t))
-		c.eventuallyReleased("waiting", true)
-	})
-	t.Run("as it is, if a file of the user is in the way", func(t *testing.T) {
-		c := newCopied(t, namespace(t))
-		const path = "/etc/systemd/system/kubelet.service.d/http-proxy.conf"
-		change(t, fetch(t, c.ns, "waiting", &bootstrapv1.KubeadmConfig{}), func(o *bootstrapv1.KubeadmConfig) {
-			o.Spec.Files = []bootstrapv1.File{{Path: path, Content: "[Service]"}}
-		})
-		c.endpointComes()
-		c.rotates(withInline(t))
-		c.eventuallyReleased("waiting", false)
-	})
-}
-
-func TestCopyOfPausedTemplate_IsReleasedUnchanged(t *testing.T) {
-	t.Parallel()
-	t.Run("as it is, if the pool gets nothing", func(t *testing.T) {
-		c := newCopied(t, namespace(t))
-		c.rotates()
-		c.eventuallyReleased("waiting", false)
-	})
-	t.Run("as it is, when the label goes", func(t *testing.T) {
-		c := newCopied(t, namespace(t))
-		c.edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-		c.eventuallyReports(contract.ReasonRemovalWaiting, "KubeadmConfig "+c.ns+
-			"/waiting is paused until the topology controller gives its pool another template")
-		c.copyStays()
-		c.rotates()
-		c.eventuallyReleased("waiting", false)
-		c.eventuallyReports(noCondition)
-	})
 }
 
 // TestTopology_SaysWhatItsClusterClassWaitsFor has the conditions that Cluster API writes without an ExtensionConfig.

@@ -54,7 +54,7 @@ func (f *fleet) proxySecret(url string) *corev1.Secret {
 	})
 }
 
-// useProxy changes the proxy Secret. Without credentials, Inline delivery accepts it.
+// useProxy changes the proxy Secret to one without credentials.
 func (f *fleet) useProxy(url string) {
 	f.t.Helper()
 	text := fmt.Sprintf(`{"data":{"username":null,"password":null},"stringData":{"httpProxy":%q}}`, url)
@@ -195,13 +195,6 @@ func enabled(object client.Object) {
 	}
 }
 
-// inline is an option of create: values go into the specs.
-func inline(object client.Object) {
-	if cluster, ok := object.(*clusterv1.Cluster); ok {
-		cluster.Annotations = map[string]string{contract.AnnotationDelivery: contract.DeliveryInline}
-	}
-}
-
 // merge changes an object as kubectl patch does.
 func (f *fleet) merge(object client.Object, text string) {
 	f.t.Helper()
@@ -210,7 +203,7 @@ func (f *fleet) merge(object client.Object, text string) {
 	}
 }
 
-// labelPatch and deliveryPatch are what a user does to a Cluster.
+// labelPatch and targetsPatch are what a user does to a Cluster.
 func labelPatch(on bool) string {
 	if on {
 		return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, contract.LabelEnabled, contract.LabelEnabledValue)
@@ -218,8 +211,8 @@ func labelPatch(on bool) string {
 	return fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, contract.LabelEnabled)
 }
 
-func deliveryPatch(delivery string) string {
-	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.AnnotationDelivery, delivery)
+func targetsPatch(targets string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.AnnotationTargets, targets)
 }
 
 // label switches all Clusters on or off.

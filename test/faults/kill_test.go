@@ -8,8 +8,6 @@ import (
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // seedVariable repeats the decisions of a run of TestManager_IsKilledAgainAndAgain; it cannot repeat its timing.
@@ -71,14 +69,13 @@ func TestManager_IsKilledAgainAndAgain(t *testing.T) {
 	staysQuiet(t, f.ns)
 }
 
-// TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch is about delivery Inline, which has no generated Secret that
-// shows the next process what the killed one had begun.
+// TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch has a Secret, which is written before, show the next process what
+// the killed one had begun.
 func TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch(t *testing.T) {
 	const size = 4
 	f := newFleet(t, size)
 	t.Parallel()
-	f.useProxy("http://proxy.example.com:3128") // Inline writes no credentials
-	f.create(enabled, inline)
+	f.create(enabled)
 	patched := setMark(t, f.ns)
 	p := launch(t, f.ns, noResync, "--kube-api-qps=5", "--kube-api-burst=1")
 	eventually(t, "first patch", func() string {
@@ -104,14 +101,14 @@ func TestManager_RemovesTheProxyAfterAKillAtTheFirstPatch(t *testing.T) {
 func (f *fleet) disturb(dice *rand.Rand) {
 	f.t.Helper()
 	for _, i := range dice.Perm(len(f.names))[:len(f.names)/2] {
-		text := deliveryPatch(contract.DeliveryReference)
+		text := targetsPatch("containerd,kubelet")
 		switch dice.IntN(6) {
 		case 0, 1:
 			text = labelPatch(true)
 		case 2, 3:
 			text = labelPatch(false)
 		case 4:
-			text = deliveryPatch(contract.DeliveryInline)
+			text = targetsPatch("trust")
 		}
 		f.merge(&clusterv1.Cluster{ObjectMeta: f.meta(f.names[i])}, text)
 	}

@@ -125,7 +125,7 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	t.Parallel()
 	f.poolless = true
 	f.useProxy(proxyURL)
-	f.create(enabled, inline)
+	f.create(enabled)
 	flags := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns, "--kube-api-burst=20"}
 	first := manager(t, f.ns, flags...)
 	f.eventuallyAsRendered()
@@ -181,7 +181,6 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 func TestLeader_IsNotNeededToAdmit(t *testing.T) {
 	f := newFleet(t, 2)
 	t.Parallel()
-	f.useProxy("http://proxy.example.com:3128") // Inline writes no credentials
 	election := []string{noResync, "--leader-elect", "--leader-elect-namespace", f.ns}
 	leads := manager(t, f.ns, election...)
 	eventuallyLed(t, f.ns)
@@ -195,7 +194,7 @@ func TestLeader_IsNotNeededToAdmit(t *testing.T) {
 		return ""
 	})
 	from := setMark(t, f.ns)
-	f.create(enabled, inline)
+	f.create(enabled)
 	f.eventuallyAsRendered()
 	if writes := from.since(request.isOfSpec); len(writes) > 0 {
 		t.Errorf("%d objects were admitted without the proxy, the first by %+v", len(writes), writes[0])

@@ -73,21 +73,21 @@ func TestManager_SurvivesOthersThatWriteTheSameObjects(t *testing.T) {
 	t.Parallel()
 	f.create()
 	p := manager(t, f.ns, noResync)
-	var targets []client.Object
+	var objects []client.Object
 	for _, name := range f.names {
-		targets = append(targets,
+		objects = append(objects,
 			&controlplanev1.KubeadmControlPlane{ObjectMeta: f.meta(name)},
 			&bootstrapv1.KubeadmConfigTemplate{ObjectMeta: f.meta(name + "-md")},
 			&bootstrapv1.KubeadmConfig{ObjectMeta: f.meta(name + "-mp")},
 			&corev1.Secret{ObjectMeta: f.meta(name + contract.GeneratedSecretSuffix)},
 		)
 	}
-	deliver := func(delivery string) func() {
+	targets := func(list string) func() {
 		return func() {
 			f.each(func(name string) error {
 				cluster := &clusterv1.Cluster{ObjectMeta: f.meta(name)}
 				return shared.client.Patch(t.Context(), cluster,
-					client.RawPatch(types.MergePatchType, []byte(deliveryPatch(delivery))))
+					client.RawPatch(types.MergePatchType, []byte(targetsPatch(list))))
 			})
 		}
 	}
@@ -100,13 +100,12 @@ func TestManager_SurvivesOthersThatWriteTheSameObjects(t *testing.T) {
 	}{
 		{"Clusters are labelled", func() { f.label(true) }, 6, f.eventuallyAsRendered},
 		{"the proxy Secret changes", func() { f.useProxy(otherProxyURL) }, 0, f.eventuallyAsRendered},
-		{"values go into the specs", deliver(contract.DeliveryInline), 6, f.eventuallyAsRendered},
-		{"the values in the specs change", func() { f.useProxy(proxyURL) }, 6, f.eventuallyAsRendered},
-		{"values leave the specs", deliver(contract.DeliveryReference), 6, f.eventuallyAsRendered},
+		{"targets are left out", targets("containerd"), 6, f.eventuallyAsRendered},
+		{"targets are added", targets("containerd,kubelet"), 6, f.eventuallyAsRendered},
 		{"labels go", func() { f.label(false) }, 6, f.eventuallyAsBefore},
 	} {
 		from, begin := setMark(t, f.ns), time.Now() //nolint:forbidigo // a figure for the log
-		s := startStorm(t, targets...)
+		s := startStorm(t, objects...)
 		time.Sleep(200 * time.Millisecond) // let it rise
 		step.do()
 		step.end()

@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,7 +140,7 @@ func TestOutputs_LeaveADeletedClusterAlone(t *testing.T) {
 	})
 }
 
-// TestOutputs_OfATopologyFollowItsVariable has a Cluster name its proxy Secret, delivery and entries of NO_PROXY in the
+// TestOutputs_OfATopologyFollowItsVariable has a Cluster name its proxy Secret and entries of NO_PROXY in the
 // variable of its topology.
 func TestOutputs_OfATopologyFollowItsVariable(t *testing.T) {
 	ns := namespace(t)
@@ -178,14 +176,14 @@ func TestOutputs_OfATopologyFollowItsVariable(t *testing.T) {
 		})
 	}
 	wantEnv(proxyURL, "extra.example.com")
-	c.Edit(variable(`{"secretName":"mine","delivery":"Inline","noProxy":["other.example.com"]}`))
+	c.Edit(variable(`{"secretName":"mine","noProxy":["other.example.com"]}`))
 	c.Eventually(contract.ReasonPublished)
 	wantEnv(otherProxyURL, "other.example.com")
 	c.Edit(variable(`{"secretName":"gone"}`))
 	c.Eventually(contract.ReasonSettingsNotFound, "gone")
 	wantEnv(otherProxyURL, "other.example.com") // what is out stays
-	c.Edit(variable(`{"delivery":"%s"}`))
-	c.Eventually(contract.ReasonInvalidSettings, "delivery")
+	c.Edit(variable(`{"targets":"%s"}`))
+	c.Eventually(contract.ReasonInvalidSettings, "targets")
 	wantEnv(otherProxyURL, "other.example.com")
 	eventually(t, "condition about nodes", func() string {
 		cluster := c.Cluster()
@@ -194,60 +192,6 @@ func TestOutputs_OfATopologyFollowItsVariable(t *testing.T) {
 		}
 		return ""
 	})
-	p.stop()
-	staysQuiet(t, ns)
-}
-
-// TestOutputs_OfInlineDeliveryAreThoseOfReference publishes for a Cluster whose nodes wait: for networks of the
-// infrastructure, and because Inline refuses credentials. A Secret can follow, and may hold them.
-func TestOutputs_OfInlineDeliveryAreThoseOfReference(t *testing.T) {
-	ns := namespace(t)
-	t.Parallel()
-	p := manager(t, ns, noResync)
-	c := publisherOf(t, ns, "prod")
-	infrastructure := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"region": "eu-west-1"}}}
-	infrastructure.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "AWSCluster"})
-	infrastructure.SetNamespace(ns)
-	infrastructure.SetName(c.Name)
-	o := vocabulary.NewClassic(ns, c.Name, c.Name)
-	o.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-	o.Cluster.Annotations = map[string]string{
-		contract.AnnotationPublish: "env,trust", contract.AnnotationDelivery: contract.DeliveryInline,
-	}
-	o.Cluster.Spec.InfrastructureRef.Kind = "AWSCluster"
-	create(t, infrastructure, vocabulary.ProxySecret(ns, "prod-http-proxy", map[string]string{
-		"httpProxy": proxyURL, "username": "needle", "password": `%"'\$` + "`{{", "trustedCA": cabundle.Small(t),
-	}), o.ControlPlane, o.Cluster)
-	c.Eventually(contract.ReasonDeliveryNotInstalled, "output trust=kube-system")
-	if env := c.Secret("-proxy-outputs"); !strings.Contains(string(env["HTTPS_PROXY"]), "needle:%25%22%27%5C%24%60%7B%7B@") ||
-		!strings.Contains(string(env["NO_PROXY"]), "prod.example.com") {
-		t.Errorf("got %q", env)
-	}
-	c.UseProxy(map[string]string{"httpProxy": otherProxyURL, "trustedCA": cabundle.Small(t)})
-	wantEnv := func(key, part string) {
-		t.Helper()
-		eventually(t, "variables", func() string {
-			if got := string(c.Secret("-proxy-outputs")[key]); !strings.Contains(got, part) {
-				return key + " is " + got
-			}
-			return ""
-		})
-	}
-	wantEnv("HTTPS_PROXY", otherProxyURL)
-	if reason := vocabulary.Condition(c.Cluster()).Reason; reason == contract.ReasonConfigured {
-		t.Errorf("nodes have reason %s: the test does not test what it says", reason)
-	}
-	vocabulary.Change(t, shared.client, infrastructure, func(o *unstructured.Unstructured) {
-		o.Object["spec"] = map[string]any{"region": "eu-west-1", "network": map[string]any{"vpc": map[string]any{"cidrBlock": "10.50.0.0/16"}}}
-	})
-	cluster := c.Cluster()
-	before := cluster.DeepCopy()
-	cluster.Status.Initialization.InfrastructureProvisioned = new(true)
-	if err := shared.client.Status().Patch(t.Context(), cluster, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	wantEnv("NO_PROXY", "10.50.0.0/16")
-	c.eventuallyConfigured()
 	p.stop()
 	staysQuiet(t, ns)
 }

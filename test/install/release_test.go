@@ -110,24 +110,19 @@ func checkChecksums(t *testing.T, files map[string][]byte) {
 // checkComponents fills in the variables of the components as clusterctl does, with defaults and with values.
 func checkComponents(t *testing.T, files map[string][]byte) {
 	t.Helper()
-	// clusterctl generate provider --describe and --raw decode the Deployments without the values of variables.
-	for _, deployment := range deployments(t, decoded(t, files[components])) {
-		if *deployment.Spec.Replicas != 2 {
-			t.Errorf("%s has %d replicas", deployment.Name, *deployment.Spec.Replicas)
-		}
-	}
 	for _, test := range []struct {
 		variables map[string]string
+		replicas  int32
 		policy    string
 		args      []string
 	}{
-		{nil, "Ignore", []string{"--diagnostics-address=:8443", "--feature-gates=", "--default-proxy-secret="}},
+		{nil, 2, "Ignore", []string{"--diagnostics-address=:8443", "--feature-gates=", "--default-proxy-secret="}},
 		{
 			map[string]string{
-				"CAPI_PROXY_PATCHER_FAILURE_POLICY":      "Fail",
+				"CAPI_PROXY_PATCHER_REPLICAS": "3", "CAPI_PROXY_PATCHER_FAILURE_POLICY": "Fail",
 				"CAPI_PROXY_PATCHER_DIAGNOSTICS_ADDRESS": "127.0.0.1:8444", "CAPI_PROXY_PATCHER_FEATURE_GATES": "PriorityQueue=false", "CAPI_PROXY_PATCHER_DEFAULT_PROXY_SECRET": "corp/http-proxy",
 			},
-			"Fail",
+			3, "Fail",
 			[]string{"--diagnostics-address=127.0.0.1:8444", "--feature-gates=PriorityQueue=false", "--default-proxy-secret=corp/http-proxy"},
 		},
 	} {
@@ -151,9 +146,11 @@ func checkComponents(t *testing.T, files map[string][]byte) {
 		found := deployments(t, objects)
 		i := slices.IndexFunc(found,
 			func(d appsv1.Deployment) bool { return d.Name == "capi-proxy-patcher-controller-manager" })
-		args := found[i].Spec.Template.Spec.Containers[0].Args
-		if !slices.Equal(args[len(args)-3:], test.args) {
-			t.Errorf("the manager runs with %v, want %v", args, test.args)
+		if manager := found[i]; *manager.Spec.Replicas != test.replicas ||
+			!slices.Equal(manager.Spec.Template.Spec.Containers[0].Args[len(manager.Spec.Template.Spec.Containers[0].Args)-3:],
+				test.args) {
+			t.Errorf("%d replicas with %v, want %d with %v", *manager.Spec.Replicas,
+				manager.Spec.Template.Spec.Containers[0].Args, test.replicas, test.args)
 		}
 		// Every container runs the program, and clusterctl finds it by its name.
 		for container, image := range images(t, objects) {

@@ -87,7 +87,6 @@ func clusterOperations() []operation {
 	return []operation{
 		label(prod), label(prodEU),
 		annotation(contract.AnnotationSecret, "other", "no-such"),
-		annotation(contract.AnnotationDelivery, contract.DeliveryInline, contract.DeliveryReference, "bad"),
 		annotation(contract.AnnotationRollout, contract.RolloutImmediate, contract.RolloutOnNextRollout),
 		annotation(contract.AnnotationTargets, "containerd", "kubelet,trust", "commands,static-pods", "bad"),
 		annotation(contract.AnnotationNoProxyGroups, "-metadata", "bad"),

@@ -89,8 +89,7 @@ func (w *world) start() {
 	w.controller = c
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
-		Cached: cached, Live: live, Secrets: lookup.Secrets{Watched: secrets, Live: live}, Infrastructure: infrastructure,
-		InfrastructureClusters: clusters, Absences: absences, Now: now,
+		Cached: cached, Live: live, Infrastructure: infrastructure, Absences: absences, Now: now,
 	}).Register(handlers))
 	w.hooks = handlers
 }

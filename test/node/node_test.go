@@ -144,12 +144,7 @@ func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
 	}
 	noProxy := composeNoProxy(t, settings)
 	n.values = vocabulary.Environment(n.httpProxy, n.httpProxy, noProxy)
-	options := patch.Options{
-		Delivery: n.delivery, Targets: n.targets, SecretName: generatedSecret, Settings: settings, NoProxy: noProxy,
-	}
-	if options.Delivery == "" {
-		options.Delivery = contract.DeliveryReference
-	}
+	options := patch.Options{Targets: n.targets, SecretName: generatedSecret}
 	if options.Targets == nil {
 		options.Targets = contract.Targets()
 	}

@@ -38,7 +38,6 @@ type scenario struct {
 	// secret is the proxy Secret, without the certificates, and httpProxy the URL that nodes get for it.
 	secret    map[string]string
 	httpProxy string
-	delivery  string
 	targets   []contract.Target
 	// removed removes the product from the spec again before the node boots.
 	removed  bool
@@ -90,8 +89,6 @@ func allManaged() []string {
 		"755 root:root /etc/capi-proxy-patcher/setup.sh",
 	}
 }
-
-func inlineManaged() []string { return allManaged()[2:] }
 
 func scenarios() []scenario { return slices.Concat(cloudInitScenarios(), ignitionScenarios()) }
 
@@ -151,12 +148,6 @@ func cloudInitScenarios() []scenario {
 			secret: rawSecret(), httpProxy: rawURL,
 			targets:  []contract.Target{contract.TargetContainerd, contract.TargetKubelet, contract.TargetTrust},
 			services: everything, users: nothing, managed: allManaged(),
-			checks: []check{trustedServer},
-		},
-		{
-			name:   "cloud-init: Inline delivery",
-			secret: plainSecret(), httpProxy: plainURL, delivery: contract.DeliveryInline,
-			services: everything, users: everything, managed: inlineManaged(),
 			checks: []check{trustedServer},
 		},
 		{

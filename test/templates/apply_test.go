@@ -142,10 +142,9 @@ func startManager(t *testing.T, cluster *mgmt.Cluster) {
 type applied struct {
 	client.Client
 
-	t         *testing.T
-	ns        string
-	name      string
-	delivered string // contract.DeliveryReference or contract.DeliveryInline
+	t    *testing.T
+	ns   string
+	name string
 }
 
 // TestTemplates_WorkInAManagementCluster applies what a user applies together, and waits for what the manager makes of
@@ -161,13 +160,7 @@ func TestTemplates_WorkInAManagementCluster(t *testing.T) {
 				t.Run(strings.TrimSuffix(names[len(names)-1], ".yaml")+" and "+kind+" values", func(t *testing.T) {
 					t.Parallel()
 					v["NAMESPACE"] = fmt.Sprintf("%s-%d", kind, i)
-					a := applied{
-						Client: user, t: t, ns: v["NAMESPACE"], name: v["CLUSTER_NAME"],
-						delivered: contract.DeliveryReference,
-					}
-					if strings.Contains(names[0], "inline") {
-						a.delivered = contract.DeliveryInline
-					}
+					a := applied{Client: user, t: t, ns: v["NAMESPACE"], name: v["CLUSTER_NAME"]}
 					a.apply(names, v)
 					if len(names) == 2 {
 						a.checkClass(v)
@@ -246,11 +239,9 @@ func (a applied) checkBefore() {
 	a.eventuallyReports(contract.ReasonWaitingForEndpoint)
 	var controlPlane controlplanev1.KubeadmControlPlane
 	a.get(a.name+"-control-plane", &controlPlane)
-	held := controlPlane.Annotations[clusterv1.PausedAnnotation] == contract.PausedForEndpoint
-	has := slices.ContainsFunc(controlPlane.Spec.KubeadmConfigSpec.Files,
-		func(f bootstrapv1.File) bool { return f.Path == contract.PathProxyEnv })
-	if inline := a.delivered == contract.DeliveryInline; held != inline || has == inline {
-		a.t.Errorf("with delivery %s the control plane is held back: %t, carries the proxy: %t", a.delivered, held, has)
+	if !slices.ContainsFunc(controlPlane.Spec.KubeadmConfigSpec.Files,
+		func(f bootstrapv1.File) bool { return f.Path == contract.PathProxyEnv }) {
+		a.t.Error("the control plane does not carry the proxy")
 	}
 }
 
@@ -273,21 +264,11 @@ func (a applied) checkAfter() {
 			}
 		}
 		want := "EnvironmentFile=" + contract.PathProxyEnv
-		if a.delivered == contract.DeliveryInline {
-			want = `Environment="HTTP_PROXY=http://proxy.corp.example:3128"`
-		}
 		if !strings.Contains(proxy, want) {
 			a.t.Errorf("%s: the drop-in of containerd lacks %s:\n%s", name, want, proxy)
 		}
 	}
-	env := a.generated()
-	if a.delivered == contract.DeliveryInline {
-		if env != "" {
-			a.t.Errorf("Inline delivery has a generated Secret:\n%s", env)
-		}
-		return
-	}
-	a.checkValues(env)
+	a.checkValues(a.generated())
 }
 
 func (a applied) checkValues(env string) {

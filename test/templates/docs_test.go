@@ -74,7 +74,7 @@ func TestDocs_ExamplesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := intent.Variable{
-		SecretName: "corp-proxy", Delivery: contract.DeliveryReference, Targets: contract.Targets(),
+		SecretName: "corp-proxy", Targets: contract.Targets(),
 		NoProxy: []string{"registry.corp.example", "10.20.0.0/16"},
 	}
 	if diff := cmp.Diff(all, variable); diff != "" {
@@ -127,8 +127,7 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"cluster-template.yaml", "cluster-template-inline.yaml",
-		"cluster-template-ignition.yaml", "cluster-template-machinepool.yaml",
+		"cluster-template.yaml", "cluster-template-ignition.yaml", "cluster-template-machinepool.yaml",
 	} {
 		var overrides int
 		for _, object := range objects(t, fill(t, uncomment(name), usual(nil))) {

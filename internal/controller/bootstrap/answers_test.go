@@ -135,7 +135,7 @@ func TestController_WritesValidObjects(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for tests
 	recipe := func(targets ...contract.Target) patch.Recipe {
 		r, err := patch.NewRecipe(patch.Options{
-			Delivery: contract.DeliveryReference, Targets: targets,
+			Targets:    targets,
 			SecretName: "one-proxy-files",
 		})
 		if err != nil {

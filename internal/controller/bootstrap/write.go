@@ -56,8 +56,8 @@ const (
 )
 
 // Write applies the edits of a decision to o, unless another manager keeps reverting them, and its annotations. It
-// returns the entries that o has then. announce is called before edits are sent.
-func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, announce func(context.Context) error) (
+// returns the entries that o has then.
+func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision) (
 	patch.Spec, Change, report.Outcome, error,
 ) {
 	edits, annotations := decision.Edits, decision.Annotations
@@ -78,9 +78,6 @@ func (w *Writer) Write(ctx context.Context, o Object, decision plan.Decision, an
 	data, err := json.Marshal(operations(o, edits, annotations))
 	if err != nil {
 		return o.Spec, Unchanged, out, fmt.Errorf("encoding patch of %s: %w", o, err)
-	}
-	if err := announce(ctx); err != nil {
-		return o.Spec, Unchanged, out, err
 	}
 	change, rival := Added, w.rival(ctx, o, edits)
 	if decision.Version == 0 {

@@ -192,8 +192,6 @@ func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
 	if err != nil {
 		return resolve.Resolution{}, err
 	}
-	// With delivery Inline values wait for networks that come later, because another value would replace Machines.
-	options.Delivery = contract.DeliveryReference
 	return resolve.Resolver{
 		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences}, Parsed: &p.parsed,
 		Default: p.Installation, Profile: noproxy.ProfileShell, Infrastructure: p.InfrastructureClusters,

@@ -5,11 +5,7 @@ package topology
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -103,8 +99,8 @@ func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 	return t.Asks.Pools[i], true
 }
 
-// EnsureSecrets resolves what the templates of the topology get and, in Reference delivery, keeps the Secrets that they
-// will refer to. They exist before the templates do. main are the settings of the Cluster.
+// EnsureSecrets resolves what the templates of the topology get, and keeps the Secrets that they will refer to. They
+// exist before the templates do. main are the settings of the Cluster.
 func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object, main *resolve.Resolution,
 	find Resolve,
 ) (out report.Outcome, err error) {
@@ -122,9 +118,6 @@ func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object
 			}
 			out.Join(found)
 			t.resolutions[pool.Override] = resolution
-		}
-		if t.Asks.Options.Delivery != contract.DeliveryReference {
-			continue
 		}
 		name := pool.GeneratedSecret(t.View.Name)
 		why, found, err := t.Secrets.WhyTaken(ctx, name)
@@ -210,7 +203,7 @@ func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstra
 	case len(decision.Edits) == 0:
 		settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
 	}
-	if decision.Proxied && !t.isFrozen(o) && !decision.Incomplete {
+	if decision.Proxied && !t.isFrozen(o) {
 		settled.Proxy = t.resolutions[override].Secret.Name.String()
 	}
 	return settled, drift, out
@@ -235,15 +228,11 @@ func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan
 	if err != nil || !exists {
 		return nil, err
 	}
-	from := &plan.Copied{
-		Paused:  plan.IsPausedByUs(template.Spec.Template.ObjectMeta.Annotations),
-		Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)),
-	}
+	from := &plan.Copied{Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec))}
 	if t.View.Enabled && !t.isFrozen(o) {
 		// Findings about its template report what is wrong with it.
 		if decision, known := t.decide(o, want); known && t.override(o) != contract.SecretNone {
 			from.Recipe = decision.Recipe
-			_, from.Conflict = errors.AsType[*patch.ConflictError](decision.Refused)
 		}
 	}
 	return from, nil
@@ -280,17 +269,6 @@ func Groups(o bootstrap.Object) (groups []status.Group) {
 	return groups
 }
 
-// ReportPaused reports which KubeadmConfigs of a disabled topology are still paused.
-func (t *Topology) ReportPaused(objects []bootstrap.Settled) (out report.Outcome) {
-	for _, o := range objects {
-		if o.IsOfMachine() && o.IsTopologyOwned() && plan.IsPausedByUs(o.GetAnnotations()) {
-			out.Add(contract.ReasonRemovalWaiting,
-				"%s is paused until the topology controller gives its pool another template", o)
-		}
-	}
-	return out
-}
-
 // Finish completes a pass after all objects are settled. drifts are those of objects, by name. complete reports that no
 // object was missing.
 func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drifts map[Drift][]string,
@@ -306,7 +284,7 @@ func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drif
 	for i := range templates.Items {
 		t.Secrets.Keep(patch.References(patch.SpecOf(&templates.Items[i].Spec.Template.Spec))...)
 	}
-	want := map[string]string{contract.AnnotationSettingsHash: t.settingsHash(), contract.AnnotationEnabledBefore: ""}
+	want := map[string]string{contract.AnnotationEnabledBefore: ""}
 	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
 		(t.releases(freeze) || complete && !keeps(freeze, objects)) {
 		want[contract.AnnotationTopologyHold] = ""
@@ -338,28 +316,6 @@ func keeps(freeze intent.Freeze, objects []bootstrap.Settled) bool {
 	return slices.ContainsFunc(objects, func(o bootstrap.Settled) bool {
 		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
 	})
-}
-
-// settingsHash is the value of contract.AnnotationSettingsHash, "" for none. It contains no credential: settings with
-// one have no recipe for Inline delivery.
-func (t *Topology) settingsHash() string {
-	if !t.View.Enabled || t.Asks.Options.Delivery != contract.DeliveryInline {
-		return ""
-	}
-	var text strings.Builder
-	for _, override := range slices.Sorted(maps.Keys(t.resolutions)) {
-		resolution := t.resolutions[override]
-		values := "unusable"
-		if resolution != nil {
-			if _, err := plan.Recipe(t.Asks.Options, t.Version, *resolution, ""); err == nil {
-				values = fmt.Sprintf("%q %q %t", resolution.Settings.Vars(resolution.NoProxy.Value),
-					patch.TrustedCABundle(resolution.Settings), resolution.Complete)
-			}
-		}
-		fmt.Fprintf(&text, "%q %s\n", override, values)
-	}
-	sum := sha256.Sum256([]byte(text.String()))
-	return hex.EncodeToString(sum[:])
 }
 
 // reportDrifts names objects with drifts. The topology controller gets some time before the ClusterClass is blamed.

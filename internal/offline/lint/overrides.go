@@ -18,7 +18,8 @@ const CodeOverridden finding.Code = "overridden"
 // overrides warns of files and commands in the bootstrap objects of a Cluster that set proxy variables after the
 // product's. resolution is what the pools with the override get, or zero if its values are not known.
 func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolution resolve.Resolution, override string) {
-	recipe, err := plan.Recipe(options, patch.OutputVersion, resolution, intent.GeneratedSecretName(c.View.Name))
+	recipe, err := plan.Recipe(options, patch.OutputVersion, resolution.Settings.IsTrustOnly(),
+		intent.GeneratedSecretName(c.View.Name))
 	if err != nil {
 		return // nothing is written that could be overridden
 	}

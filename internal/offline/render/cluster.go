@@ -92,7 +92,7 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.V
 	resolver := c.Resolver(c.Now)
 	resolver.Object = pool
 	resolution, err := resolver.Resolve(ctx, c.view, c.options, override)
-	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok && c.options.Delivery == contract.DeliveryReference {
+	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
 		c.note(c.object, "%s; nodes get them from the Secret that the controller generates", hidden)
 		return &plan.Values{TrustOnly: new(hidden.IsTrustOnly())}
 	}
@@ -129,7 +129,6 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *p
 	at, _ := locate(m.object)
 	object := c.objectOf(m, at)
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	missing := ""
 	decision := plan.Decide(object, want)
 	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
 		switch values := main; decision.Ask {
@@ -140,19 +139,12 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *p
 			if values == nil {
 				return // a problem has been recorded
 			}
-			values = new(*values)
-			if resolution := values.Resolution; resolution != nil {
-				if missing = missingNetwork(c.unresolved, *resolution); missing != "" {
-					values.Resolution = new(*resolution)
-					values.Resolution.Complete = false
-				}
-			}
 			object.Facts.Values = values
 		default: // of names of generated Secrets, which are free in manifests
 			object.Facts.Taken[decision.Name] = ""
 		}
 	}
-	c.carryOut(m, at, decision, object.Facts.Values, missing)
+	c.carryOut(m, at, decision, object.Facts.Values)
 	if !enabled && len(decision.Edits) > 0 {
 		c.note(m.object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
 	}
@@ -189,9 +181,8 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	return object
 }
 
-// carryOut carries out a decision about a bootstrap object and reports its findings. missing is what is not known about
-// the network.
-func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, values *plan.Values, missing string) {
+// carryOut carries out a decision about a bootstrap object and reports its findings.
+func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, values *plan.Values) {
 	inSpec := func(f finding.Finding) finding.Finding {
 		f.Place.Path = slices.Concat(finding.Field(at.path...).Path, f.Place.Path)
 		return f
@@ -209,12 +200,6 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 		}
 	} else if decision.Refused != nil {
 		c.reject(m.object, "%s", decision.Refused)
-	}
-	if decision.Incomplete {
-		c.reject(c.object,
-			"delivery %s needs the whole network of the Cluster, but %s; run clusterctl generate cluster first, set it, or "+
-				"use delivery %s",
-			contract.DeliveryInline, missing, contract.DeliveryReference)
 	}
 	for _, warning := range decision.Warnings {
 		c.warn(m.object, "%s", inSpec(warning))

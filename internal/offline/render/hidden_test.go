@@ -85,12 +85,4 @@ func TestRender_NeedsNoValueOfASecret(t *testing.T) {
 			t.Errorf("notes %q, output\n%s", result.Notes, result.Output)
 		}
 	})
-	t.Run("inline", func(t *testing.T) {
-		t.Parallel()
-		inline := strings.Replace(plain, "labels:", "annotations: {capi-proxy-patcher.io/delivery: Inline}, labels:", 1)
-		_, err := render.Render(t.Context(), render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(inline + "---\n" + trusted)}}})
-		if err == nil || !strings.Contains(err.Error(), "encrypted by SOPS") {
-			t.Errorf("error %v", err)
-		}
-	})
 }

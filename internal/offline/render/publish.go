@@ -108,9 +108,7 @@ func (c *clusterRun) publish(ctx context.Context) {
 	}
 	resolver := c.Resolver(c.Now)
 	resolver.Profile = noproxy.ProfileShell
-	options := c.options
-	options.Delivery = contract.DeliveryReference
-	resolution, err := resolver.Resolve(ctx, c.view, options, "")
+	resolution, err := resolver.Resolve(ctx, c.view, c.options, "")
 	if hidden, ok := errors.AsType[*clusters.HiddenError](err); ok {
 		c.warn(c.object, "nothing is published: %s", hidden)
 		c.withdraw(asks)

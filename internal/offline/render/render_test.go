@@ -50,7 +50,7 @@ func golden(t *testing.T, path string, got []byte) {
 
 func TestRender_CasesAreGolden(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"classic", "v1beta1", "inline", "windows", "list", "pools"} {
+	for _, name := range []string{"classic", "v1beta1", "windows", "list", "pools"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join("testdata", name)
@@ -287,8 +287,7 @@ func TestRender_ReportsBadInputInOneError(t *testing.T) {
 		},
 		"not base64":            {render.Options{Inputs: []clusters.Input{{Name: "m.yaml", Data: bytes.Replace(minimal("", "", "").Inputs[0].Data, []byte("stringData: {}"), []byte("data: {httpProxy: '!s3cr'}"), 1)}}}, []string{"m.yaml: document 1: Secret http-proxy, data.httpProxy: the value is not base64"}},
 		"no Secret":             {minimal(good, "capi-proxy-patcher.io/secret: other", ""), []string{"m.yaml: document 2: Cluster c: Secret other does not exist", "--secret"}},
-		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/delivery: inline", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/delivery: unknown value "inline"; use Reference or Inline`}},
-		"credentials inline":    {minimal("httpProxy: 'http://u:s3cr@proxy:1'", "capi-proxy-patcher.io/delivery: Inline", ""), []string{"m.yaml: document 3: KubeadmControlPlane c: delivery Inline would write the proxy's credentials into the spec"}},
+		"a wrong annotation":    {minimal(good, "capi-proxy-patcher.io/rollout: now", ""), []string{`m.yaml: document 2: Cluster c: annotation capi-proxy-patcher.io/rollout: unknown value "now"; use OnNextRollout, Immediate or InPlace`}},
 		"not YAML":              {render.Options{Inputs: []clusters.Input{{Name: "m.yaml", Data: []byte("a: b\n---\na: [s3cr\n")}}}, []string{"parsing m.yaml: document 2, line 3"}},
 		"no Secret in the file": {render.Options{Secrets: []clusters.Input{{Name: "s.yaml", Data: []byte("kind: ConfigMap\napiVersion: v1\n")}}}, []string{"s.yaml: it holds no Secret"}},
 	} {

@@ -44,15 +44,13 @@ func (c *clusterRun) expect(values *plan.Values, secretName string) {
 	}
 	version, err := intent.OutputVersion(c.view.Annotations)
 	if err == nil && values.Resolution != nil {
-		_, err = plan.Recipe(c.options, version, *values.Resolution, secretName)
+		_, err = plan.Recipe(c.options, version, values.Resolution.Settings.IsTrustOnly(), secretName)
 	}
 	if err != nil {
 		c.reject(c.object, "%s", err)
 		return
 	}
-	if c.options.Delivery == contract.DeliveryReference {
-		c.generate(secretName, values.Resolution)
-	}
+	c.generate(secretName, values.Resolution)
 }
 
 // hookFields returns the fields of an external patch in a version of the ClusterClass, with their values.

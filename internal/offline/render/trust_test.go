@@ -13,7 +13,7 @@ func TestRender_CertificatesAloneAreAllThatNodesGet(t *testing.T) {
 	t.Parallel()
 	const cluster = `apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
-metadata: {name: one, namespace: ns, labels: {capi-proxy-patcher.io/enabled: "true"}, annotations: {capi-proxy-patcher.io/delivery: DELIVERY}}
+metadata: {name: one, namespace: ns, labels: {capi-proxy-patcher.io/enabled: "true"}}
 spec:
   clusterNetwork: {pods: {cidrBlocks: ["${PODS}"]}}
   controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: cp}
@@ -31,43 +31,37 @@ spec:
 `
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: http-proxy, namespace: ns}\nstringData:\n  trustedCA: |\n    " +
 		strings.ReplaceAll(cabundle.Small(t), "\n", "\n    ") + "\n"
-	for _, delivery := range []string{"Reference", "Inline"} {
-		t.Run(delivery, func(t *testing.T) {
-			t.Parallel()
-			result, err := render.Render(t.Context(), render.Options{
-				Inputs:         []clusters.Input{{Name: "-", Data: []byte(strings.Replace(cluster, "DELIVERY", delivery, 1))}},
-				Secrets:        []clusters.Input{{Name: "s", Data: []byte(secret)}},
-				IncludeSecrets: delivery == "Reference",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			output := string(result.Output)
-			for _, absent := range []string{
-				"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ",
-				"setup.sh unset", "setup.sh daemon-reload ||",
-			} {
-				if strings.Contains(output, absent) {
-					t.Errorf("there is %q in:\n%s", absent, output)
-				}
-			}
-			for _, present := range []string{
-				"path: /etc/capi-proxy-patcher/trusted-ca.pem",
-				"path: /etc/capi-proxy-patcher/setup.sh", "setup.sh install-ca",
-			} {
-				if !strings.Contains(output, present) {
-					t.Errorf("there is no %q in:\n%s", present, output)
-				}
-			}
-			// A proxy.env that says nothing: what somebody has patched earlier refers to it.
-			if delivery == "Reference" &&
-				!strings.Contains(output, "proxy.env: IyBNYW5hZ2VkIGJ5IGNhcGktcHJveHktcGF0Y2hlcgo=\n") {
-				t.Errorf("no empty proxy.env in the generated Secret:\n%s", output)
-			}
-			const note = "Secret ns/http-proxy has only key trustedCA: nodes trust its certificates and get no proxy variables"
-			if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, note) || result.Warnings != 0 {
-				t.Errorf("notes %s (%d warnings)", notes, result.Warnings)
-			}
-		})
+	result, err := render.Render(t.Context(), render.Options{
+		Inputs:         []clusters.Input{{Name: "-", Data: []byte(cluster)}},
+		Secrets:        []clusters.Input{{Name: "s", Data: []byte(secret)}},
+		IncludeSecrets: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := string(result.Output)
+	for _, absent := range []string{
+		"path: /etc/capi-proxy-patcher/proxy.env", "path: /etc/systemd", "- export ",
+		"setup.sh unset", "setup.sh daemon-reload ||",
+	} {
+		if strings.Contains(output, absent) {
+			t.Errorf("there is %q in:\n%s", absent, output)
+		}
+	}
+	for _, present := range []string{
+		"path: /etc/capi-proxy-patcher/trusted-ca.pem",
+		"path: /etc/capi-proxy-patcher/setup.sh", "setup.sh install-ca",
+	} {
+		if !strings.Contains(output, present) {
+			t.Errorf("there is no %q in:\n%s", present, output)
+		}
+	}
+	// A proxy.env that says nothing: what somebody has patched earlier refers to it.
+	if !strings.Contains(output, "proxy.env: IyBNYW5hZ2VkIGJ5IGNhcGktcHJveHktcGF0Y2hlcgo=\n") {
+		t.Errorf("no empty proxy.env in the generated Secret:\n%s", output)
+	}
+	const note = "Secret ns/http-proxy has only key trustedCA: nodes trust its certificates and get no proxy variables"
+	if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, note) || result.Warnings != 0 {
+		t.Errorf("notes %s (%d warnings)", notes, result.Warnings)
 	}
 }

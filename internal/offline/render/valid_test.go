@@ -85,26 +85,6 @@ func TestRender_OutputIsValid(t *testing.T) {
 	}
 }
 
-// TestRender_KeepsAFileWithoutALineBreakAtItsEnd is about the setup script, which would be one quoted line without one.
-func TestRender_KeepsAFileWithoutALineBreakAtItsEnd(t *testing.T) {
-	t.Parallel()
-	const object = "---\napiVersion: bootstrap.cluster.x-k8s.io/v1beta2\nkind: KubeadmConfigTemplate\nmetadata: {name: one, namespace: ns}\n" +
-		"spec:\n  template:\n    spec:\n      preKubeadmCommands:\n      - echo own\n      files:\n      - path: /etc/motd\n        content: x"
-	cluster := strings.NewReplacer(
-		"  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n", "",
-		"metadata: {name: one, ", "metadata: {name: one, annotations: {capi-proxy-patcher.io/delivery: Inline}, ",
-	).Replace(around)
-	result, err := render.Render(t.Context(),
-		render.Options{Inputs: []clusters.Input{{Name: "-", Data: []byte(cluster + object)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(result.Output), "#!/bin/sh\n") || strings.Contains(string(result.Output), `"#!/bin/sh`) ||
-		!strings.HasSuffix(string(result.Output), "\n") {
-		t.Errorf("the script is quoted, or the file does not end with a line break:\n%.600s", result.Output)
-	}
-}
-
 // TestRemoval_RestoresTheInput renders with the label, and then without it. The reference names the objects that
 // are not restored byte for byte.
 func TestRemoval_RestoresTheInput(t *testing.T) {

@@ -50,7 +50,6 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: it is of format "bottlerocket", not cloud-config or ignition, and is not patched`, 0},
 		"Ignition":                {members(kubeadm, own, "", "format: ignition"), "", 0},
 		"a variable for a format": {members(kubeadm, own, "", `format: "${FORMAT:=cloud-config}"`), "", 0},
-		"rollout elsewhere":       {strings.Replace(members(kubeadm, own, "", ""), "metadata: {name: cp}", "metadata: {name: cp, annotations: {capi-proxy-patcher.io/rollout: Immediate}}", 1), "KubeadmControlPlane cp: warning: unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster", 1},
 		"a paused Cluster":        {strings.Replace(members(kubeadm, own, "", ""), "spec: {cluster", "spec: {paused: true, cluster", 1), "Cluster c: is paused and patched here all the same; the controller changes nothing until it is unpaused", 0},
 		"a Cluster with paused":   {strings.Replace(members(kubeadm, own, "", ""), "labels: {", "annotations: {cluster.x-k8s.io/paused: ''}, labels: {", 1), "Cluster c: is paused", 0},
 		"Windows":                 {members(kubeadm, own, "", "files: [{path: 'c:/a', content: x}]"), "KubeadmConfigTemplate md: it is for Windows nodes (a file path with a drive letter, c:/a) and is not patched", 0},
@@ -77,7 +76,7 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 				t.Errorf("the other pool is not patched:\n%s", result.Output)
 			}
 			if want := test.note == ""; patched["KubeadmConfigTemplate md"] != want && !strings.Contains(test.manifests, none) &&
-				!strings.Contains(test.note, "Cluster c: ") && !strings.Contains(test.note, "unknown-name") {
+				!strings.Contains(test.note, "Cluster c: ") {
 				t.Errorf("the pool is patched: %t, want %t", !want, want)
 			}
 		})
