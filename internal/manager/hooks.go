@@ -36,8 +36,8 @@ func (o *Hooks) Flags() cliflag.NamedFlagSets {
 	f.StringVar(&o.BindAddress, "bind-address", "", "address on which the hooks listen; defaults to all")
 	f.StringVar(&o.CertDir, "cert-dir", "", "folder with tls.crt and tls.key")
 	f = groups.FlagSet("TLS and diagnostics")
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file, with which the API server reviews tokens for diagnostics; "+
-		"defaults to the Pod's service account")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file, with which the API server reviews tokens for "+
+		"diagnostics; defaults to the Pod's service account")
 	o.addFlags(f)
 	o.Logging.addFlags(groups.FlagSet("logging"))
 	return groups

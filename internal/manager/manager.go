@@ -266,8 +266,9 @@ func (c ownCache) GetCache() cache.Cache { return c.Cache }
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
 // few hundred at once, and wait 5 s. A review takes about twenty times its size in memory.
 func webhookServer(ctx context.Context, mgr *servingManager, o Options) (*server.Server, error) {
-	listener, security, err := mgr.listen(ctx, "webhooks", net.JoinHostPort(o.WebhookBindAddress, strconv.Itoa(o.WebhookPort)),
-		o.WebhookCertDir, cmp.Or(o.WebhookCertName, "tls.crt"), cmp.Or(o.WebhookKeyName, "tls.key"))
+	address := net.JoinHostPort(o.WebhookBindAddress, strconv.Itoa(o.WebhookPort))
+	listener, security, err := mgr.listen(ctx, "webhooks", address, o.WebhookCertDir,
+		cmp.Or(o.WebhookCertName, "tls.crt"), cmp.Or(o.WebhookKeyName, "tls.key"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Package server serves HTTPS to clients that nobody knows, within bounds of memory and time that controller-runtime's
-// server of webhooks does not have. Few connections are open at once, each for one request whose length is known; others
-// wait in the backlog of the listener, where they cost nothing and their time does not run.
+// server of webhooks does not have. Few connections are open at once, each for one request of known length; others wait
+// in the backlog of the listener, where they cost nothing and their time does not run.
 package server
 
 import (
@@ -125,11 +125,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 
 // answer reads a body, waits for its turn and calls the handler, whose path it returns.
 func (s *Server) answer(x *Exchange, r *http.Request) (path string) {
-	switch {
+	switch limit := s.options.MaxBody; {
 	case r.ContentLength < 0:
 		return x.refuse(http.StatusLengthRequired, "the request has no Content-Length")
-	case r.ContentLength > int64(s.options.MaxBody):
-		return x.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", s.options.MaxBody))
+	case r.ContentLength > int64(limit):
+		return x.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", limit))
 	}
 	x.Body = make([]byte, r.ContentLength)
 	defer func() { x.Body = nil }()
