@@ -1,6 +1,6 @@
 // Package server serves HTTPS to clients that nobody knows, within bounds of memory and time that controller-runtime's
-// server of webhooks does not have. Few connections are open at once, each for one request of known length; others wait
-// in the backlog of the listener, where they cost nothing and their time does not run.
+// server of webhooks does not have. Few connections are open at once; others wait in the backlog of the listener, where
+// they cost nothing and their time does not run.
 package server
 
 import (
@@ -32,6 +32,8 @@ type Options struct {
 	TLS      *tls.Config
 	// Connections is how many are open at once. Each holds a body of at most MaxBody bytes, and then an answer.
 	Connections, MaxBody int
+	// KeepAlive keeps them clientTime for another request. They take the places of others.
+	KeepAlive bool
 	// Time is how long an answer may take, with the wait for those before it.
 	Time time.Duration
 	// Counters count answers under Name; nil counts none.
@@ -42,8 +44,7 @@ type Options struct {
 const (
 	// clientTime is how long a client may take for the handshake, to send a request, and to read the answer.
 	clientTime = 3 * time.Second
-	// worked is how many bytes of bodies are answered at once; a larger body is answered alone, a small one counts as
-	// minWorked. Work takes many times the memory of its body.
+	// worked is how many bytes of bodies are answered at once. A larger one is answered alone, a small one is minWorked.
 	worked, minWorked = 4 << 20, worked / 16
 )
 
@@ -76,12 +77,13 @@ func (s *Server) Start(ctx context.Context) error {
 	config := s.options.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"} // a connection of HTTP/2 has any number of requests
 	serving := &http.Server{
-		Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: clientTime, ReadTimeout: clientTime, MaxHeaderBytes: 16 << 10,
+		Handler: http.HandlerFunc(s.serve), MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: clientTime, ReadTimeout: clientTime, IdleTimeout: clientTime,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		// Any client can cause any number of lines.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(ctrl.LoggerFrom(ctx).V(4)), slog.LevelInfo),
 	}
-	serving.SetKeepAlivesEnabled(false) // an idle connection would take the place of another
+	serving.SetKeepAlivesEnabled(s.options.KeepAlive)
 	return (&manager.Server{
 		Name: s.options.Name, Server: serving, ShutdownTimeout: new(10 * time.Second),
 		Listener: tls.NewListener(netutil.LimitListener(s.options.Listener, s.options.Connections), config),

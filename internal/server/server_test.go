@@ -22,6 +22,8 @@ type served struct {
 	t       *testing.T
 	address string
 	config  *tls.Config
+	// keeps is KeepAlive.
+	keeps bool
 	// stop ends it and waits for that.
 	stop func()
 }
@@ -32,20 +34,22 @@ const (
 )
 
 // serve starts a server with one handler.
-func serve(t *testing.T, limit time.Duration, handler http.HandlerFunc) *served {
+func serve(t *testing.T, limit time.Duration, keepAlive bool, handler http.HandlerFunc) *served {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{servingcert.Write(t, t.TempDir())}, MinVersion: tls.VersionTLS12}
-	server := New(Options{Listener: listener, TLS: config, Connections: connections, MaxBody: maxBody, Time: limit})
+	server := New(Options{
+		Listener: listener, TLS: config, Connections: connections, MaxBody: maxBody, KeepAlive: keepAlive, Time: limit,
+	})
 	server.Register("/", handler)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
 	s := &served{
-		t: t, address: listener.Addr().String(),
+		t: t, address: listener.Addr().String(), keeps: keepAlive,
 		config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // who answers is not in question
 		stop: sync.OnceFunc(func() {
 			cancel()
@@ -79,13 +83,14 @@ func (s *served) post(body io.Reader) (int, string, error) {
 		return 0, "", err
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
 	response, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if !response.Close || response.ProtoMajor != 1 {
-		return 0, "", fmt.Errorf("the connection is kept for another request: %+v", response)
+	if response.Close == s.keeps || response.ProtoMajor != 1 {
+		return 0, "", fmt.Errorf("the connection is kept or closed: %+v", response)
 	}
 	text, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(text), err
@@ -124,7 +129,7 @@ func header(length int) string {
 
 func TestServer_AnswersBodiesOfEverySize(t *testing.T) {
 	t.Parallel()
-	s := serve(t, time.Minute, echo)
+	s := serve(t, time.Minute, false, echo)
 	for _, size := range []int{0, 1, minWorked, minWorked + 1, worked, worked + 1, maxBody} {
 		body := strings.Repeat("x", size)
 		s.answers(body, body)
@@ -145,7 +150,7 @@ func TestServer_AnswersBodiesOfEverySize(t *testing.T) {
 
 func TestServer_SendsHeaderAndStatusOfAHandler(t *testing.T) {
 	t.Parallel()
-	s := serve(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+	s := serve(t, time.Minute, false, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/y")
 		w.WriteHeader(http.StatusCreated)
 	})
@@ -163,10 +168,11 @@ func TestServer_EndsSlowClients(t *testing.T) {
 		"nothing":          "",
 		"half of a header": "POST /x HTTP/1.1\r\n",
 		"half of a body":   header(maxBody) + "x",
+		"no other request": header(0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, time.Minute, echo)
+			s := serve(t, time.Minute, text == header(0), echo)
 			var all []net.Conn
 			for range connections {
 				all = append(all, s.open(text))
@@ -181,7 +187,7 @@ func TestServer_EndsSlowClients(t *testing.T) {
 
 func TestServer_EndsClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
-	s := serve(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, time.Minute, false, func(w http.ResponseWriter, r *http.Request) {
 		if x, _ := w.(*Exchange); len(x.Body) == 1 {
 			_, _ = w.Write(make([]byte, 32<<20)) // more than the buffers of a connection
 			return
@@ -197,7 +203,7 @@ func TestServer_EndsClientsThatDoNotRead(t *testing.T) {
 func TestServer_TellsAHandlerThatTimeIsOver(t *testing.T) {
 	t.Parallel()
 	told := make(chan error, 1)
-	s := serve(t, 100*time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, 100*time.Millisecond, false, func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		told <- r.Context().Err()
 		http.Error(w, "late", http.StatusInternalServerError)
@@ -220,7 +226,7 @@ func TestServer_WorksOnAFewRequestsAtOnce(t *testing.T) {
 			running, most int
 		)
 		entered, leave := make(chan struct{}, connections), make(chan struct{})
-		s := serve(t, time.Minute, func(http.ResponseWriter, *http.Request) {
+		s := serve(t, time.Minute, false, func(http.ResponseWriter, *http.Request) {
 			mutex.Lock()
 			running++
 			most = max(most, running)
@@ -255,7 +261,7 @@ func TestServer_WorksOnAFewRequestsAtOnce(t *testing.T) {
 func TestServer_AnswersWhatIsInProgressWhenItEnds(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, time.Minute, false, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-leave
 		if r.Context().Err() != nil {
