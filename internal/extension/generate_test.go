@@ -472,7 +472,7 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		options hookrequests.Options
 		want    string
 	}{
-		"an unusable variable":      {hookrequests.Options{Variable: `{"targets":["x"]}`}, `spec.topology.variables[capiProxyPatcher].targets[0]: "x" is not a target; use containerd, kubelet, kubeadm, trust and static-pods`},
+		"an unusable variable":      {hookrequests.Options{Variable: `{"targets":["x"]}`}, `spec.topology.variables[capiProxyPatcher].targets[0]: "x" is not a target; use containerd, kubelet, commands, trust and static-pods`},
 		"an output version to come": {hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "7"}}, "output version 7 is not known to this version of capi-proxy-patcher; use a newer one"},
 		"an output version of rubbish": {
 			hookrequests.Options{Annotations: map[string]string{contract.AnnotationOutputVersion: "new"}},

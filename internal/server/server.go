@@ -77,8 +77,7 @@ func (s *Server) Start(ctx context.Context) error {
 	config := s.options.TLS.Clone()
 	config.NextProtos = []string{"http/1.1"} // a connection of HTTP/2 has any number of requests
 	serving := &http.Server{
-		Handler: http.HandlerFunc(s.serve), MaxHeaderBytes: 16 << 10,
-		ReadHeaderTimeout: clientTime, ReadTimeout: clientTime, IdleTimeout: clientTime,
+		Handler: http.HandlerFunc(s.serve), MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: clientTime, ReadTimeout: clientTime,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		// Any client can cause any number of lines.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(ctrl.LoggerFrom(ctx).V(4)), slog.LevelInfo),
