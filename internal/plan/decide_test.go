@@ -347,7 +347,8 @@ func TestDecide_InAWrite(t *testing.T) {
 		{"a KubeadmConfig with bootstrap data is written", config, []is{running, updated}, "leaves"},
 		{"a paused object is written", template, []is{patched, paused("true"), applied}, "leaves, Paused"},
 		{"the name of the generated Secret is taken", template, []is{taken, created}, "leaves, NameTaken / values" + secret},
-		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret}, {"it is removed in the write that rolls a control plane", controlPlane, []is{inTheWay, running, applied, rolling}, "brings / values" + secret},
+		{"a file of the user's in the way", template, []is{inTheWay, created}, "leaves, ConflictingFile / values" + secret},
+		{"it is removed in the write that rolls a control plane", controlPlane, []is{inTheWay, running, applied, rolling}, "brings / values" + secret},
 	})
 }
 
@@ -399,10 +400,4 @@ func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
 			}
 		})
 	}
-}
-
-// patchedSpec is spec with the entries of Cluster prod.
-func patchedSpec(t *testing.T, spec patch.Spec) patch.Spec {
-	t.Helper()
-	return newScene(t, template, func(s *scene) { s.object.Spec = spec }, patched).object.Spec
 }

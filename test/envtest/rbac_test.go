@@ -73,11 +73,14 @@ func granted() ([]grant, error) {
 	return grants, nil
 }
 
-// onCacheMiss are rights for reads of what a cache does not have yet, for which an object has to be milliseconds old.
-func onCacheMiss() []grant {
+// rare are rights for reads that only a moment needs: of what a cache does not have yet, for which an object has to be
+// milliseconds old, and of who keeps reverting an object, which a test sees for control planes.
+func rare() []grant {
 	return []grant{
-		{"get", "cluster.x-k8s.io", "clusters"},           // webhook.Webhook, extension.ManagementCluster
-		{"get", "cluster.x-k8s.io", "machinedeployments"}, // webhook.Webhook
+		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigs"},         // bootstrap.Writer
+		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigtemplates"}, // bootstrap.Writer
+		{"get", "cluster.x-k8s.io", "clusters"},                         // webhook.Webhook
+		{"get", "cluster.x-k8s.io", "machinedeployments"},               // webhook.Webhook
 	}
 }
 
@@ -87,7 +90,7 @@ func unused(grants []grant, used map[grant]bool) []grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g grant) bool {
 		watches := g.verb == "list" && used[grant{"watch", g.group, g.resource}]
 		if g.resource != "*" {
-			return used[g] || watches || slices.Contains(onCacheMiss(), g)
+			return used[g] || watches || slices.Contains(rare(), g)
 		}
 		for needed := range used {
 			if needed.verb == g.verb && needed.group == g.group {

@@ -24,6 +24,9 @@ func (r request) isWrite() bool { return r.verb != "get" && r.verb != "list" }
 // isOfSpec reports whether the request is a write of an object with a bootstrap spec.
 func (r request) isOfSpec() bool { return r.isWrite() && strings.HasPrefix(r.resource, "kubeadm") }
 
+// isOfSecret reports whether the request is a write of a Secret.
+func (r request) isOfSecret() bool { return r.isWrite() && r.resource == "secrets" }
+
 // done reports whether the API server did what was asked.
 func (r request) done() bool { return r.code >= 200 && r.code < 300 }
 

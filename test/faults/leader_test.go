@@ -61,8 +61,8 @@ func eventuallyLed(t *testing.T, ns string) {
 	})
 }
 
-// TestLeader_GivesUpTheLeaseBeforeItsServersEnd ends a manager in the middle of a request to its webhooks.
-func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
+// TestLeader_AnswersWhatItHasBegunToRead ends a manager in the middle of a request to its webhooks, which has some seconds.
+func TestLeader_AnswersWhatItHasBegunToRead(t *testing.T) {
 	f := newFleet(t, 1)
 	t.Parallel()
 	webhooks, flags := f.serveWebhooks("../../config/default")
@@ -95,10 +95,6 @@ func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a lease that nobody holds", func() string { return f.leader() })
-	if p.hasExited() {
-		t.Fatal("the manager has ended with a request that it had begun to read")
-	}
 	send(body[1:])
 	answer, err := http.ReadResponse(answers, nil)
 	if err != nil {
@@ -112,12 +108,14 @@ func TestLeader_GivesUpTheLeaseBeforeItsServersEnd(t *testing.T) {
 	if status := p.cmd.ProcessState; !status.Success() {
 		t.Errorf("the manager has ended with %s", status)
 	}
+	if holder := f.leader(); holder != "" {
+		t.Errorf("%s still has the Lease", holder)
+	}
 }
 
 func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	const (
-		size  = 200
-		total = 2 * size
+		size = 200
 		// inFlight is how many writes the leader may have under way at once: its concurrency.
 		inFlight = 10
 	)
@@ -132,19 +130,19 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	holder := f.leader()
 	second := manager(t, f.ns, flags...)
 
-	before, from := f.generations(), setMark(t, f.ns)
+	from := setMark(t, f.ns)
 	f.useProxy(otherProxyURL)
 	eventually(t, "progress of the leader", func() string {
-		if len(from.since(request.isOfSpec, request.done)) < total/3 {
+		if len(from.since(request.isOfSecret, request.done)) < size/3 {
 			return "less than a third is written"
 		}
 		return ""
 	})
 	first.kill()
 	time.Sleep(time.Second) // what was in progress completes
-	done := len(from.since(request.isOfSpec, request.done))
-	if done > total*2/3 {
-		t.Fatalf("%d of %d objects were written when the leader was killed: that was not the middle", done, total)
+	done := len(from.since(request.isOfSecret, request.done))
+	if done > size*2/3 {
+		t.Fatalf("%d of %d Secrets were written when the leader was killed: that was not the middle", done, size)
 	}
 	if now := f.leader(); now != holder {
 		t.Fatalf("%s led, and not %s, when the leader was killed", now, holder)
@@ -153,25 +151,20 @@ func TestLeader_IsKilledWhileASecretFansOut(t *testing.T) {
 	if now := f.leader(); now == holder {
 		t.Errorf("%s still leads", now)
 	}
-	for name, generation := range f.generations() {
-		if generation != before[name]+1 {
-			t.Errorf("the spec of %s was written %d times", name, generation-before[name])
-		}
-	}
 	// Of a write that was under way when the leader was killed, the log may say that nobody took the answer.
-	writes, refused := len(from.since(request.isOfSpec, request.done)), len(from.since(request.isOfSpec, request.refused))
-	if writes < total-inFlight || writes > total {
-		t.Errorf("%d writes of %d objects", writes, total)
+	writes, refused := len(from.since(request.isOfSecret, request.done)), len(from.since(request.isOfSecret, request.refused))
+	if writes < size-inFlight || writes > size {
+		t.Errorf("%d writes of %d Secrets", writes, size)
 	}
 	// A Cluster that is looked at again before the cache has its last write tries that once more, in vain.
-	if refused > total {
-		t.Errorf("%d writes of %d objects were refused", refused, total)
+	if refused > size {
+		t.Errorf("%d writes of %d Secrets were refused", refused, size)
 	}
-	if others := len(from.since(request.isOfSpec)) - writes - refused; others > inFlight {
+	if others := len(from.since(request.isOfSecret)) - writes - refused; others > inFlight {
 		t.Errorf("%d requests ended in another way", others)
 	}
 	t.Logf("%d refused", refused)
-	t.Logf("%d objects were written by the first, %d by the second", done, writes-done)
+	t.Logf("%d Secrets were written by the first, %d by the second", done, writes-done)
 	second.stop()
 	staysQuiet(t, f.ns, flags...)
 }

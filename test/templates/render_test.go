@@ -66,7 +66,7 @@ func templates(t *testing.T) []string {
 			names = append(names, filepath.Base(path))
 		}
 	}
-	if len(names) < 8 {
+	if len(names) < 7 {
 		t.Fatalf("only %d templates: %q", len(names), names)
 	}
 	return names
