@@ -16,6 +16,12 @@ var gone = []string{
 	// delivery Inline
 	`Inline delivery`, "[Dd]elivery `?Inline", `Reference delivery`, "[Dd]elivery `?Reference", `capi-proxy-patcher\.io/delivery`,
 	`AnnotationDelivery`, `settings-hash`, `waiting-for-control-plane-endpoint`, `DELIVERY `,
+	// adoption of the user's files
+	`capi-proxy-patcher\.io/adopt`, `AnnotationAdopt`, `adopted-files`, `secret-too-large`,
+	// target kubeadm, which is commands
+	`TargetKubeadm`, `containerd,kubelet,kubeadm`,
+	// our own authentication and queues
+	`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`,
 }
 
 // TestGone_IsNamedNowhere looks for them in documentation, manifests, RBAC, templates, and the program with its flags.
