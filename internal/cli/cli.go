@@ -95,9 +95,10 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 func newRoot(streams Streams) *cobra.Command {
 	var printVersion bool
 	root := &cobra.Command{
-		Use:           "capi-proxy-patcher",
-		Short:         "Cluster API nodes behind a corporate proxy",
-		Long:          "Configures containerd, kubelet, the shell of your commands and the trust store of Cluster API nodes for an HTTP proxy.",
+		Use:   "capi-proxy-patcher",
+		Short: "Cluster API nodes behind a corporate proxy",
+		Long: "Configures containerd, kubelet, the shell of your commands and the trust store of Cluster API nodes for an " +
+			"HTTP proxy.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -67,8 +67,8 @@ func (h *Handlers) NewServer(listener net.Listener, config *tls.Config) (*runtim
 		},
 	}
 	serving := server.New(server.Options{
-		Listener: listener, TLS: config, Connections: maxConnections, MaxBody: maxBody, KeepAlive: true, Time: timeoutSeconds * time.Second,
-		Counters: h.Counters, Name: "hooks",
+		Listener: listener, TLS: config, Connections: maxConnections, MaxBody: maxBody, KeepAlive: true,
+		Time: timeoutSeconds * time.Second, Counters: h.Counters, Name: "hooks",
 	})
 	bounded := bounded{Server: serving, direct: map[string]directHandler{}}
 	for _, handler := range handlers {

@@ -492,16 +492,6 @@ func (c classic) endpointComes() {
 	})
 }
 
-// workerConfig is a KubeadmConfig as a MachineSet of the Cluster makes it.
-func (c classic) workerConfig(name string) *bootstrapv1.KubeadmConfig {
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: c.meta(name)}
-	config.Labels = c.worker()
-	config.Labels[clusterv1.ClusterNameLabel] = c.name
-	config.OwnerReferences = ownedBy("Machine", name)
-	config.Spec.JoinConfiguration.NodeRegistration.Name = "own"
-	return config
-}
-
 func TestController_PatchesWhileTheWebhookIsDown(t *testing.T) {
 	ns := admitted(t, namespace(t), webhooksDown)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

@@ -129,8 +129,8 @@ func Wrote(ctx context.Context, object client.Object) {
 	one.wrote[object.GetUID()] = append(one.wrote[object.GetUID()], object.GetResourceVersion())
 }
 
-// arrived reports whether the pass has written a version, whose event has arrived. A watch may skip versions: those that
-// were written before it are not waited for any more.
+// arrived reports whether the pass has written a version, whose event has arrived. A watch may skip versions: those
+// that were written before it are not waited for any more.
 func (one *Pass) arrived(v version) bool {
 	at := slices.Index(one.wrote[v.uid], v.version)
 	if at < 0 {

@@ -20,7 +20,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
 
-// InstallHooks starts the runtime hooks, without any access to the API server, and has Cluster API ask them by the ExtensionConfig that users copy.
+// InstallHooks starts the runtime hooks, without any access to the API server, and has Cluster API ask them by the
+// ExtensionConfig that users copy.
 func (c *Cluster) InstallHooks(ctx context.Context, binary string) (*Process, error) {
 	port, err := ports.Free(ctx)
 	if err != nil {
