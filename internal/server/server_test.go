@@ -82,7 +82,7 @@ func (s *served) post(body io.Reader) (int, string, error) {
 	if err != nil {
 		return 0, "", err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config, ForceAttemptHTTP2: true}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.config.Clone(), ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	response, err := client.Do(r)
 	if err != nil {
