@@ -44,8 +44,8 @@ func newExplain(streams Streams) *cobra.Command {
 		Use:   "explain [DESTINATION...]",
 		Short: "Show which clients reach a destination directly, and why",
 		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which
-entry of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a URL, a
-host, host:port or an address. Without a scheme it is https, or http for port 80. Without a destination, the
+entry of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a
+URL, a host, host:port or an address. Without a scheme it is https, or http for port 80. Without a destination, the
 important ones of the Cluster are used.
 
 The value of NO_PROXY is that of a Cluster in manifests (-f), that of a Cluster in a management cluster (--cluster,
