@@ -26,34 +26,31 @@ func (r requests) minus(before requests) requests {
 	return added
 }
 
-// writes and reads are their sums. Events are neither.
-func (r requests) writes() int {
-	return r.sum(func(verb string) bool { return verb != "get" && verb != "list" })
-}
+// reads returns the number of gets and lists, and writes that of all others but events.
+func (r requests) reads() float64 { return r.sum(true) }
 
-func (r requests) reads() int {
-	return r.sum(func(verb string) bool { return verb == "get" || verb == "list" })
-}
+func (r requests) writes() float64 { return r.sum(false) }
 
-func (r requests) sum(counts func(verb string) bool) int {
+func (r requests) sum(reads bool) float64 {
 	sum := 0
 	for kind, count := range r {
-		if verb, resource, _ := strings.Cut(kind, " "); counts(verb) && resource != "events" {
+		verb, resource, _ := strings.Cut(kind, " ")
+		if resource != "events" && (verb == "get" || verb == "list") == reads {
 			sum += count
 		}
 	}
-	return sum
+	return float64(sum)
 }
 
-func (r requests) total() int {
+func (r requests) total() float64 {
 	sum := 0
 	for _, count := range r {
 		sum += count
 	}
-	return sum
+	return float64(sum)
 }
 
-// audit counts the requests of ServiceAccounts in the log of the API server, which leaves watches and leases out.
+// audit counts the requests of ServiceAccounts in the log of the API server, which omits watches and leases.
 type audit struct {
 	path   string
 	offset int64
@@ -79,7 +76,7 @@ func (a *audit) read() (requests, error) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return maps.Clone(a.counts), nil // the rest of the line is still to be written
+			return maps.Clone(a.counts), nil // the API server has not written the rest of the line yet
 		}
 		if err != nil {
 			return nil, err

@@ -14,6 +14,9 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimeserver "sigs.k8s.io/cluster-api/exp/runtime/server"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,27 +25,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
-// nullPath is where the webhook that does nothing is served.
-const nullPath = "/null"
-
-// nullOptions configure the idle manager.
+// nullOptions configure a program that does nothing.
 type nullOptions struct {
-	on                                 bool
-	kubeconfig, health, pprof, certDir string
-	port                               int
+	kind, kubeconfig, health, pprof, certDir string
+	port                                     int
 }
 
-// serve runs a manager of controller-runtime that caches what the product caches, whole but for the managed fields,
-// reconciles nothing, and has a webhook that allows everything.
-func (n nullOptions) serve(ctx context.Context) error {
+// serveManager runs a manager of controller-runtime that caches what the product caches, whole but for the managed
+// fields, reconciles nothing, and has a webhook that allows everything.
+func (n nullOptions) serveManager(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", n.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	scheme, err := caches.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		return err
 	}
@@ -72,13 +71,8 @@ func (n nullOptions) serve(ctx context.Context) error {
 			return fmt.Errorf("caching %T: %w", object, err)
 		}
 	}
-	mgr.GetWebhookServer().Register(nullPath, &admission.Webhook{
-		Handler: admission.HandlerFunc(func(context.Context,
-			admission.Request,
-		) admission.Response {
-			return admission.Allowed("")
-		}),
-	})
+	allow := func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
+	mgr.GetWebhookServer().Register(controlPlanePath, &admission.Webhook{Handler: admission.HandlerFunc(allow)})
 	if err := mgr.AddReadyzCheck("caches", func(r *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(r.Context()) {
 			return fmt.Errorf("caches are not synced yet")
@@ -88,4 +82,29 @@ func (n nullOptions) serve(ctx context.Context) error {
 		return fmt.Errorf("adding ready check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// serveHooks serves a handler on Cluster API's server that does nothing with the request that the server has decoded.
+func (n nullOptions) serveHooks(ctx context.Context) error {
+	catalog := runtimecatalog.New()
+	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
+		return fmt.Errorf("building catalog of hooks: %w", err)
+	}
+	server, err := runtimeserver.New(runtimeserver.Options{
+		Catalog: catalog, Host: "127.0.0.1", Port: n.port, CertDir: n.certDir,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the server: %w", err)
+	}
+	if err := server.AddExtensionHandler(runtimeserver.ExtensionHandler{
+		Hook: runtimehooksv1.GeneratePatches, Name: contract.HandlerGeneratePatches,
+		HandlerFunc: func(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest,
+			response *runtimehooksv1.GeneratePatchesResponse,
+		) {
+			response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+		},
+	}); err != nil {
+		return fmt.Errorf("adding handler: %w", err)
+	}
+	return server.Start(ctx)
 }
