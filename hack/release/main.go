@@ -1,14 +1,16 @@
-// Command release writes the folder of a release, from which clusterctl and the Cluster API Operator install:
-// components, metadata, templates, ExtensionConfig, image, bill of materials and checksums. Equal input makes equal
-// bytes.
+// Command release writes the folder of a release, from which clusterctl, the Cluster API Operator and Helm install:
+// components, metadata, templates, ExtensionConfig, chart, programs, image, bills of materials and checksums. Equal
+// input makes equal bytes.
 //
-//	release -version v1.2.3 -image registry/name -layout out/image -out out/release
+//	release -version v1.2.3 -image registry/name -downloads https://host/folder -out out/release
 //
-// make release calls it with what it has built of a commit.
+// make release writes image, bills, chart and programs into the folder -out before.
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"flag"
@@ -18,8 +20,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -33,7 +35,7 @@ const provider = "runtime-extension-capi-proxy-patcher"
 
 // Files of a release.
 const (
-	componentsFile = "runtime-extension-components.yaml"
+	componentsName = "runtime-extension-components"
 	metadataFile   = "metadata.yaml"
 )
 
@@ -42,12 +44,9 @@ const namespaceVariable = "${CAPI_PROXY_PATCHER_NAMESPACE:=" + mgmt.SystemNamesp
 
 // release is what a folder is made of.
 type release struct {
-	root, version, image, revision string
-	created                        time.Time
-	// layout is the folder of the OCI layout of the image.
-	layout string
-	// folder is the one that is written.
-	folder string
+	root, version, image, downloads string
+	// built is the folder with what was built before, folder the one that is written.
+	built, folder string
 }
 
 func main() {
@@ -63,11 +62,9 @@ func run(args []string) error {
 	flags.StringVar(&r.root, "root", ".", "folder of the repository")
 	flags.StringVar(&r.version, "version", "", "version, like v1.2.3")
 	flags.StringVar(&r.image, "image", "", "name of the image without a tag")
-	flags.StringVar(&r.revision, "revision", "", "commit")
-	flags.StringVar(&r.layout, "layout", "out/image", "folder of the OCI layout of the image")
-	created := flags.Int64("created", 0, "time of the commit, in seconds since 1970")
+	flags.StringVar(&r.downloads, "downloads", "", "URL of the folder from which krew fetches programs")
 	check := flags.Bool("check", false, "check the version, and write nothing")
-	out := flags.String("out", "out/release", "folder for the folder of the provider")
+	flags.StringVar(&r.built, "out", "out/release", "folder for the folder of the provider, with image and sbom")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -82,8 +79,7 @@ func run(args []string) error {
 	if r.image == "" {
 		return errors.New("-image is required")
 	}
-	r.created = time.Unix(*created, 0).UTC()
-	r.folder = filepath.Join(*out, provider, r.version)
+	r.folder = filepath.Join(r.built, provider, r.version)
 	if err := r.write(metadata); err != nil {
 		return fmt.Errorf("writing %s: %w", r.folder, err)
 	}
@@ -96,10 +92,14 @@ func (r release) write(metadata []byte) error {
 		return err
 	}
 	for _, step := range []func() error{
-		r.components, r.extensionConfig, r.guard, r.templates,
-		func() error { return r.file(metadataFile, metadata) }, r.operator,
-		func() error { return os.CopyFS(filepath.Join(r.folder, "image"), os.DirFS(r.layout)) },
-		r.materials, r.checksums,
+		func() error { return r.file(metadataFile, metadata) },
+		func() error { return r.components("") }, func() error { return r.components("in-place") },
+		r.extensionConfig, r.guard, r.monitoring, r.networkPolicies, r.templates, r.chart, r.programs,
+		func() error {
+			return os.CopyFS(filepath.Join(r.folder, "image"), os.DirFS(filepath.Join(r.built, "image")))
+		},
+		func() error { return os.CopyFS(r.folder, os.DirFS(filepath.Join(r.built, "sbom"))) },
+		r.checksums,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -112,12 +112,14 @@ func (r release) file(name string, text []byte) error {
 	return os.WriteFile(filepath.Join(r.folder, name), text, 0o644) //nolint:gosec // anybody may read it
 }
 
-// components writes what clusterctl installs.
-func (r release) components() error {
-	objects, err := mgmt.Kustomize(filepath.Join(r.root, "config", "release"))
+// components writes what clusterctl and the Cluster API Operator install, with a component of config/components or
+// without.
+func (r release) components(component string) error {
+	objects, err := r.with("release", component)
 	if err != nil {
 		return err
 	}
+	image := r.image + ":" + r.version
 	for _, object := range objects {
 		if object.GetKind() != "Deployment" {
 			continue
@@ -127,15 +129,168 @@ func (r release) components() error {
 			return err
 		}
 		for _, container := range containers {
-			container.(map[string]any)["image"] = r.image + ":" + r.version
+			container := container.(map[string]any)
+			container["image"] = image
+			for i, argument := range container["args"].([]any) {
+				if strings.HasPrefix(argument.(string), "--node-image=") {
+					container["args"].([]any)[i] = "--node-image=${CAPI_PROXY_PATCHER_NODE_IMAGE:=" + image + "}"
+				}
+			}
 		}
 		if err := unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec",
 			"containers"); err != nil {
 			return err
 		}
 	}
-	return r.objects(componentsFile, objects)
+	suffix := ".yaml"
+	if component != "" {
+		suffix = "-" + component + suffix
+	}
+	if err := r.objects(componentsName+suffix, objects); err != nil {
+		return err
+	}
+	return r.operator(componentsName+suffix, "capi-operator"+suffix)
 }
+
+// with builds a kustomization of config, with a component.
+func (r release) with(base, component string) ([]*unstructured.Unstructured, error) {
+	dir, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)                                //nolint:errcheck // nothing is lost
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // kustomize follows links
+		return nil, err
+	}
+	text := "resources: [../" + base + "]\n"
+	if component != "" {
+		text += "components: [../components/" + component + "]\n"
+	}
+	folder := filepath.Join(dir, "overlay")
+	if err := errors.Join(os.CopyFS(dir, os.DirFS(filepath.Join(r.root, "config"))), os.Mkdir(folder, 0o700),
+		os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
+		return nil, err
+	}
+	return mgmt.Kustomize(folder)
+}
+
+// added writes what a component adds or changes. What it adds has no label of the provider: clusterctl deletes what has
+// it before it installs a new version.
+func (r release) added(component, name string) error {
+	before, err := r.with("clusterclass", "")
+	if err != nil {
+		return err
+	}
+	after, err := r.with("clusterclass", component)
+	if err != nil {
+		return err
+	}
+	var objects []*unstructured.Unstructured
+	for _, object := range after {
+		same := func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == object.GetKind() && o.GetName() == object.GetName()
+		}
+		i := slices.IndexFunc(before, same)
+		if i < 0 {
+			labels := object.GetLabels()
+			delete(labels, "cluster.x-k8s.io/provider")
+			object.SetLabels(labels)
+		} else if equality.Semantic.DeepEqual(before[i], object) {
+			continue
+		}
+		objects = append(objects, object)
+	}
+	return r.objects(name, objects)
+}
+
+// monitoring writes what the Prometheus Operator reads, and for those who do not have it the dashboard by itself.
+func (r release) monitoring() error {
+	for _, name := range []string{"dashboard.json", "kube-state-metrics.yaml"} {
+		text, err := os.ReadFile(filepath.Join(r.root, "config/components/monitoring", name)) //nolint:gosec // of the repository
+		if err := errors.Join(err, r.file(name, text)); err != nil {
+			return err
+		}
+	}
+	return r.added("monitoring", "monitoring.yaml")
+}
+
+func (r release) networkPolicies() error { return r.added("network-policies", "network-policies.yaml") }
+
+// chart packs the Helm chart.
+func (r release) chart() error {
+	folder := filepath.Join(r.built, "chart")
+	return r.archive("capi-proxy-patcher-"+strings.TrimPrefix(r.version, "v")+".tgz", os.DirFS(folder))
+}
+
+// programs packs those of all platforms, and writes the manifest of krew.
+func (r release) programs() error {
+	folders, err := filepath.Glob(filepath.Join(r.built, "programs", "*"))
+	if err != nil {
+		return err
+	}
+	var platforms []any
+	for _, folder := range folders {
+		platform := filepath.Base(folder)
+		name := "capi-proxy-patcher-" + platform + ".tar.gz"
+		if err := errors.Join(copyFile(filepath.Join(r.root, "LICENSE"), filepath.Join(folder, "LICENSE")),
+			r.archive(name, os.DirFS(folder))); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(r.folder, name)) //nolint:gosec // just written
+		if err != nil {
+			return err
+		}
+		system, architecture, _ := strings.Cut(platform, "-")
+		platforms = append(platforms, map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"os": system, "arch": architecture}},
+			"uri":      r.downloads + "/" + name, "sha256": fmt.Sprintf("%x", sha256.Sum256(text)), "bin": "capi-proxy-patcher",
+		})
+	}
+	return r.objects("krew.yaml", []*unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin",
+		"metadata": map[string]any{"name": "capi-proxy-patcher"},
+		"spec": map[string]any{
+			"version": r.version, "homepage": "https://github.com/capi-proxy-patcher/capi-proxy-patcher",
+			"shortDescription": "Plan, explain and check proxy settings of Cluster API nodes",
+			"description": "Shows and checks the HTTP proxy settings that capi-proxy-patcher puts on nodes of Cluster API,\n" +
+				"in a management cluster or in manifests.\n",
+			"platforms": platforms,
+		},
+	}}})
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from) //nolint:gosec // of the repository
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644) //nolint:gosec // anybody may read it
+}
+
+// archive packs a folder. Times, owners and the order of files are the same on every machine.
+func (r release) archive(name string, folder fs.FS) error {
+	var packed bytes.Buffer
+	compressed := gzip.NewWriter(&packed)
+	files := tar.NewWriter(compressed)
+	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(folder, path)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Name: path, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatUSTAR}
+		if filepath.Base(path) == "capi-proxy-patcher" {
+			header.Mode = 0o755
+		}
+		err = files.WriteHeader(header)
+		return errors.Join(err, ignoreLength(files.Write(text)))
+	})
+	return errors.Join(err, files.Close(), compressed.Close(), r.file(name, packed.Bytes()))
+}
+
+func ignoreLength(_ int, err error) error { return err }
 
 // objects writes objects as a stream of YAML.
 func (r release) objects(name string, objects []*unstructured.Unstructured) error {
@@ -221,9 +376,9 @@ func (r release) metadata(version *version.Version) ([]byte, error) {
 
 // operator writes what the Cluster API Operator installs: components and metadata in a ConfigMap, and who asks for
 // them.
-func (r release) operator() error {
+func (r release) operator(components, file string) error {
 	var files [2]string
-	for i, name := range []string{componentsFile, metadataFile} {
+	for i, name := range []string{components, metadataFile} {
 		text, err := os.ReadFile(filepath.Join(r.folder, name)) //nolint:gosec // just written
 		if err != nil {
 			return err
@@ -232,7 +387,7 @@ func (r release) operator() error {
 	}
 	const name = "capi-proxy-patcher"
 	labels := map[string]any{"provider-components": name}
-	return r.objects("capi-operator.yaml", []*unstructured.Unstructured{
+	return r.objects(file, []*unstructured.Unstructured{
 		{Object: map[string]any{
 			"apiVersion": "v1", "kind": "Namespace",
 			"metadata": map[string]any{"name": mgmt.SystemNamespace},

@@ -1,4 +1,4 @@
-// Package ocilayout reads images of one layer with one program, as make image writes them, out of an OCI layout.
+// Package ocilayout reads images with one program, as make image writes them, out of an OCI layout.
 package ocilayout
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Image is the image of a layout.
 type Image struct {
-	// Digest is that of the index.
+	// Digest is that of the index, or that of the image if there is only one platform.
 	Digest string
 	// Programs are in the order of the index.
 	Programs []Program
@@ -27,14 +27,15 @@ type Program struct {
 	// Platform is like linux/amd64.
 	Platform string
 	Content  []byte
+	// Config is how the program is run.
+	Config Config
 }
 
-// manifest is an index or a manifest of an image.
-type manifest struct {
-	Manifests, Layers []struct {
-		Digest   string
-		Platform struct{ OS, Architecture string }
-	}
+// Config is how a container runs a program.
+type Config struct {
+	User       string
+	Entrypoint []string
+	Labels     map[string]string
 }
 
 // Read reads the image of a layout.
@@ -47,38 +48,44 @@ func Read(folder string) (Image, error) {
 }
 
 func read(folder string) (Image, error) {
-	var all, index manifest
-	if err := decode(filepath.Join(folder, "index.json"), &all); err != nil {
+	var layout struct{ Manifests []struct{ Digest string } }
+	if err := decode(filepath.Join(folder, "index.json"), &layout); err != nil {
 		return Image{}, err
 	}
-	if len(all.Manifests) != 1 {
-		return Image{}, fmt.Errorf("it has %d images", len(all.Manifests))
+	if len(layout.Manifests) != 1 {
+		return Image{}, fmt.Errorf("it has %d images", len(layout.Manifests))
 	}
-	image := Image{Digest: all.Manifests[0].Digest}
-	if err := decode(blob(folder, image.Digest), &index); err != nil {
-		return Image{}, err
+	image := Image{Digest: layout.Manifests[0].Digest}
+	return image, image.add(folder, image.Digest)
+}
+
+// add adds the programs of an index, or the one of an image.
+func (i *Image) add(folder, digest string) error {
+	var of struct {
+		Manifests, Layers []struct{ Digest string }
+		Config            struct{ Digest string }
 	}
-	for _, of := range index.Manifests {
-		var m manifest
-		if err := decode(blob(folder, of.Digest), &m); err != nil {
-			return Image{}, err
+	if err := decode(blob(folder, digest), &of); err != nil {
+		return err
+	}
+	for _, manifest := range of.Manifests {
+		if err := i.add(folder, manifest.Digest); err != nil {
+			return err
 		}
-		if len(m.Layers) != 1 {
-			return Image{}, fmt.Errorf("image %s has %d layers", of.Digest, len(m.Layers))
-		}
-		content, err := firstFile(blob(folder, m.Layers[0].Digest))
-		if err != nil {
-			return Image{}, err
-		}
-		image.Programs = append(image.Programs, Program{
-			Platform: of.Platform.OS + "/" + of.Platform.Architecture,
-			Content:  content,
-		})
 	}
-	if len(image.Programs) == 0 {
-		return Image{}, errors.New("the image has no platform")
+	if len(of.Layers) == 0 {
+		return nil
 	}
-	return image, nil
+	var config struct {
+		OS, Architecture string
+		Config           Config
+	}
+	if err := decode(blob(folder, of.Config.Digest), &config); err != nil {
+		return err
+	}
+	content, err := firstFile(blob(folder, of.Layers[len(of.Layers)-1].Digest))
+	i.Programs = append(i.Programs, Program{config.OS + "/" + config.Architecture, content, config.Config})
+	return err
 }
 
 func blob(folder, digest string) string {
@@ -106,9 +113,16 @@ func firstFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := tar.NewReader(uncompressed)
-	if _, err := files.Next(); err != nil {
-		return nil, err
+	for files := tar.NewReader(uncompressed); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("layer %s has no file", path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if header.Typeflag == tar.TypeReg {
+			return io.ReadAll(files)
+		}
 	}
-	return io.ReadAll(files)
 }

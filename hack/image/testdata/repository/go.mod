@@ -1,3 +1,0 @@
-module example.com/repository
-
-go 1.26.0
