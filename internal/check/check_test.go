@@ -1,0 +1,396 @@
+package check_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// world is a management cluster of the tests. A test breaks one thing of it.
+type world struct {
+	objects map[string]client.Object
+	// missing are kinds that the API server does not serve, forbidden kinds that the user may not read, denied rights that
+	// reviews deny.
+	missing, forbidden, denied string
+	// away makes every request fail; unpatched has no webhook answer.
+	away, unpatched bool
+	rows            []status.Row
+	noProxy         string
+}
+
+const labels = "labels: {cluster.x-k8s.io/provider: runtime-extension-capi-proxy-patcher, control-plane: controller-manager}"
+
+const objects = `
+core: {apiVersion: apps/v1, kind: Deployment, metadata: {name: capi-controller-manager, namespace: capi-system, labels: {cluster.x-k8s.io/provider: cluster-api}},
+  spec: {template: {spec: {containers: [{name: manager, image: "registry.k8s.io/capi:v1.14.2@sha256:aa", args: ["--feature-gates=ClusterTopology=true,RuntimeSDK=true"]}]}}}}
+manager: {apiVersion: apps/v1, kind: Deployment, metadata: {name: manager, namespace: sys, LABELS}, status: {availableReplicas: 2},
+  spec: {replicas: 2, template: {spec: {serviceAccountName: m, containers: [{name: manager, image: "r/p:v0.1.0", args: [manager]}]}}}}
+a: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: sys, LABELS}, spec: {nodeName: n1}, status: {conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, imageID: "r/p@sha256:11"}]}}
+b: {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: sys, LABELS}, spec: {nodeName: n2}, status: {conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: manager, imageID: "r/p@sha256:11"}]}}
+lease: {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: capi-proxy-patcher.io, namespace: sys}, spec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: "2026-01-01T11:59:55.000000Z"}}
+policy: {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: guard, LABELS}}
+binding: {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: guard, LABELS}, spec: {policyName: guard, validationActions: [Deny]}}
+webhooks: {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: w, LABELS}}
+cluster: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: prod, namespace: team-a, labels: {capi-proxy-patcher.io/enabled: "true"}},
+  spec: {controlPlaneRef: {kind: KubeadmControlPlane, name: prod}}, status: {conditions: [{type: capi-proxy-patcher.io/ProxyConfigured, status: "True"}]}}
+machine: {apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: prod-0, namespace: team-a, labels: {cluster.x-k8s.io/cluster-name: prod}},
+  status: {addresses: [{type: InternalIP, address: 10.1.2.3}, {type: ExternalIP, address: 203.0.113.1}]}}
+extension: {apiVersion: runtime.cluster.x-k8s.io/v1beta2, kind: ExtensionConfig, metadata: {name: capi-proxy-patcher}, spec: {clientConfig: {service: {name: capi-proxy-patcher-hooks, namespace: sys}, caBundle: BUNDLE}},
+  status: {conditions: [{type: Discovered, status: "True"}]}}
+`
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{objects: map[string]client.Object{}, noProxy: "10.0.0.0/8"}
+	row := status.RowOf(&kinds.Cluster{}, nil)
+	row.Namespace, row.Name, row.Secret, row.Status, row.Reason = "team-a", "prod", "team-a/http-proxy", "True", "Configured"
+	row.Stale, row.ControlPlane.State, row.Pools.State = "", status.UpToDate, status.UpToDate
+	w.rows = []status.Row{row}
+	var all map[string]map[string]any
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(objects, "LABELS", labels)), &all); err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fields := range all {
+		object := &unstructured.Unstructured{Object: fields}
+		w.objects[name] = object
+		if typed, err := scheme.New(object.GroupVersionKind()); err == nil {
+			text, _ := json.Marshal(fields)
+			if err := json.Unmarshal(text, typed); err != nil {
+				t.Fatal(name, err)
+			}
+			w.objects[name], _ = typed.(client.Object)
+		}
+	}
+	delete(w.objects, "extension")
+	return w
+}
+
+func (w *world) options(t *testing.T) check.Options {
+	t.Helper()
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.AllKnownTypes() {
+		if kind.Kind != w.missing {
+			mapper.Add(kind, meta.RESTScopeNamespace)
+		}
+	}
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"},
+		{Group: "runtime.cluster.x-k8s.io", Version: "v1beta2", Kind: "ExtensionConfig"},
+		{Group: "clusterctl.cluster.x-k8s.io", Version: "v1alpha3", Kind: "Provider"},
+	} {
+		if kind.Kind != w.missing {
+			mapper.Add(kind, meta.RESTScopeNamespace)
+		}
+	}
+	all := make([]client.Object, 0, len(w.objects))
+	for _, object := range w.objects {
+		all = append(all, object)
+	}
+	refuse := func(object any) error {
+		_, name, _ := strings.Cut(strings.TrimSuffix(fmt.Sprintf("%T", object), "List"), ".")
+		if untyped, ok := object.(*unstructured.Unstructured); ok {
+			name = untyped.GetKind()
+		}
+		switch {
+		case w.away:
+			return context.DeadlineExceeded
+		case name == w.forbidden:
+			return apierrors.NewForbidden(schema.GroupResource{Resource: name}, "", nil)
+		}
+		return nil
+	}
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(all...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if err := refuse(o); err != nil {
+					return err
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if err := refuse(list); err != nil {
+					return err
+				}
+				return c.List(ctx, list, opts...)
+			},
+			Create: func(_ context.Context, _ client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				given := client.CreateOptions{}
+				given.ApplyOptions(opts)
+				if len(given.DryRun) != 1 {
+					t.Errorf("%T is written", o)
+				}
+				switch o := o.(type) {
+				case *authorizationv1.SelfSubjectAccessReview:
+					o.Status.Allowed = o.Spec.ResourceAttributes.Resource != w.denied
+				case *authorizationv1.SubjectAccessReview:
+					o.Status.Allowed = o.Spec.ResourceAttributes.Resource != w.denied
+				case *unstructured.Unstructured:
+					if !w.unpatched {
+						o.Object["spec"] = map[string]any{"preKubeadmCommands": []any{"x # capi-proxy-patcher", "true"}}
+					}
+				}
+				return refuse(o)
+			},
+		}).Build()
+	shown, err := api.NewClient(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check.Options{
+		Client: shown, Namespace: "sys", Version: "v0.1.0", Now: func() time.Time { return noon },
+		Cluster: types.NamespacedName{Namespace: "team-a", Name: "prod"},
+		Rows: func(context.Context, types.NamespacedName) ([]status.Row, error) {
+			return w.rows, refuse(&kinds.ClusterList{})
+		},
+		NoProxy: func(context.Context) (string, error) { return w.noProxy, nil },
+		Clients: []check.NoProxyClient{{Name: "kubelet", Proxied: func(noProxy, url string) bool {
+			return noProxy == "" && url == "https://10.1.2.3:443"
+		}}},
+	}
+}
+
+func resultsOf(r check.Report) map[string]check.Result {
+	results := map[string]check.Result{}
+	for _, group := range r.Groups {
+		for _, result := range group.Checks {
+			results[string(result.Check)] = result
+		}
+	}
+	return results
+}
+
+// TestRun_PrintsTheSameAsGolden has one world in which everything is right, and one in which much is wrong.
+func TestRun_PrintsTheSameAsGolden(t *testing.T) {
+	t.Parallel()
+	broken := newWorld(t)
+	broken.missing, broken.forbidden, broken.unpatched, broken.noProxy = "Certificate", "Pod", true, ""
+	delete(broken.objects, "lease")
+	delete(broken.objects, "binding")
+	broken.rows[0].Status, broken.rows[0].Reason = "False", "SettingsNotFound"
+	broken.rows[0].Message = "* Secret x\n* \x1b[2J" + strings.Repeat("long ", 400)
+	for name, w := range map[string]*world{"right": newWorld(t), "broken": broken} {
+		report := check.Run(t.Context(), w.options(t))
+		var text bytes.Buffer
+		if err := report.Text(&text); err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.MarshalIndent(report, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, got := range map[string]string{"testdata/" + name + ".txt": text.String(), "testdata/" + name + ".json": string(data) + "\n"} {
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if diff := cmp.Diff(string(want), got); diff != "" || err != nil {
+				t.Errorf("%s: %v (-want +got):\n%s", path, err, diff)
+			}
+		}
+	}
+}
+
+// TestRun_NamesWhatIsBroken breaks one thing of a world in which everything is right.
+func TestRun_NamesWhatIsBroken(t *testing.T) {
+	t.Parallel()
+	type test struct {
+		check string
+		want  check.Status
+		edit  func(w *world)
+	}
+	reason := func(status, name string) func(*world) {
+		return func(w *world) { w.rows[0].Status, w.rows[0].Reason = status, name }
+	}
+	deployment := func(w *world, name string) *appsv1.Deployment { d, _ := w.objects[name].(*appsv1.Deployment); return d }
+	tests := map[string]test{
+		"Cluster API is too new": {"cluster-api-version", check.Failed, func(w *world) {
+			deployment(w, "core").Spec.Template.Spec.Containers[0].Image = "capi:v1.15.0"
+		}},
+		"the inventory counts more than the image": {"cluster-api-version", check.Failed, func(w *world) {
+			w.objects["provider"] = &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Provider", "type": "CoreProvider", "version": "v1.12.9",
+				"metadata": map[string]any{"name": "cluster-api", "namespace": "capi-system"},
+			}}
+		}},
+		"a version that is none":  {"cluster-api-version", check.Skipped, func(w *world) { deployment(w, "core").Spec.Template.Spec.Containers[0].Image = "capi:main" }},
+		"no kubeadm provider":     {"cluster-api-kinds", check.Failed, func(w *world) { w.missing = "KubeadmControlPlane" }},
+		"no cert-manager":         {"cert-manager", check.Failed, func(w *world) { w.missing = "Certificate" }},
+		"feature gates are off":   {"feature-gates", check.Skipped, func(w *world) { deployment(w, "core").Spec.Template.Spec.Containers[0].Args = nil }},
+		"no replica is available": {"deployments", check.Failed, func(w *world) { deployment(w, "manager").Status.AvailableReplicas = 1 }},
+		"no manager":              {"deployments", check.Failed, func(w *world) { delete(w.objects, "manager") }},
+		"one node":                {"replicas", check.Warning, func(w *world) { delete(w.objects, "b") }},
+		"another version":         {"version", check.Failed, func(w *world) { deployment(w, "manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.2.0" }},
+		"another digest": {"version", check.Failed, func(w *world) {
+			deployment(w, "manager").Spec.Template.Spec.Containers[0].Image = "r/p:v0.1.0@sha256:22"
+		}},
+		"no Lease": {"lease", check.Failed, func(w *world) { delete(w.objects, "lease") }},
+		"an old Lease": {"lease", check.Failed, func(w *world) {
+			lease, _ := w.objects["lease"].(*coordinationv1.Lease)
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Minute)}
+		}},
+		"no guard":               {"guard", check.Warning, func(w *world) { delete(w.objects, "policy") }},
+		"a guard without effect": {"guard", check.Failed, func(w *world) { delete(w.objects, "binding") }},
+		"a right is missing":     {"permissions", check.Failed, func(w *world) { w.denied = "kubeadmconfigs" }},
+		"no webhook answers":     {"admission", check.Failed, func(w *world) { w.unpatched = true }},
+		"no webhooks":            {"admission", check.Warning, func(w *world) { delete(w.objects, "webhooks") }},
+		"a stale Secret":         {"proxy-secrets", check.Failed, func(w *world) { w.rows[0].Stale = "Secret a/b was changed" }},
+		"a Secret without label": {"proxy-secrets", check.Warning, func(w *world) { w.rows[0].Warning = "unlabelled-secret" }},
+		"no label":               {"cluster-label", check.Failed, func(w *world) { w.objects["cluster"].SetLabels(nil) }},
+		"a bad label": {"cluster-label", check.Failed, func(w *world) {
+			w.objects["cluster"].SetLabels(map[string]string{"capi-proxy-patcher.io/enabled": "yes"})
+		}},
+		"no Cluster":             {"cluster-label", check.Failed, func(w *world) { delete(w.objects, "cluster") }},
+		"Machines are behind":    {"cluster-machines", check.Warning, func(w *world) { w.rows[0].Behind = []status.Behind{{Machines: 2}} }},
+		"NO_PROXY has no nodes":  {"cluster-addresses", check.Warning, func(w *world) { w.noProxy = "" }},
+		"the API server is away": {"lease", check.Unknown, func(w *world) { w.away = true }},
+		"forbidden":              {"replicas", check.Skipped, func(w *world) { w.forbidden = "Pod" }},
+	}
+	for _, name := range []string{"InvalidSettings", "SettingsNotFound", "NameTaken", "ConflictingFile", "SharedTemplate", "Contested", "TemplateNotSupported", "InternalError"} {
+		tests["condition "+name] = test{"cluster-condition", check.Failed, reason("False", name)}
+	}
+	for _, name := range []string{"Configuring", "WaitingForRollout", "RemovalWaitingForRollout", "WaitingForControlPlaneEndpoint", "WaitingForObjects", "Paused"} {
+		tests["condition "+name] = test{"cluster-condition", check.Warning, reason("False", name)}
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if before := resultsOf(check.Run(t.Context(), w.options(t)))[test.check]; before.Status != check.OK {
+				t.Errorf("before: %+v", before)
+			}
+			test.edit(w)
+			got := resultsOf(check.Run(t.Context(), w.options(t)))[test.check]
+			if got.Status != test.want || got.Message == "" {
+				t.Errorf("%+v, want %s", got, test.want)
+			}
+			needs := test.want == check.Failed || test.want == check.Warning
+			if needs != (got.Do != "") || needs != strings.Contains(got.Link, "/docs/troubleshooting.md#") {
+				t.Errorf("%+v has no advice, or needs none", got)
+			}
+			if code, is := strings.CutPrefix(name, "condition "); is && !strings.HasSuffix(got.Link, "#"+strings.ToLower(code)) {
+				t.Errorf("the link is %s", got.Link)
+			}
+		})
+	}
+}
+
+func TestPre_NamesTheMissingRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if got := check.Pre(t.Context(), w.options(t)); got.Status != check.OK {
+		t.Errorf("%+v", got)
+	}
+	w.denied = "clusterroles"
+	got := resultsOf(check.Pre(t.Context(), w.options(t)))["rights"]
+	if got.Status != check.Failed || !strings.Contains(got.Message, "clusterroles") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestCertificates_AreVerified has a webhook with a certificate of its own authority.
+func TestCertificates_AreVerified(t *testing.T) {
+	t.Parallel()
+	certificate := func(until time.Time) []byte {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), NotBefore: noon.Add(-time.Hour), NotAfter: until, DNSNames: []string{"w.sys.svc"},
+			IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	good, soon, old := certificate(noon.AddDate(0, 2, 0)), certificate(noon.AddDate(0, 0, 3)), certificate(noon.Add(-time.Minute))
+	for name, test := range map[string]struct {
+		served, bundle []byte
+		service        string
+		want           check.Status
+		message        string
+	}{
+		"right":         {good, good, "w", check.OK, "1 callers trust"},
+		"another CA":    {good, soon, "w", check.Failed, "does not trust"},
+		"another name":  {good, good, "x", check.Failed, "does not trust"},
+		"no CA bundle":  {good, nil, "w", check.Failed, "has no CA bundle"},
+		"expires soon":  {soon, soon, "w", check.Warning, "expires in 3d"},
+		"expired":       {old, old, "w", check.Failed, "expired on 2026-01-01"},
+		"not PEM":       {[]byte("x"), good, "w", check.Unknown, "is not PEM"},
+		"no such thing": {nil, good, "w", check.Failed, "does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			webhooks, _ := w.objects["webhooks"].(*admissionregistrationv1.MutatingWebhookConfiguration)
+			webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{
+				Name: "one", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+					CABundle: test.bundle, Service: &admissionregistrationv1.ServiceReference{Namespace: "sys", Name: test.service},
+				},
+			}}
+			deployment, _ := w.objects["manager"].(*appsv1.Deployment)
+			deployment.Spec.Template.Spec.Volumes = []corev1.Volume{{
+				Name: "cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "cert"}},
+			}}
+			if test.served != nil {
+				w.objects["secret"] = &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "cert"}, Data: map[string][]byte{corev1.TLSCertKey: test.served},
+				}
+			}
+			got := resultsOf(check.Run(t.Context(), w.options(t)))["certificates"]
+			if got.Status != test.want || !strings.Contains(got.Message, test.message) {
+				t.Errorf("%+v, want %s, %s", got, test.want, test.message)
+			}
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package check
+
+import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+
+// Names of checks. Each has a section in docs/troubleshooting.md.
+const (
+	CodeClusterAPI    finding.Code = "cluster-api-version"
+	CodeKinds         finding.Code = "cluster-api-kinds"
+	CodeCertManager   finding.Code = "cert-manager"
+	CodeFeatureGates  finding.Code = "feature-gates"
+	CodeExtensions    finding.Code = "other-extensions"
+	CodeRights        finding.Code = "rights"
+	CodeDeployments   finding.Code = "deployments"
+	CodeReplicas      finding.Code = "replicas"
+	CodeVersion       finding.Code = "version"
+	CodeLease         finding.Code = "lease"
+	CodeCertificates  finding.Code = "certificates"
+	CodeGuard         finding.Code = "guard"
+	CodePermissions   finding.Code = "permissions"
+	CodeAdmission     finding.Code = "admission"
+	CodeHooks         finding.Code = "hooks"
+	CodeClasses       finding.Code = "cluster-classes"
+	CodeSecrets       finding.Code = "proxy-secrets"
+	CodeClusterLabel  finding.Code = "cluster-label"
+	CodeClusterSecret finding.Code = "cluster-secret"
+	CodeClusterReport finding.Code = "cluster-condition"
+	CodeMachines      finding.Code = "cluster-machines"
+	CodeAddresses     finding.Code = "cluster-addresses"
+)
+
+// advice is what the user does about a check that failed.
+func advice(code finding.Code) string {
+	switch code {
+	case CodeClusterAPI:
+		return "use a version of capi-proxy-patcher that supports it, or another minor version of Cluster API"
+	case CodeKinds:
+		return "install Cluster API with the kubeadm bootstrap and control plane providers: clusterctl init"
+	case CodeCertManager:
+		return "install cert-manager, or use config/without-webhooks"
+	case CodeFeatureGates:
+		return "set CLUSTER_TOPOLOGY=true and EXP_RUNTIME_SDK=true for clusterctl, and upgrade Cluster API with them"
+	case CodeExtensions:
+		return "repair or delete the other extension, or let only one set the proxy of a Cluster"
+	case CodeRights:
+		return "install as another user, for example with the role cluster-admin"
+	case CodeDeployments:
+		return "read the events of its Pods, or name the namespace of the manager with --manager-namespace"
+	case CodeReplicas:
+		return "run two replicas on two nodes: without the manager new nodes wait, and webhooks do not answer"
+	case CodeVersion:
+		return "use the program of the installed version; delete Pods that run an earlier image of the same version"
+	case CodeLease:
+		return "read the log of the manager: without a leader no Cluster is reconciled"
+	case CodeCertificates:
+		return "describe the Certificates in the namespace of the manager, and read the logs of cert-manager"
+	case CodeGuard, CodePermissions:
+		return "apply the release again"
+	case CodeAdmission:
+		return "find what keeps the API server from calling the webhooks: network policies, firewalls, its own proxy"
+	case CodeHooks:
+		return "apply extensionconfig.yaml of the release when Deployment capi-proxy-patcher-hooks is available"
+	case CodeClasses:
+		return "apply the ExtensionConfig that the patches of the ClusterClass name, or correct their names"
+	case CodeSecrets:
+		return "capi-proxy-patcher status -A shows each Cluster; label its proxy Secret with capi-proxy-patcher.io/proxy="
+	case CodeClusterLabel:
+		return "correct the label or annotation of the Cluster; capi-proxy-patcher.io/enabled=true enables the product"
+	case CodeMachines:
+		return "replace them when it suits you; capi-proxy-patcher status --machines lists them"
+	case CodeAddresses:
+		return "add the network of the nodes to key noProxy of the proxy Secret, unless the proxy may reach it"
+	default:
+		return "do what the section says"
+	}
+}

@@ -1,0 +1,261 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/config"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+// ours selects the objects of the product, and roleLabel tells its Deployments apart.
+var ours = client.MatchingLabels{clusterv1.ProviderNameLabel: "runtime-extension-" + contract.Name} //nolint:gochecknoglobals // a constant
+
+const (
+	roleLabel   = "control-plane"
+	roleManager = "controller-manager"
+	roleHooks   = "hooks"
+)
+
+func (c *checker) installation() []one {
+	return []one{
+		{CodeDeployments, c.available},
+		{CodeReplicas, c.replicas},
+		{CodeVersion, c.sameVersion},
+		{CodeLease, c.lease},
+		{CodeCertificates, c.certificates},
+		{CodeGuard, c.guard},
+		{CodePermissions, c.permissions},
+		{CodeAdmission, c.admission},
+		{CodeHooks, c.hooks},
+	}
+}
+
+func (c *checker) available(ctx context.Context) Result {
+	deployments, err := c.deployments(ctx)
+	if err != nil {
+		return unread(err)
+	}
+	var waiting, all []string
+	manager := false
+	for _, d := range deployments {
+		manager = manager || d.Labels[roleLabel] == roleManager
+		all = append(all, fmt.Sprintf("%s %d/%d", d.Name, d.Status.AvailableReplicas, ptr.Deref(d.Spec.Replicas, 1)))
+		if d.Status.AvailableReplicas == 0 || d.Status.AvailableReplicas < ptr.Deref(d.Spec.Replicas, 1) ||
+			d.Status.ObservedGeneration != d.Generation {
+			waiting = append(waiting, all[len(all)-1])
+		}
+	}
+	switch {
+	case !manager:
+		return failed("there is no manager in namespace %s", c.Namespace)
+	case len(waiting) > 0:
+		return failed("Deployment %s available", names(waiting))
+	}
+	return ok("%s available", strings.Join(all, ", "))
+}
+
+// pods returns the Pods of the manager that are ready.
+func (c *checker) pods(ctx context.Context, role string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	selected := client.MatchingLabels{roleLabel: role}
+	if err := c.Client.List(ctx, &pods, client.InNamespace(c.Namespace), ours, selected, maxList); err != nil {
+		return nil, err //nolint:wrapcheck // the result is the error
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return !slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		})
+	}), nil
+}
+
+// replicas checks that the loss of a node does not stop admission.
+func (c *checker) replicas(ctx context.Context) Result {
+	pods, err := c.pods(ctx, roleManager)
+	if err != nil {
+		return unread(err)
+	}
+	var nodes []string
+	for _, pod := range pods {
+		if !slices.Contains(nodes, pod.Spec.NodeName) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	if len(nodes) < 2 {
+		return warning("%d ready Pods of the manager run on %d nodes", len(pods), len(nodes))
+	}
+	return ok("%d ready Pods of the manager run on %d nodes", len(pods), len(nodes))
+}
+
+// sameVersion compares the images with the program, and what runs with the images.
+func (c *checker) sameVersion(ctx context.Context) Result {
+	deployments, err := c.deployments(ctx)
+	if err != nil {
+		return unread(err)
+	}
+	digests := map[string]bool{}
+	for _, d := range deployments {
+		if got := tag(&d); strings.HasPrefix(c.Version, "v") && version.ClusterAPIMinor(got) != "" && got != c.Version {
+			return failed("this program is %s, and Deployment %s runs %s", c.Version, d.Name, got)
+		}
+		pods, err := c.pods(ctx, d.Labels[roleLabel])
+		if err != nil {
+			return unread(err)
+		}
+		for _, pod := range pods {
+			for _, container := range pod.Status.ContainerStatuses {
+				_, digest, known := strings.Cut(container.ImageID, "@")
+				if _, wanted, pinned := strings.Cut(d.Spec.Template.Spec.Containers[0].Image, "@"); known && pinned {
+					digests[wanted] = true
+				}
+				if known && container.Name == d.Spec.Template.Spec.Containers[0].Name {
+					digests[digest] = true
+				}
+			}
+		}
+	}
+	if len(digests) > 1 {
+		return failed("the Pods run %d different images of the same version", len(digests))
+	}
+	if !strings.HasPrefix(c.Version, "v") {
+		return skipped("this program has no version of a release to compare with: %s", c.Version)
+	}
+	return ok("this program and the Deployments are %s", c.Version)
+}
+
+func (c *checker) lease(ctx context.Context) Result {
+	lease := &coordinationv1.Lease{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: contract.Domain}, lease)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return unread(err)
+	}
+	spec := lease.Spec
+	holder := ptr.Deref(spec.HolderIdentity, "")
+	if holder == "" || spec.RenewTime == nil {
+		return failed("no manager holds Lease %s/%s", c.Namespace, contract.Domain)
+	}
+	age := c.Now().Sub(spec.RenewTime.Time)
+	if age > time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0))*time.Second {
+		return failed("%s has not renewed Lease %s/%s for %s", holder, c.Namespace, contract.Domain,
+			duration.HumanDuration(age))
+	}
+	return ok("%s leads", holder)
+}
+
+// guard checks that the API server itself protects control planes while no webhook answers.
+func (c *checker) guard(ctx context.Context) Result {
+	var (
+		policies admissionregistrationv1.ValidatingAdmissionPolicyList
+		bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	)
+	if err := c.Client.List(ctx, &policies, ours); err != nil {
+		return unread(err)
+	}
+	if err := c.Client.List(ctx, &bindings, ours); err != nil {
+		return unread(err)
+	}
+	for _, policy := range policies.Items {
+		for _, binding := range bindings.Items {
+			if binding.Spec.PolicyName == policy.Name &&
+				slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
+				return ok("ValidatingAdmissionPolicy %s is bound", policy.Name)
+			}
+		}
+	}
+	if len(policies.Items) > 0 {
+		return failed("ValidatingAdmissionPolicy %s is not bound, and refuses nothing", policies.Items[0].Name)
+	}
+	return warning("the guard is not installed")
+}
+
+// permissions checks that the manager may do what its role says: all of it is used.
+func (c *checker) permissions(ctx context.Context) Result {
+	deployments, err := c.deployments(ctx)
+	if err != nil {
+		return unread(err)
+	}
+	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Labels[roleLabel] == roleManager })
+	if i < 0 {
+		return skipped("there is no manager")
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.Unmarshal(config.ManagerRole, &role); err != nil {
+		return unread(err)
+	}
+	pod := deployments[i].Spec.Template.Spec
+	user := "system:serviceaccount:" + c.Namespace + ":" + pod.ServiceAccountName
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + c.Namespace, "system:authenticated"}
+	namespace := ""
+	for _, arg := range pod.Containers[0].Args {
+		if value, is := strings.CutPrefix(arg, "--namespace="); is {
+			namespace = value
+		}
+	}
+	var missing []string
+	for _, rule := range role.Rules {
+		for _, attributes := range attributesOf(rule, namespace) {
+			if namespace != "" && attributes.Resource == "namespaces" {
+				continue // for the installation-wide Secret, which such an installation does not have
+			}
+			review := &authorizationv1.SubjectAccessReview{}
+			review.Spec.User, review.Spec.Groups, review.Spec.ResourceAttributes = user, groups, &attributes
+			if err := c.Client.Create(ctx, review); err != nil {
+				return unread(err)
+			}
+			if !review.Status.Allowed {
+				missing = append(missing, attributes.Verb+" "+attributes.Resource)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return failed("the manager may not %s", names(missing))
+	}
+	return ok("the manager has the rights of this version")
+}
+
+// attributesOf returns the single rights of a rule.
+func attributesOf(rule rbacv1.PolicyRule, namespace string) (all []authorizationv1.ResourceAttributes) {
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			resource, subresource, _ := strings.Cut(resource, "/")
+			for _, verb := range rule.Verbs {
+				all = append(all, authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+				})
+			}
+		}
+	}
+	return all
+}
+
+// isOurs reports whether an ExtensionConfig calls the hooks of this installation.
+func (c *checker) isOurs(config *unstructured.Unstructured) bool {
+	service, _, _ := unstructured.NestedString(config.Object, "spec", "clientConfig", "service", "name")
+	handlers, _, _ := unstructured.NestedSlice(config.Object, "status", "handlers")
+	if strings.HasPrefix(service, contract.Name) {
+		return true
+	}
+	return slices.ContainsFunc(handlers, func(handler any) bool {
+		fields, _ := handler.(map[string]any)
+		name, _ := fields["name"].(string)
+		return strings.HasPrefix(name, contract.HandlerDiscoverVariables+"."+contract.Name)
+	})
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+const (
+	// checkRequestTime bounds each request of check, and checkRoundTime all of them. checkPause is between two rounds of
+	// --wait.
+	checkRequestTime = 10 * time.Second
+	checkRoundTime   = time.Minute
+	checkPause       = 2 * time.Second
+	// exitUnchecked is the status if something could not be checked, and nothing failed.
+	exitUnchecked = 2
+)
+
+type checkOptions struct {
+	context, kubeconfig, namespace string
+	cluster, manager               string
+	defaultSecret, output          string
+	pre                            bool
+	wait                           time.Duration
+}
+
+func newCheck(streams Streams) *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check [--pre | --cluster NAME]",
+		Short: "Check whether the product is installed right and works",
+		Long: `Checks Cluster API, the installation and the labelled Clusters, and with --cluster one Cluster in detail. Each
+check is one line: ok, warning, skipped (it does not apply, or you have no right to make it, with the reason), failed,
+or unknown (the API server did not answer). What failed says what to do, and where it is explained. With --pre it checks
+whether the product can be installed.
+
+It writes nothing: the object that proves that webhooks answer is created as a dry run.
+
+Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or wrong usage.`,
+		Example: `  capi-proxy-patcher check --pre
+  capi-proxy-patcher check --wait 5m
+  capi-proxy-patcher check --namespace team-a --cluster prod -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), o, streams) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig; defaults to the current one")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the Cluster; defaults to that of the context")
+	f.StringVar(&o.cluster, "cluster", "", "check this Cluster, too; name or namespace/name")
+	f.StringVar(&o.manager, "manager-namespace", contract.Name+"-system", "namespace of the manager")
+	f.StringVar(&o.defaultSecret, "default-proxy-secret", "",
+		"with --cluster, the installation-wide proxy Secret as namespace/name, as given to the manager")
+	f.BoolVar(&o.pre, "pre", false, "check whether the product can be installed")
+	f.DurationVar(&o.wait, "wait", 0, "check again until nothing fails, for at most this time")
+	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+	complete(cmd, "output", "text", "json", "yaml")
+	completeContext(cmd)
+	completeClusters(cmd)
+	return cmd
+}
+
+func (o checkOptions) check() error {
+	switch {
+	case !slices.Contains([]string{"text", "json", "yaml"}, o.output):
+		return fmt.Errorf("check: unknown output %q; use text, json or yaml", o.output)
+	case o.pre && o.cluster != "":
+		return errors.New("check: --pre and --cluster exclude each other")
+	case o.defaultSecret != "" && o.cluster == "":
+		return errors.New("check: --default-proxy-secret needs --cluster")
+	case o.wait < 0:
+		return errors.New("check: --wait is negative")
+	}
+	return nil
+}
+
+func runCheck(ctx context.Context, o checkOptions, streams Streams) error {
+	if err := o.check(); err != nil {
+		return usageError{err}
+	}
+	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
+		o.namespace, o.cluster = namespace, name
+	}
+	config, namespace, err := loadKubeconfig(o.kubeconfig, o.context)
+	if err != nil {
+		return unchecked(streams, err)
+	}
+	if o.namespace == "" {
+		o.namespace = namespace
+	}
+	options, err := o.options(config, streams)
+	if err != nil {
+		return unchecked(streams, err)
+	}
+	run := func(ctx context.Context, options check.Options) check.Report {
+		ctx, cancel := context.WithTimeout(ctx, checkRoundTime)
+		defer cancel()
+		if o.pre {
+			return check.Pre(ctx, options)
+		}
+		return check.Run(ctx, options)
+	}
+	report := run(ctx, options)
+	for until := time.Now().Add(o.wait); report.Status != check.OK && time.Now().Before(until); { //nolint:forbidigo // the clock enters here
+		select {
+		case <-ctx.Done():
+			return unchecked(streams, ctx.Err())
+		case <-time.After(checkPause):
+		}
+		report = run(ctx, options)
+	}
+	if o.output == "text" {
+		err = report.Text(streams.Out)
+	} else {
+		err = writeData(streams, o.output, report)
+	}
+	switch {
+	case err != nil:
+		return err
+	case report.Status == check.Failed:
+		return statusError{exitInput}
+	case report.Status == check.Unknown:
+		return statusError{exitUnchecked}
+	}
+	return nil
+}
+
+// unchecked ends the command with the status of a check that could not be made.
+func unchecked(streams Streams, err error) error {
+	_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
+	return statusError{exitUnchecked}
+}
+
+// options connects checks with a management cluster.
+func (o checkOptions) options(config *rest.Config, streams Streams) (check.Options, error) {
+	config.QPS, config.Timeout, config.WarningHandler = -1, checkRequestTime, rest.NoWarnings{}
+	clock := &serverClock{}
+	config.Wrap(clock.wrap)
+	scheme, err := caches.NewScheme()
+	if err != nil {
+		return check.Options{}, err
+	}
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return check.Options{}, fmt.Errorf("setting up client: %w", err)
+	}
+	reader, err := newReader(config)
+	if err != nil {
+		return check.Options{}, err
+	}
+	quiet := streams
+	quiet.Err = io.Discard
+	cluster := types.NamespacedName{}
+	if o.cluster != "" {
+		cluster = types.NamespacedName{Namespace: o.namespace, Name: o.cluster}
+	}
+	return check.Options{
+		Client: api, Namespace: o.manager, Version: version.Get().Version, Now: clock.now, Cluster: cluster,
+		Rows: func(ctx context.Context, one types.NamespacedName) ([]status.Row, error) {
+			s := statusReader{
+				statusOptions: statusOptions{namespace: one.Namespace, cluster: one.Name},
+				api:           reader, streams: quiet, now: clock.now,
+			}
+			rows, _, err := s.list(ctx)
+			return rows, err
+		},
+		NoProxy: func(ctx context.Context) (string, error) {
+			var in explain.Input
+			_, err := explainOptions{
+				kubeconfig: o.kubeconfig, context: o.context, namespace: o.namespace, cluster: o.cluster,
+				defaultSecret: o.defaultSecret, profile: string(noproxy.ProfileService),
+			}.resolve(ctx, &in, quiet)
+			return in.NoProxy, err
+		},
+		Clients: checkedClients(),
+	}, nil
+}
+
+// checkedClients are the programs on a node that read NO_PROXY.
+func checkedClients() []check.NoProxyClient {
+	var clients []check.NoProxyClient
+	for _, program := range []struct{ spec, name string }{
+		{"go", "containerd, kubelet and kubeadm"}, {"curl", "curl of your commands"},
+	} {
+		found, err := match.Lookup(program.spec)
+		if err != nil {
+			continue // the names are constants; a test has both
+		}
+		clients = append(clients, check.NoProxyClient{Name: program.name, Proxied: func(noProxy, url string) bool {
+			answer, err := found.Match(noProxy, url)
+			return err == nil && (answer.Verdict == match.Proxied || answer.Verdict == match.Refuses)
+		}})
+	}
+	return clients
+}
