@@ -130,7 +130,13 @@ func TestMove(t *testing.T) {
 // are.
 func newTarget(t *testing.T, w *world) *world {
 	t.Helper()
-	target := newManagement(t, w)
+	return newTargetOf(t, w, w.cluster.ClusterAPI)
+}
+
+// newTargetOf is newTarget with a version of Cluster API.
+func newTargetOf(t *testing.T, w *world, api management.ClusterAPI) *world {
+	t.Helper()
+	target := newManagementOf(t, w, api)
 	if err := target.start(t.Context(), func(step string) { t.Log(step) }); err != nil {
 		t.Fatal(err)
 	}
@@ -151,13 +157,19 @@ func takeTurn(t *testing.T) {
 // newManagement starts another management cluster, with Cluster API and nothing else. The test has taken a turn.
 func newManagement(t *testing.T, w *world) *world {
 	t.Helper()
+	return newManagementOf(t, w, w.cluster.ClusterAPI)
+}
+
+// newManagementOf is newManagement with a version of Cluster API.
+func newManagementOf(t *testing.T, w *world, api management.ClusterAPI) *world {
+	t.Helper()
 	logs, err := os.MkdirTemp(w.cluster.Logs, namespaceOf(t)+"-") //nolint:usetesting // kept with the other logs
 	if err != nil {
 		t.Fatal(err)
 	}
 	progress := func(step string) { t.Log(step) }
 	cluster, err := management.Start(t.Context(), management.Options{
-		Root: root, Logs: logs, CRDs: infra.CRDs(),
+		Root: root, ClusterAPI: api, Logs: logs, CRDs: infra.CRDs(),
 		Progress: progress,
 	})
 	if err != nil {

@@ -43,11 +43,7 @@ func newRepository(t *testing.T, w *world, dir string) *repository {
 	}
 	r := &repository{cluster: &cluster{world: w, namespace: "default"}, dir: dir}
 	r.config = filepath.Join(r.dir, "clusterctl.yaml")
-	module, err := mgmt.ModuleDir(t.Context(), root, "sigs.k8s.io/cluster-api")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, version, _ := strings.Cut(filepath.Base(module), "@")
+	module, version := w.cluster.ClusterAPI.Dir, w.cluster.ClusterAPI.Version
 	if err := mgmt.InstallCRDs(w.cluster.Config(), management.CertManagerCRDs()); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +97,7 @@ metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluste
 func (r *repository) release(t *testing.T, version string) {
 	t.Helper()
 	platform := "linux/" + runtime.GOARCH
-	command := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform)
+	command := exec.CommandContext(t.Context(), "make", "-C", root, "release", "VERSION="+version, "RELEASE_OUT="+r.dir, "PLATFORMS="+platform, "PROGRAMS=")
 	output(t, command)
 	image, err := ocilayout.Read(filepath.Join(r.dir, management.ProviderLabel, version, "image"))
 	if err != nil {

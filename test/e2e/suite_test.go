@@ -28,6 +28,13 @@ import (
 // root is the folder of the repository.
 const root = "../.."
 
+// clusterAPIVariable names the minor version of Cluster API, such as v1.13; that of go.mod if it is empty.
+const clusterAPIVariable = "CAPI_PROXY_PATCHER_E2E_CLUSTER_API"
+
+func clusterAPI(ctx context.Context) (management.ClusterAPI, error) {
+	return management.FindClusterAPI(ctx, root, os.Getenv(clusterAPIVariable))
+}
+
 // figuresFile is the name of the file with the figures of a run.
 const figuresFile = "figures.txt"
 
@@ -69,6 +76,12 @@ func run(m *testing.M) (int, error) {
 		if program := management.MissingProgram(); program != "" {
 			skipReason = program + " is not in the folder that KUBEBUILDER_ASSETS names; run make test-e2e"
 			return m.Run(), nil
+		}
+		if _, err := clusterAPI(ctx); errors.Is(err, management.ErrNoManagers) {
+			skipReason = err.Error()
+			return m.Run(), nil
+		} else if err != nil {
+			return 1, err
 		}
 		// Tests wait most of their time.
 		status, err := management.RunIsolated(ctx, "-test.parallel=64")
@@ -138,8 +151,12 @@ func newWorld(ctx context.Context, logs, program string) (*world, error) {
 	if w.binary, err = management.Build(ctx, root, program); err != nil {
 		return nil, err
 	}
+	api, err := clusterAPI(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if w.cluster, err = management.Start(ctx, management.Options{
-		Root: root, Logs: logs, CRDs: infra.CRDs(),
+		Root: root, ClusterAPI: api, Logs: logs, CRDs: infra.CRDs(),
 		Progress: progress,
 	}); err != nil {
 		return nil, err

@@ -31,11 +31,10 @@ import (
 // featureGates are the same for all managers of Cluster API.
 const featureGates = "ClusterTopology=true,RuntimeSDK=true,MachinePool=true,KubeadmBootstrapFormatIgnition=true"
 
-// Programs are the names of the programs that a cluster needs, as hack/kube/build.sh builds them.
+// Programs are the names of the programs that a cluster needs beside Cluster API, as hack/kube/build.sh builds them.
 func Programs() []string {
 	return []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl",
-		"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm",
 	}
 }
 
@@ -56,6 +55,8 @@ func Program(name string) string { return filepath.Join(os.Getenv(mgmt.AssetsVar
 type Options struct {
 	// Root is the folder of this repository.
 	Root string
+	// ClusterAPI is the version of Cluster API; see FindClusterAPI.
+	ClusterAPI ClusterAPI
 	// Logs is the folder, which exists, for the logs and the audit log.
 	Logs string
 	// CRDs are installed beside those of Cluster API: those of an infrastructure provider.
@@ -72,6 +73,8 @@ type Cluster struct {
 	Kubeconfig string
 	// Authority has issued the certificates of all webhooks.
 	Authority *Authority
+	// ClusterAPI is the version of Cluster API that runs.
+	ClusterAPI ClusterAPI
 
 	root      string
 	dir       string // of what has to be removed in the end
@@ -79,6 +82,7 @@ type Cluster struct {
 	config    *rest.Config
 	admin     client.Client
 	processes []*Process
+	providers []*provider
 	counted   count
 	closers   []io.Closer
 }
@@ -111,31 +115,41 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err := c.startServer(); err != nil {
 		return err
 	}
-	o.Progress("installing Cluster API")
-	providers, err := c.loadProviders(ctx)
-	if err != nil {
+	if err := mgmt.InstallCRDs(c.Config(), o.CRDs); err != nil {
 		return err
 	}
-	crds := o.CRDs
-	for _, p := range providers {
+	if err := c.startControllers(ctx); err != nil {
+		return err
+	}
+	return c.installClusterAPI(ctx, o.ClusterAPI, o.Progress)
+}
+
+// installClusterAPI applies the manifests of Cluster API, starts its managers and has its webhooks asked.
+func (c *Cluster) installClusterAPI(ctx context.Context, version ClusterAPI, progress func(string)) error {
+	progress("installing Cluster API " + version.Version)
+	c.ClusterAPI, c.providers = version, nil
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, of := range version.providers() {
+		p, err := c.newProvider(ctx, of)
+		if err != nil {
+			return err
+		}
+		c.providers = append(c.providers, p)
 		crds = append(crds, p.crds...)
 	}
 	if err := mgmt.InstallCRDs(c.Config(), crds); err != nil {
 		return err
 	}
-	for _, p := range providers {
+	for _, p := range c.providers {
 		if err := c.apply(ctx, p.objects); err != nil {
 			return err
 		}
 	}
-	o.Progress("starting the managers of Cluster API")
-	if err := c.startControllers(ctx); err != nil {
+	progress("starting the managers of Cluster API")
+	if err := c.startProviders(ctx); err != nil {
 		return err
 	}
-	if err := c.startProviders(ctx, providers); err != nil {
-		return err
-	}
-	for _, p := range providers {
+	for _, p := range c.providers {
 		if err := c.apply(ctx, p.webhooks); err != nil {
 			return err
 		}
@@ -195,52 +209,37 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 // provider is a manager of Cluster API.
 type provider struct {
 	*manifests
-	name string // of the program
-	port int    // of its webhooks
+	process *Process
 }
 
-func (c *Cluster) loadProviders(ctx context.Context) ([]provider, error) {
-	module, err := mgmt.ModuleDir(ctx, c.root, "sigs.k8s.io/cluster-api")
+func (c *Cluster) newProvider(ctx context.Context, of source) (*provider, error) {
+	port, err := ports.Free(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var providers []provider
-	for _, p := range []struct{ name, dir string }{
-		{"capi-core", "core"},
-		{"capi-bootstrap-kubeadm", "bootstrap/kubeadm"},
-		{"capi-controlplane-kubeadm", "controlplane/kubeadm"},
-	} {
-		port, err := ports.Free(ctx)
-		if err != nil {
-			return nil, err
-		}
-		m, err := c.load(filepath.Join(module, p.dir, "config", "default"), port)
-		if err != nil {
-			return nil, err
-		}
-		providers = append(providers, provider{manifests: m, name: p.name, port: port})
+	m, err := c.load(of.manifests, port)
+	if err != nil {
+		return nil, err
 	}
-	return providers, nil
+	health, err := ports.Address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	process := c.newProcess(of.name, c.ClusterAPI.program(of.name), health,
+		"--kubeconfig", c.Kubeconfig, "--feature-gates", featureGates,
+		"--webhook-port", strconv.Itoa(port), "--webhook-cert-dir", c.certificates(),
+		"--health-addr", health, "--diagnostics-address", "127.0.0.1:0", "--insecure-diagnostics",
+		"--kube-api-qps", "500", "--kube-api-burst", "1000")
+	return &provider{manifests: m, process: process}, nil
 }
 
-func (c *Cluster) startProviders(ctx context.Context, providers []provider) error {
-	failures := make(chan error, len(providers))
-	for _, p := range providers {
-		health, err := ports.Address(ctx)
-		if err != nil {
-			return err
-		}
-		flags := []string{
-			"--kubeconfig", c.Kubeconfig, "--feature-gates", featureGates,
-			"--webhook-port", strconv.Itoa(p.port), "--webhook-cert-dir", c.certificates(),
-			"--health-addr", health, "--diagnostics-address", "127.0.0.1:0", "--insecure-diagnostics",
-			"--kube-api-qps", "500", "--kube-api-burst", "1000",
-		}
-		process := c.newProcess(p.name, Program(p.name), health, flags...)
-		go func() { failures <- process.Start(ctx) }()
+func (c *Cluster) startProviders(ctx context.Context) error {
+	failures := make(chan error, len(c.providers))
+	for _, p := range c.providers {
+		go func() { failures <- p.process.Start(ctx) }()
 	}
 	var err error
-	for range providers {
+	for range c.providers {
 		err = errors.Join(err, <-failures)
 	}
 	return err

@@ -59,8 +59,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	api, err := management.FindClusterAPI(ctx, root, "")
+	if err != nil {
+		return err
+	}
 	cluster, err := management.Start(ctx, management.Options{
-		Root: root, Logs: logs, CRDs: infra.CRDs(), Progress: func(step string) { log.Print(step) },
+		Root: root, ClusterAPI: api, Logs: logs, CRDs: infra.CRDs(), Progress: func(step string) { log.Print(step) },
 	})
 	if err != nil {
 		return err

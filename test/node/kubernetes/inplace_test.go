@@ -5,18 +5,20 @@ package kubernetes_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
 const (
@@ -35,12 +37,13 @@ const (
 	driftWithin = 2 * time.Minute
 
 	stepDeliver = "files for running nodes arrive, and nothing is restarted"
+	stepCheck   = "node check names a drop-in that takes a variable away"
 	stepRotate  = "in place: a new password, the old one being refused"
 	stepEntry   = "in place: a NO_PROXY entry"
 	stepTrust   = "in place: a CA is added and removed"
 	stepWrong   = "in place: a wrong password stops at one node, before it writes"
 	stepBack    = "in place: certificates that cannot be installed are put back"
-	stepDrift   = "in place: a file changed by hand is shown, and mended by the next change"
+	stepDrift   = "in place: a file changed by hand is shown, and mended by a new Pod"
 	stepCut     = "in place: the power fails in the middle"
 
 	// askAPI asks kube-apiserver until a file appears, and prints when it answered, in milliseconds.
@@ -85,6 +88,7 @@ func (s *suite) inPlace(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"files arrive", r.arrive},
+		{"what systemd gives to services", r.check},
 		{"a new password", r.rotate},
 		{"a NO_PROXY entry", r.entry},
 		{"a CA is added and removed", r.trust},
@@ -119,6 +123,32 @@ func (r *running) arrive(t *testing.T) {
 		memory := n.MustRun(t, "grep", "-E", "^(VmRSS|RssAnon|RssFile):", "/proc/"+pid+"/status")
 		r.report.Saw(t, stepDeliver, "%s: watch has %s", n.name, strings.Join(strings.Fields(memory), " "))
 	}
+}
+
+// check compares what systemd has loaded, by its bus: only systemd knows that it has not read a drop-in yet.
+func (r *running) check(t *testing.T) {
+	t.Helper()
+	r.report.Step(t, stepCheck)
+	const dropIn = "/etc/systemd/system/kubelet.service.d/zz.conf"
+	expect := func(want string) {
+		t.Helper()
+		pod := r.pod(t, r.worker)
+		out, err := r.first.Run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "exec", pod, "--namespace="+contract.NodesNamespace,
+			"--container=watch", "--", "/capi-proxy-patcher", "node", "check", "--root=/host", "--from=/files")
+		if failed := !strings.HasPrefix(want, "systemd gives"); failed != (err != nil) || !strings.Contains(fmt.Sprint(out, err), want) {
+			t.Errorf("says %s %v, want %s", out, err, want)
+		}
+	}
+	const good = "systemd gives the variables of " + contract.PathProxyEnv + " to containerd and kubelet"
+	expect(good)
+	r.worker.MustRun(t, "sh", "-c", `printf '[Service]\nUnsetEnvironment=NO_PROXY\n' >`+dropIn)
+	expect("the unit files of kubelet have changed since systemd has read them")
+	r.worker.MustRun(t, "systemctl", "daemon-reload")
+	expect("kubelet has other values than those of the proxy Secret: NO_PROXY unset by " + dropIn)
+	r.worker.MustRun(t, "rm", dropIn)
+	r.worker.MustRun(t, "systemctl", "daemon-reload")
+	expect(good)
+	r.report.Saw(t, stepCheck, "by systemd's bus, before and after daemon-reload")
 }
 
 // rotate changes the password where the old one does not work any more.
@@ -260,14 +290,27 @@ func (r *running) putBack(t *testing.T) {
 func (r *running) drift(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepDrift)
-	r.worker.MustRun(t, "sh", "-c", "echo '# by hand' >>"+contract.PathProxyEnv)
+	before := vocabulary.ProxyVariables(r.worker.Environ(t, "kubelet"))
+	if !slices.Contains(strings.Split(before["NO_PROXY"], ","), inPlaceWorker) {
+		t.Errorf("NO_PROXY lacks the own address, so this shows nothing: %s", before["NO_PROXY"])
+	}
+	r.worker.MustRun(t, "sh", "-c", "echo '# by hand' >>"+contract.PathProxyEnv+" && rm "+contract.PathNodeEnv)
 	begin := time.Now() //nolint:forbidigo // how long it takes is what is measured
 	r.first.WaitFor(t, driftWithin, "sh", "-c", `kubectl --kubeconfig=/etc/kubernetes/admin.conf get pods \
 --namespace=`+contract.NodesNamespace+` --field-selector=spec.nodeName=`+r.worker.host+` \
 -o jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}' | grep -q False`)
 	r.report.Saw(t, stepDrift, "shown after %d s", int(time.Since(begin).Seconds()))
-	r.values[contract.KeyNoProxy] = "in-place.example.org, drift.example.org"
-	r.change(t)
+	pod := r.pod(t, r.worker)
+	log := r.first.kubectl(t, "logs", pod, "--namespace="+contract.NodesNamespace, "--container=watch")
+	if !strings.Contains(log, "not as in the mounted Secret: "+contract.PathProxyEnv+", "+contract.PathNodeEnv) {
+		t.Errorf("says %s", log)
+	}
+	r.first.kubectl(t, "delete", "pod", pod, "--namespace="+contract.NodesNamespace)
+	r.rolledOut(t)
+	r.haveFiles(t, r.generated(t))
+	if diff := cmp.Diff(before, vocabulary.ProxyVariables(r.worker.Environ(t, "kubelet"))); diff != "" {
+		t.Errorf("variables of kubelet (-want +got):\n%s", diff)
+	}
 }
 
 // powerCut ends the worker while it changes.
@@ -315,10 +358,11 @@ func (r *running) changeSecret(t *testing.T) {
 	})
 }
 
-func (r *running) generated(t *testing.T) map[string][]byte {
+// generated is the content of the generated Secret.
+func (c cluster) generated(t *testing.T) map[string][]byte {
 	t.Helper()
 	var secret corev1.Secret
-	decode(t, r.user(t, "", "get", "secret", generatedName, "-o", "json"), &secret)
+	decode(t, c.user(t, "", "get", "secret", generatedName, "-o", "json"), &secret)
 	return secret.Data
 }
 
@@ -332,16 +376,7 @@ func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.input(t, string(objects), "apply", "-f", "-")
-}
-
-// input is kubectl with a standard input.
-func (r *running) input(t *testing.T, input string, args ...string) {
-	t.Helper()
-	argv := append([]string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
-	if _, err := r.first.Do(machine.Command{Argv: argv, Input: input}); err != nil {
-		t.Fatal(err)
-	}
+	r.first.apply(t, string(objects))
 }
 
 func (r *running) rolledOut(t *testing.T) {
@@ -436,9 +471,15 @@ func (r *running) failure(t *testing.T) string {
 // log is what the apply of a node has written.
 func (r *running) log(t *testing.T, n node) string {
 	t.Helper()
+	return r.first.kubectl(t, "logs", r.pod(t, n), "--namespace="+contract.NodesNamespace, "--container=apply")
+}
+
+// pod is the name of the Pod of the DaemonSet on a node.
+func (r *running) pod(t *testing.T, n node) string {
+	t.Helper()
 	for _, pod := range r.pods(t) {
 		if pod.Spec.NodeName == n.host {
-			return r.first.kubectl(t, "logs", pod.Name, "--namespace="+contract.NodesNamespace, "--container=apply")
+			return pod.Name
 		}
 	}
 	t.Fatalf("no Pod on %s", n.name)

@@ -135,6 +135,15 @@ func (n node) kubectl(t *testing.T, args ...string) string {
 	return n.MustRun(t, append([]string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)...)
 }
 
+// apply applies a manifest as kubectl does.
+func (n node) apply(t *testing.T, manifest string) {
+	t.Helper()
+	argv := []string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "apply", "-f", "-"}
+	if _, err := n.Do(machine.Command{Argv: argv, Input: manifest}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // images are what the registry has: all that kubeadm asks for, and probe, from scratch.
 func images(t *testing.T, i image) []lab.Image {
 	t.Helper()

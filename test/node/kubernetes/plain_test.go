@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
@@ -24,6 +26,10 @@ const (
 	plainWorker   = "10.77.0.31"
 	plainSecond   = "10.77.0.32" // of the control plane
 	plainEndpoint = "10.77.0.39"
+	// metadata is the address of the metadata service of most clouds.
+	metadata = "169.254.169.254"
+	// holdMachine is an annotation of a Machine that Cluster API does not remove yet.
+	holdMachine = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/node-test"
 	// ownSpelling is a variable of the user that kubeadm would copy too.
 	ownSpelling = "All_Proxy"
 	// forward asks a Pod through kubectl port-forward.
@@ -40,10 +46,11 @@ func (s *suite) plainCluster(t *testing.T) cluster {
 	manifest := strings.NewReplacer(
 		"  annotations:\n    "+contract.AnnotationSecret+": "+poolSecret+"\n", "",
 		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n    - export "+ownSpelling+"="+openURL+"\n",
-		"replicas: 1\n  version: v1.36.3\n  machineTemplate", "replicas: 3\n  version: v1.36.3\n  machineTemplate",
 	).Replace(onVIP(clusterManifest, plainFirst, plainEndpoint))
 	return s.management.newCluster(t, "plain", manifest, map[string]map[string]string{
-		"http-proxy": {contract.KeyHTTPProxy: openURL, contract.KeyTrustedCA: string(s.authority.PEM)},
+		"http-proxy": {
+			contract.KeyHTTPProxy: openURL, contract.KeyNoProxy: metadata, contract.KeyTrustedCA: string(s.authority.PEM),
+		},
 	})
 }
 
@@ -51,9 +58,10 @@ func (s *suite) plainCluster(t *testing.T) cluster {
 // as kube-vip and keepalived do: kubelet.conf then names the node's own address, which is in no NO_PROXY of the Cluster.
 func onVIP(manifest, first, vip string) string {
 	const control = "    joinConfiguration:\n      nodeRegistration:\n        criSocket: unix:///run/containerd/containerd.sock\n"
-	const begin = "        ignorePreflightErrors:"
+	// Before a rollout Cluster API writes into kubeadm-config that there is CoreDNS, whose image the registry does not have.
+	const begin = "        ignorePreflightErrors:\n"
 	_, registration, _ := strings.Cut(manifest, begin)
-	registration, _, _ = strings.Cut(begin+registration, "    preKubeadmCommands:\n")
+	registration, _, _ = strings.Cut(begin+"        - ImagePull\n"+registration, "    preKubeadmCommands:\n")
 	return strings.NewReplacer(
 		"host: 10.77.0.10", "host: "+vip, "advertiseAddress: 10.77.0.10", "advertiseAddress: "+first,
 		"    preKubeadmCommands:\n", control+registration+"    preKubeadmCommands:\n    - curl --silent --insecure --noproxy '*' --max-time 3 https://"+vip+
@@ -61,8 +69,8 @@ func onVIP(manifest, first, vip string) string {
 	).Replace(manifest)
 }
 
-// plain makes a cluster of two nodes behind a proxy without credentials, and has kube-apiserver ask the worker's
-// kubelet, whose address is not in NO_PROXY.
+// plain makes a cluster of two nodes behind a proxy without credentials, has Cluster API replace the control plane, and
+// has kube-apiserver ask the worker's kubelet. No address of a node is in NO_PROXY but the endpoint.
 func (s *suite) plain(t *testing.T, c cluster) {
 	t.Helper()
 	s.report.Step(t, stepPlain)
@@ -74,9 +82,12 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	first.mustBootstrap(t)
 	worker := s.node(t, nodeOptions{
 		name: "plain-worker", address: plainWorker, pods: "10.244.1.0/24",
-		boot: c.waitBoot(t, ofPool),
+		boot: c.waitBoot(t, ofPool), files: credentialPlugin(),
 	})
 	s.join(t, first, worker)
+	c.user(t, "", "annotate", "machine", first.host, holdMachine+"=")
+	c.user(t, "", "patch", "kubeadmcontrolplane", clusterName, "--type=merge", "--patch",
+		`{"spec": {"rollout": {"after": "`+time.Now().UTC().Format(time.RFC3339)+`"}}}`) //nolint:forbidigo // Cluster API's clock
 	second := s.node(t, nodeOptions{
 		name: "plain-second", address: plainSecond, pods: "10.244.2.0/24",
 		boot: c.waitBoot(t, ofControlPlane, first.host),
@@ -84,27 +95,34 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	second.Start(t)
 	second.mustBootstrap(t)
 	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=90s")
-	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepPlain, first, worker) })
 	t.Run("each node adds its own addresses, and kubelet of control planes connects to them", func(t *testing.T) {
-		own := map[string][]string{first.address: {plainEndpoint}, second.address: nil, worker.address: nil}
 		for _, n := range []node{first, second, worker} {
 			list := strings.Split(vocabulary.ProxyVariables(n.Environ(t, "kubelet"))["NO_PROXY"], ",")
-			for _, want := range append(own[n.address], n.address, n.host) {
+			for _, want := range []string{plainEndpoint, n.address, n.host} {
 				if !slices.Contains(list, want) {
 					t.Errorf("NO_PROXY of kubelet of %s lacks %s: %s", n.name, want, list)
 				}
 			}
-			if server := "server: https://" + n.address + ":6443"; n.name != worker.name && !strings.Contains(n.ReadFile(t, "/etc/kubernetes/kubelet.conf"), server) {
+			if server := "server: https://" + n.address + ":6443"; n.name != worker.name &&
+				!strings.Contains(n.ReadFile(t, "/etc/kubernetes/kubelet.conf"), server) {
 				t.Errorf("kubelet.conf of %s does not have %s, so this shows nothing", n.name, server)
 			}
 		}
 	})
-	sawNoProxy(t, first, openURL)
-	sawNoProxy(t, worker, openURL)
+	for _, n := range []node{first, second, worker} {
+		sawNoProxy(t, n, openURL)
+	}
 	madeWithoutProxy(t, first)
+	t.Run("the first control-plane node goes", func(t *testing.T) { c.takeOver(t, first, second) })
+	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepPlain, second, worker) })
+	t.Run("a plugin for credentials has asked the metadata service with the variables", func(t *testing.T) {
+		asked := machine.ParseEnviron(worker.ReadFile(t, "/var/lib/node-test/plugin.env"))
+		if asked["HTTP_PROXY"] != openURL {
+			t.Errorf("HTTP_PROXY is %q, so this shows nothing", asked["HTTP_PROXY"])
+		}
+	})
 	worker.Stop(t)
 	second.Stop(t)
-	first.Stop(t)
 	t.Run("the proxy saw the registry, and no address of a node", func(t *testing.T) {
 		tunnels := 0
 		for _, r := range s.lab.Requests(t, openProxy) {
@@ -122,11 +140,57 @@ func (s *suite) plain(t *testing.T, c cluster) {
 	})
 }
 
-// reach runs a Pod on a worker and reaches it in every way that involves kubelet.
+// takeOver gives the endpoint to the second control-plane node, as kube-vip does, and waits until Cluster API has
+// removed the first.
+func (c cluster) takeOver(t *testing.T, first, second node) {
+	t.Helper()
+	first.MustRun(t, "ip", "address", "del", plainEndpoint+"/24", "dev", "eth0")
+	second.MustRun(t, "ip", "address", "add", plainEndpoint+"/24", "dev", "eth0")
+	c.user(t, "", "annotate", "machine", first.host, holdMachine+"-")
+	waitUntil(t, "the first control-plane Machine to go", func() bool {
+		machines := c.machines(t, ofControlPlane)
+		return len(machines) == 1 && machines[0].Name == second.host
+	})
+	first.Stop(t)
+	if nodes := second.kubectl(t, "get", "nodes", "-o", "name"); strings.Contains(nodes, first.host) {
+		t.Errorf("the Node of the first is there: %s", nodes)
+	}
+}
+
+// credentialPlugin has kubelet ask a plugin for the credentials of the registry, which asks the metadata service of the
+// cloud first, as those of clouds do.
+func credentialPlugin() map[string]machine.File {
+	const folder = "/etc/node-test/credentials"
+	return map[string]machine.File{
+		"/etc/default/kubelet": {Mode: 0o644, Content: []byte("KUBELET_EXTRA_ARGS=--image-credential-provider-bin-dir=" +
+			folder + " --image-credential-provider-config=" + folder + "/config.yaml\n")},
+		folder + "/config.yaml": {Mode: 0o644, Content: []byte(`apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- {name: plugin, matchImages: [` + registryHost + `], defaultCacheDuration: 0s, apiVersion: credentialprovider.kubelet.k8s.io/v1}
+`)},
+		folder + "/plugin": {Mode: 0o755, Content: []byte(`#!/bin/sh
+umask 077
+env -0 >/var/lib/node-test/plugin.env
+curl --silent --max-time 1 http://` + metadata + `/latest/meta-data/ >&2
+echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": "Registry"}'
+`)},
+	}
+}
+
+// probed is a Pod that its kubelet probes, at its own address and elsewhere, and that has a hook.
+const probed = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": {
+  "nodeName": "NODE", "automountServiceAccountToken": false, "containers": [{
+    "name": "probe", "image": "` + probeImage + `", "args": ["serve", ":8080"],
+    "livenessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1},
+    "readinessProbe": {"httpGet": {"scheme": "HTTPS", "host": "HOST", "port": 6443, "path": "/readyz"}, "periodSeconds": 1},
+    "lifecycle": {"postStart": {"httpGet": {"scheme": "HTTPS", "host": "HOST", "port": 6443, "path": "/readyz"}}}}]}}`
+
+// reach runs a Pod on a worker and reaches it in every way that involves kubelet, which itself asks the Pod and the
+// control-plane node.
 func (s *suite) reach(t *testing.T, step string, first, worker node) {
 	t.Helper()
-	first.kubectl(t, "run", "probe", "--image="+probeImage, "--port=8080",
-		`--overrides={"spec": {"nodeName": "`+worker.host+`", "automountServiceAccountToken": false}}`, "--", "serve", ":8080")
+	first.apply(t, strings.NewReplacer("NODE", worker.host, "HOST", first.address).Replace(probed))
 	first.kubectl(t, "wait", "--for=condition=Ready", "pod/probe", "--timeout=90s")
 	const kubeconfig = "--kubeconfig=/etc/kubernetes/admin.conf"
 	for name, test := range map[string]struct {

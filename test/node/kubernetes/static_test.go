@@ -3,6 +3,7 @@
 package kubernetes_test
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +21,11 @@ const (
 	staticURL      = "http://10.77.0.1:3133"
 	staticFirst    = "10.77.0.40"
 	staticEndpoint = "10.77.0.49"
-	staticWorker   = "10.77.0.41"
-	// nodeNetwork is that of the worker alone: kube-apiserver asks its kubelet. The control plane's own addresses are not
-	// in it.
-	nodeNetwork = "10.77.0.41/32"
+	staticWorker   = "10.77.0.42"
+	staticSecond   = "10.77.0.43" // of the control plane
+	// nodeNetwork is that of the worker and of the second control-plane node: kube-apiserver asks their kubelets. The first
+	// control-plane node itself is not in it.
+	nodeNetwork = "10.77.0.42/31"
 )
 
 // staticCluster applies a Cluster with target static-pods, whose list has the entries of noProxy.
@@ -37,12 +39,16 @@ func (s *suite) staticCluster(t *testing.T, namespace, noProxy string) cluster {
 		"  annotations:\n    "+contract.AnnotationSecret+": "+poolSecret+"\n", "",
 		"    "+contract.LabelEnabled+": \"true\"\n",
 		"    "+contract.LabelEnabled+": \"true\"\n  annotations:\n    "+contract.AnnotationTargets+": "+strings.Join(targets, ",")+"\n",
+		"replicas: 1\n  version: v1.36.3\n  machineTemplate", "replicas: 3\n  version: v1.36.3\n  machineTemplate",
 	).Replace(onVIP(clusterManifest, staticFirst, staticEndpoint))
-	return s.management.newCluster(t, namespace, manifest, map[string]map[string]string{
-		"http-proxy": {
-			contract.KeyHTTPProxy: staticURL, contract.KeyNoProxy: noProxy, contract.KeyTrustedCA: string(s.authority.PEM),
-		},
-	})
+	return s.management.newCluster(t, namespace, manifest, map[string]map[string]string{"http-proxy": s.staticSecret(noProxy)})
+}
+
+// staticSecret is the proxy Secret of these Clusters.
+func (s *suite) staticSecret(noProxy string) map[string]string {
+	return map[string]string{
+		contract.KeyHTTPProxy: staticURL, contract.KeyNoProxy: noProxy, contract.KeyTrustedCA: string(s.authority.PEM),
+	}
 }
 
 // message is that of the condition of the Cluster.
@@ -52,8 +58,8 @@ func (c cluster) message(t *testing.T) string {
 		`jsonpath={.status.conditions[?(@.type=="`+contract.ConditionProxyConfigured+`")].message}`)
 }
 
-// static makes a cluster of two nodes whose static Pods have the variables, and has kube-apiserver ask the worker's
-// kubelet. without is a Cluster without a network of the nodes in its list.
+// static makes a cluster of three nodes whose static Pods have the variables, and has kube-apiserver ask the worker's
+// kubelet, and services. without is a Cluster without a network of the nodes in its list.
 func (s *suite) static(t *testing.T, c, without cluster) {
 	t.Helper()
 	s.report.Step(t, stepStatic)
@@ -67,6 +73,11 @@ func (s *suite) static(t *testing.T, c, without cluster) {
 		name: "static-control-plane", address: staticFirst, pods: "10.244.0.0/24",
 		boot: c.waitBoot(t, ofControlPlane),
 	})
+	// kubeadm of the second control-plane node asks etcd of the first. Nodes boot with this list from here on.
+	c.user(t, proxySecret(t, "http-proxy", s.staticSecret(nodeNetwork+", "+staticFirst)), "apply", "-f", "-")
+	waitUntil(t, "the generated Secret to change", func() bool {
+		return strings.Contains(string(c.generated(t)[contract.KeyProxyEnv]), staticFirst)
+	})
 	first.Start(t)
 	first.mustBootstrap(t)
 	worker := s.node(t, nodeOptions{
@@ -74,6 +85,13 @@ func (s *suite) static(t *testing.T, c, without cluster) {
 		boot: c.waitBoot(t, ofPool),
 	})
 	s.join(t, first, worker)
+	second := s.node(t, nodeOptions{
+		name: "static-second", address: staticSecond, pods: "10.244.2.0/24",
+		boot: c.waitBoot(t, ofControlPlane, first.host),
+	})
+	second.Start(t)
+	second.mustBootstrap(t)
+	first.kubectl(t, "wait", "--for=condition=Ready", "node/"+second.host, "--timeout=90s")
 	if message := c.message(t); strings.Contains(message, "no-node-network") {
 		t.Errorf("the condition of a Cluster with a network of the nodes says %s", message)
 	}
@@ -89,12 +107,16 @@ func (s *suite) static(t *testing.T, c, without cluster) {
 		}
 	})
 	t.Run("kubectl reaches a Pod of the worker", func(t *testing.T) { s.reach(t, stepStatic, first, worker) })
+	t.Run("kube-apiserver asks a webhook and an aggregated API at a Service", func(t *testing.T) {
+		s.askService(t, first, worker)
+	})
 	worker.Stop(t)
+	second.Stop(t)
 	first.Stop(t)
-	t.Run("the proxy saw no address of a node", func(t *testing.T) {
+	t.Run("the proxy saw the registry, and no address of a node, a Pod or a Service", func(t *testing.T) {
 		requests := s.lab.Requests(t, staticProxy)
 		for _, r := range requests {
-			if strings.HasPrefix(r.Host, "10.77.0.") || r.Host == worker.host || r.Host == first.host {
+			if r.Host != registryHost {
 				t.Errorf("%s %s %s:%s by %s", r.Status, r.Method, r.Host, r.Port, r.Client)
 			}
 		}
@@ -104,6 +126,70 @@ func (s *suite) static(t *testing.T, c, without cluster) {
 		if !t.Failed() {
 			s.report.Saw(t, stepStatic, "%d requests, none to a node", len(requests))
 		}
+	})
+}
+
+// service is a Pod behind a Service that is a webhook and an aggregated API, by its answer to every request, 204. The Pod
+// is in the network of its node, because networks of Pods end at their nodes here.
+const service = `apiVersion: v1
+kind: Secret
+metadata: {name: service, namespace: default}
+data: {tls.crt: CERTIFICATE, tls.key: KEY}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: service, namespace: default, labels: {run: service}}
+spec:
+  nodeName: NODE
+  hostNetwork: true
+  automountServiceAccountToken: false
+  volumes: [{name: tls, secret: {secretName: service}}]
+  containers:
+  - name: service
+    image: ` + probeImage + `
+    args: [serve, ":18081", /tls/tls.crt, /tls/tls.key]
+    volumeMounts: [{name: tls, mountPath: /tls}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: service, namespace: default}
+spec: {selector: {run: service}, ports: [{port: 443, targetPort: 18081}]}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.node-test.example.com}
+spec:
+  group: node-test.example.com
+  version: v1
+  groupPriorityMinimum: 1000
+  versionPriority: 10
+  caBundle: AUTHORITY
+  service: {name: service, namespace: default}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: node-test.example.com}
+webhooks:
+- name: node-test.example.com
+  clientConfig: {caBundle: AUTHORITY, service: {name: service, namespace: default}}
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+`
+
+// askService has kube-apiserver of the first node ask service on the worker.
+func (s *suite) askService(t *testing.T, first, worker node) {
+	t.Helper()
+	certificate, key := s.authority.Issue(t, "service.default.svc")
+	encode := base64.StdEncoding.EncodeToString
+	first.apply(t, strings.NewReplacer("CERTIFICATE", encode(certificate), "KEY", encode(key),
+		"AUTHORITY", encode(s.authority.PEM), "NODE", worker.host).Replace(service))
+	first.kubectl(t, "wait", "--for=condition=Ready", "pod/service", "--timeout=90s")
+	first.kubectl(t, "wait", "--for=condition=Available", "apiservice/v1.node-test.example.com", "--timeout=90s")
+	waitUntil(t, "an error about the answer of the webhook", func() bool {
+		_, err := first.Run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "create", "configmap", "asked", "--dry-run=server")
+		return err != nil && strings.Contains(err.Error(), "status code: 204")
 	})
 }
 
