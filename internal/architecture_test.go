@@ -32,17 +32,17 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"offline/manifest":  {"net/http", "os/exec"},
 		"offline/outputs":   types,
 		"intent":            types,
+		"kinds":             types,
 		"node":              types,
 		"patch":             types,
 		"plan":              types,
 		"publish":           types,
 		"resolve":           types,
-		"specread":          types,
 		"status":            types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "expiring", "extension/request", "finding", "host", "infrastructure", "intent", "jsonread", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
-		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "specread", "spelling", "status", "systemd",
+		"contract", "envfile", "extension/request", "finding", "host", "infrastructure", "intent", "kinds", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
+		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "spelling", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

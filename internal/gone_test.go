@@ -20,6 +20,10 @@ var gone = []string{
 	`capi-proxy-patcher\.io/adopt`, `AnnotationAdopt`, `adopted-files`, `secret-too-large`,
 	// target kubeadm, which is commands
 	`TargetKubeadm`, `containerd,kubelet,kubeadm`,
+	// memories beside controller-runtime's queue and caches
+	`internal/expiring`, `controller/passes`, `controller/contest`, `names of Secrets are watched`, `every tenth interval`,
+	// programs of hack/
+	`hack/(scale|bench|measure)\b`, `bench-growth`, `bench-baseline`, `demo-stop`,
 	// our own authentication and queues
 	`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`,
 }

@@ -129,7 +129,7 @@ func newRoot(streams Streams) *cobra.Command {
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(newManager(streams), newHooks(streams), newRender(streams), newExplain(streams), newLint(streams),
-		newSecret(streams), newStatus(streams), newPlan(streams), newNode(streams), newVersion(streams))
+		newSecret(streams), newStatus(streams), newCheck(streams), newPlan(streams), newNode(streams), newVersion(streams))
 	return root
 }
 

@@ -6,12 +6,16 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 // reference returns docs/reference.md.
@@ -59,27 +63,58 @@ func checkFlags(t *testing.T, cmd *cobra.Command, section string) {
 func TestReference_HasEveryNameOfTheContract(t *testing.T) {
 	t.Parallel()
 	text := reference(t)
-	file, err := parser.ParseFile(token.NewFileSet(), "../contract/contract.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		literal, ok := n.(*ast.BasicLit)
-		if !ok || literal.Kind != token.STRING {
-			return true
-		}
-		value, err := strconv.Unquote(literal.Value)
+	for _, path := range []string{"../contract/contract.go", "../contract/reasons.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		names++
-		if !strings.Contains(text, value) {
-			t.Errorf("%q is not in docs/reference.md", value)
-		}
-		return true
-	})
+		ast.Inspect(file, func(n ast.Node) bool {
+			if _, ok := n.(*ast.ImportSpec); ok {
+				return false
+			}
+			literal, ok := n.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names++
+			if !strings.Contains(text, value) {
+				t.Errorf("%q is not in docs/reference.md", value)
+			}
+			return true
+		})
+	}
 	if names < 40 {
 		t.Errorf("only %d names found in package contract", names)
+	}
+}
+
+// TestReference_HasTheTableOfReasons compares the tables of both conditions with the one that the program reads. Each
+// has its rows in the same order.
+func TestReference_HasTheTableOfReasons(t *testing.T) {
+	t.Parallel()
+	_, text, _ := strings.Cut(reference(t), "\n## Condition\n")
+	text, _, _ = strings.Cut(text, "\n## Events\n")
+	configured, published, _ := strings.Cut(text, "\n`"+contract.ConditionProxyPublished+"`")
+	listed := map[contract.Reason]bool{}
+	for _, table := range []string{configured, published} {
+		last := -1
+		for _, row := range regexp.MustCompile("(?m)^\\| (True|False|Unknown) \\| `(\\w+)` \\| ([a-z ]+) \\|").FindAllStringSubmatch(table, -1) {
+			reason := contract.Reason{Status: row[1], Name: row[2], Task: contract.Task(row[3])}
+			at := slices.Index(contract.Reasons(), reason)
+			if at <= last {
+				t.Errorf("%v: there is no such reason, or it comes before the row above", reason)
+			}
+			listed[reason], last = true, at
+		}
+	}
+	for _, reason := range contract.Reasons() {
+		if !listed[reason] {
+			t.Errorf("docs/reference.md has no row for %v", reason)
+		}
 	}
 }

@@ -91,6 +91,7 @@ Cluster directly.`,
 	complete(cmd, "client", append(clientNames(), allClients)...)
 	complete(cmd, "fail-on", clientNames()...)
 	completeContext(cmd)
+	completeClusters(cmd)
 	return cmd
 }
 

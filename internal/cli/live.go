@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
@@ -102,15 +103,15 @@ func newReader(config *rest.Config) (client.WithWatch, error) {
 	return reader, nil
 }
 
-func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*clusterv1.Cluster, error) {
+func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*kinds.Cluster, error) {
 	if o.cluster != "" {
-		cluster := &clusterv1.Cluster{}
+		cluster := &kinds.Cluster{}
 		err := api.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.cluster}, cluster)
 		if !apierrors.IsNotFound(err) {
 			return cluster, reading(err, "Cluster", o.namespace, o.cluster)
 		}
 	}
-	var clusters clusterv1.ClusterList
+	var clusters kinds.ClusterList
 	if err := api.List(ctx, &clusters, client.InNamespace(o.namespace)); err != nil {
 		return nil, fmt.Errorf("listing Clusters in namespace %s: %w", o.namespace, err)
 	}
@@ -131,7 +132,7 @@ func (o explainOptions) getCluster(ctx context.Context, api client.Reader) (*clu
 // getPool returns the Secret that a pool names.
 func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster string) (string, error) {
 	key := client.ObjectKey{Namespace: o.namespace, Name: o.pool}
-	deployment := &clusterv1.MachineDeployment{}
+	deployment := &kinds.MachineDeployment{}
 	err := api.Get(ctx, key, deployment)
 	if err == nil && deployment.Spec.ClusterName == cluster {
 		return deployment.Annotations[contract.AnnotationSecret], nil
@@ -139,7 +140,7 @@ func (o explainOptions) getPool(ctx context.Context, api client.Reader, cluster 
 	if client.IgnoreNotFound(err) != nil {
 		return "", reading(err, "MachineDeployment", o.namespace, o.pool)
 	}
-	pool := &clusterv1.MachinePool{}
+	pool := &kinds.MachinePool{}
 	err = api.Get(ctx, key, pool)
 	switch {
 	case err == nil && pool.Spec.ClusterName == cluster:

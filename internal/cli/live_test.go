@@ -225,3 +225,38 @@ func TestExplain_SaysWhatIsWrongInAManagementCluster(t *testing.T) {
 		})
 	}
 }
+
+func TestCompletion_OffersClustersAndTheirNamespaces(t *testing.T) {
+	t.Parallel()
+	list := func(names ...string) string {
+		text := "apiVersion: meta.k8s.io/v1\nkind: PartialObjectMetadataList\nitems:\n"
+		for _, name := range names {
+			namespace, name, _ := strings.Cut(name, "/")
+			text += fmt.Sprintf("- {apiVersion: meta.k8s.io/v1, kind: PartialObjectMetadata, metadata: {namespace: %s, name: %s}}\n", namespace, name)
+		}
+		return text
+	}
+	server := newAPI(t, map[string]string{
+		clustersPath: list("team-a/stage", "team-a/prod"),
+		strings.Replace(clustersPath, "/team-a/", "/team-b/", 1): list("team-b/edge"),
+		"/apis/cluster.x-k8s.io/v1beta2/clusters":                list("team-a/stage", "team-b/edge", "team-a/prod"),
+	})
+	config := server.kubeconfig(t)
+	for line, want := range map[string]string{
+		"status --cluster ":                "prod\nstage\n:4\n",
+		"status ":                          "prod\nstage\n:4\n",
+		"status -A ":                       "edge\nprod\nstage\n:4\n",
+		"status --namespace ":              "team-a\nteam-b\n:4\n",
+		"plan --namespace ":                "team-a\nteam-b\n:4\n",
+		"plan -n team-b --cluster ":        "edge\n:4\n",
+		"explain --cluster ":               "prod\nstage\n:4\n",
+		"explain -n ":                      "team-a\nteam-b\n:4\n",
+		"plan --context nobody --cluster ": ":1\n",
+	} {
+		args := strings.Split(line, " ")
+		args = slices.Insert(args, 1, "--kubeconfig", config)
+		if _, stdout, stderr := run(t, "", append([]string{"__complete"}, args...)...); stdout != want {
+			t.Errorf("%s: %q, want %q; standard error %q", line, stdout, want, stderr)
+		}
+	}
+}

@@ -327,11 +327,20 @@ func TestVersioningPage_NamesTheClusterAPIOfTheModule(t *testing.T) {
 	if version == nil {
 		t.Fatal("go.mod does not name Cluster API")
 	}
+	previous, err := filepath.Glob(filepath.Join(repository, "hack", "kube", "cluster-api-v*"))
+	if err != nil || len(previous) != 1 {
+		t.Fatalf("modules of the previous minor version of Cluster API: %v, error %v", previous, err)
+	}
+	_, older, _ := strings.Cut(filepath.Base(previous[0]), "cluster-api-")
 	all := pages(t)
 	for _, name := range []string{"README.md", "docs/versioning.md"} {
-		if !strings.Contains(all[name], "| Cluster API | "+string(version[1])+",") {
-			t.Errorf("%s does not say that it supports Cluster API %s", name, version[1])
+		if !strings.Contains(all[name], fmt.Sprintf("| Cluster API | %s and %s", older, version[1])) {
+			t.Errorf("%s does not say that it supports Cluster API %s and %s", name, older, version[1])
 		}
+	}
+	if makefile, err := os.ReadFile(filepath.Join(repository, "Makefile")); err != nil ||
+		!strings.Contains(string(makefile), "CAPI_PREVIOUS := "+older+"\n") {
+		t.Errorf("the Makefile does not upgrade from Cluster API %s; error %v", older, err)
 	}
 }
 
@@ -352,14 +361,14 @@ func helpOf(t *testing.T) func(program string, words ...string) string {
 				t.Skipf("there is no %s in $PATH and in $KUBEBUILDER_ASSETS", program)
 			}
 		}
-		cmd := exec.CommandContext(t.Context(), path, append(words, "--help")...) //nolint:gosec // prints its help
+		cmd := exec.CommandContext(t.Context(), path, append(words, "--help")...)
 		cmd.Env = []string{"HOME=" + t.TempDir(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true"}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 		if program == "kubectl" && len(words) > 0 {
-			options := exec.CommandContext(t.Context(), path, "options") //nolint:gosec // prints flags
+			options := exec.CommandContext(t.Context(), path, "options")
 			global, err := options.Output()
 			if err != nil {
 				t.Fatal(err)

@@ -51,6 +51,7 @@ Exit status: 0 success, 1 a failure, 2 wrong usage.`,
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	complete(cmd, "output", "text", "json", "yaml")
 	completeContext(cmd)
+	completeClusters(cmd)
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/lint"
@@ -72,7 +72,8 @@ func runSecret(ctx context.Context, o secretOptions, now time.Time, streams Stre
 	}
 	result, err := readForeign(o.from, streams)
 	if err != nil {
-		return fmt.Errorf("reading proxy settings: %w", err)
+		from := map[string]string{"-": "standard input", fromEnvironment: "the environment"}[o.from]
+		return fmt.Errorf("reading proxy settings from %s: %w", cmp.Or(from, o.from), err)
 	}
 	text, err := yaml.Marshal(proxySecret(o, result))
 	if err != nil {
@@ -98,19 +99,18 @@ func runSecret(ctx context.Context, o secretOptions, now time.Time, streams Stre
 }
 
 func readForeign(from string, streams Streams) (foreign.Result, error) {
+	var text []byte
 	if from == fromEnvironment {
-		environment := os.Environ()
-		vars := make([]envfile.Var, 0, len(environment))
-		for _, entry := range environment {
+		for _, entry := range os.Environ() {
 			name, value, _ := strings.Cut(entry, "=")
-			vars = append(vars, envfile.Var{Name: name, Value: value})
+			text = fmt.Appendf(text, "%+q: %+q\n", name, value) // YAML, each character of it ASCII
 		}
-		return foreign.ReadVariables(vars)
-	}
-	r := inputReader{stdin: streams.In, left: maxInput}
-	text, err := r.readFile(from)
-	if err != nil {
-		return foreign.Result{}, err
+	} else {
+		var err error
+		r := inputReader{stdin: streams.In, left: maxInput}
+		if text, err = r.readFile(from); err != nil {
+			return foreign.Result{}, err
+		}
 	}
 	return foreign.Read(text)
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
@@ -220,24 +219,6 @@ func TestSecret_FindsWhatLintFinds(t *testing.T) {
 			if isFinding && !strings.Contains(stderr, "warning: "+finding) {
 				t.Errorf("%s: lint says %s, secret says %s", input, finding, stderr)
 			}
-		}
-	}
-}
-
-// TestSecret_DocsListTheForms compares docs/reference.md with the forms that are read.
-func TestSecret_DocsListTheForms(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	forms, err := foreign.Forms()
-	if err != nil || len(forms) < 10 {
-		t.Fatal(forms, err)
-	}
-	for _, form := range forms {
-		if !strings.Contains(string(text), "\n| "+form+" | ") {
-			t.Errorf("docs/reference.md has no row for %s", form)
 		}
 	}
 }

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -92,6 +92,7 @@ its row is STALE and --fail-on is given.`,
 	complete(cmd, "output", "table", "wide", "json", "yaml")
 	complete(cmd, "fail-on", failBehind, failNotTrue)
 	completeContext(cmd)
+	completeClusters(cmd)
 	return cmd
 }
 
@@ -218,7 +219,7 @@ type statusReader struct {
 // list reads all Clusters in one request, and the metadata of their generated Secrets in another. version is that of
 // the list of Clusters.
 func (s statusReader) list(ctx context.Context) (rows []status.Row, version string, err error) {
-	var clusters clusterv1.ClusterList
+	var clusters kinds.ClusterList
 	if err := s.api.List(ctx, &clusters, s.selected()...); err != nil {
 		return nil, "", fmt.Errorf("listing Clusters: %w", err)
 	}
@@ -284,7 +285,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 		fresh(row)
 	}
 	for {
-		events, err := s.api.Watch(ctx, &clusterv1.ClusterList{}, append(s.selected(),
+		events, err := s.api.Watch(ctx, &kinds.ClusterList{}, append(s.selected(),
 			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, TimeoutSeconds: new(watchTime)}})...)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the user has ended it

@@ -281,81 +281,9 @@ const (
 // carries the proxy.
 const ConditionProxyConfigured = Domain + "/ProxyConfigured"
 
-// Reasons of ConditionProxyConfigured.
-const (
-	// ReasonConfigured surfaces when every bootstrap object of the Cluster carries the proxy.
-	ReasonConfigured = "Configured"
-	// ReasonConfiguring surfaces while a control plane without Machines is paused in order to be patched.
-	ReasonConfiguring = "Configuring"
-	// ReasonSettingsNotFound surfaces when no proxy Secret exists for the Cluster.
-	ReasonSettingsNotFound = "SettingsNotFound"
-	// ReasonInvalidSettings surfaces when the proxy Secret, an annotation of the Cluster or the Cluster's
-	// network cannot be used.
-	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonNameTaken surfaces when the generated Secret of a Cluster or pool cannot have its name, because a Secret of
-	// that name exists that was not generated for the Cluster.
-	ReasonNameTaken = "NameTaken"
-	// ReasonConflictingFile surfaces when a bootstrap object has a file of the user at a managed path.
-	ReasonConflictingFile = "ConflictingFile"
-	// ReasonContested surfaces when another manager keeps reverting what is written to a bootstrap object.
-	ReasonContested = "Contested"
-	// ReasonTemplateNotSupported surfaces when a bootstrap object is of a kind that cannot be patched.
-	ReasonTemplateNotSupported = "TemplateNotSupported"
-	// ReasonSharedTemplate surfaces when pools that need different settings share one bootstrap template.
-	ReasonSharedTemplate = "SharedTemplate"
-	// ReasonWaitingForEndpoint surfaces while the control-plane endpoint of the Cluster is not known.
-	ReasonWaitingForEndpoint = "WaitingForControlPlaneEndpoint"
-	// ReasonWaitingForRollout surfaces when a running control plane gets the proxy with its next rollout.
-	ReasonWaitingForRollout = "WaitingForRollout"
-	// ReasonWaitingForObjects surfaces while an object that the Cluster refers to does not exist yet.
-	ReasonWaitingForObjects = "WaitingForObjects"
-	// ReasonPaused surfaces while the Cluster is paused.
-	ReasonPaused = "Paused"
-	// ReasonRemovalWaiting surfaces when the label is removed and a running control plane loses our entries with its
-	// next rollout.
-	ReasonRemovalWaiting = "RemovalWaitingForRollout"
-	// ReasonInPlaceProgressing surfaces while RolloutInPlace changes nodes.
-	ReasonInPlaceProgressing = "InPlaceProgressing"
-	// ReasonInPlaceFailed surfaces when RolloutInPlace has failed on a node, which stops it for the pool.
-	ReasonInPlaceFailed = "InPlaceFailed"
-	// ReasonInPlaceUnknown surfaces while RolloutInPlace cannot be followed because the workload cluster cannot be
-	// reached.
-	ReasonInPlaceUnknown = "InPlaceUnknown"
-	// ReasonInternalError surfaces when an API call failed and a retry is expected to succeed.
-	ReasonInternalError = "InternalError"
-)
-
 // ConditionProxyPublished is the condition on a Cluster that says whether every output of AnnotationPublish is out. It
 // is there while something is asked for or being withdrawn.
 const ConditionProxyPublished = Domain + "/ProxyPublished"
-
-// Reasons of ConditionProxyPublished, beside ReasonNameTaken, ReasonInvalidSettings, ReasonSettingsNotFound,
-// ReasonWaitingForEndpoint and ReasonInternalError.
-const (
-	// ReasonPublished surfaces when every output is out.
-	ReasonPublished = "Published"
-	// ReasonInvalidOutput surfaces when AnnotationPublish or AnnotationPublishCredentials cannot be read; nothing of the
-	// list is carried out.
-	ReasonInvalidOutput = "InvalidOutput"
-	// ReasonCredentialsWithheld surfaces when an output that leaves the management cluster is left out because the proxy
-	// has credentials and AnnotationPublishCredentials does not let them out.
-	ReasonCredentialsWithheld = "CredentialsWithheld"
-	// ReasonKubernetesTooOld surfaces when the workload cluster does not run a version that an output needs.
-	ReasonKubernetesTooOld = "KubernetesTooOld"
-	// ReasonTooLarge surfaces when values are too long for an output. What is out stays as it is.
-	ReasonTooLarge = "TooLarge"
-	// ReasonDeliveryNotInstalled surfaces when an output has to be delivered and the manager runs without --deliver.
-	ReasonDeliveryNotInstalled = "DeliveryNotInstalled"
-	// ReasonInPlaceNotInstalled surfaces when a Cluster asks for RolloutInPlace, or something of it is to be withdrawn,
-	// and the manager runs without --node-image.
-	ReasonInPlaceNotInstalled = "InPlaceNotInstalled"
-	// ReasonDeliveryFailed surfaces when Cluster API could not apply an output to the workload cluster.
-	ReasonDeliveryFailed = "DeliveryFailed"
-	// ReasonDelivering surfaces until Cluster API has applied an output to the workload cluster.
-	ReasonDelivering = "Delivering"
-	// ReasonWithdrawing surfaces until Cluster API has applied the content without effect of an output that is withdrawn.
-	ReasonWithdrawing = "Withdrawing"
-)
 
 // Reasons of events.
 const (

@@ -10,33 +10,33 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -63,8 +63,8 @@ type Config struct {
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
 	ProxySecrets cache.Cache
-	// SecretNames is the cache of the metadata of other Secrets; nil if Absences has none.
-	SecretNames cache.Cache
+	// Absent remembers Secrets that did not exist; see lookup.Secrets.
+	Absent *expiring.Expiring
 	// InfrastructureClusters reads what Clusters run on.
 	InfrastructureClusters *lookup.InfrastructureClusters
 	// Infrastructure identifies Windows pools by their machine templates.
@@ -76,8 +76,6 @@ type Config struct {
 	Clusters clustercache.ClusterCache
 	// Recorder emits events.
 	Recorder events.EventRecorder
-	// Absences remembers Secrets that did not exist a moment ago.
-	Absences *lookup.Absences
 	// Now is the clock.
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
@@ -88,9 +86,6 @@ type Config struct {
 	Counters *counters.Counters
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
-	// Resyncs is after how many resyncs a Cluster is reconciled that is configured and of which everything is watched.
-	// Zero means 10.
-	Resyncs uint32
 	// Concurrency is the maximum number of Clusters reconciled concurrently. Zero means 10: more gains nothing on a
 	// small API server.
 	Concurrency int
@@ -100,13 +95,14 @@ type Config struct {
 type Controller struct {
 	Config
 
+	// guarded is Client.
+	guarded  *backoff.Client
 	reader   bootstrap.Reader
 	writer   *bootstrap.Writer
 	reporter *report.Reporter
 	// inPlace is nil if updates in place are not installed.
 	inPlace  *inplace.Follower
 	rollouts *rollout.Rollouts
-	passes   passes.Passes
 	parsed   resolve.Parsed
 }
 
@@ -120,20 +116,19 @@ func New(config Config) (*Controller, error) {
 	if config.Concurrency == 0 {
 		config.Concurrency = 10
 	}
-	if config.Resyncs == 0 {
-		config.Resyncs = 10
-	}
+	guarded := backoff.New(config.Client, config.Live, config.Now)
+	config.Client = guarded
 	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now, Lease: config.Lease}
 	c := &Controller{
 		Config:   config,
 		reader:   bootstrap.Reader{Client: config.Client},
-		writer:   &bootstrap.Writer{Client: config.Client, Live: config.Live, Now: config.Now, Contests: &contest.Contests{}},
+		guarded:  guarded,
+		writer:   &bootstrap.Writer{Client: guarded, Live: config.Live},
 		reporter: reporter,
-		passes:   passes.Passes{Resyncs: config.Resyncs},
 		rollouts: &rollout.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
 	}
 	if config.Clusters != nil {
-		c.inPlace = &inplace.Follower{Clusters: config.Clusters, Live: config.Live, Writer: c.writer, Now: config.Now}
+		c.inPlace = inplace.New(config.Clusters, config.Live, c.writer, config.Now)
 	}
 	return c, nil
 }
@@ -149,29 +144,24 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	// A resync enqueues every Cluster once, not once more for each of its objects.
-	started := passes.SinceStart[client.Object]()
-	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}, started)
+	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(c.passes.OfOthers(c.forget))).
-		Watches(&controlplanev1.KubeadmControlPlane{}, c.passes.Enqueue(find.OfControlPlane), changed).
-		Watches(&clusterv1.MachineDeployment{}, c.passes.Enqueue(find.OfPool), changed).
-		Watches(&clusterv1.MachinePool{}, c.passes.Enqueue(find.OfPool), changed).
-		Watches(&bootstrapv1.KubeadmConfigTemplate{}, c.passes.Enqueue(find.OfTemplate), changed).
-		Watches(&bootstrapv1.KubeadmConfig{}, c.passes.Enqueue(find.OfConfig), changed).
+		For(&kinds.Cluster{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: isNoRecord, DeleteFunc: c.deleted})).
+		Watches(&kinds.KubeadmControlPlane{}, handler.EnqueueRequestsFromMapFunc(find.OfControlPlane), changed).
+		Watches(&kinds.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
+		Watches(&kinds.MachinePool{}, handler.EnqueueRequestsFromMapFunc(find.OfPool), changed).
+		Watches(&kinds.KubeadmConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(find.OfTemplate), changed).
+		Watches(&kinds.KubeadmConfig{}, handler.EnqueueRequestsFromMapFunc(find.OfConfig), changed).
 		Watches(caches.MachineMetadata(), handler.EnqueueRequestsFromMapFunc(owners.OfLabel), changed).
-		Watches(&corev1.Secret{}, c.passes.Enqueue(owners.OfGeneratedSecret), changed).
-		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, passes.EnqueueVersions(find.OfProxySecret),
-			passes.SinceStart[*corev1.Secret]())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfGeneratedSecret), changed).
+		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{}, owners.EnqueueMany(find.OfProxySecret),
+			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(find.OfNamespace),
-			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}, started))
-	}
-	if c.SecretNames != nil {
-		b = b.WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(),
-			passes.EnqueueExistence(find.OfSecretName), passes.SinceStart[*metav1.PartialObjectMetadata]()))
+			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if c.inPlace != nil {
 		b = b.WatchesRawSource(inplace.Source(c.Clusters, Name))
@@ -181,4 +171,34 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		c.inPlace.Controller = built
 	}
 	return err
+}
+
+// deleted forgets a Cluster that is deleted: one without finalizers is gone without another pass.
+func (c *Controller) deleted(e event.DeleteEvent) bool {
+	c.forget(e.Object)
+	return false
+}
+
+// isNoRecord reports whether an update of a Cluster is anything else than the record of a pass, which ends it: nothing
+// reads the record to decide. Its removal is something else, and so is a write that changes nothing that is cached: a
+// pass that has conflicted with it waits for it.
+func isNoRecord(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*kinds.Cluster)
+	now, isCluster := e.ObjectNew.(*kinds.Cluster)
+	if !ok || !isCluster {
+		return true
+	}
+	before, now = before.DeepCopy(), now.DeepCopy()
+	recorded := false
+	for _, record := range []string{contract.AnnotationLastPass, contract.AnnotationMachinesBehind} {
+		was, is := before.Annotations[record], now.Annotations[record]
+		if was != "" && is == "" {
+			return true
+		}
+		recorded = recorded || was != is
+		delete(before.Annotations, record)
+		delete(now.Annotations, record)
+	}
+	before.ResourceVersion, before.ManagedFields, now.ManagedFields = now.ResourceVersion, nil, nil
+	return !recorded || !equality.Semantic.DeepEqual(before, now)
 }

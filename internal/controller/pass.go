@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -34,7 +35,7 @@ import (
 type pass struct {
 	*Controller
 
-	cluster *clusterv1.Cluster
+	cluster *kinds.Cluster
 	view    intent.Cluster
 	options intent.Options
 	configs *bootstrap.Configs
@@ -45,9 +46,9 @@ type pass struct {
 	read map[string]string
 }
 
-func (c *Controller) newPass(cluster *clusterv1.Cluster, view intent.Cluster) *pass {
+func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
 	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view), read: map[string]string{}}
-	p.secrets = generated.Store{Writer: c.writer, Reader: c.reader, Absences: c.Absences}.Of(cluster, view, p.configs)
+	p.secrets = generated.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
 	if view.Topology {
 		p.topology = &topology.Topology{
 			Cluster: cluster, View: view, Reader: c.reader, Writer: c.writer,
@@ -109,8 +110,9 @@ func (p *pass) want() plan.Want {
 // resolve finds the settings of the Cluster or, if override is not "", of the pool that names it. It returns nil if the
 // outcome has a finding about them.
 func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error) {
+	secrets := lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absent: p.Absent}
 	resolver := resolve.Resolver{
-		Secrets: recorded{lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences}, p.read},
+		Secrets: recorded{secrets, p.read},
 		Default: p.Installation,
 		Parsed:  &p.parsed,
 		Now:     p.Now,
@@ -123,6 +125,9 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	if found := finding.Of(err); len(found) > 0 {
 		p.Counters.Resolved(found[0].Reason)
 		out.Find(found...)
+		if found[0].Reason == contract.ReasonSettingsNotFound {
+			secrets.Forget(append(resolve.Candidates(p.view, override), p.Installation.Secret)...)
+		}
 		return nil, out, nil
 	}
 	if err != nil {
@@ -139,7 +144,6 @@ func (p *pass) resolve(ctx context.Context, override, pool string) (*resolve.Res
 	if note := resolution.Note(); note != "" {
 		out.Note("%s", note)
 	}
-	out.Unwatched = !resolution.Watched
 	out.Warnings, out.Expires = resolution.Warnings, resolution.Settings.TrustedCAExpiry()
 	return &resolution, out, nil
 }
@@ -153,7 +157,7 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 	if main == nil || !main.AsksNodes(p.options) {
 		return out, nil
 	}
-	var list clusterv1.MachineList
+	var list kinds.MachineList
 	if err := p.Live.List(ctx, &list, client.InNamespace(p.view.Namespace), client.Limit(maxMachines),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: p.view.Name},
 		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
@@ -218,10 +222,10 @@ func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, m
 	settled bootstrap.Settled, drift topology.Drift, out report.Outcome, err error,
 ) {
 	settled.Object = o
-	if p.writer.IsBehind(o.Object) {
-		return settled, drift, out, bootstrap.Stale(o.Kind, o.Object)
+	if p.guarded.IsBehind(o.BootstrapObject) {
+		return settled, drift, out, bootstrap.Stale(o.Kind, o.BootstrapObject)
 	}
-	decide := plan.Decide
+	var copied *plan.Copied
 	switch {
 	case !o.IsTopologyOwned(), p.topology == nil && p.view.Enabled:
 	case p.topology == nil:
@@ -231,39 +235,39 @@ func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, m
 		if err != nil {
 			return settled, drift, out, err
 		}
-		decide = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, from) }
+		copied = &from
 	case p.view.Enabled:
-		settled, drift, out = p.topology.Inspect(o, want)
+		settled, drift, out, err = p.topology.Inspect(o, want)
 		out.Count(drift.Outcome(settled))
-		return settled, drift, out, nil
+		return settled, drift, out, err
 	default:
 		return settled, drift, p.topology.Leave(o), nil
 	}
-	settled, out, err = p.decideAndCarryOut(ctx, o, want, main, decide)
+	settled, out, err = p.decideAndCarryOut(ctx, o, want, main, copied)
 	return settled, drift, out, err
 }
 
-// decideAndCarryOut decides about o, asking for facts as long as the decision needs more, and carries it out.
+// decideAndCarryOut decides about o and carries the decision out. copied is that of plan.Object.
 func (p *pass) decideAndCarryOut(
-	ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution,
-	decide func(plan.Object, plan.Want) plan.Decision,
+	ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution, copied *plan.Copied,
 ) (settled bootstrap.Settled, out report.Outcome, err error) {
 	settled.Object = o
-	object, err := p.planned(ctx, o, want.Enabled, main)
-	if err != nil {
-		return settled, out, err
+	object := plan.Object{
+		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+		Spec: o.Spec, Pools: o.Pools, Copied: copied, OfMachine: o.IsOfMachine(),
+		Running: o.Running, Busy: o.Busy, Rolls: o.RollsNow(p.Now()), Deleted: !o.GetDeletionTimestamp().IsZero(),
+	}
+	if want.Enabled {
+		if object.Foreign, err = p.reader.ForeignUser(ctx, p.view, o); err != nil {
+			return settled, out, err
+		}
 	}
 	for {
-		decision := decide(object, want)
-		if decision.Ask != plan.NoFact {
-			found, err := p.answer(ctx, o, &object, decision)
-			out.Join(found)
-			if err != nil {
-				return settled, out, err
-			}
-			continue
+		decision, err := plan.Decide(object, want, facts{pass: p, ctx: ctx, main: main, out: &out})
+		if err != nil {
+			return settled, out, err
 		}
-		settled, found, err := p.carryOut(ctx, o, decision, object.Facts.Values)
+		settled, found, err := p.carryOut(ctx, o, decision)
 		out.Join(found)
 		if errors.Is(err, errTaken) { // since the check
 			continue
@@ -275,81 +279,67 @@ func (p *pass) decideAndCarryOut(
 // errTaken reports that a foreign Secret has the name of the generated Secret of a decision.
 var errTaken = errors.New("the name of the generated Secret is taken")
 
-// planned is what is known about o without a request. main are the settings of the Cluster.
-func (p *pass) planned(ctx context.Context, o bootstrap.Object, enabled bool, main *resolve.Resolution) (
-	plan.Object, error,
-) {
-	object := plan.Object{
-		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
-		Spec: o.Spec, Pools: o.Pools, OfMachine: o.IsOfMachine(),
-		Running: o.Running, Busy: o.Busy, Rolls: o.RollsNow(p.Now()), Deleted: !o.GetDeletionTimestamp().IsZero(),
-		Facts: plan.Facts{Taken: p.secrets.Checked()},
-	}
-	if !enabled {
-		return object, nil
-	}
-	if object.Override() == "" {
-		object.Facts.Values = &plan.Values{Resolution: main}
-	}
-	var err error
-	object.Foreign, err = p.reader.ForeignUser(ctx, p.view, o)
-	return object, err
+// facts implements plan.Facts for one object.
+type facts struct {
+	*pass
+
+	ctx context.Context //nolint:containedctx // lives as long as the decision that it is made for
+	// main are the settings of the Cluster, nil if they cannot be used.
+	main *resolve.Resolution
+	// out gets the findings about the facts.
+	out *report.Outcome
 }
 
-// answer finds a fact that a decision about o asks for.
-func (p *pass) answer(ctx context.Context, o bootstrap.Object, object *plan.Object, asks plan.Decision) (
-	out report.Outcome, err error,
-) {
-	facts := &object.Facts
-	switch asks.Ask {
-	case plan.FactValues:
-		var resolution *resolve.Resolution
-		resolution, out, err = p.resolve(ctx, object.Override(), object.Overrider())
-		facts.Values = &plan.Values{Resolution: resolution}
-	case plan.FactTaken:
-		_, out, err = p.secrets.WhyTaken(ctx, asks.Name) // which adds it to Checked
-	case plan.FactInfrastructure:
-		facts.Infrastructure, out, err = p.infrastructure(ctx, o)
-	case plan.FactBegun:
-		var begun bool
-		begun, err = lookup.ControlPlanes{Cached: p.Client, Live: p.Live}.Begun(ctx, p.view.Namespace, p.view.Name)
-		facts.Begun = &begun
-	default:
-		err = fmt.Errorf("internal error: %s: fact %d is not implemented", o, asks.Ask)
+func (f facts) Values(o plan.Object) (plan.Values, error) {
+	if o.Override() == "" {
+		return plan.Values{Resolution: f.main}, nil
 	}
-	return out, err
+	resolution, found, err := f.resolve(f.ctx, o.Override(), o.Overrider())
+	f.out.Join(found)
+	return plan.Values{Resolution: resolution}, err
 }
 
-// infrastructure asks for the machine templates of the pools of o.
-func (p *pass) infrastructure(ctx context.Context, o bootstrap.Object) (*plan.Infrastructure, report.Outcome, error) {
-	out := report.Outcome{Unwatched: true}
+func (f facts) Taken(o plan.Object, secret string) (string, error) {
+	if o.Copied != nil { // the names of the topology's Secrets are checked, and no other is worth a request
+		return f.secrets.Taken(secret), nil
+	}
+	why, found, err := f.secrets.WhyTaken(f.ctx, secret)
+	f.out.Join(found)
+	return why, err
+}
+
+func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
 	for _, pool := range o.Pools {
-		template, err := p.Infrastructure.Template(ctx, p.view.Namespace, pool.Infrastructure, o.IsOfMachine())
+		template, err := f.pass.Infrastructure.Template(f.ctx, f.view.Namespace, pool.Infrastructure, o.OfMachine)
 		switch {
 		case err != nil:
-			return nil, out, err
+			return plan.Infrastructure{}, err
 		case template.Windows != "":
-			return &plan.Infrastructure{Windows: template.Windows}, out, nil
+			return plan.Infrastructure{Windows: template.Windows}, nil
 		case !template.Exists:
-			if !o.IsOfMachine() {
-				out.LookAgain(template.Again)
+			if !o.OfMachine {
+				f.out.LookAgain(template.Again)
 			}
-			missing := fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, p.view.Namespace, pool.Infrastructure.Name, pool)
-			return &plan.Infrastructure{Missing: missing}, out, nil
+			missing := fmt.Sprintf("%s %s/%s of %s", pool.Infrastructure.Kind, f.view.Namespace, pool.Infrastructure.Name, pool)
+			return plan.Infrastructure{Missing: missing}, nil
 		}
 	}
-	return &plan.Infrastructure{}, out, nil
+	return plan.Infrastructure{}, nil
 }
 
-// carryOut carries out a decision about o with the values of the decision, nil for none. It returns errTaken if only
-// writing the generated Secret shows that its name is taken: then the decision has to be repeated.
-func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.Decision, values *plan.Values) (
+func (f facts) Begun() (bool, error) {
+	return lookup.ControlPlanes{Cached: f.Client, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
+}
+
+// carryOut carries out a decision about o. It returns errTaken if only writing the generated Secret shows that its name
+// is taken: then the decision has to be repeated.
+func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.Decision) (
 	settled bootstrap.Settled, out report.Outcome, err error,
 ) {
 	settled.Object = o
 	resolution := resolve.Resolution{}
-	if values != nil && values.Resolution != nil {
-		resolution = *values.Resolution
+	if decision.Resolution != nil {
+		resolution = *decision.Resolution
 	}
 	if decision.Secret != "" {
 		if out, err = p.secrets.Ensure(ctx, decision.Secret, resolution); err != nil {
@@ -363,14 +353,13 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	out.Count(decision.Outcome())
 	out.Find(decision.Report()...)
 	settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
-	if decision.Proxied {
+	if decision.Resolution != nil {
 		settled.Proxy = resolution.Secret.Name.String()
 	}
 	if left := o.RollsIn(p.Now()); decision.Waits && left > 0 {
 		out.LookAgain(left)
 	}
-	spec, change, found, err := p.writer.Write(ctx, o, decision)
-	out.Join(found)
+	spec, change, err := p.writer.Write(ctx, o, decision)
 	if err != nil {
 		return settled, out, err
 	}
@@ -386,21 +375,15 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	return settled, out, nil
 }
 
-// settleLate patches what missed admission, and reports whether there was anything. Findings about it are reported
-// with its template.
-func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (
-	patched bool, out report.Outcome, err error,
-) {
+// settleLate patches what missed admission. Findings about it are reported with its template.
+func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
 	late, err := p.configs.Late(ctx)
 	if err != nil {
-		return false, report.Outcome{}, err
+		return report.Outcome{}, err
 	}
-	settled, out, err := p.settleAll(ctx, late, p.want(), main, nil)
+	_, out, err := p.settleAll(ctx, late, p.want(), main, nil)
 	out.Findings, out.Objects = nil, nil
-	for i := range settled {
-		patched = patched || !patch.IsPatched(late[i].Spec) && patch.IsPatched(settled[i].Spec)
-	}
-	return patched, out, err
+	return out, err
 }
 
 // followUp reports the Machines that are behind and replaces them if the Cluster asks for that.

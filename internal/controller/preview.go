@@ -3,11 +3,10 @@ package controller
 import (
 	"context"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Preview is the result of a dry-run reconcile.
@@ -19,7 +18,7 @@ type Preview struct {
 }
 
 // Preview runs one pass over a Cluster and reports nothing. Only with a client that does not write, it changes nothing.
-func (c *Controller) Preview(ctx context.Context, cluster *clusterv1.Cluster) (Preview, error) {
+func (c *Controller) Preview(ctx context.Context, cluster *kinds.Cluster) (Preview, error) {
 	view := intent.ClusterOf(cluster)
 	if view.Deleted {
 		return Preview{}, nil

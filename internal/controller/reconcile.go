@@ -12,33 +12,19 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // Reconcile changes the objects of one Cluster to what its label, annotations and proxy Secret ask for.
-func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
-	ctx, pass := c.passes.Begin(ctx, client.ObjectKeyFromObject(cluster))
-	result, err := c.reconcile(ctx, cluster)
-	if pass.End() && err == nil {
-		result.RequeueAfter = time.Millisecond
-	}
-	return result, err
-}
-
-// forget forgets a Cluster that is deleted, or being deleted: one without finalizers is gone without another pass.
-func (c *Controller) forget(cluster client.Object) {
-	c.reporter.Forget(cluster.GetUID())
-	c.InfrastructureClusters.Forget(client.ObjectKeyFromObject(cluster))
-}
-
-func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
+func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctrl.Result, error) {
+	ctx = c.guarded.ForCluster(ctx, cluster)
 	view := intent.ClusterOf(cluster)
 	switch {
 	case !c.Scope.Has(view.Namespace, cluster.Labels):
@@ -55,8 +41,14 @@ func (c *Controller) reconcile(ctx context.Context, cluster *clusterv1.Cluster) 
 	return c.conclude(ctx, cluster, done, err)
 }
 
+// forget forgets a Cluster that is deleted, or not served any more.
+func (c *Controller) forget(cluster client.Object) {
+	c.reporter.Forget(cluster.GetUID())
+	c.InfrastructureClusters.Forget(client.ObjectKeyFromObject(cluster))
+}
+
 // run runs a pass over a Cluster that is not being deleted.
-func (c *Controller) run(ctx context.Context, cluster *clusterv1.Cluster, view intent.Cluster) (result, error) {
+func (c *Controller) run(ctx context.Context, cluster *kinds.Cluster, view intent.Cluster) (result, error) {
 	switch {
 	case view.Paused:
 		return result{idle: true}, nil
@@ -83,12 +75,10 @@ type result struct {
 	idle bool
 	// gone reports that nothing is left to report about the Cluster.
 	gone bool
-	// complete reports that the pass did all that it could, and knows what its writes have brought.
-	complete bool
 }
 
 // conclude reports the result of a pass, or the error that ended it. It is the only place that writes the condition.
-func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, done result,
+func (c *Controller) conclude(ctx context.Context, cluster *kinds.Cluster, done result,
 	err error,
 ) (ctrl.Result, error) {
 	out := done.Outcome
@@ -97,35 +87,32 @@ func (c *Controller) conclude(ctx context.Context, cluster *clusterv1.Cluster, d
 	case done.gone:
 		err, out = c.reporter.Remove(ctx, cluster, out), report.Outcome{}
 	default:
-		var again time.Duration
-		again, err = c.reporter.Report(ctx, cluster, out, done.summary)
+		contested, again := c.guarded.Contested(client.ObjectKeyFromObject(cluster))
+		out.Find(contested...)
 		done.LookAgain(again)
-		out = report.Outcome{}
+		err, out = c.reporter.Report(ctx, cluster, out, done.summary), report.Outcome{}
 	}
 	out.Secrets = nil // a pass that failed proves nothing
 	switch found := finding.Of(err); {
 	case err == nil:
-		if done.complete {
-			passes.Complete(ctx, !done.Unwatched && !done.IsExplained())
-		}
 		return ctrl.Result{RequeueAfter: done.Again}, nil
 	case apierrors.IsConflict(err):
-		// Somebody wrote in between. The cache receives that write and enqueues this Cluster again.
+		// Somebody wrote in between. The cache receives that write soon.
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the cache after a write conflict")
 		c.reporter.Changed(cluster, out)
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	case len(found) > 0:
 		out.Findings, err = found, nil
 	default:
 		out.Findings = nil
 		out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
-	again, failed := c.reporter.Report(ctx, cluster, out, "")
-	if err := errors.Join(err, client.IgnoreNotFound(failed)); err != nil {
-		return ctrl.Result{}, err // which brings another pass anyway
-	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(c.reporter.Report(ctx, cluster, out, "")))
 }
+
+// conflictDelay is when a pass that ended with a write conflict is repeated, if the event of the other write does not
+// come before, or was that of our own record.
+const conflictDelay = time.Second
 
 // steps runs one step after the other, and joins their outcomes.
 func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, error)) (out report.Outcome, err error) {
@@ -170,7 +157,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	done.Join(found)
 	done.Join(missing)
 	var settled []bootstrap.Settled
-	drifts, late := map[topology.Drift][]string{}, false
+	drifts := map[topology.Drift][]string{}
 	found, err = steps(ctx,
 		func(ctx context.Context) (report.Outcome, error) {
 			if p.topology == nil {
@@ -182,10 +169,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			settled, out, err = p.settleAll(ctx, objects, p.want(), main, drifts)
 			return out, err
 		},
-		func(ctx context.Context) (out report.Outcome, err error) {
-			late, out, err = p.settleLate(ctx, main)
-			return out, err
-		},
+		func(ctx context.Context) (report.Outcome, error) { return p.settleLate(ctx, main) },
 		func(ctx context.Context) (out report.Outcome, err error) {
 			if out, err = p.followUp(ctx, settled); err != nil {
 				return out, err
@@ -208,7 +192,6 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
 	done.Find(bootstrap.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, settled, len(missing.Findings) > 0)
-	done.complete = !late // Cluster API may have to be told of the Secret that they wait for
 	return done, nil
 }
 
@@ -279,7 +262,7 @@ func (c *Controller) releaseDeleted(ctx context.Context, cluster intent.Cluster)
 	if cluster.ControlPlaneKind != plan.KindControlPlane {
 		return nil
 	}
-	controlPlane := bootstrap.Empty(plan.KindControlPlane)
+	controlPlane := kinds.NewBootstrapObject(plan.KindControlPlane)
 	exists, err := c.reader.Get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
 	if err != nil || !exists || !plan.IsPausedByUs(controlPlane.GetAnnotations()) {
 		return err

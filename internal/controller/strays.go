@@ -4,12 +4,10 @@ import (
 	"context"
 	"slices"
 
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -18,12 +16,12 @@ import (
 // still has the entries of the Cluster that it was patched for, which caches.IndexPatchedFor finds.
 
 // strays returns those of patched, the templates that were patched for the Cluster, that no pool of it uses.
-func strays(objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (strays []bootstrap.Object) {
+func strays(objects []bootstrap.Object, patched []kinds.KubeadmConfigTemplate) (strays []bootstrap.Object) {
 	for i := range patched {
 		template := &patched[i]
 		known := func(o bootstrap.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == template.Name }
 		if !slices.ContainsFunc(objects, known) && !slices.ContainsFunc(strays, known) {
-			strays = append(strays, bootstrap.New(template, plan.KindTemplate, &template.Spec.Template.Spec, false))
+			strays = append(strays, bootstrap.New(template, plan.KindTemplate, false))
 		}
 	}
 	return strays
@@ -31,7 +29,7 @@ func strays(objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTempl
 
 // tidy removes our entries from templates that are now used by an unlabelled Cluster, and from unused ones when the
 // Cluster is not enabled any more. An unused template may still serve an old MachineSet. patched is that of strays.
-func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object, patched []bootstrapv1.KubeadmConfigTemplate) (
+func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object, patched []kinds.KubeadmConfigTemplate) (
 	out report.Outcome, err error,
 ) {
 	remove := p.want()
@@ -43,7 +41,7 @@ func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object, patched []b
 		}
 		theirs := false
 		if user != nil {
-			cluster := &clusterv1.Cluster{}
+			cluster := &kinds.Cluster{}
 			exists, err := p.reader.Get(ctx, p.view.Namespace, user.Cluster, cluster)
 			if err != nil {
 				return out, err

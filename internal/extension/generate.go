@@ -6,10 +6,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -23,29 +21,9 @@ type generator struct {
 	handlers *Handlers
 	ctx      context.Context               //nolint:containedctx // lives as long as the call it is made for
 	recipes  map[intent.Pool]*patch.Recipe // by recipeKey
-	made     map[madeOf]written
-	text     []byte // of the last patch
+	text     []byte                        // of the last patch
 	to       items
 }
-
-// madeOf is everything that a patch depends on, with a hash of the template. Pools of one class mostly have the same.
-type madeOf struct {
-	template     uint64
-	controlPlane bool
-	recipe       intent.Pool // see recipeKey
-}
-
-// written is the patch of a template in the answer.
-type written struct {
-	template []byte
-	place    place
-}
-
-// texts keep the memory of patches for the next request.
-var texts sync.Pool //nolint:gochecknoglobals // holds no values
-
-// maxText is the size of the largest text that is kept for the next request.
-const maxText = 64 << 10
 
 // respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. Its error is
 // for the user and the same for the same request.
@@ -61,19 +39,10 @@ func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buf
 	response.WriteString(`{"status":"Success"`)
 	if enabled {
 		g := &generator{
-			asked: a, handlers: h, ctx: ctx, recipes: map[intent.Pool]*patch.Recipe{}, made: map[madeOf]written{},
+			asked: a, handlers: h, ctx: ctx, recipes: map[intent.Pool]*patch.Recipe{},
 			to: items{response: response, limit: maxAnswer(len(body))},
 		}
-		kept, _ := texts.Get().(*[]byte)
-		if kept == nil {
-			kept = new([]byte)
-		}
-		g.text = *kept
-		err := g.generate(q)
-		if *kept = g.text; cap(g.text) <= maxText {
-			texts.Put(kept)
-		}
-		if err != nil {
+		if err := g.generate(q); err != nil {
 			return err
 		}
 	}
@@ -89,25 +58,10 @@ type items struct {
 	full     bool // the response would have had more
 }
 
-// place is where a patch is in a response; the zero place is no patch.
-type place struct{ start, end int }
-
 // add writes the item with a UID in JSON and a patch.
-func (i *items) add(uid, patch []byte) place {
-	if !i.begin(uid, base64.StdEncoding.EncodedLen(len(patch))) {
-		return place{}
-	}
-	start := i.response.Len()
-	_, _ = i.response.Write(base64.StdEncoding.AppendEncode(i.response.AvailableBuffer(), patch))
-	at := place{start, i.response.Len()}
-	i.response.WriteString(`"}`)
-	return at
-}
-
-// repeat writes the item with a UID in JSON and a patch that has been written before.
-func (i *items) repeat(uid []byte, at place) {
-	if at != (place{}) && i.begin(uid, at.end-at.start) {
-		i.response.Write(i.response.Bytes()[at.start:at.end])
+func (i *items) add(uid, patch []byte) {
+	if i.begin(uid, base64.StdEncoding.EncodedLen(len(patch))) {
+		_, _ = i.response.Write(base64.StdEncoding.AppendEncode(i.response.AvailableBuffer(), patch))
 		i.response.WriteString(`"}`)
 	}
 }
@@ -193,33 +147,16 @@ func windowsMachines(q request.Request) (map[request.PoolKey]bool, error) {
 	return found, nil
 }
 
-// hashSeed is that of the hashes of templates.
-var hashSeed = maphash.MakeSeed() //nolint:gochecknoglobals // a constant of the process
-
 // template writes the patch of one template, if there is something to change.
 func (g *generator) template(it *request.Item, pool intent.Pool) error {
 	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
 		return nil
 	}
-	key := madeOf{maphash.Bytes(hashSeed, it.Object), it.IsControlPlane(), recipeKey(pool)}
-	if known, found := g.made[key]; found && bytes.Equal(known.template, it.Object) {
-		if it.UID != nil {
-			g.to.repeat(it.UID, known.place)
-		}
-		return nil
-	}
 	text, err := g.make(it, pool)
-	if err != nil || it.UID == nil {
-		return err
+	if text != nil && it.UID != nil {
+		g.to.add(it.UID, text)
 	}
-	one := written{template: it.Object}
-	if text != nil {
-		one.place = g.to.add(it.UID, text)
-	}
-	if len(g.settings.Pools) > 1 { // one template of each kind is like no other
-		g.made[key] = one
-	}
-	return nil
+	return err
 }
 
 // make returns the patch of one template in JSON, nil if there is nothing to change. It is valid until the next call.
@@ -228,14 +165,17 @@ func (g *generator) make(it *request.Item, pool intent.Pool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !t.Supported {
+	if t == nil {
 		return nil, nil
 	}
-	decision, err := g.decide(t.Spec, it, pool)
+	spec := t.Bootstrap().View()
+	decision, err := g.decide(spec, it, pool)
 	if err != nil {
 		return nil, err
 	}
-	operations := patch.Operations(t.At, t.Spec, decision.Edits)
+	at := t.Location()
+	at.Alone = 0 // a hook leaves no spec empty
+	operations := patch.Operations(at, spec, decision.Edits)
 	if len(operations) == 0 {
 		return nil, nil
 	}

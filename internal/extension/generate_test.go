@@ -359,7 +359,7 @@ func TestGenerate_CreatesMissingParents(t *testing.T) {
 	t.Parallel()
 	for _, rest := range []string{
 		``, `,"spec":null`, `,"spec":{}`, `,"spec":{"template":{}}`,
-		`,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`, `,"spec":1`,
+		`,"spec":{"template":{"spec":null}}`, `,"spec":{"template":{"spec":{"files":[]}}}`,
 	} {
 		q := with(t, hookrequests.Options{}, []byte(`{}`),
 			[]byte(`{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta1","kind":"KubeadmConfigTemplate"`+rest+`}`))
@@ -489,18 +489,18 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		})
 	}
 	for body, want := range map[string]string{
-		``:             "reading the request: reading JSON: the text ends too early",
-		`{"items":[}`:  "reading the request: reading JSON at byte 10: not a value",
-		`{"items":[]`:  "reading the request: reading JSON: the text ends too early",
-		`{"a":"s3cret`: "reading the request: reading JSON: the text ends too early",
+		``:              "reading the request: unexpected end of JSON input",
+		`{"items":[}`:   "reading the request: invalid character '}' looking for beginning of value",
+		`{"items":[]`:   "reading the request: unexpected end of JSON input",
+		`{"a":"s3cret`:  "reading the request: unexpected end of JSON input",
+		`{"items":[1]}`: "reading the request: json: cannot unmarshal number into Go struct field Request.items of type request.Item",
 	} {
 		if got := string(answer(t, (&Handlers{}).respond, []byte(body))); got != `{"status":"Failure","message":"`+want+`"}` {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
 	for _, body := range []string{
-		`null`, `[]`, `{}`, `{"items":null,"variables":{}}`,
-		`{"items":[null,1,{"object":1,"holderReference":[]}]}`,
+		`null`, `{}`, `{"items":null,"variables":null}`, `{"items":[null,{"object":1,"holderReference":null}]}`,
 	} {
 		if got := string(answer(t, (&Handlers{}).respond, []byte(body))); got != `{"status":"Success"}` {
 			t.Errorf("%s: %s", body, got)

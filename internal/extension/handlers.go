@@ -32,14 +32,19 @@ type asked struct {
 // ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the
 // user and the same for the same request.
 func (h *Handlers) ask(q request.Request) (a asked, enabled bool, err error) {
-	a.cluster, _ = request.DecodeBuiltin(q.Variables.Builtin)
+	if a.cluster, _, err = request.DecodeBuiltin(q.Variables.Builtin); err != nil {
+		return a, false, err
+	}
 	if err := intent.CheckTopologyLabel(a.cluster.Labels, a.cluster.Annotations); err != nil {
 		return a, false, err
 	}
 	if !mayBeEnabled(a.cluster) {
 		return a, false, nil
 	}
-	s := sourceOf(a.cluster, q)
+	s, err := sourceOf(a.cluster, q)
+	if err != nil {
+		return a, false, err
+	}
 	if a.settings, err = intent.ReadTopology(s); err != nil {
 		_, err = intent.ReadTopology(inOrder(s))
 	}
@@ -67,23 +72,26 @@ func mayBeEnabled(c request.Cluster) bool {
 
 // sourceOf returns what a request says about the topology, and records the holder of each item. Pools are in the order
 // of their items.
-func sourceOf(c request.Cluster, q request.Request) intent.TopologySource {
-	s := intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}
+func sourceOf(c request.Cluster, q request.Request) (s intent.TopologySource, err error) {
+	s = intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}
 	s.Pools = make([]intent.PoolSource, 0, len(q.Items)/2) // two templates of each
 	for i := range q.Items {
 		it := &q.Items[i]
 		switch {
 		case it.IsControlPlane():
-			_, it.Holder = request.DecodeBuiltin(it.Variables.Builtin)
+			_, it.Holder, err = request.DecodeBuiltin(it.Variables.Builtin)
 			s.ControlPlane = it.Variables.Own
 		case it.IsPool():
-			_, it.Holder = request.DecodeBuiltin(it.Variables.Builtin)
+			_, it.Holder, err = request.DecodeBuiltin(it.Variables.Builtin)
 			s.Pools = append(s.Pools, intent.PoolSource{
-				Kind: it.HolderKind, Name: it.Holder.TopologyName, Annotations: it.Holder.Annotations, Variable: it.Variables.Own,
+				Kind: it.For.Kind, Name: it.Holder.TopologyName, Annotations: it.Holder.Annotations, Variable: it.Variables.Own,
 			})
 		}
+		if err != nil {
+			return s, err //nolint:wrapcheck // it names the variable
+		}
 	}
-	return s
+	return s, nil
 }
 
 // inOrder puts pools into a stable order: the topology controller sends them in the order of a map, and calls again at

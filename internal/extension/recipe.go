@@ -27,23 +27,30 @@ func (g *generator) decide(spec patch.Spec, it *request.Item, pool intent.Pool) 
 	key := recipeKey(pool)
 	object := plan.Object{
 		Kind: plan.KindControlPlane, Spec: spec, Hooked: true,
-		// Hooks refer to generated Secrets without reading any. Windows pools have been skipped.
-		Facts: plan.Facts{
-			Values: &plan.Values{Recipe: g.recipes[key]}, Taken: map[string]string{pool.GeneratedSecret(g.cluster.Name): ""},
-			Infrastructure: &plan.Infrastructure{},
-		},
 	}
 	if it.IsPool() {
 		object.Kind = plan.KindTemplate
 		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
 	}
-	decision := plan.Decide(object, plan.Want{
+	decision, err := plan.Decide(object, plan.Want{
 		Cluster: g.cluster.Name, Enabled: true, Options: g.settings.Options, Version: version,
-	})
+	}, facts{recipe: g.recipes[key]})
 	g.recipes[key] = decision.Recipe
 	g.handlers.Counters.Rendered("hook", decision.Outcome())
-	if _, conflict := errors.AsType[*patch.ConflictError](decision.Refused); !conflict {
+	if _, conflict := errors.AsType[*patch.ConflictError](decision.Refused); err == nil && !conflict {
 		err = decision.Refused
 	}
 	return decision, err
 }
+
+// facts implements plan.Facts for a template of a topology. None costs a request: the entries depend on no Secret, the
+// controller reports names that are taken, pools for Windows have been skipped, and a template has no Machines.
+type facts struct {
+	recipe *patch.Recipe // that of an earlier template with the same settings, or nil
+}
+
+func (f facts) Values(plan.Object) (plan.Values, error) { return plan.Values{Recipe: f.recipe}, nil }
+
+func (facts) Taken(plan.Object, string) (string, error)                        { return "", nil }
+func (facts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) { return none, nil }
+func (facts) Begun() (bool, error)                                             { return false, nil }

@@ -16,13 +16,6 @@ import (
 // those of the condition in Kubernetes.
 type Condition struct{ Status, Reason, Message string }
 
-// Values of Condition.Status, as Kubernetes has them.
-const (
-	statusTrue    = "True"
-	statusFalse   = "False"
-	statusUnknown = "Unknown"
-)
-
 // Limits of a message. Cluster API allows 32,768 characters, which nobody reads.
 const (
 	// maxFindings is how many findings a message lists; the others are counted.
@@ -80,12 +73,13 @@ func PublishedOf(findings []Finding, summary string) Condition {
 // conditionOf is ConditionOf with the reason of a condition that is True.
 func conditionOf(findings []Finding, good, summary string) Condition {
 	ranked := rank(findings)
-	condition := Condition{Status: statusTrue, Reason: good}
+	condition := Condition{Reason: good}
 	if len(ranked) > 0 && ranked[0].Reason != "" {
-		condition.Reason, condition.Status = ranked[0].Reason, statusOf(ranked[0].Reason)
+		condition.Reason = ranked[0].Reason
 	} else if summary != "" {
 		condition.Message = Line(summary, maxFinding)
 	}
+	condition.Status = contract.ReasonOf(condition.Reason).Status
 	lines, size := []string{}, 0
 	if condition.Message != "" {
 		lines, size = append(lines, condition.Message), len(condition.Message)
@@ -162,40 +156,13 @@ func rank(findings []Finding) []Finding {
 	if len(ranked) < 2 {
 		return ranked
 	}
-	severity := map[string]int{"": len(ranking())}
-	for i, reason := range ranking() {
-		severity[reason] = i
+	reasons := contract.Reasons()
+	severity := map[string]int{"": len(reasons)}
+	for i, reason := range reasons {
+		severity[reason.Name] = i
 	}
 	slices.SortStableFunc(ranked, func(a, b Finding) int { return cmp.Compare(severity[a.Reason], severity[b.Reason]) })
 	return ranked
-}
-
-// ranking lists the reasons, first the one that the user must act on first.
-func ranking() []string {
-	return []string{
-		contract.ReasonInternalError, contract.ReasonInvalidOutput, contract.ReasonInvalidSettings,
-		contract.ReasonSettingsNotFound, contract.ReasonNameTaken, contract.ReasonCredentialsWithheld,
-		contract.ReasonKubernetesTooOld, contract.ReasonTooLarge, contract.ReasonDeliveryFailed,
-		contract.ReasonDeliveryNotInstalled, contract.ReasonInPlaceNotInstalled,
-		contract.ReasonConflictingFile,
-		contract.ReasonSharedTemplate, contract.ReasonContested, contract.ReasonTemplateNotSupported,
-		contract.ReasonInPlaceFailed,
-		contract.ReasonWaitingForObjects, contract.ReasonWaitingForEndpoint, contract.ReasonPaused,
-		contract.ReasonRemovalWaiting, contract.ReasonWaitingForRollout,
-		contract.ReasonInPlaceUnknown, contract.ReasonInPlaceProgressing,
-		contract.ReasonConfiguring, contract.ReasonDelivering, contract.ReasonWithdrawing,
-	}
-}
-
-// statusOf is Unknown if the reason is expected to resolve itself, else False.
-func statusOf(reason string) string {
-	switch reason {
-	case contract.ReasonConfiguring, contract.ReasonInternalError, contract.ReasonWaitingForObjects,
-		contract.ReasonWaitingForEndpoint, contract.ReasonPaused, contract.ReasonDelivering, contract.ReasonWithdrawing,
-		contract.ReasonInPlaceProgressing, contract.ReasonInPlaceUnknown:
-		return statusUnknown
-	}
-	return statusFalse
 }
 
 // Types of events, as Kubernetes has them.
@@ -211,18 +178,14 @@ type Event struct{ Type, Reason, Note string }
 func EventOf(condition Condition) Event {
 	message := OneLine(condition.Message)
 	event := Event{Type: eventWarning, Reason: contract.EventNotConfigured, Note: condition.Reason + ": " + message}
-	switch condition.Reason {
-	case contract.ReasonConfigured:
+	switch contract.ReasonOf(condition.Reason).Task {
+	case contract.TaskNone:
 		event = Event{Type: eventNormal, Reason: contract.EventConfigured, Note: message}
-	case contract.ReasonInvalidSettings, contract.ReasonSettingsNotFound:
+	case contract.TaskCorrect:
 		event.Reason, event.Note = contract.EventInvalidSettings, message
-	case contract.ReasonInternalError:
-	case contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting:
+	case contract.TaskWait, contract.TaskRollOut:
 		event.Type = eventNormal
-	default:
-		if condition.Status == statusUnknown {
-			event.Type = eventNormal
-		}
+	case contract.TaskAct:
 	}
 	event.Note = Cut(event.Note, maxNote)
 	return event

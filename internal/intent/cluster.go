@@ -8,6 +8,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/infrastructure"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Cluster is what the product needs to know about a Cluster.
@@ -38,7 +39,7 @@ type Cluster struct {
 type Reference struct{ Group, Kind, Name string }
 
 // ClusterOf returns what the product needs to know about a Cluster.
-func ClusterOf(cluster *clusterv1.Cluster) Cluster {
+func ClusterOf(cluster *kinds.Cluster) Cluster {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return Cluster{
 		Namespace:     cluster.Namespace,
@@ -58,7 +59,7 @@ func ClusterOf(cluster *clusterv1.Cluster) Cluster {
 		ControlPlaneKind:  cluster.Spec.ControlPlaneRef.Kind,
 		ControlPlaneName:  cluster.Spec.ControlPlaneRef.Name,
 		ControlPlaneGroup: cluster.Spec.ControlPlaneRef.APIGroup,
-		Topology:          cluster.Spec.Topology.IsDefined(),
+		Topology:          cluster.Spec.Topology != nil,
 		Enabled:           IsEnabled(cluster.Labels),
 		Unclear:           CheckLabel(cluster.Labels),
 		Paused:            annotated || isTrue(cluster.Spec.Paused),

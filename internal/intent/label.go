@@ -65,6 +65,19 @@ func CheckPool(annotations map[string]string) []finding.Finding {
 		"an annotation of the Cluster", contract.ClusterAnnotations)
 }
 
+// CheckBootstrap warns of annotations of a bootstrap object or a control plane that have a meaning only on a Cluster.
+func CheckBootstrap(annotations map[string]string) (found []finding.Finding) {
+	for _, key := range contract.UserAnnotations() {
+		if _, set := annotations[key]; set {
+			found = append(found, finding.Finding{
+				Code: CodeUnknownName, Place: finding.Annotation(key), Message: "unknown annotation, ignored",
+				Advice: "set it as an annotation of the Cluster",
+			})
+		}
+	}
+	return found
+}
+
 // unknown warns of the unknown keys of a kind, in alphabetical order. elsewhere returns the names of another kind.
 func unknown(kind string, place func(key string) finding.Place, keys map[string]string, names func() []string,
 	otherKind string, elsewhere func() []string,

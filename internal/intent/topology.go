@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Kinds of pools.
@@ -67,18 +66,20 @@ func (t Topology) ApplyTo(cluster Cluster) Cluster {
 }
 
 // TopologyOf reads the topology of a Cluster. It is ReadTopology with what TopologySourceOf finds.
-func TopologyOf(cluster *clusterv1.Cluster) (Topology, error) {
+func TopologyOf(cluster *kinds.Cluster) (Topology, error) {
 	return ReadTopology(TopologySourceOf(cluster))
 }
 
 // TopologySourceOf reads the topology of a Cluster. Pools are in the order of spec.topology.workers, machineDeployments
 // first.
-func TopologySourceOf(cluster *clusterv1.Cluster) TopologySource {
-	topology := &cluster.Spec.Topology
-	s := TopologySource{
-		Annotations:  cluster.Annotations,
-		Variable:     valueOf(topology.Variables),
-		ControlPlane: valueOf(topology.ControlPlane.Variables.Overrides),
+func TopologySourceOf(cluster *kinds.Cluster) TopologySource {
+	s, topology := TopologySource{Annotations: cluster.Annotations}, cluster.Spec.Topology
+	if topology == nil {
+		return s
+	}
+	s.Variable = valueOf(topology.Variables)
+	if topology.ControlPlane != nil {
+		s.ControlPlane = valueOf(topology.ControlPlane.Variables.Overrides)
 	}
 	for i := range topology.Workers.MachineDeployments {
 		pool := &topology.Workers.MachineDeployments[i]
@@ -97,10 +98,10 @@ func TopologySourceOf(cluster *clusterv1.Cluster) TopologySource {
 	return s
 }
 
-func valueOf(variables []clusterv1.ClusterVariable) []byte {
+func valueOf(variables []kinds.Variable) []byte {
 	for i := range variables {
 		if variables[i].Name == contract.VariableName {
-			return variables[i].Value.Raw
+			return variables[i].Value
 		}
 	}
 	return nil

@@ -9,22 +9,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
-func clusterOf(t *testing.T, text string) *clusterv1.Cluster {
+func clusterOf(t *testing.T, text string) *kinds.Cluster {
 	t.Helper()
-	cluster := &clusterv1.Cluster{}
-	if err := yaml.UnmarshalStrict([]byte(text), cluster); err != nil {
-		t.Fatal(err)
-	}
-	return cluster
+	return api.Read[kinds.Cluster](t, text, &clusterv1.Cluster{})
 }
 
 func defaults() intent.Options {

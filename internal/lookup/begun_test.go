@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
@@ -36,9 +36,9 @@ func (c *controlPlanes) List(_ context.Context, list client.ObjectList, options 
 			if found.Kind == c.kind+"List" {
 				found.Items = append(found.Items, item)
 			}
-		case *bootstrapv1.KubeadmConfigList:
+		case *kinds.KubeadmConfigList:
 			if c.kind == "KubeadmConfig" {
-				found.Items = append(found.Items, bootstrapv1.KubeadmConfig{ObjectMeta: item.ObjectMeta})
+				found.Items = append(found.Items, kinds.KubeadmConfig{ObjectMeta: item.ObjectMeta})
 			}
 		}
 	}

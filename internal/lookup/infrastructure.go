@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -25,15 +25,12 @@ type Infrastructure struct {
 	// Mapper knows the kinds of the API server.
 	Mapper meta.RESTMapper
 
-	// Now is the clock; nil disables the memory.
+	// Now is the clock.
 	Now func() time.Time
-
-	// known caches answers for a while: the template of a pool that stays unpatched, for Windows or because it waits,
-	// would be read in every pass. Cluster API's contract makes templates immutable, but a template of the same name
-	// may replace one.
-	known expiring.Map[templateKey, Template]
-	// absent is for how long the next answer about a missing template is valid.
-	absent expiring.Map[templateKey, time.Duration]
+	// Known remembers answers for a while; nil remembers none. The template of a pool that stays unpatched, for Windows
+	// or because it waits, would be read in every pass. Cluster API's contract makes templates immutable, but a template
+	// of the same name may replace one.
+	Known *cache.Expiring
 }
 
 const (
@@ -59,20 +56,23 @@ type Template struct {
 	Again time.Duration
 
 	until time.Time
+	keep  time.Duration
 }
 
 // Template reads an infrastructure template. An answer is valid for a while. With fresh the API server is asked again
 // about a template that was missing: for Machines, which have been created from it, and for a write, which comes only
 // once.
 func (i *Infrastructure) Template(
-	ctx context.Context, namespace string, reference clusterv1.ContractVersionedObjectReference, fresh bool,
+	ctx context.Context, namespace string, reference kinds.Reference, fresh bool,
 ) (Template, error) {
 	key := templateKey{reference.APIGroup, reference.Kind, namespace, reference.Name}
-	if i.Now == nil {
+	if i.Known == nil {
 		return i.read(ctx, key)
 	}
 	now := i.Now()
-	if known, found := i.known.Get(key, now); found && (known.Exists || !fresh) {
+	stored, _ := i.Known.Get(key)
+	known, found := stored.(Template)
+	if found && known.until.After(now) && (known.Exists || !fresh) {
 		known.Again = known.until.Sub(now)
 		return known, nil
 	}
@@ -80,17 +80,16 @@ func (i *Infrastructure) Template(
 	if err != nil {
 		return Template{}, err
 	}
-	keep := templateMemory
+	template.keep = templateMemory
 	if !template.Exists {
-		keep = absenceDelay
-		if last, found := i.absent.Get(key, now); found {
-			keep = min(2*last, absenceMaxDelay)
+		template.keep = absenceDelay
+		if found && !known.Exists {
+			template.keep = min(2*known.keep, absenceMaxDelay)
 		}
-		template.Again = keep
-		i.absent.Put(key, keep, now, now.Add(2*absenceMaxDelay))
+		template.Again = template.keep
 	}
-	template.until = now.Add(keep)
-	i.known.Put(key, template, now, template.until)
+	template.until = now.Add(template.keep)
+	i.Known.Set(key, template, max(template.keep, 2*absenceMaxDelay))
 	return template, nil
 }
 

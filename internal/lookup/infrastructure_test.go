@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 )
 
@@ -41,7 +42,7 @@ func demo(live client.Reader, now func() time.Time) *lookup.Infrastructure {
 	kind := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "DemoMachineTemplate"}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
-	return &lookup.Infrastructure{Live: live, Mapper: mapper, Now: now}
+	return &lookup.Infrastructure{Live: live, Mapper: mapper, Now: now, Known: cache.NewExpiring()}
 }
 
 func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
@@ -49,7 +50,7 @@ func TestInfrastructure_BacksOffForAnAbsentTemplate(t *testing.T) {
 	live := &templates{os: map[string]string{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	infrastructure := demo(live, func() time.Time { return now })
-	reference := clusterv1.ContractVersionedObjectReference{
+	reference := kinds.Reference{
 		APIGroup: "infrastructure.cluster.x-k8s.io",
 		Kind:     "DemoMachineTemplate", Name: "later",
 	}
@@ -94,7 +95,7 @@ func TestInfrastructure_FindsWindowsInTheMachineTemplate(t *testing.T) {
 	read := func(kind, name, evidence string, exists bool, asked int) {
 		t.Helper()
 		before := live.asked
-		reference := clusterv1.ContractVersionedObjectReference{
+		reference := kinds.Reference{
 			APIGroup: "infrastructure.cluster.x-k8s.io",
 			Kind:     kind, Name: name,
 		}
@@ -119,7 +120,7 @@ func TestInfrastructure_FindsWindowsInTheMachineTemplate(t *testing.T) {
 	live.os["linux"] = "Windows" // deleted, and created again
 	now = now.Add(time.Hour)
 	read("DemoMachineTemplate", "linux", "spec.template.spec.osDisk.osType of DemoMachineTemplate team/linux", true, 1)
-	infrastructure.Now = nil
+	infrastructure.Known = nil
 	read("DemoMachineTemplate", "windows", windows, true, 1)
 	read("DemoMachineTemplate", "windows", windows, true, 1)
 }

@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -22,54 +22,15 @@ type Secrets struct {
 	Watched client.Reader
 	// Live reads all others from the API server, one by name and never a list.
 	Live client.Reader
-	// Absences remembers which did not exist; nil asks the API server each time.
-	Absences *Absences
+	// Absent remembers which did not exist, by namespace/name; nil asks the API server each time.
+	Absent *cache.Expiring
 }
 
-// absenceTime is for how long a missing Secret is not read again. It is shorter than the resync period, at which,
-// according to the documentation, a Secret without the label is noticed.
-const absenceTime = 10 * time.Second
+// absentTime is for how long a missing proxy Secret is not read again: at rest, a Cluster that uses another candidate
+// costs no request. One that gets contract.LabelProxySecret is in the cache at once.
+const absentTime = time.Hour
 
-// Absences knows Secrets that do not exist, or did not a moment ago. A new Cluster is reconciled a hundred times, and
-// the first candidate for its proxy Secret mostly does not exist.
-type Absences struct {
-	// Now is the clock.
-	Now func() time.Time
-	// Names reads the metadata of Secrets from a cache of all that can be a proxy Secret or have the name of a
-	// generated one; nil asks the API server for each name.
-	Names client.Reader
-
-	known expiring.Map[types.NamespacedName, struct{}]
-}
-
-// has reports whether a Secret does not exist, or did not a moment ago.
-func (a *Absences) has(ctx context.Context, name types.NamespacedName) bool {
-	if a == nil {
-		return false
-	}
-	if a.Names != nil {
-		return apierrors.IsNotFound(a.Names.Get(ctx, name, SecretMetadata()))
-	}
-	_, absent := a.known.Get(name, a.Now())
-	return absent
-}
-
-// add remembers that a Secret does not exist.
-func (a *Absences) add(name types.NamespacedName) {
-	if a != nil {
-		now := a.Now()
-		a.known.Put(name, struct{}{}, now, now.Add(absenceTime))
-	}
-}
-
-// forget notes that a Secret exists.
-func (a *Absences) forget(name types.NamespacedName) {
-	if a != nil {
-		a.known.Delete(name)
-	}
-}
-
-// SecretMetadata is the form in which Absences reads Secrets.
+// SecretMetadata is the form in which Secrets are read whose content is not needed.
 func SecretMetadata() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -81,18 +42,38 @@ func (s Secrets) ReadSecret(ctx context.Context, name types.NamespacedName) (*re
 	secret := &corev1.Secret{}
 	err := s.Watched.Get(ctx, name, secret, client.UnsafeDisableDeepCopy) // nobody changes what is read
 	if apierrors.IsNotFound(err) {
-		if s.Absences.has(ctx, name) {
+		if s.isAbsent(name) {
 			return nil, nil //nolint:nilnil // the interface says so
 		}
 		err = s.Live.Get(ctx, name, secret)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		s.Absences.add(name)
+		if s.Absent != nil {
+			s.Absent.Set(name.String(), true, absentTime)
+		}
 		return nil, nil //nolint:nilnil // the interface says so
 	case err != nil:
 		return nil, err
 	}
 	_, watched := secret.Labels[contract.LabelProxySecret] // also one that the cache does not show yet
 	return &resolve.Secret{Name: name, Data: secret.Data, Watched: watched, Version: secret.ResourceVersion}, nil
+}
+
+func (s Secrets) isAbsent(name types.NamespacedName) bool {
+	if s.Absent == nil {
+		return false
+	}
+	_, absent := s.Absent.Get(name.String())
+	return absent
+}
+
+// Forget has missing Secrets read again: the candidates for a Cluster that none of them serves.
+func (s Secrets) Forget(names ...types.NamespacedName) {
+	if s.Absent == nil {
+		return
+	}
+	for _, name := range names {
+		s.Absent.Delete(name.String())
+	}
 }

@@ -3,12 +3,12 @@ package lookup_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -34,14 +34,24 @@ func (p *present) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	return nil
 }
 
-func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
+func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
-	secrets := lookup.Secrets{
-		Watched: watched, Live: live,
-		Absences: &lookup.Absences{Now: func() time.Time { return now }},
+	for want, labels := range map[bool]map[string]string{true: {contract.LabelProxySecret: ""}, false: {"other": ""}} {
+		live := &present{names: map[string]bool{"a": true}, labels: labels}
+		secret, err := lookup.Secrets{Watched: &present{}, Live: live}.
+			ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
+		if err != nil || secret == nil || secret.Watched != want {
+			t.Errorf("labels %v: %+v, error %v, want watched %t", labels, secret, err, want)
+		}
 	}
+}
+
+func TestAbsent_KeepsASecretFromBeingReadAgain(t *testing.T) {
+	t.Parallel()
+	live, watched := &present{names: map[string]bool{"there": true}}, &present{names: map[string]bool{}}
+	absent := cache.NewExpiring()
+	secrets := lookup.Secrets{Watched: watched, Live: live, Absent: absent}
+	generated := lookup.GeneratedSecrets{Cached: watched, Live: live}
 	read := func(name string, want bool, asked int) {
 		t.Helper()
 		before := live.asked
@@ -60,54 +70,13 @@ func TestAbsences_KeepASecretFromBeingReadAgainAtOnce(t *testing.T) {
 	delete(watched.names, "absent")
 	live.names["absent"] = true
 	read("absent", false, 0)
-	now = now.Add(time.Minute)
+	secrets.Forget(types.NamespacedName{Namespace: "team", Name: "absent"})
 	read("absent", true, 1)
-	secrets.Absences = nil
-	delete(live.names, "absent")
-	read("absent", false, 1)
-	read("absent", false, 1)
-}
-
-func TestSecrets_WithTheLabelAreWatchedAlsoIfTheCacheIsBehind(t *testing.T) {
-	t.Parallel()
-	for want, labels := range map[bool]map[string]string{true: {contract.LabelProxySecret: ""}, false: {"other": ""}} {
-		live := &present{names: map[string]bool{"a": true}, labels: labels}
-		secret, err := lookup.Secrets{Watched: &present{}, Live: live}.
-			ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
-		if err != nil || secret == nil || secret.Watched != want {
-			t.Errorf("labels %v: %+v, error %v, want watched %t", labels, secret, err, want)
-		}
-	}
-}
-
-func TestAbsences_AskACacheOfNamesInsteadOfTheServer(t *testing.T) {
-	t.Parallel()
-	watched, live, names := &present{names: map[string]bool{}}, &present{names: map[string]bool{}}, &present{names: map[string]bool{}}
-	absences := &lookup.Absences{Now: func() time.Time { return time.Unix(0, 0) }, Names: names}
-	secrets := lookup.Secrets{Watched: watched, Live: live, Absences: absences}
-	generated := lookup.GeneratedSecrets{Cached: watched, Live: live, Absences: absences}
-	for _, step := range []struct {
-		exists, known bool
-		want          bool
-		asked         int
-	}{
-		{false, false, false, 0},
-		{true, true, true, 1},
-		{true, false, false, 0}, // the event of the cache brings the Cluster back
-		{true, true, true, 1},   // at once, and not after a time
-		{false, true, false, 1},
-		{false, true, false, 1},
-	} {
-		live.names["a"], names.names["a"] = step.exists, step.known
+	for i, want := range []int{1, 1} {
 		before := live.asked
-		secret, err := secrets.ReadSecret(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"})
-		if err != nil || (secret != nil) != step.want || live.asked-before != step.asked {
-			t.Errorf("%+v: found %v after %d requests (%v)", step, secret != nil, live.asked-before, err)
-		}
-		before = live.asked
-		taken, err := generated.Taken(t.Context(), types.NamespacedName{Namespace: "team", Name: "a"}, "one")
-		if err != nil || (taken != "") != step.want || live.asked-before != step.asked {
-			t.Errorf("%+v: taken %q after %d requests (%v)", step, taken, live.asked-before, err)
+		taken, err := generated.Taken(t.Context(), types.NamespacedName{Namespace: "team", Name: "free"}, "one")
+		if err != nil || taken != "" || live.asked-before != want {
+			t.Errorf("%d: taken %q after %d requests (%v)", i, taken, live.asked-before, err)
 		}
 	}
 }

@@ -21,19 +21,14 @@ type GeneratedSecrets struct {
 	Cached client.Reader
 	// Live reads the metadata of all others from the API server.
 	Live client.Reader
-	// Absences remembers which did not exist; nil asks the API server each time.
-	Absences *Absences
 }
 
 // Taken returns why objects of a Cluster may not refer to the Secret of a name, or "". A Secret in the cache costs no
-// request.
+// request. That a name is free is never remembered: what somebody else puts there would run on nodes.
 func (g GeneratedSecrets) Taken(ctx context.Context, name types.NamespacedName, cluster string) (string, error) {
 	secret := &corev1.Secret{}
-	switch err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy); {
-	case err == nil:
+	if err := g.Cached.Get(ctx, name, secret, client.UnsafeDisableDeepCopy); err == nil {
 		return Taken(name, cluster, secret.Labels), nil
-	case apierrors.IsNotFound(err) && g.Absences.has(ctx, name):
-		return "", nil
 	}
 	return g.TakenLive(ctx, name, cluster)
 }
@@ -54,13 +49,11 @@ func (g GeneratedSecrets) TakenLive(ctx context.Context, name types.NamespacedNa
 	secret := SecretMetadata()
 	err := g.Live.Get(ctx, name, secret)
 	if apierrors.IsNotFound(err) {
-		g.Absences.add(name)
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading metadata of Secret %s: %w", name, err)
 	}
-	g.Absences.forget(name)
 	return Taken(name, cluster, secret.Labels), nil
 }
 

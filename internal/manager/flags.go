@@ -43,8 +43,7 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 		"--default-proxy-secret, and whose readers of Secrets can therefore read them; empty selects none")
 	f.IntVar(&o.Concurrency, "concurrency", 10, "maximum number of Clusters reconciled concurrently")
 	f.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute,
-		"interval at which a Cluster is reconciled even if nothing changed; fully watched, configured Clusters: every "+
-			"tenth interval")
+		"interval at which a Cluster is reconciled even if nothing changed")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
 	f.BoolVar(&o.Deliver, "deliver", false,

@@ -15,13 +15,11 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -32,6 +30,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
@@ -76,7 +75,6 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	mgr, err := o.newManager(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
-		NewCache:                      caches.New,
 		PprofBindAddress:              o.ProfilerAddress,
 		LeaderElection:                o.Election.Enabled,
 		LeaderElectionID:              contract.Domain,
@@ -109,9 +107,9 @@ func orDefault(d time.Duration) *time.Duration {
 
 // fill has c cache objects from the start of the manager on. Controllers would have that done only when they start: one
 // kind after the others, and never in a replica that does not lead, whose webhooks and hooks read them, too.
-func (m *servingManager) fill(ctx context.Context, c cache.Cache, objects ...client.Object) error {
+func (m *servingManager) fill(ctx context.Context, c ctrlcache.Cache, objects ...client.Object) error {
 	for _, object := range objects {
-		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		informer, err := c.GetInformer(ctx, object, ctrlcache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("caching %T: %w", object, err)
 		}
@@ -134,29 +132,24 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	if err != nil {
 		return err
 	}
-	nameOptions, err := caches.SecretNameOptions(o.Namespace, installation.Secret.Namespace, mgr.GetScheme())
-	if err != nil {
-		return err
-	}
-	secretNames, err := mgr.addCache(ctx, nameOptions, lookup.SecretMetadata())
-	if err != nil {
-		return err
-	}
 	if err := mgr.fill(ctx, mgr.GetCache(), read(installation)...); err != nil {
 		return err
 	}
-	infrastructure := &lookup.Infrastructure{Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Now: time.Now} //nolint:forbidigo // the clock enters here
+	infrastructure := &lookup.Infrastructure{
+		Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Known: cache.NewExpiring(),
+		Now: time.Now, //nolint:forbidigo // the clock enters here
+	}
+	absent := cache.NewExpiring()
 	clusters := &lookup.InfrastructureClusters{
 		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Mapper: mgr.GetRESTMapper(),
 	}
-	absences := &lookup.Absences{Now: time.Now, Names: secretNames} //nolint:forbidigo // as above
 	var (
 		workloads clustercache.ClusterCache
 		cleaner   publisher.Workload
 	)
 	if o.NodeImage != "" {
-		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope()); err != nil {
+		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope(), o.Namespace); err != nil {
 			return err
 		}
 		cleaner = workload.Cleaner{Clients: workloads}
@@ -165,13 +158,12 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Client:         mgr.GetClient(),
 		Live:           mgr.GetAPIReader(),
 		ProxySecrets:   proxySecrets,
-		SecretNames:    secretNames,
+		Absent:         absent,
 		Infrastructure: infrastructure,
 
 		InfrastructureClusters: clusters,
 
 		Clusters:     workloads,
-		Absences:     absences,
 		Admission:    o.webhooks(),
 		Recorder:     mgr.GetEventRecorder(contract.Name),
 		Now:          time.Now, //nolint:forbidigo // the clock enters here
@@ -179,7 +171,6 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Scope:        o.scope(),
 		Lease:        o.Election.lease(),
 		Concurrency:  o.Concurrency,
-		Resyncs:      o.Resyncs,
 		Counters:     mgr.counters,
 	})
 	if err != nil {
@@ -189,8 +180,8 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
 	outputs, err := publisher.New(publisher.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, SecretNames: secretNames,
-		InfrastructureClusters: clusters, Absences: absences, Installation: installation, Deliver: o.Deliver,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Absent: absent,
+		InfrastructureClusters: clusters, Installation: installation, Deliver: o.Deliver,
 		NodeImage: o.NodeImage, Workload: cleaner, Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
@@ -214,7 +205,6 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Cached:         mgr.GetCache(),
 		Live:           mgr.GetAPIReader(),
 		Infrastructure: infrastructure,
-		Absences:       absences,
 		Scope:          o.scope(),
 		Now:            time.Now, //nolint:forbidigo // the clock enters here
 		Counters:       mgr.counters,
@@ -228,11 +218,11 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	return nil
 }
 
-// read are the objects that decisions read from the manager's cache.
+// read are the objects that decisions read from the manager's ctrlcache.
 func read(installation resolve.Installation) []client.Object {
 	objects := []client.Object{
-		&clusterv1.Cluster{}, &controlplanev1.KubeadmControlPlane{}, &clusterv1.MachineDeployment{}, &clusterv1.MachinePool{},
-		&bootstrapv1.KubeadmConfigTemplate{}, &bootstrapv1.KubeadmConfig{}, &corev1.Secret{}, caches.MachineMetadata(),
+		&kinds.Cluster{}, &kinds.KubeadmControlPlane{}, &kinds.MachineDeployment{}, &kinds.MachinePool{},
+		&kinds.KubeadmConfigTemplate{}, &kinds.KubeadmConfig{}, &corev1.Secret{}, caches.MachineMetadata(),
 	}
 	if installation.Secret != (types.NamespacedName{}) {
 		objects = append(objects, lookup.NamespaceMetadata())
@@ -241,10 +231,10 @@ func read(installation resolve.Installation) []client.Object {
 }
 
 // addCache adds a cache of objects to m that is not its own one.
-func (m *servingManager) addCache(ctx context.Context, options cache.Options, object client.Object,
-) (cache.Cache, error) {
+func (m *servingManager) addCache(ctx context.Context, options ctrlcache.Options, object client.Object,
+) (ctrlcache.Cache, error) {
 	options.HTTPClient, options.Mapper = m.GetHTTPClient(), m.GetRESTMapper()
-	c, err := cache.New(m.GetConfig(), options)
+	c, err := ctrlcache.New(m.GetConfig(), options)
 	if err != nil {
 		return nil, fmt.Errorf("setting up a cache of %T: %w", object, err)
 	}
@@ -258,10 +248,10 @@ func (m *servingManager) addCache(ctx context.Context, options cache.Options, ob
 }
 
 // ownCache has a manager start a cache as it does its own: before anything else, whether it leads or not.
-type ownCache struct{ cache.Cache }
+type ownCache struct{ ctrlcache.Cache }
 
 // GetCache is what a manager knows it by.
-func (c ownCache) GetCache() cache.Cache { return c.Cache }
+func (c ownCache) GetCache() ctrlcache.Cache { return c.Cache }
 
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a
 // few hundred at once, and wait 5 s. A review takes about twenty times its size in memory.

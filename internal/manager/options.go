@@ -24,10 +24,8 @@ type Options struct {
 	Election Election
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
-	// SyncPeriod is the interval at which a Cluster is reconciled even if nothing changed; Resyncs is how many of them
-	// pass if it is configured and everything is watched, 0 is 10.
+	// SyncPeriod is the interval at which a Cluster is reconciled even if nothing changed.
 	SyncPeriod time.Duration
-	Resyncs    uint32
 	// QPS and Burst limit requests to the API server.
 	QPS   float32
 	Burst int

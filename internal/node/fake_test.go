@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 )
 
@@ -46,7 +47,6 @@ type disk struct {
 	// running is what services have read: the environment by service, and the certificates they started with.
 	running map[string]string
 	trusted string // by the trust store
-	own     string // the environment that node.env was made of
 
 	locked bool
 }
@@ -201,8 +201,19 @@ func (d *disk) OwnAddresses() error {
 	if d.refuses != nil && d.refuses("addresses", d.content(contract.PathProxyEnv), nil) {
 		return errors.New("the script fails")
 	}
-	d.own = string(d.content(contract.PathProxyEnv))
+	d.addOwn()
 	return nil
+}
+
+// addOwn writes node.env: NO_PROXY with an address.
+func (d *disk) addOwn() {
+	list := ""
+	for line := range strings.Lines(string(d.content(contract.PathProxyEnv))) {
+		if strings.HasPrefix(line, "NO_PROXY=") {
+			list += strings.TrimSuffix(line, "\"\n") + ",10.0.0.1\"\n"
+		}
+	}
+	d.put(contract.PathNodeEnv, &inode{content: []byte(envfile.Header + "\n" + list), mode: 0o600})
 }
 
 func (d *disk) Trust() error {
@@ -233,10 +244,7 @@ func (d *disk) Restart(services []string) error {
 func (d *disk) readBy(service string) string {
 	environment := ""
 	if strings.Contains(string(d.content("/etc/systemd/system/"+service+".service.d/http-proxy.conf")), "EnvironmentFile=") {
-		environment = string(d.content(contract.PathProxyEnv))
-		if d.own != environment { // node.env is read after it, and has NO_PROXY of other values
-			environment += "stale node.env"
-		}
+		environment = string(d.content(contract.PathProxyEnv)) + string(d.content(contract.PathNodeEnv))
 	}
 	return environment + d.trusted
 }

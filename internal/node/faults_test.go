@@ -198,7 +198,7 @@ func TestApply_ContinuesWithAJournalWithoutItsFiles(t *testing.T) {
 				if f.Key != "" {
 					d.put("/etc/capi-proxy-patcher/.node-apply/"+path.Base(f.Path), &inode{content: before[f.Key], mode: 0o600})
 				}
-				if paths, err := d.host().Present(); err != nil || len(paths) != len(patch.NodeFiles()) {
+				if paths, err := d.host().Present(); err != nil || len(paths) != 1+len(patch.NodeFiles()) {
 					t.Errorf("present: %q, %v", paths, err)
 				}
 				ended(t, d, scenario{before: before, want: want}, d.host().Apply(version(t, want), nil))

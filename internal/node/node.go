@@ -31,6 +31,9 @@ const (
 	scrap = folder + "/.node-apply.scrap"
 )
 
+// modeNodeEnv is the mode of contract.PathNodeEnv.
+const modeNodeEnv fs.FileMode = 0o600
+
 // The services that read contract.PathProxyEnv.
 const (
 	containerd = string(contract.TargetContainerd)
@@ -260,7 +263,7 @@ func (h Host) inForce(plan Plan, whatever bool) error {
 func (h Host) undo(now state, plan Plan, cause error) error {
 	h.Say("restoring the previous files")
 	var failed []error
-	touched := now.interrupted
+	touched := now.interrupted || slices.Contains(plan.writes, contract.PathNodeEnv)
 	for _, f := range patch.NodeFiles() {
 		if content, has := now.before[f.Path]; has {
 			written, err := h.replace(f.Path, content, f.Mode)

@@ -25,7 +25,10 @@ const (
 // data is that of a generated Secret with a password, a CA and a script.
 func data(t *testing.T, password, ca, script string) map[string][]byte {
 	t.Helper()
-	env, err := envfile.Render([]envfile.Var{{Name: "HTTP_PROXY", Value: "http://u:" + password + "@proxy:3128"}})
+	env, err := envfile.Render([]envfile.Var{
+		{Name: "HTTP_PROXY", Value: "http://u:" + password + "@proxy:3128"},
+		{Name: "NO_PROXY", Value: fmt.Sprintf("%x.example.com", password)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,8 @@ func newDisk(t *testing.T, data map[string][]byte) *disk {
 		d.put(systemd.DropInPath(service), &inode{content: dropIn, mode: 0o644})
 	}
 	d.put(usersEd, &inode{content: []byte("mine\n"), mode: 0o600})
-	d.trusted, d.own = string(data[contract.KeyTrustedCABundle]), string(data[contract.KeyProxyEnv])
+	d.addOwn()
+	d.trusted = string(data[contract.KeyTrustedCABundle])
 	d.restarted()
 	return d
 }
@@ -145,8 +149,8 @@ func TestApply_WritesOnlyWhatTheNodeHas(t *testing.T) {
 	}{
 		"no trust store":               {[]string{contract.PathTrustedCA, contract.PathSetup}, "", "ready check addresses restart containerd,kubelet check"},
 		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "ready check trust addresses restart containerd,kubelet check"},
-		"environment of kubeadm alone": {[]string{contract.PathTrustedCA, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check check"},
-		"trust store alone":            {[]string{contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "ready check trust restart containerd,kubelet check"},
+		"environment of kubeadm alone": {[]string{contract.PathNodeEnv, contract.PathTrustedCA, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check check"},
+		"trust store alone":            {[]string{contract.PathNodeEnv, contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "ready check trust restart containerd,kubelet check"},
 		"drop-ins without the file": {
 			[]string{contract.PathProxyEnv},
 			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it",
@@ -232,7 +236,7 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 		"owner":   func(n *inode) { n.foreign = true },
 		"content": func(n *inode) { n.content = append(slices.Clip(n.content), '#', '\n') },
 	} {
-		for _, f := range patch.NodeFiles() {
+		for _, f := range append(patch.NodeFiles(), patch.NodeFile{Path: contract.PathNodeEnv}) {
 			t.Run(name+" of "+f.Path, func(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, want)
@@ -256,6 +260,56 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestApply_MendsTheFileOfOwnAddresses(t *testing.T) {
+	t.Parallel()
+	want := data(t, "old", "CA1\n", "x\n")
+	const list = "6f6c64.example.com" // NO_PROXY of want
+	for name, test := range map[string]struct {
+		content string // no file if empty
+		drifts  bool
+	}{
+		"other addresses":           {`NO_PROXY="` + list + `,10.0.0.2,node-1"`, false},
+		"no addresses":              {`NO_PROXY="` + list + `"`, false},
+		"a list of another version": {`NO_PROXY="` + list + `.mine,10.0.0.1"`, true},
+		"another variable":          {`HTTP_PROXY="http://mine"`, true},
+		"not as a node writes it":   {`NO_PROXY=` + list, true},
+		"gone":                      {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisk(t, want)
+			d.put(contract.PathNodeEnv, &inode{content: []byte(envfile.Header + "\n" + test.content + "\n"), mode: 0o600})
+			if folder, _ := d.find(contract.PathNodeEnv); test.content == "" {
+				delete(folder.names, "node.env")
+			}
+			paths, err := d.host().Present()
+			if err != nil {
+				t.Fatal(err)
+			}
+			drift, err := d.host().Drift(version(t, want), paths)
+			if err != nil || slices.Contains(drift, contract.PathNodeEnv) != test.drifts {
+				t.Errorf("drift %q, %v", drift, err)
+			}
+			if plan, err := d.host().Plan(version(t, want)); err != nil || plan.IsEmpty() == test.drifts ||
+				test.drifts && plan.Lines()[0] != "write "+contract.PathNodeEnv {
+				t.Errorf("plan %q, %v", plan.Lines(), err)
+			}
+			if !test.drifts {
+				return
+			}
+			d.refuses = func(call string, _, _ []byte) bool { // the first restart
+				return call == "restart" && strings.Count(strings.Join(d.calls, "\n"), "restart ") == 1
+			}
+			if failed := (*node.RolledBackError)(nil); !errors.As(d.host().Apply(version(t, want), nil), &failed) || failed.Left != nil {
+				t.Error(failed)
+			}
+			if diff := d.inForce(t, want); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -67,6 +67,22 @@ func (v Version) Names() []string {
 	return names
 }
 
+// Extends reports whether a value is one that a node gives to a variable of the version: NO_PROXY with more entries at
+// the end.
+func (v Version) Extends(name, value string) bool {
+	given := v.Variable(name)
+	return strings.EqualFold(name, "NO_PROXY") && (given == "" || value == given || strings.HasPrefix(value, given+","))
+}
+
+// isMadeFrom reports whether a file is contract.PathNodeEnv of a node with the version. Which own addresses it has is
+// not compared: a node gets and loses some while it runs.
+func (f File) isMadeFrom(v Version) bool {
+	variables, err := envfile.Parse(f.Content)
+	return err == nil && f.isLike(f.Content, modeNodeEnv) && !slices.ContainsFunc(variables, func(own envfile.Var) bool {
+		return !v.Extends(own.Name, own.Value)
+	})
+}
+
 // Certificates returns the bundle of the version.
 func (v Version) Certificates() []byte { return v.files[contract.PathTrustedCA] }
 
@@ -90,8 +106,9 @@ type state struct {
 	// current are the files of the product on the node, before those from before the apply that is under way, if one is.
 	current map[string]File
 	before  map[string]Content
-	// uses are the services that read contract.PathProxyEnv.
+	// uses are the services that read contract.PathProxyEnv, and own is contract.PathNodeEnv, which they read as well.
 	uses []string
+	own  File
 }
 
 // look reads the node and refuses one that is not the product's.
@@ -125,6 +142,11 @@ func (h Host) look() (state, error) {
 			s.uses = append(s.uses, service)
 		}
 		ours = ours || managed
+	}
+	if len(s.uses) > 0 {
+		if s.own, _, err = h.managed(contract.PathNodeEnv); err != nil {
+			return s, err
+		}
 	}
 	_, environment := s.before[contract.PathProxyEnv]
 	_, trust := s.before[contract.PathTrustedCA]
@@ -183,6 +205,9 @@ func (s state) plan(want Version) Plan {
 			p.writes = append(p.writes, f.Path)
 		}
 	}
+	if len(want.variables) > 0 && len(s.uses) > 0 && !p.environment && !s.own.isMadeFrom(want) {
+		p.environment, p.writes = true, append(p.writes, contract.PathNodeEnv)
+	}
 	switch {
 	case p.Trust: // both read the trust store when they start
 		p.Services = []string{containerd, kubelet}
@@ -233,26 +258,39 @@ func (h Host) Present() ([]string, error) {
 			paths = append(paths, f.Path)
 		}
 	}
+	if len(s.uses) > 0 {
+		paths = append(paths, contract.PathNodeEnv)
+	}
 	return paths, nil
 }
 
-// Drift returns the paths, among those given, at which the node has no file, or another one than the version. Files are
-// read and compared one by one.
+// Drift returns the paths, among those given, at which the node has no file, or another one than with the version.
+// Files are read and compared one by one.
 func (h Host) Drift(want Version, paths []string) ([]string, error) {
 	var drifted []string
+	compare := func(name string, isGood func(File) bool) error {
+		current, err := h.Files.Read(name)
+		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular)
+		if err != nil && !missing {
+			return err
+		}
+		if missing || !isGood(current) {
+			drifted = append(drifted, name)
+		}
+		return nil
+	}
 	for _, f := range patch.NodeFiles() {
 		content, given := want.files[f.Path]
 		if !given || !slices.Contains(paths, f.Path) {
 			continue
 		}
-		current, err := h.Files.Read(f.Path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrNotRegular):
-			drifted = append(drifted, f.Path)
-		case err != nil:
+		if err := compare(f.Path, func(current File) bool { return current.isLike(content, f.Mode) }); err != nil {
 			return nil, err
-		case !current.isLike(content, f.Mode):
-			drifted = append(drifted, f.Path)
+		}
+	}
+	if slices.Contains(paths, contract.PathNodeEnv) && len(want.variables) > 0 {
+		if err := compare(contract.PathNodeEnv, func(current File) bool { return current.isMadeFrom(want) }); err != nil {
+			return nil, err
 		}
 	}
 	return drifted, nil

@@ -376,25 +376,35 @@ func TestCheck_NamesTheFileThatWins(t *testing.T) {
 		},
 		"files forgotten": {
 			map[string]string{folder + "zz.conf": "[Service]\nEnvironmentFile=\n"},
-			prefix + "HTTP_PROXY, HTTPS_PROXY not read from /etc/capi-proxy-patcher/proxy.env, because " + folder + "zz.conf resets EnvironmentFile=",
+			prefix + "HTTP_PROXY, HTTPS_PROXY, NO_PROXY not read from /etc/capi-proxy-patcher/proxy.env, because " + folder + "zz.conf resets EnvironmentFile=",
 		},
 		"a drop-in that hides ours": {
 			map[string]string{"/etc/systemd/system.control/containerd.service.d/http-proxy.conf": "[Service]\n"},
-			prefix + "HTTP_PROXY, HTTPS_PROXY not read from /etc/capi-proxy-patcher/proxy.env",
+			prefix + "HTTP_PROXY, HTTPS_PROXY, NO_PROXY not read from /etc/capi-proxy-patcher/proxy.env",
 		},
 		"another service":       {map[string]string{"/etc/systemd/system/other.service.d/zz.conf": "[Service]\nUnsetEnvironment=HTTP_PROXY\n"}, ""},
 		"a drop-in before ours": {map[string]string{folder + "10-a.conf": "[Service]\nEnvironmentFile=\n"}, ""},
 		"own addresses": {
-			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nHTTP_PROXY=\"own\"\n"}, "",
+			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nNO_PROXY=\"a,own\"\n"}, "",
+		},
+		"own addresses of another version": {
+			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nNO_PROXY=\"ab,own\"\n"},
+			prefix + "NO_PROXY from /etc/capi-proxy-patcher/node.env, which " + folder + "http-proxy.conf reads",
+		},
+		"the file of own addresses, changed by hand": {
+			map[string]string{"/etc/capi-proxy-patcher/node.env": envfile.Header + "\nHTTP_PROXY=\"mine\"\n"},
+			prefix + "HTTP_PROXY from /etc/capi-proxy-patcher/node.env, which " + folder + "http-proxy.conf reads",
 		},
 		"a file without the variable": {
 			map[string]string{"/etc/capi-proxy-patcher/proxy.env": envfile.Header + "\nHTTP_PROXY=\"x\"\n"},
-			prefix + "HTTPS_PROXY not in /etc/capi-proxy-patcher/proxy.env",
+			prefix + "HTTPS_PROXY, NO_PROXY not in /etc/capi-proxy-patcher/proxy.env",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFolders(t)
+			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128", "a"))
+			f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128", "a"), 0o600)
 			f.put(folder+"http-proxy.conf", envfile.Header+"\n[Service]\nEnvironmentFile=/etc/capi-proxy-patcher/proxy.env\n"+
 				"EnvironmentFile=-/etc/capi-proxy-patcher/node.env\n", 0o644)
 			f.put("/usr/lib/systemd/system/containerd.service", "[Service]\nEnvironmentFile=-/etc/default/none\n", 0o644)

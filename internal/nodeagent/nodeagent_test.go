@@ -290,6 +290,9 @@ func TestRead_BoundsWhatIsMounted(t *testing.T) {
 func TestWatch_SaysWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
+	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf",
+		envfile.Header+"\n[Service]\nEnvironmentFile="+contract.PathProxyEnv+"\n", 0o644)
+	f.put(contract.PathNodeEnv, envfile.Header+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
 	address := freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -318,8 +321,10 @@ func TestWatch_SaysWhatDiffers(t *testing.T) {
 	expect(http.StatusOK, "ok\n")
 	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o600)
 	f.put(contract.PathSetup, "#!/bin/sh\n"+envfile.Header+"\n", 0o644)
-	expect(http.StatusServiceUnavailable,
-		"not as in the mounted Secret: /etc/capi-proxy-patcher/proxy.env, /etc/capi-proxy-patcher/setup.sh\n")
+	f.put(contract.PathNodeEnv, envfile.Header+"\nHTTP_PROXY=\"mine\"\n", 0o600)
+	expect(http.StatusServiceUnavailable, "not as in the mounted Secret: /etc/capi-proxy-patcher/proxy.env, "+
+		"/etc/capi-proxy-patcher/setup.sh, /etc/capi-proxy-patcher/node.env\n")
+	f.put(contract.PathNodeEnv, envfile.Header+"\nNO_PROXY=\"10.0.0.1,10.0.0.2\"\n", 0o600)
 	f.put(contract.PathProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"), 0o600)
 	f.put(contract.PathSetup, "#!/bin/sh\n"+envfile.Header+"\n", 0o755)
 	expect(http.StatusOK, "ok\n")

@@ -80,7 +80,7 @@ func others(on rootfiles.Files, e systemd.Environment, v node.Version) []string 
 	var reasons []string
 	names := map[string][]string{}
 	for _, name := range v.Names() {
-		reason := other(on, e, name)
+		reason := other(on, e, v, name)
 		if reason == "" {
 			continue
 		}
@@ -96,7 +96,7 @@ func others(on rootfiles.Files, e systemd.Environment, v node.Version) []string 
 }
 
 // other says why a service does not have a variable as the files of the product have it, or "".
-func other(on rootfiles.Files, e systemd.Environment, name string) string {
+func other(on rootfiles.Files, e systemd.Environment, v node.Version, name string) string {
 	type found struct{ value, file, from string }
 	var last, own *found
 	read := false
@@ -111,7 +111,7 @@ func other(on rootfiles.Files, e systemd.Environment, name string) string {
 			continue
 		}
 		last = &found{value, s.Value, s.From}
-		if s.Value == contract.PathProxyEnv || s.Value == contract.PathNodeEnv {
+		if s.Value == contract.PathProxyEnv || s.Value == contract.PathNodeEnv && v.Extends(name, value) {
 			own = last
 		}
 	}

@@ -24,8 +24,6 @@ const WatchInterval = time.Minute
 const (
 	requestLimit = 5 * time.Second
 	maxRequest   = 4 << 10
-	// settleEvery is after how many comparisons memory is given back: pages are read again afterwards.
-	settleEvery = 10
 )
 
 // Watch compares the files of the node with the version in o.From, at once and at every interval, until ctx ends. GET
@@ -63,7 +61,6 @@ func Watch(ctx context.Context, o Options, address string, interval time.Duratio
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	running.Go(func() { w.run(ctx, interval) })
-	settle()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving: %w", err)
 	}
@@ -84,15 +81,12 @@ type watcher struct {
 func (w *watcher) run(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for count := 1; ; count++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 			w.compare()
-			if count%settleEvery == 0 {
-				settle()
-			}
 		}
 	}
 }

@@ -123,7 +123,7 @@ type Result struct {
 // that compare names exactly, unless the value would then be too long for an environment string.
 //
 // If something is rejected, the error is finding.Errors in input order. Their places show the rejected text, except for
-// what may be a credential. At most 100 findings of one layer are reported.
+// what may be a credential. At most 100 findings of one layer are reported. The Result then has nothing but warnings.
 func Compose(in Input) (Result, error) {
 	switch in.Profile {
 	case "", ProfileService, ProfileShell:
@@ -148,7 +148,7 @@ func Compose(in Input) (Result, error) {
 			"write networks or suffixes instead of single hosts")
 	}
 	if err := c.rejected.Err(); err != nil {
-		return Result{}, err
+		return Result{Warnings: c.warnings}, err
 	}
 	values := make([]string, len(c.out))
 	for i, e := range c.out {

@@ -16,7 +16,10 @@ import (
 )
 
 // SecretKey refers to one key of a Secret in the namespace of the bootstrap object.
-type SecretKey struct{ Name, Key string }
+type SecretKey struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
+}
 
 // File is one entry of files, as far as decisions about it need.
 type File struct {

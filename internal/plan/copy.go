@@ -1,8 +1,13 @@
 package plan
 
-import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+import (
+	"slices"
 
-// Copied is the current template of the pool of a KubeadmConfig that was copied from a template of a topology.
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Copied is the current template of the pool of a KubeadmConfig that was copied from a template of a topology. The zero
+// value is a template that is not known.
 type Copied struct {
 	// Patched reports whether it carries the proxy.
 	Patched bool
@@ -10,33 +15,30 @@ type Copied struct {
 	Recipe *patch.Recipe
 }
 
-// DecideCopy is Decide for the KubeadmConfig of a worker Machine of a topology without bootstrap data. It was copied
-// from a template that the topology controller may have replaced since, and nothing else compares the two. from is nil
-// if the template is not known.
-func DecideCopy(o Object, want Want, from *Copied) Decision {
-	d := decider{Object: o, want: want, stored: o.Spec}
-	return d.complete(d.decideCopy(from))
-}
-
-func (d decider) decideCopy(from *Copied) Decision {
+// copied decides about an object that was copied from a template that the topology controller may have replaced since:
+// nothing else compares the two.
+func (d decider) copied() (Decision, error) {
 	if d.want.Enabled {
-		for _, name := range patch.References(d.Spec) {
-			if why := d.Facts.Taken[name]; why != "" {
+		for _, name := range slices.Compact(patch.References(d.Spec)) {
+			switch why, err := d.facts.Taken(d.Object, name); {
+			case err != nil:
+				return Decision{}, err
+			case why != "":
 				return d.takeBack(name, why)
 			}
 		}
 	}
 	// The Machines do not get what the topology controller has not given to the pool.
-	if !d.want.Enabled || IsPausedByUser(d.Annotations) || patch.IsPatched(d.Spec) || from == nil || !from.Patched ||
-		from.Recipe == nil {
-		return d.leave()
+	recipe := d.Copied.Recipe
+	if !d.want.Enabled || IsPausedByUser(d.Annotations) || patch.IsPatched(d.Spec) || !d.Copied.Patched || recipe == nil {
+		return d.leave(), nil
 	}
-	goal, err := patch.Ensure(d.Spec, *from.Recipe)
+	goal, err := patch.Ensure(d.Spec, *recipe)
 	if err != nil {
-		return d.leave()
+		return d.leave(), nil //nolint:nilerr // the finding about its template reports what is wrong
 	}
-	if out := d.infrastructure(); out != nil {
-		return *out
+	if left, cannot, err := d.infrastructure(); cannot || err != nil {
+		return left, err
 	}
-	return d.carryOut(Decision{Edits: goal.Edits, Version: from.Recipe.Version}, false)
+	return d.carryOut(Decision{Edits: goal.Edits, Version: recipe.Version}, false)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Decide decides how an object is changed to what its Cluster asks for. It is a function of its arguments alone, and
-// asks for facts that it needs and does not have.
+// Decide decides how an object is changed to what its Cluster asks for. It is a function of its arguments and of the
+// answers of facts alone. Its errors are those of facts.
 //
 // For a write at admission the outcome is the controller's for the object after the write, and managed entries that the
 // write removes are restored.
-func Decide(o Object, want Want) Decision {
-	d := decider{Object: o, want: want}
+func Decide(o Object, want Want, facts Facts) (Decision, error) {
+	d := decider{Object: o, want: want, facts: facts}
 	if d.stored = o.Spec; o.Write != nil {
 		d.stored = o.Write.Stored
 	}
@@ -30,15 +30,18 @@ type decider struct {
 	Object
 
 	want   Want
+	facts  Facts
 	stored patch.Spec
 }
 
-func (d decider) decide() Decision {
+func (d decider) decide() (Decision, error) {
 	switch {
+	case d.Copied != nil:
+		return d.copied()
 	case d.want.Frozen:
-		return d.leave()
+		return d.leave(), nil
 	case d.want.Unusable != nil:
-		return d.leave(*d.want.Unusable)
+		return d.leave(*d.want.Unusable), nil
 	case d.want.Enabled:
 		return d.enable()
 	default:
@@ -47,13 +50,13 @@ func (d decider) decide() Decision {
 }
 
 // complete adds to a decision what all decisions have in common.
-func (d decider) complete(out Decision) Decision {
-	if out.Ask != NoFact {
-		return out
+func (d decider) complete(out Decision, err error) (Decision, error) {
+	if err != nil {
+		return Decision{}, err
 	}
 	out.object = d.Name
 	out.Annotations = d.annotations(out)
-	return out
+	return out, nil
 }
 
 // annotations returns the annotations that a decision changes.
@@ -93,53 +96,50 @@ func (d decider) annotations(out Decision) map[string]string {
 }
 
 // disable removes all managed entries.
-func (d decider) disable() Decision {
+func (d decider) disable() (Decision, error) {
 	if IsTopologyOwned(d.Labels) || d.Write != nil && (d.isUnused() || d.isLate()) {
-		return d.leave()
+		return d.leave(), nil
 	}
 	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) {
 		out := d.resume()
 		out.Recipe = &patch.Recipe{}
-		return out
+		return out, nil
 	}
 	if IsPausedByUser(d.Annotations) {
-		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is unpaused", d.Name))
+		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is unpaused", d.Name)), nil
 	}
 	if IsOthers(d.stored, d.want.Cluster) {
-		return d.leave() // a shared template that another Cluster had patched
+		return d.leave(), nil // a shared template that another Cluster had patched
 	}
 	return d.take(false)
 }
 
 // enable applies the object's recipe.
-func (d decider) enable() Decision {
+func (d decider) enable() (Decision, error) {
 	if found, left := d.leftAlone(); left {
-		return d.leave(found)
+		return d.leave(found), nil
 	}
 	switch {
 	case d.Deleted && IsPausedByUs(d.Annotations):
-		return d.resume()
+		return d.resume(), nil
 	case d.Write != nil && (d.isUnused() || d.isLate()):
-		return d.leave()
+		return d.leave(), nil
 	case !d.pool().UsesProxy():
 		return d.take(false)
-	case d.Facts.Values == nil:
-		return Decision{Ask: FactValues}
+	}
+	values, err := d.facts.Values(d.Object)
+	if err != nil {
+		return Decision{}, err
 	}
 	secret := d.GeneratedSecret(d.want.Cluster)
-	switch why, known := d.Facts.Taken[secret]; { // entries are constants: without settings the nodes wait for the Secret
-	case !known:
-		return Decision{Ask: FactTaken, Name: secret}
+	// Entries are constants: without settings the nodes wait for the Secret.
+	switch why, err := d.facts.Taken(d.Object, secret); {
+	case err != nil:
+		return Decision{}, err
 	case why != "":
 		return d.takeBack(secret, why)
 	}
-	return d.bring(*d.Facts.Values, secret)
-}
-
-// isWithoutSettings reports whether new nodes would wait, because the settings cannot be used: no rollout begins for
-// them.
-func (d decider) isWithoutSettings() bool {
-	return d.Facts.Values != nil && d.Facts.Values.Resolution == nil
+	return d.bring(values, secret)
 }
 
 // isUnused reports whether a template is used by no pool, so that its Cluster and proxy Secret are not known.
@@ -190,7 +190,7 @@ func (d decider) disagreeing() *Pool {
 }
 
 // take removes the managed entries. forced is for an object that refers to a Secret that is not ours.
-func (d decider) take(forced bool, findings ...finding.Finding) Decision {
+func (d decider) take(forced bool, findings ...finding.Finding) (Decision, error) {
 	out := Decision{Edits: patch.Remove(d.Spec), Findings: findings}
 	if !forced {
 		out.Recipe = &patch.Recipe{}
@@ -200,18 +200,18 @@ func (d decider) take(forced bool, findings ...finding.Finding) Decision {
 
 // takeBack removes the managed entries from an object that refers to a Secret that is not ours, and leaves any other
 // unchanged, because nothing may be patched to refer to that Secret.
-func (d decider) takeBack(secret, why string) Decision {
+func (d decider) takeBack(secret, why string) (Decision, error) {
 	found := d.find(contract.ReasonNameTaken, "%s", why)
 	if !refersTo(d.stored, secret) || d.Running && !d.Rolls {
 		out := d.leave(found)
 		out.pause = pauseClear
-		return out
+		return out, nil
 	}
 	return d.take(true, found)
 }
 
 // bring applies the recipe of the object's settings.
-func (d decider) bring(values Values, secret string) Decision {
+func (d decider) bring(values Values, secret string) (Decision, error) {
 	made, annotations := d.stored, d.Annotations
 	if d.Write != nil {
 		annotations = d.Write.Annotations
@@ -230,16 +230,16 @@ func (d decider) bring(values Values, secret string) Decision {
 	} else {
 		recipe, err = by(version)
 	}
-	out := Decision{Proxied: values.Resolution != nil}
+	out := Decision{Resolution: values.Resolution}
 	if err != nil {
-		return d.refuse(out, err)
+		return d.refuse(out, err), nil
 	}
 	brought, err := d.edits(recipe)
 	if err != nil {
-		return d.refuse(out, err)
+		return d.refuse(out, err), nil
 	}
-	if ready := d.infrastructure(); ready != nil {
-		return *ready
+	if left, cannot, err := d.infrastructure(); cannot || err != nil {
+		return left, err
 	}
 	out.Warnings = brought.Warnings
 	out.Edits, out.Version, out.Recipe, out.Secret = brought.Edits, recipe.Version, &recipe, secret
@@ -275,61 +275,61 @@ func (d decider) refuse(out Decision, err error) Decision {
 	if _, ok := errors.AsType[*patch.ConflictError](err); ok {
 		refused.pause = pauseClear
 	}
-	refused.Proxied, refused.Refused = out.Proxied, err
+	refused.Resolution, refused.Refused = out.Resolution, err
 	return refused
 }
 
 // infrastructure returns the decision about an object that cannot be patched yet, or at all: its machine template is
-// for Windows nodes, or does not exist yet, so that there are no Machines either. It is nil for any other object.
-func (d decider) infrastructure() *Decision {
-	tells := d.Facts.Infrastructure
-	if len(d.Pools) == 0 || tells != nil && *tells == (Infrastructure{}) || patch.IsPatched(d.stored) {
-		return nil
+// for Windows nodes, or does not exist yet, so that there are no Machines either. cannot is false for any other object.
+func (d decider) infrastructure() (left Decision, cannot bool, err error) {
+	if len(d.Pools) == 0 || patch.IsPatched(d.stored) {
+		return left, false, nil
 	}
+	tells, err := d.facts.Infrastructure(d.Object)
 	switch {
-	case tells == nil:
-		return &Decision{Ask: FactInfrastructure}
+	case err != nil:
+		return left, false, err
 	case tells.Windows != "":
-		out := d.leave(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
-		out.pause = pauseClear
-		return &out
+		left = d.leave(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
+		left.pause = pauseClear
+		return left, true, nil
 	case tells.Missing != "" && !d.OfMachine: // the template of a Machine existed, if only for a moment
-		out := d.leave(d.find(contract.ReasonWaitingForObjects,
-			"%s does not exist yet; it shows whether nodes run Windows", tells.Missing))
-		return &out
+		return d.leave(d.find(contract.ReasonWaitingForObjects,
+			"%s does not exist yet; it shows whether nodes run Windows", tells.Missing)), true, nil
 	}
-	return nil
+	return left, false, nil
 }
 
 // carryOut decides when the edits of a decision are applied: now, or with the user's next rollout. forced is for
 // entries that have to be removed even though no rollout was asked for; they never replace running Machines.
-func (d decider) carryOut(out Decision, forced bool) Decision {
+func (d decider) carryOut(out Decision, forced bool) (Decision, error) {
 	held := IsPausedByUs(d.Annotations)
 	out.pause = pauseClear // also for a write that removes it, because a webhook is called again on its own answer
 	if d.Hooked || !d.changes(out) && (d.Write == nil || !held) {
-		return out
+		return out, nil
 	}
 	controlPlane := d.Kind == KindControlPlane
 	if controlPlane && !d.Running && d.Busy && held && d.Write == nil {
-		return d.stop(out) // Cluster API has not confirmed the pause yet
+		return d.stop(out), nil // Cluster API has not confirmed the pause yet
 	}
 	running := d.Running
 	if controlPlane && !running && (d.Write == nil || !d.Rolls) {
-		if d.Facts.Begun == nil {
-			return Decision{Ask: FactBegun, Recipe: out.Recipe}
+		var err error
+		if running, err = d.facts.Begun(); err != nil {
+			return Decision{}, err
 		}
-		running = *d.Facts.Begun
 	}
-	immediate := d.want.Options.Rollout == contract.RolloutImmediate && !d.isWithoutSettings()
+	waiting := out.Version > 0 && out.Resolution == nil // new nodes would wait for settings that can be used
+	immediate := d.want.Options.Rollout == contract.RolloutImmediate && !waiting
 	switch free := d.Rolls || controlPlane && !forced && immediate; {
 	case running && !free && forced:
-		return d.leaveAs(out, pauseClear)
+		return d.leaveAs(out, pauseClear), nil
 	case running && !free:
-		return d.wait(out)
+		return d.wait(out), nil
 	case !running && d.Busy && (d.Write == nil || !d.Write.Creates):
-		return d.stop(out)
+		return d.stop(out), nil
 	}
-	return out
+	return out, nil
 }
 
 // changes reports whether a decision changes the managed entries or the pause, compared with leaving the object alone.
@@ -345,7 +345,7 @@ func (d decider) changes(out Decision) bool {
 func (d decider) leaveAs(out Decision, p pause) Decision {
 	kept := d.leave(out.Findings...)
 	kept.Warnings = out.Warnings
-	kept.Recipe, kept.Secret, kept.Proxied, kept.pause = out.Recipe, out.Secret, out.Proxied, p
+	kept.Recipe, kept.Secret, kept.Resolution, kept.pause = out.Recipe, out.Secret, out.Resolution, p
 	return kept
 }
 

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -17,14 +18,42 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// scene is an object of Cluster prod, what the Cluster asks for, and the answers to what a decision may ask.
+// scene is an object of Cluster prod, what the Cluster asks for, and the facts.
 type scene struct {
 	object  plan.Object
 	want    plan.Want
-	answers plan.Facts
-	taken   string // why the names of generated Secrets are taken
-	decider func(plan.Object, plan.Want) plan.Decision
+	answers answers
 }
+
+// answers are facts that are known, and errors that take their place.
+type answers struct {
+	values         plan.Values
+	taken          string // why the names of generated Secrets are taken
+	infrastructure plan.Infrastructure
+	begun          bool
+	errs           map[string]error // by what asked gets
+	// asked gets what was asked for.
+	asked []string
+}
+
+func (a *answers) ask(what string) error {
+	a.asked = append(a.asked, what)
+	return a.errs[what]
+}
+
+func (a *answers) Values(plan.Object) (plan.Values, error) {
+	return a.values, a.ask("values")
+}
+
+func (a *answers) Taken(_ plan.Object, secret string) (string, error) {
+	return a.taken, a.ask(secret)
+}
+
+func (a *answers) Infrastructure(plan.Object) (plan.Infrastructure, error) {
+	return a.infrastructure, a.ask("infrastructure")
+}
+
+func (a *answers) Begun() (bool, error) { return a.begun, a.ask("begun") }
 
 // is changes a scene.
 type is func(*scene)
@@ -38,17 +67,13 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 	}
 	resolution := &resolve.Resolution{Settings: settings, Complete: true, NoProxy: noproxy.Result{Value: "localhost"}}
 	s := scene{
-		decider: plan.Decide,
 		object: plan.Object{
 			Kind: kind, Name: kind + " team/one", Spec: own(),
-			Facts: plan.Facts{Taken: map[string]string{}},
 		},
 		want: plan.Want{Cluster: "prod", Enabled: true, Admission: true, Options: intent.Options{
 			Rollout: contract.RolloutOnNextRollout, Targets: contract.Targets(),
 		}},
-		answers: plan.Facts{
-			Values: &plan.Values{Resolution: resolution}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
-		},
+		answers: answers{values: plan.Values{Resolution: resolution}},
 	}
 	if kind != plan.KindControlPlane {
 		s.object.Pools = []plan.Pool{{
@@ -62,36 +87,14 @@ func newScene(t *testing.T, kind string, changes ...is) scene {
 	return s
 }
 
-// decide decides with the answers, and returns the facts that were asked for.
-func (s scene) decide(t *testing.T) (plan.Decision, []string) {
-	t.Helper()
-	var asked []string
-	for {
-		d := s.decider(s.object, s.want)
-		facts := &s.object.Facts
-		switch d.Ask {
-		case plan.NoFact:
-			return d, asked
-		case plan.FactValues:
-			asked, facts.Values = append(asked, "values"), s.answers.Values
-		case plan.FactTaken:
-			asked, facts.Taken[d.Name] = append(asked, d.Name), s.taken
-		case plan.FactInfrastructure:
-			asked, facts.Infrastructure = append(asked, "infrastructure"), s.answers.Infrastructure
-		case plan.FactBegun:
-			asked, facts.Begun = append(asked, "begun"), s.answers.Begun
-		}
-		if len(asked) > 9 {
-			t.Fatalf("asks again and again: %v", asked)
-		}
-	}
-}
-
 // outcome describes a decision in words: what happens to the managed entries and to the pause, what waits, the reported
 // reasons ("note" for none), and after a slash the facts that were asked for.
 func (s scene) outcome(t *testing.T) string {
 	t.Helper()
-	d, asked := s.decide(t)
+	d, err := plan.Decide(s.object, s.want, &s.answers)
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := s.object.Spec
 	if w := s.object.Write; w != nil {
 		before = w.Stored
@@ -127,8 +130,8 @@ func (s scene) outcome(t *testing.T) string {
 		words = append(words, found.Reason)
 	}
 	text := strings.Join(words, ", ")
-	if len(asked) > 0 {
-		text += " / " + strings.Join(asked, " ")
+	if len(s.answers.asked) > 0 {
+		text += " / " + strings.Join(s.answers.asked, " ")
 	}
 	return text
 }
@@ -161,11 +164,11 @@ var (
 			patch.File{Path: "/etc/systemd/system/kubelet.service.d/http-proxy.conf"})
 	}
 
-	begun      is = func(s *scene) { s.answers.Begun = new(true) }
-	taken      is = func(s *scene) { s.taken = "it is somebody else's" }
-	rejected   is = func(s *scene) { s.answers.Values = &plan.Values{} }
-	onWindows  is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Windows: "os"} }
-	noMachines is = func(s *scene) { s.answers.Infrastructure = &plan.Infrastructure{Missing: "DemoMachineTemplate a"} }
+	begun      is = func(s *scene) { s.answers.begun = true }
+	taken      is = func(s *scene) { s.answers.taken = "it is somebody else's" }
+	rejected   is = func(s *scene) { s.answers.values = plan.Values{} }
+	onWindows  is = func(s *scene) { s.answers.infrastructure.Windows = "os" }
+	noMachines is = func(s *scene) { s.answers.infrastructure.Missing = "DemoMachineTemplate a" }
 	others     is = func(s *scene) { s.want.Cluster = "prod-eu" }
 )
 
@@ -184,7 +187,7 @@ func recorded(s *scene) {
 
 // patched gives the object the entries of Cluster prod.
 func patched(s *scene) {
-	recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, s.answers.Values.Resolution.Settings.IsTrustOnly(), "prod-proxy-files")
+	recipe, err := plan.Recipe(s.want.Options, patch.OutputVersion, s.answers.values.Resolution.Settings.IsTrustOnly(), "prod-proxy-files")
 	if err != nil {
 		panic(err)
 	}
@@ -368,36 +371,51 @@ func TestDecide_ForTheTopologyHook(t *testing.T) {
 	}, hooked)
 }
 
-func TestDecideCopy_FollowsTheTemplateOfItsPool(t *testing.T) {
+func TestDecide_CopyFollowsTheTemplateOfItsPool(t *testing.T) {
 	t.Parallel()
 	recipe := reference(t)
 	for _, test := range []struct {
 		name string
 		is   []is
-		from *plan.Copied
+		from plan.Copied
 		want string
 	}{
-		{"patched", []is{patched}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
-		{"not patched, as the template is", nil, &plan.Copied{Patched: true, Recipe: &recipe}, "brings"},
-		{"the template has no proxy", nil, &plan.Copied{Recipe: &recipe}, "leaves"},
-		{"the recipe is not known", nil, &plan.Copied{Patched: true}, "leaves"},
-		{"the template is not known", nil, nil, "leaves"},
-		{"a file in the way of this copy alone", []is{inTheWay}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
-		{"for Windows", []is{onWindows}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves, note"},
-		{"the label is gone", []is{disabled}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
-		{"paused by the user", []is{paused("true")}, &plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
-		{"it refers to a Secret of somebody else", []is{patched, func(s *scene) {
-			s.object.Facts.Taken["prod-proxy-files"] = "it is somebody else's"
-		}}, &plan.Copied{Patched: true, Recipe: &recipe}, "takes, NameTaken"},
+		{"patched", []is{patched}, plan.Copied{Patched: true, Recipe: &recipe}, "leaves / prod-proxy-files"},
+		{"not patched, as the template is", nil, plan.Copied{Patched: true, Recipe: &recipe}, "brings / infrastructure"},
+		{"the template has no proxy", nil, plan.Copied{Recipe: &recipe}, "leaves"},
+		{"the recipe is not known", nil, plan.Copied{Patched: true}, "leaves"},
+		{"the template is not known", nil, plan.Copied{}, "leaves"},
+		{"a file in the way of this copy alone", []is{inTheWay}, plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
+		{"for Windows", []is{onWindows}, plan.Copied{Patched: true, Recipe: &recipe}, "leaves, note / infrastructure"},
+		{"the label is gone", []is{disabled}, plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
+		{"paused by the user", []is{paused("true")}, plan.Copied{Patched: true, Recipe: &recipe}, "leaves"},
+		{"it refers to a Secret of somebody else", []is{patched, taken}, plan.Copied{Patched: true, Recipe: &recipe}, "takes, NameTaken / prod-proxy-files"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, config, append(test.is, ofMachine)...)
-			s.object.Facts.Infrastructure = s.answers.Infrastructure
-			s.decider = func(o plan.Object, want plan.Want) plan.Decision { return plan.DecideCopy(o, want, test.from) }
+			s.object.Copied = &test.from
 			if got := s.outcome(t); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestDecide_ReturnsTheErrorOfAFact(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("the API server is down")
+	for what, kind := range map[string]string{
+		"values": template, "prod-proxy-files": template, "infrastructure": template, "begun": controlPlane,
+	} {
+		s := newScene(t, kind)
+		s.answers.errs = map[string]error{what: failed}
+		d, err := plan.Decide(s.object, s.want, &s.answers)
+		if !errors.Is(err, failed) || len(d.Edits) > 0 || d.Annotations != nil {
+			t.Errorf("%s cannot be read: error %v and %d edits", what, err, len(d.Edits))
+		}
+		if last := s.answers.asked[len(s.answers.asked)-1]; last != what {
+			t.Errorf("%s cannot be read, and %s is asked for after it", what, last)
+		}
 	}
 }

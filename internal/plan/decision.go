@@ -41,6 +41,8 @@ type Object struct {
 	Pools []Pool
 	// Foreign is a pool of another Cluster that uses the object too, or nil.
 	Foreign *Pool
+	// Copied is the template of a KubeadmConfig without bootstrap data that a worker Machine of a topology has, else nil.
+	Copied *Copied
 
 	// Hooked marks a template of a topology, or an object that the topology controller has created from one: the
 	// topology hook patches it.
@@ -57,8 +59,6 @@ type Object struct {
 	Rolls bool
 	// Deleted reports that the object is being deleted.
 	Deleted bool
-	// Facts are the answers to Decision.Ask.
-	Facts Facts
 }
 
 // Write is a write that is being admitted.
@@ -72,29 +72,17 @@ type Write struct {
 	Creates bool
 }
 
-// Fact is something about an object that costs a request or a search, and that most decisions do not need.
-type Fact int
-
-// The facts.
-const (
-	// NoFact is asked for by a complete decision.
-	NoFact Fact = iota
-	// FactValues are the settings of the object's proxy Secret.
-	FactValues
-	// FactTaken is whether a Secret that is not ours has the name of a generated Secret.
-	FactTaken
-	// FactInfrastructure is what the machine templates of the pools say.
-	FactInfrastructure
-	// FactBegun is whether the first Machine of a control plane exists, or is being created.
-	FactBegun
-)
-
-// Facts are answers; nil means not asked yet.
-type Facts struct {
-	Values         *Values
-	Taken          map[string]string // by name: why nothing may refer to a generated Secret of that name, or ""
-	Infrastructure *Infrastructure
-	Begun          *bool
+// Facts answers what a decision may need to know about an object and what costs a request or a search. A decision calls
+// only the methods that it needs.
+type Facts interface {
+	// Values returns the settings of the object's proxy Secret.
+	Values(o Object) (Values, error)
+	// Taken returns why nothing may refer to a generated Secret of a name, "" if the name is free or the Secret is ours.
+	Taken(o Object, secret string) (why string, err error)
+	// Infrastructure returns what the machine templates of the object's pools say.
+	Infrastructure(o Object) (Infrastructure, error)
+	// Begun reports whether the first Machine of the Cluster's control plane exists, or is being created.
+	Begun() (bool, error)
 }
 
 // Values are the settings of an object's proxy Secret.
@@ -118,12 +106,6 @@ type Infrastructure struct {
 
 // Decision is what happens to an object.
 type Decision struct {
-	// Ask is a fact that the decision needs: call Decide again with it. All other fields but Name and Recipe, which may
-	// become that of the Values, are meaningless then.
-	Ask Fact
-	// Name is the name of the generated Secret if Ask is FactTaken.
-	Name string
-
 	// Edits change the spec. In a write they change the spec that was sent.
 	Edits []patch.Edit
 	// Annotations are the changed annotations; "" removes one.
@@ -134,8 +116,8 @@ type Decision struct {
 	Secret string
 	// Recipe is what the object should have, nil if that is not known. The zero recipe has no entries.
 	Recipe *patch.Recipe
-	// Proxied reports whether the object should carry the proxy.
-	Proxied bool
+	// Resolution are the settings that the object should carry, nil if it should carry none or they cannot be used.
+	Resolution *resolve.Resolution
 	// Waits reports that the edits wait for the user's next rollout.
 	Waits bool
 	// Findings are the reasons why the object is not as the Cluster asks.

@@ -97,27 +97,15 @@ func settingsOf(what string) plan.Values {
 	}}
 }
 
-// decide is Decide with the answers that the model has.
+// decide is Decide with the facts that the model has.
 func (s *stored) decide(o plan.Object) plan.Decision {
-	o.Facts.Taken = map[string]string{}
-	for range 12 {
-		d := plan.Decide(o, s.want)
-		facts := &o.Facts
-		s.asked = d.Ask != plan.NoFact || s.asked
-		switch d.Ask {
-		case plan.NoFact:
-			return d
-		case plan.FactValues:
-			facts.Values = &s.values
-		case plan.FactTaken:
-			facts.Taken[d.Name] = s.taken
-		case plan.FactInfrastructure:
-			facts.Infrastructure = &plan.Infrastructure{}
-		case plan.FactBegun:
-			facts.Begun = &s.running
-		}
+	facts := &answers{values: s.values, taken: s.taken, begun: s.running}
+	d, err := plan.Decide(o, s.want, facts)
+	if err != nil {
+		panic(err)
 	}
-	panic("asks again and again")
+	s.asked = s.asked || len(facts.asked) > 0
+	return d
 }
 
 func (s *stored) object(spec patch.Spec, annotations map[string]string) plan.Object {

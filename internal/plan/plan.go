@@ -1,5 +1,5 @@
 // Package plan decides what happens to one bootstrap object: whether it may be changed, which recipe and output version
-// it gets, and when. Controller, webhooks, hook and render gather the facts and carry out the decision.
+// it gets, and when. Controller, webhooks, hook and render implement Facts and carry out the decision.
 package plan
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -35,10 +36,10 @@ type Pool struct {
 	// Cluster is the name of its Cluster.
 	Cluster string
 	// Bootstrap is its bootstrap object: a KubeadmConfigTemplate or, for a MachinePool, a KubeadmConfig.
-	Bootstrap clusterv1.ContractVersionedObjectReference
+	Bootstrap kinds.Reference
 	// Infrastructure is what its machines are created from: a machine template or, for a MachinePool, a pool of the
 	// provider.
-	Infrastructure clusterv1.ContractVersionedObjectReference
+	Infrastructure kinds.Reference
 	// Annotations are those of the pool. They are not a copy.
 	Annotations map[string]string
 	// Version is the Kubernetes version of its Machines.
@@ -50,10 +51,10 @@ func (p Pool) String() string { return p.Kind + " " + p.Object }
 // TopologyPool returns a pool that is known from spec.topology only.
 func TopologyPool(pool intent.Pool) Pool { return Pool{Pool: pool, Object: pool.Name} }
 
-// PoolOf returns the relevant part of a *clusterv1.MachineDeployment or a *clusterv1.MachinePool.
+// PoolOf returns the relevant part of a *kinds.MachineDeployment or a *kinds.MachinePool.
 func PoolOf(object metav1.Object) Pool {
 	var p Pool
-	read := func(kind, topologyName, cluster string, machine clusterv1.MachineSpec) {
+	read := func(kind, topologyName, cluster string, machine kinds.MachineSpec) {
 		p = Pool{
 			Pool: intent.Pool{
 				Kind: kind, Name: object.GetName(),
@@ -67,10 +68,10 @@ func PoolOf(object metav1.Object) Pool {
 		}
 	}
 	switch o := object.(type) {
-	case *clusterv1.MachineDeployment:
+	case *kinds.MachineDeployment:
 		read(intent.KindMachineDeployment, o.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], o.Spec.ClusterName,
 			o.Spec.Template.Spec)
-	case *clusterv1.MachinePool:
+	case *kinds.MachinePool:
 		read(intent.KindMachinePool, o.Labels[clusterv1.ClusterTopologyMachinePoolNameLabel], o.Spec.ClusterName,
 			o.Spec.Template.Spec)
 	}

@@ -22,11 +22,11 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 	}
 	var (
 		certificates is = func(s *scene) {
-			s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{Settings: settings, Complete: true}}
+			s.answers.values.Resolution = &resolve.Resolution{Settings: settings, Complete: true}
 		}
-		proxied is = func(s *scene) { s.answers.Values = newScene(t, controlPlane).answers.Values }
-		unseen  is = func(s *scene) { s.answers.Values = &plan.Values{Resolution: &resolve.Resolution{}} }
-		says       = func(only bool) is { return func(s *scene) { s.answers.Values.TrustOnly = &only } }
+		proxied is = func(s *scene) { s.answers.values = newScene(t, controlPlane).answers.values }
+		unseen  is = func(s *scene) { s.answers.values.Resolution = &resolve.Resolution{} }
+		says       = func(only bool) is { return func(s *scene) { s.answers.values.TrustOnly = &only } }
 		hooked  is = func(s *scene) { s.object.Hooked = true }
 		noTrust is = func(s *scene) { s.want.Options.Targets = []contract.Target{contract.TargetKubelet} }
 		trust      = "/etc/capi-proxy-patcher/setup.sh /etc/capi-proxy-patcher/trusted-ca.pem"
@@ -56,7 +56,10 @@ func TestDecide_ConfiguresOnlyTrustWithoutAProxy(t *testing.T) {
 			for _, change := range test.is {
 				change(&s)
 			}
-			d, _ := s.decide(t)
+			d, err := plan.Decide(s.object, s.want, &s.answers)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if test.files == "" {
 				if d.Refused == nil ||
 					!strings.Contains(d.Refused.Error(),

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // maxObjects is how many objects a preview may change.
@@ -134,7 +135,7 @@ func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte
 			data[key] = base64.StdEncoding.EncodeToString([]byte(value))
 		}
 		patch["data"] = data
-	case *clusterv1.Cluster:
+	case *kinds.Cluster:
 		if spec, found := change.Object["spec"]; found {
 			patch["spec"] = spec
 		}

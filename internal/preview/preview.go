@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,8 +29,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -114,7 +114,7 @@ func run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("setting up client: %w", err)
 	}
-	cluster := &clusterv1.Cluster{}
+	cluster := &kinds.Cluster{}
 	key := client.ObjectKey{Namespace: o.Namespace, Name: o.Cluster}
 	if err := api.Get(ctx, key, cluster); err != nil {
 		return Result{}, fmt.Errorf("reading Cluster %s: %w", key, err)
@@ -157,7 +157,7 @@ func run(ctx context.Context, o Options) (Result, error) {
 }
 
 // hintOf says why the controller configures no proxy for a Cluster, or returns "".
-func hintOf(cluster *clusterv1.Cluster) string {
+func hintOf(cluster *kinds.Cluster) string {
 	switch view := intent.ClusterOf(cluster); {
 	case view.Paused:
 		return "it is paused, so the controller changes nothing"
@@ -171,16 +171,16 @@ func hintOf(cluster *clusterv1.Cluster) string {
 }
 
 // asksInPlace reports whether a Cluster asks for updates in place.
-func asksInPlace(cluster *clusterv1.Cluster) bool {
+func asksInPlace(cluster *kinds.Cluster) bool {
 	return intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
 }
 
 // restarts says which nodes would get other values in place.
-func restarts(ctx context.Context, w *world, cluster *clusterv1.Cluster, result Result) (all []Restart, err error) {
+func restarts(ctx context.Context, w *world, cluster *kinds.Cluster, result Result) (all []Restart, err error) {
 	if !asksInPlace(cluster) || result.Behind == nil {
 		return nil, nil
 	}
-	var machines clusterv1.MachineList
+	var machines kinds.MachineList
 	if err := w.live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
@@ -188,13 +188,13 @@ func restarts(ctx context.Context, w *world, cluster *clusterv1.Cluster, result 
 	nodes := map[string]string{}
 	for i := range machines.Items {
 		machine := &machines.Items[i]
-		config := &bootstrapv1.KubeadmConfig{}
+		config := &kinds.KubeadmConfig{}
 		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}
 		switch err := w.Get(ctx, key, config); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, err
-		case inplace.SecretOf(patch.SpecOf(&config.Spec)) != "":
+		case inplace.SecretOf(config.Bootstrap().View()) != "":
 			nodes[machine.Name] = machine.Status.NodeRef.Name
 		}
 	}
@@ -222,9 +222,10 @@ func newController(o Options, api client.Client, w *world, writer client.Client)
 	live := liveReader{Reader: api, world: w}
 	return controller.New(controller.Config{
 		Client: writer, Live: live, ProxySecrets: proxySecrets{live: live},
-		Infrastructure:         &lookup.Infrastructure{Live: api, Mapper: api.RESTMapper(), Now: o.Now},
+		Infrastructure: &lookup.Infrastructure{
+			Live: api, Mapper: api.RESTMapper(), Now: o.Now, Known: cache.NewExpiring(),
+		},
 		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w, Live: api, Mapper: api.RESTMapper()},
-		Absences:               &lookup.Absences{Now: o.Now},
 		Admission:              true,
 		Recorder:               noEvents{},
 		Now:                    o.Now,

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -20,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -101,7 +101,7 @@ func TestHintOf_SaysThatAClusterHasNoLabel(t *testing.T) {
 	t.Parallel()
 	const none = `it has no label capi-proxy-patcher.io/enabled=true, so the controller configures no proxy for it, and removes what it has written before`
 	for value, want := range map[string]string{"": none, "false": none, "true": "", "yes please": `"yes please"`} {
-		cluster := &clusterv1.Cluster{}
+		cluster := &kinds.Cluster{}
 		if value != "" {
 			cluster.Labels = map[string]string{contract.LabelEnabled: value}
 		}
@@ -134,7 +134,7 @@ func TestMergePatch_RemovesWhatTheFileLeavesOut(t *testing.T) {
 		}
 		return &objects[0]
 	}
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Labels: map[string]string{contract.LabelEnabled: "true", "team": "a"},
 		Annotations: map[string]string{
 			contract.AnnotationRollout: "Immediate", contract.AnnotationMachinesBehind: "[]", contract.AnnotationTopologyHold: "enabled@v1",
@@ -175,7 +175,7 @@ func TestMergePatch_RejectsLabelsThatAreNoText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := mergePatch(&clusterv1.Cluster{}, &objects[0]); err == nil {
+		if got, err := mergePatch(&kinds.Cluster{}, &objects[0]); err == nil {
 			t.Errorf("%s makes %s", metadata, got)
 		}
 	}

@@ -14,14 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // world reads one namespace as the controller's caches show it, each kind with one list. Objects that are changed in
@@ -39,15 +38,15 @@ type world struct {
 
 type index struct{ kind, field string }
 
-// kinds are the lists by which kinds are read that the controller caches. Of Secrets it caches the generated ones.
-func kinds() map[string]client.ObjectList {
+// lists are those by which kinds are read that the controller caches. Of Secrets it caches the generated ones.
+func lists() map[string]client.ObjectList {
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 	return map[string]client.ObjectList{
-		"Cluster": &clusterv1.ClusterList{}, "MachineDeployment": &clusterv1.MachineDeploymentList{},
-		"MachinePool": &clusterv1.MachinePoolList{}, "Machine": machines, "Secret": &corev1.SecretList{},
-		"KubeadmControlPlane":   &controlplanev1.KubeadmControlPlaneList{},
-		"KubeadmConfigTemplate": &bootstrapv1.KubeadmConfigTemplateList{}, "KubeadmConfig": &bootstrapv1.KubeadmConfigList{},
+		"Cluster": &kinds.ClusterList{}, "MachineDeployment": &kinds.MachineDeploymentList{},
+		"MachinePool": &kinds.MachinePoolList{}, "Machine": machines, "Secret": &corev1.SecretList{},
+		"KubeadmControlPlane":   &kinds.KubeadmControlPlaneList{},
+		"KubeadmConfigTemplate": &kinds.KubeadmConfigTemplateList{}, "KubeadmConfig": &kinds.KubeadmConfigList{},
 	}
 }
 
@@ -66,9 +65,9 @@ func (w *world) kindOf(object runtime.Object) (string, error) {
 	return strings.TrimSuffix(kind.Kind, "List"), nil
 }
 
-// objects returns the objects of a kind in the namespace, known only for those of kinds.
+// objects returns the objects of a kind in the namespace, known only for those of lists.
 func (w *world) objects(ctx context.Context, kind string) (objects []client.Object, known bool, err error) {
-	list, known := kinds()[kind]
+	list, known := lists()[kind]
 	if objects, read := w.known[kind]; !known || read {
 		return objects, known, nil
 	}

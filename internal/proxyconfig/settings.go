@@ -108,7 +108,7 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(fmt.Sprintf("%q"
 // or else unknown keys, the first 16 of them, URLs, credentials, trustedCA, readinessEndpoints. No finding quotes a
 // value, since any value may hold a password. A Secret that is not a proxy Secret is one finding that names none of its
 // keys: otherwise everybody who may write a Cluster could read the keys of any Secret in its namespace. noproxy.Compose
-// validates the entries of noProxy.
+// validates the entries of noProxy. With an error the Settings have nothing but warnings.
 func Parse(data map[string][]byte) (Settings, error) {
 	var (
 		settings Settings
@@ -171,11 +171,11 @@ func Parse(data map[string][]byte) (Settings, error) {
 	endpoints, bad := parseEndpoints(string(data[contract.KeyReadinessEndpoints]))
 	found = append(found, bad...)
 	settings.ReadinessEndpoints = endpoints
-	if err := found.Err(); err != nil {
-		return Settings{}, err
-	}
 	settings.Warnings = append(urlWarnings(contract.KeyHTTPProxy, data, settings.HTTPProxy),
 		urlWarnings(contract.KeyHTTPSProxy, data, settings.HTTPSProxy)...)
+	if err := found.Err(); err != nil {
+		return Settings{Warnings: settings.Warnings}, err
+	}
 	return settings, nil
 }
 

@@ -226,7 +226,7 @@ func canonicalHost(host string) (canonical, why string) {
 
 // urlWarnings are the warnings about a URL.
 func urlWarnings(key string, data map[string][]byte, u URL) []finding.Finding {
-	if trim(data[key]) == "" {
+	if trim(data[key]) == "" || !u.IsSet() {
 		return nil
 	}
 	var warnings []finding.Finding

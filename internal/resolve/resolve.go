@@ -160,8 +160,8 @@ func Candidates(cluster intent.Cluster, override string) []types.NamespacedName 
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
 // It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
-// exists, and other errors as they come from the SecretReader. Errors about a Secret that is not watched end with a
-// warning about that.
+// exists, and other errors as they come from the SecretReader. After what is rejected come the warnings, so that both
+// are mended in one round, but for usual ones (noproxy.IsUsual).
 func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options,
 	override string,
 ) (Resolution, error) {
@@ -316,7 +316,9 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 	}
 	result, err := noproxy.Compose(input)
 	if rejected := append(of(found.where(), finding.Of(unusable)), finding.Of(err)...); len(rejected) > 0 {
-		return Resolution{}, rejected
+		warnings := slices.DeleteFunc(append(resolution.Warnings, result.Warnings...),
+			func(w finding.Finding) bool { return noproxy.IsUsual(w.Code) })
+		return Resolution{}, append(rejected, warnings...)
 	}
 	if err != nil {
 		return Resolution{}, err

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -88,7 +88,7 @@ func (r Row) IsInPlace() bool {
 
 // Rows returns the rows of Clusters by namespace and name. generated are the generated Secrets, of which only the
 // metadata is read, or nil if they are not known.
-func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata) []Row {
+func Rows(clusters []kinds.Cluster, generated []metav1.PartialObjectMetadata) []Row {
 	type key struct{ namespace, name string }
 	secrets := make(map[key]map[string]string, len(generated))
 	for i := range generated {
@@ -107,7 +107,7 @@ func Rows(clusters []clusterv1.Cluster, generated []metav1.PartialObjectMetadata
 
 // RowOf returns the row of a Cluster. generated are the annotations of its generated Secret, nil if it has none or they
 // are not known.
-func RowOf(cluster *clusterv1.Cluster, generated map[string]string) Row {
+func RowOf(cluster *kinds.Cluster, generated map[string]string) Row {
 	row := Row{Namespace: cluster.Namespace, Name: cluster.Name}
 	view := intent.ClusterOf(cluster)
 	if view.Topology {

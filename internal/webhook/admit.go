@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,20 +29,18 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 		return w.admitNames(ctx, request)
 	}
 	object, err := decode(kind, request)
-	if err != nil {
-		return answer{}, err
-	}
 	switch {
-	case !object.asked.Readable:
-		return answer{}, nil // and refused by the API server
-	case object.asked.deleted, plan.IsTopologyOwned(object.asked.labels):
+	case err != nil || object == nil:
+		return answer{}, err
+	case !object.asked.GetDeletionTimestamp().IsZero(), plan.IsTopologyOwned(object.asked.GetLabels()):
 		return answer{}, nil
-	case kind == plan.KindConfig && (object.ofControlPlane() || object.created && patch.IsPatched(object.asked.Spec)):
+	case kind == plan.KindConfig &&
+		(object.ofControlPlane() || object.created && patch.IsPatched(object.asked.Bootstrap().View())):
 		return answer{}, nil // a KubeadmConfig that is cloned from a patched template is as it should be
 	case kind == plan.KindConfig && !object.created && (object.hasOwner("Machine") || object.hasOwner("MachineSet")):
 		return answer{}, nil // Cluster API is at work on it
 	}
-	found, err := w.owner(ctx, object)
+	found, err := w.owner(ctx, *object)
 	rolls := found.cluster != nil && object.rolls(w.Now())
 	if rolls {
 		found.cluster = w.clusterOfNow(ctx, found.cluster)
@@ -51,7 +48,7 @@ func (w *Webhook) admit(ctx context.Context, kind string, request *admissionv1.A
 	if err != nil || found.cluster == nil || !w.Scope.Has(found.cluster.Namespace, found.cluster.Labels) {
 		return answer{}, err
 	}
-	a := &admission{Webhook: w, write: object, rolling: rolls, found: found, view: intent.ClusterOf(found.cluster)}
+	a := &admission{Webhook: w, write: *object, rolling: rolls, found: found, view: intent.ClusterOf(found.cluster)}
 	reported := meta.FindStatusCondition(found.cluster.Status.Conditions, contract.ConditionProxyConfigured) != nil
 	if a.view.Topology || !a.view.Enabled && a.view.Unclear == nil && !reported {
 		return answer{}, nil // never ours, or not any more
@@ -92,81 +89,65 @@ func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 		want.Options = intent.Options{Rollout: contract.RolloutOnNextRollout} // removal continues, whatever it says
 	}
 	object := plan.Object{
-		Kind: a.kind, Name: a.String(), Labels: a.asked.labels, Annotations: a.asked.annotations,
-		Spec: a.asked.Spec, Pools: a.found.pools, Foreign: a.found.foreign,
+		Kind: a.kind, Name: a.String(), Labels: a.asked.GetLabels(), Annotations: a.asked.GetAnnotations(),
+		Spec: a.asked.Bootstrap().View(), Pools: a.found.pools, Foreign: a.found.foreign,
 		OfMachine: a.hasOwner("Machine") || a.hasOwner("MachineSet"),
-		Running:   a.isRunning(), Busy: !plan.AtRest(a.stored.paused),
+		Running:   a.isRunning(), Busy: a.isBusy(),
 		Rolls: a.rolling,
 		Write: &plan.Write{
-			Stored: a.stored.Spec, Annotations: a.stored.annotations, Creates: a.created,
+			Stored: a.stored.Bootstrap().View(), Annotations: a.stored.GetAnnotations(), Creates: a.created,
 		},
-		Facts: plan.Facts{Taken: map[string]string{}},
 	}
-	for {
-		decision := plan.Decide(object, want)
-		if decision.Ask == plan.NoFact {
-			a.Counters.Rendered("webhook", decision.Outcome())
-			return decision, nil
-		}
-		if err := a.answerTo(ctx, &object, decision); err != nil {
-			return plan.Decision{}, err
-		}
+	decision, err := plan.Decide(object, want, facts{a, ctx})
+	if err == nil {
+		a.Counters.Rendered("webhook", decision.Outcome())
 	}
+	return decision, err
 }
 
 func invalid(message string) *finding.Finding {
 	return &finding.Finding{Reason: contract.ReasonInvalidSettings, Message: message}
 }
 
-// answerTo finds a fact that a decision asks for.
-func (a *admission) answerTo(ctx context.Context, object *plan.Object, asks plan.Decision) error {
-	var err error
-	facts := &object.Facts
-	switch asks.Ask {
-	case plan.FactValues:
-		facts.Values = a.values(ctx, *object)
-	case plan.FactTaken:
-		key := types.NamespacedName{Namespace: a.view.Namespace, Name: asks.Name}
-		facts.Taken[asks.Name], err = lookup.GeneratedSecrets{Cached: a.Cached, Live: a.Live, Absences: a.Absences}.Taken(ctx,
-			key, a.view.Name)
-	case plan.FactInfrastructure:
-		facts.Infrastructure, err = a.infrastructure(ctx, object.Pools)
-	case plan.FactBegun:
-		var begun bool
-		begun, err = lookup.ControlPlanes{Cached: a.Cached, Live: a.Live}.Begun(ctx, a.view.Namespace, a.view.Name)
-		if facts.Begun = &begun; facts.Values != nil {
-			facts.Values.Recipe = asks.Recipe
-		}
-	default:
-		err = fmt.Errorf("internal error: %s: fact %d is not implemented", a, asks.Ask)
-	}
-	return err
+// facts implements plan.Facts for a write.
+type facts struct {
+	*admission
+
+	ctx context.Context //nolint:containedctx // lives as long as the decision that it is made for
 }
 
-// values are the settings as far as entries depend on them: the generated Secret shows whether they have a proxy URL.
-func (a *admission) values(ctx context.Context, object plan.Object) *plan.Values {
-	key := types.NamespacedName{Namespace: a.view.Namespace, Name: object.GeneratedSecret(a.view.Name)}
-	names := lookup.GeneratedSecrets{Cached: a.Cached}
-	return &plan.Values{
+// Values are the settings as far as entries depend on them: the generated Secret shows whether they have a proxy URL.
+func (f facts) Values(o plan.Object) (plan.Values, error) {
+	key := types.NamespacedName{Namespace: f.view.Namespace, Name: o.GeneratedSecret(f.view.Name)}
+	names := lookup.GeneratedSecrets{Cached: f.Cached}
+	return plan.Values{
 		Resolution: &resolve.Resolution{},
-		TrustOnly:  names.HasOnlyCertificates(ctx, key, a.view.Name),
-	}
+		TrustOnly:  names.HasOnlyCertificates(f.ctx, key, f.view.Name),
+	}, nil
 }
 
-// infrastructure asks for the machine templates of pools.
-func (a *admission) infrastructure(ctx context.Context, pools []plan.Pool) (*plan.Infrastructure, error) {
-	for _, pool := range pools {
-		template, err := a.Infrastructure.Template(ctx, a.namespace, pool.Infrastructure, true)
+func (f facts) Taken(_ plan.Object, secret string) (string, error) {
+	names := lookup.GeneratedSecrets{Cached: f.Cached, Live: f.Live}
+	return names.Taken(f.ctx, types.NamespacedName{Namespace: f.view.Namespace, Name: secret}, f.view.Name)
+}
+
+func (f facts) Infrastructure(o plan.Object) (plan.Infrastructure, error) {
+	for _, pool := range o.Pools {
+		template, err := f.admission.Infrastructure.Template(f.ctx, f.namespace, pool.Infrastructure, true)
 		switch {
 		case err != nil:
-			return nil, err
+			return plan.Infrastructure{}, err
 		case template.Windows != "":
-			return &plan.Infrastructure{Windows: template.Windows}, nil
+			return plan.Infrastructure{Windows: template.Windows}, nil
 		case !template.Exists:
-			return &plan.Infrastructure{Missing: pool.Infrastructure.Name}, nil
+			return plan.Infrastructure{Missing: pool.Infrastructure.Name}, nil
 		}
 	}
-	return &plan.Infrastructure{}, nil
+	return plan.Infrastructure{}, nil
+}
+
+func (f facts) Begun() (bool, error) {
+	return lookup.ControlPlanes{Cached: f.Cached, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
 }
 
 // answer converts a decision into a JSON patch and warnings. It does not warn about what resolves itself, nor about
@@ -174,15 +155,17 @@ func (a *admission) infrastructure(ctx context.Context, pools []plan.Pool) (*pla
 func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 	var warnings []string
 	for _, found := range decision.Report() {
-		switch found.Reason {
-		case contract.ReasonPaused, contract.ReasonWaitingForRollout, contract.ReasonRemovalWaiting,
-			contract.ReasonWaitingForObjects:
+		switch contract.ReasonOf(found.Reason).Task {
+		case contract.TaskWait, contract.TaskRollOut:
 		default:
 			warnings = append(warnings, contract.Name+": "+found.String())
 		}
 	}
-	operations := append(patch.Operations(a.asked.At, a.asked.Spec, decision.Edits),
-		plan.AnnotationOperations(a.asked.annotations, decision.Annotations)...)
+	for _, found := range intent.CheckBootstrap(a.asked.GetAnnotations()) {
+		warnings = append(warnings, contract.Name+": "+found.String())
+	}
+	operations := append(patch.Operations(a.asked.Location(), a.asked.Bootstrap().View(), decision.Edits),
+		plan.AnnotationOperations(a.asked.GetAnnotations(), decision.Annotations)...)
 	if len(operations) > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Patching at admission", "edits", len(decision.Edits))
 	} else if len(warnings) > 0 {

@@ -14,9 +14,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
@@ -28,21 +28,21 @@ type user struct {
 	*testing.T
 
 	kind    string
-	cluster clusterv1.Cluster
+	cluster kinds.Cluster
 	stored  map[string]any
 }
 
 // write sends a write and returns what the API server stores.
 func (u *user) write(asked map[string]any) map[string]any {
 	u.Helper()
-	pool := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
+	pool := kinds.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
 	pool.Spec.ClusterName = u.cluster.Name
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{
 		Kind: plan.KindTemplate,
 		Name: "one",
 	}
 	handler := serve(u.T,
-		&store{clusters: []clusterv1.Cluster{u.cluster}, deployments: []clusterv1.MachineDeployment{pool}}, &store{})
+		&store{clusters: []kinds.Cluster{u.cluster}, deployments: []kinds.MachineDeployment{pool}}, &store{})
 	call := func(asked map[string]any) map[string]any {
 		answer := response(u.T, u.send(handler, asked))
 		if answer.Patch == nil {
@@ -210,7 +210,7 @@ func TestAdmission_AnswersAreValid(t *testing.T) {
 func TestAdmission_LeavesInvalidWritesToTheAPIServer(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, plan.KindControlPlane)
-	handler := serve(t, &store{clusters: []clusterv1.Cluster{u.cluster}}, &store{})
+	handler := serve(t, &store{clusters: []kinds.Cluster{u.cluster}}, &store{})
 	for _, spec := range []string{
 		`"text"`, `["list"]`, `{"kubeadmConfigSpec":"text"}`, `{"kubeadmConfigSpec":{"preKubeadmCommands":"rm -rf /"}}`,
 		`{"kubeadmConfigSpec":{"files":{"path":"/mine"}}}`, `{"kubeadmConfigSpec":{"postKubeadmCommands":1}}`,

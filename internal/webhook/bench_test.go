@@ -14,14 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -30,13 +31,13 @@ import (
 type clusterCache struct {
 	*world
 
-	cluster *clusterv1.Cluster
+	cluster *kinds.Cluster
 	secret  *corev1.Secret
 }
 
 func (c clusterCache) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
 	switch object := into.(type) {
-	case *clusterv1.Cluster:
+	case *kinds.Cluster:
 		c.cluster.DeepCopyInto(object)
 		return nil
 	case *corev1.Secret:
@@ -49,8 +50,8 @@ func (c clusterCache) Get(ctx context.Context, key client.ObjectKey, into client
 func (c clusterCache) List(_ context.Context, list client.ObjectList, o ...client.ListOption) error {
 	var options client.ListOptions
 	options.ApplyOptions(o)
-	if clusters, ok := list.(*clusterv1.ClusterList); ok {
-		clusters.Items = []clusterv1.Cluster{*c.cluster.DeepCopy()}
+	if clusters, ok := list.(*kinds.ClusterList); ok {
+		clusters.Items = []kinds.Cluster{*c.cluster.DeepCopy()}
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func controlPlaneOf(tb testing.TB, change func(*controlplanev1.KubeadmControlPla
 func BenchmarkAdmission(b *testing.B) {
 	classic := vocabulary.NewClassic("ns", "one", "linux")
 	classic.Cluster.Labels = labelled().Labels
-	cache := clusterCache{newWorld(b), classic.Cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+	cache := clusterCache{newWorld(b), api.As[kinds.Cluster](classic.Cluster), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: intent.GeneratedSecretName("one"), Labels: map[string]string{contract.LabelGenerated: "one"},
 	}}}
 	now := func() time.Time { return time.Unix(0, 0) }
@@ -89,7 +90,7 @@ func BenchmarkAdmission(b *testing.B) {
 		Cached: cache, Live: cache,
 		Infrastructure: &lookup.Infrastructure{Live: cache, Mapper: unknownKinds{}},
 
-		Absences: &lookup.Absences{Now: now}, Now: now,
+		Now: now,
 	}
 	mux := http.NewServeMux()
 	if err := hooks.Register(registrar{mux}); err != nil {

@@ -7,11 +7,11 @@ import (
 	"strconv"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -27,7 +27,7 @@ const KindCluster = "Cluster"
 
 // admitCluster answers a write to a Cluster. What it cannot read passes unchanged.
 func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.AdmissionRequest) answer {
-	var stored, asked clusterv1.Cluster
+	var stored, asked kinds.Cluster
 	if request.Operation != admissionv1.Update ||
 		json.Unmarshal(request.OldObject.Raw, &stored) != nil ||
 		json.Unmarshal(request.Object.Raw, &asked) != nil ||
@@ -62,8 +62,8 @@ type decision struct {
 
 // decideCluster decides about the annotations of a topology in a write that changes the Cluster stored to asked.
 // Annotations that it does not return stay as the write has them.
-func decideCluster(stored, asked *clusterv1.Cluster) decision {
-	if !stored.Spec.Topology.IsDefined() || !asked.Spec.Topology.IsDefined() || !asked.DeletionTimestamp.IsZero() {
+func decideCluster(stored, asked *kinds.Cluster) decision {
+	if stored.Spec.Topology == nil || asked.Spec.Topology == nil || !asked.DeletionTimestamp.IsZero() {
 		return decision{}
 	}
 	d := decision{annotations: map[string]string{contract.AnnotationEnabledBefore: ""}}
@@ -98,7 +98,7 @@ func decideCluster(stored, asked *clusterv1.Cluster) decision {
 // survives writes of manifests without the annotation, and ends when the label has its former value again or the
 // Cluster asks for RolloutImmediate. A label that is restored after an upgrade has changed some objects changes these
 // again and begins another hold. The controller ends a hold when nothing runs the version any more.
-func holdAfter(stored *clusterv1.Cluster, was, is, immediate bool) (value string, decided bool) {
+func holdAfter(stored *kinds.Cluster, was, is, immediate bool) (value string, decided bool) {
 	version := stored.Spec.Topology.Version
 	hold, held := intent.FreezeOf(stored.Annotations)
 	initialized := stored.Status.Initialization.ControlPlaneInitialized

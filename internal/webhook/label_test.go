@@ -18,6 +18,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
@@ -46,7 +47,7 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 				if reported {
 					cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 				}
-				handler := serve(t, &store{clusters: []clusterv1.Cluster{cluster}}, &store{})
+				handler := serve(t, &store{clusters: []kinds.Cluster{cluster}}, &store{})
 				body := review(t, test.asked, func(r *admissionv1.AdmissionRequest) {
 					if test.stored != "" {
 						r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(test.stored)
@@ -148,7 +149,7 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 		"what cannot be read":  {"MachineDeployment", `7`, false},
 		"a pool of no Cluster": {"MachinePool", `{"metadata":{` + unknown + `}}`, false},
 	} {
-		mux, cached := http.NewServeMux(), &store{clusters: []clusterv1.Cluster{cluster}}
+		mux, cached := http.NewServeMux(), &store{clusters: []kinds.Cluster{cluster}}
 		hooks := &webhook.Webhook{
 			Cached: cached, Live: &store{}, Infrastructure: &lookup.Infrastructure{},
 			Scope: intent.Scope{WatchFilter: "blue"},
@@ -195,5 +196,32 @@ func TestMatchConditions_KnowEveryName(t *testing.T) {
 		!strings.Contains(section, "key == '"+contract.Domain+"/"+got[0]+"'") ||
 		!strings.Contains(section, "key != '"+contract.Domain+"/"+got[1]+"'") {
 		t.Errorf("labels of a Cluster are %q, which\n%s\ndoes not say", got, section)
+	}
+}
+
+func TestAnnotationsOfTheCluster_AreWarnedOfOnAControlPlane(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		label, annotation string
+		want              []string
+	}{
+		"rollout":                    {"true", "capi-proxy-patcher.io/rollout", []string{"capi-proxy-patcher: unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster"}},
+		"of somebody else":           {"true", "mine/rollout", nil},
+		"a Cluster that is not ours": {"", "capi-proxy-patcher.io/rollout", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := labelled()
+			cluster.Labels[contract.LabelEnabled] = test.label
+			if test.label == "" {
+				delete(cluster.Labels, contract.LabelEnabled)
+			}
+			handler := serve(t, &store{clusters: []kinds.Cluster{cluster}}, &store{})
+			got := response(t, post(t, handler, review(t, `{"metadata":{"name":"cp","namespace":"ns","annotations":{"`+
+				test.annotation+`":"Immediate"}},"spec":{"version":"v1.36.3","kubeadmConfigSpec":{}}}`)))
+			if diff := cmp.Diff(test.want, got.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -43,7 +43,7 @@ func (w *Webhook) admitNames(ctx context.Context, request *admissionv1.Admission
 		}
 		labels := object.Metadata.Labels
 		if request.Kind.Kind != KindCluster {
-			cluster := &clusterv1.Cluster{}
+			cluster := &kinds.Cluster{}
 			key := client.ObjectKey{Namespace: request.Namespace, Name: object.Spec.ClusterName}
 			if err := w.Cached.Get(ctx, key, cluster); err != nil {
 				return answer{}, client.IgnoreNotFound(err)
@@ -63,7 +63,7 @@ func unknownNames(request *admissionv1.AdmissionRequest) []string {
 	warn := func(text string) { warnings = append(warnings, finding.Cut(contract.Name+": "+text, maxWarning)) }
 	var found []finding.Finding
 	if request.Kind.Kind == KindCluster {
-		var cluster clusterv1.Cluster
+		var cluster kinds.Cluster
 		if json.Unmarshal(request.Object.Raw, &cluster) != nil {
 			return nil
 		}

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
@@ -28,7 +28,7 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 	before := clusterNamed("one", false)
 	before.Status.Conditions = nil
 	for name, test := range map[string]struct {
-		cached, live  *clusterv1.Cluster
+		cached, live  *kinds.Cluster
 		stored, asked string
 		want, asks    bool
 	}{

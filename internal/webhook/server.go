@@ -12,10 +12,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/jsonread"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -91,7 +90,7 @@ func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionR
 		}
 		return nil, http.StatusBadRequest, errors.New("request cannot be read")
 	}
-	if jsonread.HasMore(body.Bytes(), maxValues) {
+	if kinds.HasMore(body.Bytes(), maxValues) {
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request has more than %d values", maxValues)
 	}
 	request, err := decodeReview(body.Bytes())
@@ -104,72 +103,16 @@ func readReview(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionR
 // apiVersion is that of an AdmissionReview.
 const apiVersion = "admission.k8s.io/v1"
 
-// decodeReview reads what is used of an AdmissionReview. Objects are not copied.
+// decodeReview reads an AdmissionReview.
 func decodeReview(text []byte) (*admissionv1.AdmissionRequest, error) {
-	var (
-		request       *admissionv1.AdmissionRequest
-		version, kind []byte
-	)
-	r := jsonread.New(text)
-	for name := range r.Members {
-		switch string(name) {
-		case "apiVersion":
-			version, _ = r.Bytes()
-		case "kind":
-			kind, _ = r.Bytes()
-		case "request":
-			if request = nil; r.Kind() == '{' {
-				request = decodeRequest(r)
-			}
-		}
-	}
-	switch {
-	case r.End() != nil:
+	var review admissionv1.AdmissionReview
+	switch err := kinds.Decode(text, &review); {
+	case err != nil:
 		return nil, errors.New("request is not an AdmissionReview")
-	case string(version) != apiVersion || string(kind) != "AdmissionReview" || request == nil:
+	case review.APIVersion != apiVersion || review.Kind != "AdmissionReview" || review.Request == nil:
 		return nil, errors.New("request is not an AdmissionReview of " + apiVersion)
 	}
-	return request, nil
-}
-
-func decodeRequest(r *jsonread.Reader) *admissionv1.AdmissionRequest {
-	q := &admissionv1.AdmissionRequest{}
-	for name := range r.Members {
-		switch string(name) {
-		case "uid":
-			uid, _ := r.Text()
-			q.UID = types.UID(uid)
-		case "kind":
-			for name := range r.Members {
-				if string(name) == "kind" {
-					q.Kind.Kind, _ = r.Text()
-				}
-			}
-		case "namespace":
-			q.Namespace, _ = r.Text()
-		case "name":
-			q.Name, _ = r.Text()
-		case "operation":
-			operation, _ := r.Text()
-			q.Operation = admissionv1.Operation(operation)
-		case "object":
-			q.Object.Raw = decodeRaw(r)
-		case "oldObject":
-			q.OldObject.Raw = decodeRaw(r)
-		case "options":
-			q.Options.Raw = r.Raw()
-		}
-	}
-	return q
-}
-
-// decodeRaw reads an object, nil for null.
-func decodeRaw(r *jsonread.Reader) []byte {
-	if r.Kind() == 'n' {
-		r.Skip()
-		return nil
-	}
-	return r.Raw()
+	return review.Request, nil
 }
 
 // encode writes the answer to request, which always allows the write.

@@ -39,8 +39,6 @@ type Webhook struct {
 	Live client.Reader
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
-	// Absences remembers Secrets that did not exist a moment ago; nil asks the API server each time.
-	Absences *lookup.Absences
 	// Scope is whose writes are changed. Others pass unchanged.
 	Scope intent.Scope
 	// Now is the clock.

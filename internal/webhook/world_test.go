@@ -11,21 +11,21 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // world is a reader of some objects, by the indexes of package plan.
@@ -42,13 +42,9 @@ type world struct {
 
 func newWorld(tb testing.TB, objects ...client.Object) *world {
 	tb.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			tb.Fatal(err)
-		}
+	scheme, err := api.NewProgramScheme()
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return &world{objects: objects, scheme: scheme}
 }
@@ -57,11 +53,11 @@ func (w *world) kindOf(object runtime.Object) schema.GroupVersionKind {
 	if kind := object.GetObjectKind().GroupVersionKind(); kind.Kind != "" {
 		return kind
 	}
-	kinds, _, err := w.scheme.ObjectKinds(object)
+	of, _, err := w.scheme.ObjectKinds(object)
 	if err != nil {
 		return schema.GroupVersionKind{}
 	}
-	return kinds[0]
+	return of[0]
 }
 
 // copyInto gives into what it can hold of object.
@@ -125,7 +121,7 @@ func (i indexed) Has(string) bool { return true }
 func (i indexed) Get(field string) string {
 	switch field {
 	case lookup.IndexControlPlane:
-		cluster, _ := i.object.(*clusterv1.Cluster)
+		cluster, _ := i.object.(*kinds.Cluster)
 		return cluster.Spec.ControlPlaneRef.Name
 	case lookup.IndexBootstrap:
 		return plan.PoolOf(i.object).Bootstrap.Name
@@ -135,7 +131,7 @@ func (i indexed) Get(field string) string {
 }
 
 // clusterNamed is a Cluster that is labelled, or was and is still reported on.
-func clusterNamed(name string, enabled bool) *clusterv1.Cluster {
+func clusterNamed(name string, enabled bool) *kinds.Cluster {
 	cluster := labelled()
 	cluster.Name = name
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}
@@ -147,10 +143,10 @@ func clusterNamed(name string, enabled bool) *clusterv1.Cluster {
 }
 
 // deployment is MachineDeployment md, which uses KubeadmConfigTemplate md.
-func deployment(cluster string) *clusterv1.MachineDeployment {
-	pool := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
+func deployment(cluster string) *kinds.MachineDeployment {
+	pool := &kinds.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md"}}
 	pool.Spec.ClusterName = cluster
-	pool.Spec.Template.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{
 		APIGroup: bootstrapv1.GroupVersion.Group, Kind: plan.KindTemplate, Name: "md",
 	}
 	return pool

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +56,7 @@ func TestContest_NamesTheRivalAndBacksOff(t *testing.T) {
 	}
 	before := writes()
 	c.eventuallyReports(contract.ReasonContested, "KubeadmControlPlane "+ns+
-		"/one: another manager, stubborn-operator, keeps reverting our changes; retrying with back-off up to one hour")
+		"/one: another manager, stubborn-operator, keeps reverting our changes, which are repeated once a minute; enable the webhooks, or keep it from managing files and commands")
 	time.Sleep(3 * time.Second)
 	// The first patch of the Cluster was one of three, and writes that came too late were conflicts.
 	if got := writes() - before; got > 8 {
@@ -100,14 +101,14 @@ func TestGeneratedSecret_ThatIsRevertedIsContested(t *testing.T) {
 			before := len(secretWrites(ns))
 			stop := revertGenerated(t, c, revert)
 			c.eventuallyReports(contract.ReasonContested, "Secret "+ns+
-				"/one-proxy-files: another manager keeps reverting our changes; "+
-				"retrying with back-off up to one hour. Keep it from managing this Secret, which is generated")
+				"/one-proxy-files: another manager keeps reverting our changes, which are repeated once a minute; "+
+				"keep it from managing this Secret, which is generated")
 			if writes := secretWrites(ns)[before:]; len(writes) > 4 {
 				t.Errorf("%d writes until the contest was noticed: %v", len(writes), writes)
 			}
 			for i := range 20 { // what enqueues the Cluster does not cause a write
 				change(t, c.cluster(), func(cluster *clusterv1.Cluster) {
-					cluster.Annotations = map[string]string{"example.com/touched": strconv.Itoa(i)}
+					metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "example.com/touched", strconv.Itoa(i))
 				})
 			}
 			stop()
@@ -123,6 +124,52 @@ func TestGeneratedSecret_ThatIsRevertedIsContested(t *testing.T) {
 			c.eventuallyHas(`HTTP_PROXY="` + proxyURL + `"`)
 		})
 	}
+}
+
+// TestAnnotation_ThatIsRevertedIsContested has another manager remove our record from the Cluster, which wrote it 24 to 50
+// times a second.
+func TestAnnotation_ThatIsRevertedIsContested(t *testing.T) {
+	ns := namespace(t)
+	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+	c := newCluster(t, ns, "one")
+	c.eventuallyReports(contract.ReasonConfigured)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			cluster := &clusterv1.Cluster{}
+			err := shared.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "one"}, cluster)
+			if _, recorded := cluster.Annotations[contract.AnnotationLastPass]; err != nil || !recorded {
+				time.Sleep(20 * time.Millisecond)
+				continue
+			}
+			delete(cluster.Annotations, contract.AnnotationLastPass)
+			if err := shared.client.Update(ctx, cluster); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	c.eventuallyReports(contract.ReasonContested, "Cluster "+ns+"/one: another manager keeps reverting our changes, which are "+
+		"repeated once a minute; keep it from changing our labels, annotations and conditions")
+	writes := func() int {
+		return len(slices.DeleteFunc(shared.requests.in(ns), func(request string) bool {
+			return !strings.HasPrefix(request, "PATCH ") || !strings.HasSuffix(strings.Fields(request)[1], "/clusters/one")
+		}))
+	}
+	before := writes()
+	time.Sleep(5 * time.Second)
+	if got := writes() - before; got > 2 {
+		t.Errorf("%d writes against the other manager in five seconds", got)
+	}
+	stop()
+	done.Wait()
+	within(t, 2*time.Minute, "condition", func() string {
+		if got := c.condition(); got.Reason != contract.ReasonConfigured {
+			return got.Message
+		}
+		return ""
+	})
 }
 
 // secretWrites returns the requests of the manager that write the Secrets of a namespace.

@@ -198,7 +198,7 @@ func TestSettings_BrokenAreReportedAndNoValueIsWritten(t *testing.T) {
 			if c.generated() != nil {
 				t.Error("a generated Secret was written")
 			}
-			staysQuiet(t, ns)
+			staysQuiet(t, ns, "secrets")
 		})
 	}
 }
@@ -365,17 +365,21 @@ func TestCondition_NamesWhatCannotBePatched(t *testing.T) {
 			"MachineDeployment one-md uses RKE2ConfigTemplate one-md, which cannot be patched")
 		c.wantPatched(t, "control plane", "KubeadmConfig")
 	})
-	t.Run("a control plane of another provider: its workers are patched all the same", func(t *testing.T) {
+	t.Run("a control plane of another provider, as long as it has Machines", func(t *testing.T) {
 		ns := namespace(t)
 		proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-		c := newCluster(t, ns, "one", func(o client.Object) {
-			if cluster, ok := o.(*clusterv1.Cluster); ok {
-				cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane"
-			}
-		})
-		c.eventuallyReports(contract.ReasonTemplateNotSupported, "KamajiControlPlane "+ns+
-			"/one is not a KubeadmControlPlane and is not patched")
+		c := newCluster(t, ns, "one",
+			with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "ToyControlPlane" }))
+		hosted := "ToyControlPlane " + ns + "/one has no Machines and is not patched"
+		c.eventuallyReports(contract.ReasonConfigured, hosted)
 		c.wantPatched(t, "template", "KubeadmConfig")
+
+		c.joined("one-cp-1", bootstrapv1.KubeadmConfigSpec{}, controlPlaneNode())
+		c.eventuallyReports(contract.ReasonTemplateNotSupported, "ToyControlPlane "+ns+
+			"/one is not a KubeadmControlPlane and its Machines are not patched")
+		c.wantPatched(t, "template", "KubeadmConfig")
+		c.gone("one-cp-1")
+		c.eventuallyReports(contract.ReasonConfigured, hosted)
 	})
 	t.Run("a Windows pool", func(t *testing.T) {
 		ns := namespace(t)
@@ -448,7 +452,7 @@ func TestKubeadmConfig_ThatWaitsIsNudgedOnce(t *testing.T) {
 		}
 	})
 	c.eventuallyReports(contract.ReasonWaitingForEndpoint)
-	staysQuiet(t, ns) // and the Secret is at least a second younger
+	staysQuiet(t, ns, "secrets") // and the Secret is at least a second younger
 	c.endpointComes()
 	c.eventuallyNudged("one-mp")
 	generation := c.config().Generation

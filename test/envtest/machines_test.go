@@ -245,7 +245,7 @@ func TestImmediate_WaitsForSettingsThatCanBeUsed(t *testing.T) {
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
 	})
 	c.eventuallyReports(contract.ReasonSettingsNotFound)
-	staysQuiet(t, ns)
+	staysQuiet(t, ns, "secrets") // each resync looks for one without the label
 	c.wantPatched(t, "template", "KubeadmConfig")
 	if after := c.deployment().Spec.Rollout.After; !after.IsZero() {
 		t.Errorf("Machines are replaced by others that wait for a proxy Secret: %v", after)
@@ -377,6 +377,7 @@ func TestChangedPassword_OpensTheGateOnlyWhenNoNodeHasTheOldOne(t *testing.T) {
 		t.Error("the row was never stale, although the Secret is not watched")
 	}
 	c.gone("one-md-a")
+	time.Sleep(pause) // times have a resolution of one second
 	c.joined("one-md-b", c.template().Spec.Template.Spec, c.worker())
 	opens("all Machines are new")
 

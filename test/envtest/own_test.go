@@ -3,6 +3,7 @@ package envtest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +109,7 @@ func TestForeignSecret_IsNotReferredTo(t *testing.T) {
 			if err := shared.client.Delete(t.Context(), foreign); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the pools", func() string {
+			within(t, 2*time.Minute, "the pools", func() string {
 				return c.patchedOtherThan("template", "KubeadmConfig")
 			})
 			if endpoint != "" {

@@ -63,7 +63,7 @@ func TestSettings_WithAValueThatIsTooLongAreInvalid(t *testing.T) {
 				t.Error("a generated Secret exists")
 			}
 			if labels != nil { // the other is read at each resync
-				staysQuiet(t, ns)
+				staysQuiet(t, ns, "secrets")
 			}
 			change(t, secret, func(s *corev1.Secret) { s.Data["trustedCA"] = []byte(cabundle.New(t, 200_000)) })
 			c.eventuallyReports(contract.ReasonConfigured)

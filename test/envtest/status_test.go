@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,12 +46,30 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 		create       func(t *testing.T, ns string) classic
 		reason, want string
 	}{
-		"a control plane of another provider": {func(t *testing.T, ns string) classic {
+		"a control plane of another provider with Machines": {func(t *testing.T, ns string) classic {
+			t.Helper()
+			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
+			c := classic{t: t, ns: ns, name: "one"}
+			c.joined("one-cp-1", bootstrapv1.KubeadmConfigSpec{}, controlPlaneNode())
+			return newCluster(t, ns, "one",
+				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "ToyControlPlane" }))
+		}, contract.ReasonTemplateNotSupported, "/one is not a KubeadmControlPlane and its Machines are not patched"},
+		"a hosted control plane, which has none": {func(t *testing.T, ns string) classic {
 			t.Helper()
 			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 			return newCluster(t, ns, "one",
-				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "KamajiControlPlane" }))
-		}, contract.ReasonTemplateNotSupported, "/one is not a KubeadmControlPlane and is not patched"},
+				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }))
+		}, contract.ReasonConfigured, "HostedControlPlane "},
+		"a hosted control plane without pools": {func(t *testing.T, ns string) classic {
+			t.Helper()
+			c := alone(t, ns, nil)
+			c.edit(func(cluster *clusterv1.Cluster) {
+				cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+					APIGroup: "controlplane.cluster.x-k8s.io", Kind: "HostedControlPlane", Name: "one",
+				}
+			})
+			return c
+		}, contract.ReasonWaitingForObjects, "/one has neither a control plane nor a pool with a bootstrap object yet"},
 		"no bootstrap object at all": {
 			func(t *testing.T, ns string) classic { t.Helper(); return alone(t, ns, nil) },
 			contract.ReasonWaitingForObjects, "/one has neither a control plane nor a pool with a bootstrap object yet",
@@ -99,7 +118,7 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 		t.Run(name, func(t *testing.T) {
 			ns := namespace(t)
 			test.create(t, ns).eventuallyReports(test.reason, test.want)
-			staysQuiet(t, ns)
+			staysQuiet(t, ns, "secrets")
 		})
 	}
 }
@@ -176,7 +195,7 @@ func TestCondition_FitsWhateverTheFindings(t *testing.T) {
 			c.eventuallyReports(contract.ReasonInvalidSettings, test.want...)
 			eventually(t, "events",
 				func() string { return cmp.Diff([]string{contract.EventInvalidSettings}, reasons(eventsOf(t, ns))) })
-			staysQuiet(t, ns)
+			staysQuiet(t, ns, "secrets")
 		})
 	}
 }
@@ -253,7 +272,9 @@ func TestReport_OneEventAndOneLineForWhatIsNew(t *testing.T) {
 	tells(contract.EventInvalidSettings, "key noProxy entry 1")
 	// The same finding, again and again.
 	for i := range 3 {
-		c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = map[string]string{"own": fmt.Sprint(i)} })
+		c.edit(func(cluster *clusterv1.Cluster) {
+			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "own", fmt.Sprint(i))
+		})
 		c.eventuallyReports(contract.ReasonInvalidSettings, "key noProxy entry 1")
 	}
 	change(t, secret, func(s *corev1.Secret) { s.Data["noProxy"] = []byte("b.example.com") })

@@ -115,7 +115,7 @@ func startManager(ctx context.Context, stopped chan struct{}) error {
 		Election: manager.Election{
 			Enabled: true, Namespace: mgmt.SystemNamespace, LeaseDuration: 5 * time.Minute, RenewDeadline: 4 * time.Minute,
 		},
-		Concurrency: 10, SyncPeriod: resync, Resyncs: 1, QPS: -1, Serving: serving,
+		Concurrency: 10, SyncPeriod: resync, QPS: -1, Serving: serving,
 		DefaultProxySecret:     defaultSecretNamespace + "/" + defaultSecretName,
 		DefaultProxyNamespaces: contract.LabelDefaultProxy + "=" + contract.DefaultProxyAllowed,
 		WebhookBindAddress:     shared.webhooks.Host, WebhookPort: shared.webhooks.Port,

@@ -332,7 +332,7 @@ func TestTopology_WaitsForTheEndpointAndNudgesKubeadmConfigs(t *testing.T) {
 	if c.generated() != nil {
 		t.Error("a Secret without the endpoint was written")
 	}
-	staysQuiet(t, ns) // and the Secret is at least a second younger
+	staysQuiet(t, ns, "secrets") // and the Secret is at least a second younger
 	c.endpointComes()
 	c.eventuallyNudged("one-0")
 	c.eventuallyReports(contract.ReasonConfigured)

@@ -68,7 +68,7 @@ func admitted(t *testing.T, name, webhooks string) string {
 // kubectl runs kubectl as the user and returns what it prints.
 func kubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), //nolint:gosec // the folder is what make test-envtest says
+	cmd := exec.CommandContext(t.Context(),
 		filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"),
 		append([]string{"--kubeconfig", shared.kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)

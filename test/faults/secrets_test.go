@@ -142,12 +142,12 @@ func TestSecrets_AreDeletedAndCreatedAgain(t *testing.T) {
 	staysQuiet(t, f.ns, election...)
 }
 
-// TestSecrets_WithoutTheLabelAreNoticedWhenTheyCome has a Cluster wait for a Secret that only its name gives away.
-func TestSecrets_WithoutTheLabelAreNoticedWhenTheyCome(t *testing.T) {
+// TestSecrets_WithoutTheLabelAreNoticedAtAResync has a Cluster wait for a Secret that only its name gives away.
+func TestSecrets_WithoutTheLabelAreNoticedAtAResync(t *testing.T) {
 	f := newFleet(t, 1)
 	t.Parallel()
 	f.create(enabled)
-	manager(t, f.ns, noResync)
+	manager(t, f.ns, shortResync)
 	f.eventuallyAsRendered()
 	f.remove(contract.DefaultSecretName)
 	f.eventuallyReports(contract.ReasonSettingsNotFound)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
@@ -81,9 +82,11 @@ func TestVerbosity_ShowsNoPasswordAtTheHighestLevel(t *testing.T) {
 	f.merge(f.proxySecret(""), fmt.Sprintf(`{"stringData":{"password":%q}}`, second))
 	holds(second)
 	create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: f.names[0] + contract.ClusterSecretSuffix}, // without the label
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "unlabelled"},
 		StringData: map[string]string{"httpProxy": proxyURL, "username": "user", "password": unlabelled},
 	})
+	f.merge(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: f.names[0]}},
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:"unlabelled"}}}`, contract.AnnotationSecret))
 	holds(unlabelled)
 	p.stop()
 

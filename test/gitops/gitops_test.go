@@ -102,7 +102,7 @@ func cases(t *testing.T) []clusterCase {
 	paused := clusterOf(labelled, "Provisioned", true, available, conditionOf(condition, "True", "Configured"))
 	paused["spec"] = object{"paused": true}
 	list = append(list, clusterCase{"paused", paused, "Suspended", "Current"})
-	row := regexp.MustCompile("(?m)^\\| (True|False|Unknown) \\| `([A-Za-z]+)` \\|")
+	row := regexp.MustCompile("(?m)^\\| (True|False|Unknown) \\| `([A-Za-z]+)` \\| ([a-z ]+) \\|")
 	_, table, _ := strings.Cut(read(t, "reference.md"), "\n## Condition\n")
 	table, _, _ = strings.Cut(table, "`capi-proxy-patcher.io/ProxyPublished` on the Cluster")
 	rows := row.FindAllStringSubmatch(table, -1)
@@ -114,7 +114,7 @@ func cases(t *testing.T) []clusterCase {
 		switch {
 		case r[1] == "Unknown":
 			argo, flux = "Progressing", "InProgress"
-		case r[1] == "False" && r[2] != "WaitingForRollout" && r[2] != "RemovalWaitingForRollout":
+		case r[1] == "False" && r[3] != "roll out":
 			argo, flux = "Degraded", "Failed"
 		}
 		list = append(list, clusterCase{

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	_ "embed" // templates.yaml
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -30,7 +32,8 @@ type Options struct {
 	Cluster int
 	// Pools is the number of MachineDeployments, MachinePools that of MachinePools.
 	Pools, MachinePools int
-	// Distinct gives every pool files of its own, so that no two templates are alike.
+	// Distinct gives every control plane and pool a file and a command of its own, so that no two templates are alike,
+	// not even those of different Clusters.
 	Distinct bool
 	// Unlabelled leaves the label of the Cluster out.
 	Unlabelled bool
@@ -98,6 +101,9 @@ func Generate(o Options) (*runtimehooksv1.GeneratePatchesRequest, error) {
 			Object: runtime.RawExtension{Raw: b.json(b.parts[part])}, Variables: variables,
 		})
 	}
+	if o.Distinct {
+		b.distinguish("controlPlane", b.name, "spec", "template", "spec", "kubeadmConfigSpec")
+	}
 	add("cluster", "Cluster", b.name, "spec.infrastructureRef")
 	add("controlPlane", "Cluster", b.name, "spec.controlPlaneRef", controlPlane)
 	add("machine", "KubeadmControlPlane", plane, "spec.machineTemplate.spec.infrastructureRef", controlPlane)
@@ -105,7 +111,7 @@ func Generate(o Options) (*runtimehooksv1.GeneratePatchesRequest, error) {
 		kind, variables := b.pool(o, i)
 		name := fmt.Sprintf("%s-pool-%03d-q9w8e", b.name, i)
 		if o.Distinct {
-			b.distinguish(i)
+			b.distinguish("worker", name, "spec", "template", "spec")
 		}
 		add("worker", kind, name, "spec.template.spec.bootstrap.configRef", variables...)
 		add("machine", kind, name, "spec.template.spec.infrastructureRef", variables...)
@@ -191,13 +197,17 @@ func (b *builder) pool(o Options, i int) (string, []runtimehooksv1.Variable) {
 		}}))
 }
 
-// distinguish makes the files of the next worker template unlike those before.
-func (b *builder) distinguish(i int) {
-	spec, _ := b.parts["worker"]["spec"].(map[string]any)
-	template, _ := spec["template"].(map[string]any)
-	spec, _ = template["spec"].(map[string]any)
-	files, _ := spec["files"].([]any)
-	if file, found := files[0].(map[string]any); found {
-		file["content"] = fmt.Sprintf("pool = %d\n", i)
+// distinguish gives the control plane or the next worker a file and a command that no other template has.
+func (b *builder) distinguish(part, name string, path ...string) {
+	files, _, errFiles := unstructured.NestedFieldNoCopy(b.parts[part], append(path, "files")...)
+	commands, _, errCommands := unstructured.NestedFieldNoCopy(b.parts[part], append(path, "preKubeadmCommands")...)
+	b.err = errors.Join(b.err, errFiles, errCommands)
+	if files, ok := files.([]any); ok {
+		if file, ok := files[0].(map[string]any); ok {
+			file["content"] = fmt.Sprintf("name = %q\n", name)
+		}
+	}
+	if commands, ok := commands.([]any); ok {
+		commands[0] = "hostnamectl set-hostname " + name
 	}
 }

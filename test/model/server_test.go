@@ -35,8 +35,9 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 const namespace = "team"
@@ -46,13 +47,14 @@ type key struct{ kind, name string }
 
 // server is an API server with one namespace, and a cache of it that can be behind.
 type server struct {
-	scheme  *runtime.Scheme
+	scheme  *runtime.Scheme // with the program's kinds
+	own     *runtime.Scheme // with Cluster API's own types
 	live    map[key]client.Object
 	cached  map[key]client.Object
 	behind  map[string]bool // kinds that the cache does not follow
 	passes  int             // of the controller while it does not
 	indexes map[string]map[string]client.IndexerFunc
-	slim    map[string]toolscache.TransformFunc
+	trim    map[string]toolscache.TransformFunc
 	version int
 	now     time.Time
 	hooks   http.Handler // nil while the webhooks are away
@@ -62,22 +64,25 @@ type server struct {
 	failure error    // of written
 }
 
-var newScheme = sync.OnceValues(caches.NewScheme)
+var (
+	newScheme    = sync.OnceValues(caches.NewScheme)
+	newOwnScheme = sync.OnceValues(api.NewScheme)
+)
 
 func newServer() *server {
 	scheme, err := newScheme()
 	must(err)
+	own, err := newOwnScheme()
+	must(err)
 	s := &server{
-		scheme: scheme, live: map[key]client.Object{}, cached: map[key]client.Object{}, behind: map[string]bool{},
-		indexes: map[string]map[string]client.IndexerFunc{}, slim: map[string]toolscache.TransformFunc{},
+		scheme: scheme, own: own, live: map[key]client.Object{}, cached: map[key]client.Object{}, behind: map[string]bool{},
+		indexes: map[string]map[string]client.IndexerFunc{}, trim: map[string]toolscache.TransformFunc{},
 		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 	}
 	options, err := caches.Options("", time.Hour, false)
 	must(err)
 	for object, by := range options.ByObject {
-		if _, isKept := object.(slim.Kept); !isKept {
-			s.slim[s.kindOf(object)] = by.Transform
-		}
+		s.trim[s.kindOf(object)] = by.Transform
 	}
 	must(caches.SetupIndexes(context.Background(), s)) //nolint:forbidigo // a world outlives no test and has none
 	return s
@@ -101,6 +106,9 @@ func (s *server) IndexField(_ context.Context, object client.Object, field strin
 
 func (s *server) kindOf(object runtime.Object) string {
 	gvk, err := apiutil.GVKForObject(object, s.scheme)
+	if err != nil {
+		gvk, err = apiutil.GVKForObject(object, s.own)
+	}
 	must(err)
 	return strings.TrimSuffix(gvk.Kind, "List")
 }
@@ -114,7 +122,7 @@ func (s *server) put(k key, object client.Object) {
 	if object == nil {
 		delete(s.live, k)
 	} else {
-		gvk, err := apiutil.GVKForObject(object, s.scheme)
+		gvk, err := apiutil.GVKForObject(object, s.own)
 		must(err)
 		object.GetObjectKind().SetGroupVersionKind(gvk)
 		s.version++
@@ -142,12 +150,11 @@ func (s *server) show(k key) {
 		return
 	}
 	object = copyOf(object)
-	show(object)
-	if transform := s.slim[k.kind]; transform != nil {
+	if transform := s.trim[k.kind]; transform != nil && k.kind == "Secret" {
 		_, err := transform(object)
 		must(err)
 	}
-	s.cached[k] = object
+	s.cached[k] = s.shown(object)
 }
 
 // catchUpAll has the cache follow all kinds again.
@@ -205,9 +212,23 @@ func (r reader) Get(_ context.Context, name client.ObjectKey, into client.Object
 	case *unstructured.Unstructured:
 		into.Object = asMap(object)
 	default:
-		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+		r.give(object, into)
 	}
 	return nil
+}
+
+// give reads an object as a type of the program, or as its own.
+func (r reader) give(object client.Object, into any) {
+	if reflect.TypeOf(object) == reflect.TypeOf(into) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+		return
+	}
+	reflect.ValueOf(into).Elem().SetZero()
+	must(api.Into(object, into))
+	if r.cache {
+		_, err := kinds.Trim(into)
+		must(err)
+	}
 }
 
 func partial(object client.Object) metav1.PartialObjectMetadata {
@@ -241,13 +262,27 @@ func (r reader) List(_ context.Context, into client.ObjectList, options ...clien
 			!r.matches(o, kind, object) {
 			continue
 		}
-		item := reflect.ValueOf(object.DeepCopyObject()).Elem()
+		item := reflect.New(items.Type().Elem()).Elem()
 		if _, isPartial := into.(*metav1.PartialObjectMetadataList); isPartial {
 			item = reflect.ValueOf(partial(object))
+		} else {
+			r.give(object, item.Addr().Interface())
 		}
 		items.Set(reflect.Append(items, item))
 	}
 	return nil
+}
+
+// shown returns an object as a type of the program.
+func (s *server) shown(object client.Object) client.Object {
+	gvk, err := apiutil.GVKForObject(object, s.own)
+	if err != nil {
+		return object // it is one
+	}
+	into, err := s.scheme.New(gvk)
+	must(err)
+	reader{s, true}.give(object, into)
+	return into.(client.Object) //nolint:forcetypeassert // it is
 }
 
 func (s *server) matches(o client.ListOptions, kind string, object client.Object) bool {
@@ -259,7 +294,7 @@ func (s *server) matches(o client.ListOptions, kind string, object client.Object
 		if index == nil {
 			panic("no index " + requirement.Field + " of " + kind)
 		}
-		if !slices.Contains(index(object), requirement.Value) {
+		if !slices.Contains(index(s.shown(object)), requirement.Value) {
 			return false
 		}
 	}
@@ -363,7 +398,7 @@ func (p product) store(verb string, before, after, into client.Object) error {
 	if !reflect.DeepEqual(before, after) {
 		p.put(k, after)
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(p.live[k].DeepCopyObject()).Elem())
+	reader{p.server, false}.give(p.live[k], into)
 	p.wrote(verb, before, p.live[k])
 	return nil
 }
@@ -416,9 +451,9 @@ func (p product) Patch(_ context.Context, object client.Object, change client.Pa
 }
 
 func (s *server) decode(kind string, text []byte) client.Object {
-	for gvk := range s.scheme.AllKnownTypes() {
+	for gvk := range s.own.AllKnownTypes() {
 		if gvk.Kind == kind && (gvk.Version == clusterv1.GroupVersion.Version || gvk.Group == "") {
-			object, err := s.scheme.New(gvk)
+			object, err := s.own.New(gvk)
 			must(err)
 			decoder := json.NewDecoder(bytes.NewReader(text))
 			decoder.DisallowUnknownFields()
@@ -531,7 +566,7 @@ func (s *server) review(kind string, before client.Object, name string, asked []
 func (s *server) change(object client.Object) {
 	k := s.keyOf(object)
 	before := s.live[k]
-	gvk, err := apiutil.GVKForObject(object, s.scheme)
+	gvk, err := apiutil.GVKForObject(object, s.own)
 	must(err)
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	object.SetNamespace(namespace)

@@ -24,9 +24,11 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -78,18 +80,17 @@ func (w *world) start() {
 	cached, live := w.product(), reader{w.server, false}
 	secrets := proxySecrets{reader: reader{w.server, true}}
 	infrastructure := &lookup.Infrastructure{Live: live, Mapper: noKinds{}, Now: now}
-	absences := &lookup.Absences{Now: now}
 	clusters := &lookup.InfrastructureClusters{Cached: cached, Live: live, Mapper: noKinds{}}
 	c, err := controller.New(controller.Config{
 		Client: cached, Live: live, ProxySecrets: secrets, Infrastructure: infrastructure, InfrastructureClusters: clusters, Admission: true,
 		Recorder: recorder{w.server},
-		Absences: absences, Now: now,
+		Now:      now,
 	})
 	must(err)
 	w.controller = c
 	handlers := mux{http.NewServeMux()}
 	must((&webhook.Webhook{
-		Cached: cached, Live: live, Infrastructure: infrastructure, Absences: absences, Now: now,
+		Cached: cached, Live: live, Infrastructure: infrastructure, Now: now,
 	}).Register(handlers))
 	w.hooks = handlers
 }
@@ -232,8 +233,7 @@ func (w *world) reconcile(name string) error {
 	if cached == nil {
 		return nil
 	}
-	cluster, _ := copyOf(cached).(*clusterv1.Cluster)
-	_, err := w.controller.Reconcile(context.Background(), cluster) //nolint:forbidigo // as above
+	_, err := w.controller.Reconcile(context.Background(), api.As[kinds.Cluster](cached)) //nolint:forbidigo // as above
 	if w.failure != nil {
 		return w.failure
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // examples returns the YAML examples of a page, without the indentation of lists.
@@ -54,11 +56,12 @@ func TestDocs_ExamplesWork(t *testing.T) {
 		t.Errorf("patches of the class (-template +example):\n%s", diff)
 	}
 
-	var cluster clusterv1.Cluster
-	if err := yaml.UnmarshalStrict([]byte(found[1]+found[2]), &cluster); err != nil {
+	var strict clusterv1.Cluster
+	if err := yaml.UnmarshalStrict([]byte(found[1]+found[2]), &strict); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := intent.TopologyOf(&cluster)
+	cluster := api.As[kinds.Cluster](strict)
+	settings, err := intent.TopologyOf(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +72,7 @@ func TestDocs_ExamplesWork(t *testing.T) {
 	if diff := cmp.Diff(want, settings.Pools); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
-	variable, err := intent.ParseVariable(cluster.Spec.Topology.Variables[0].Value.Raw)
+	variable, err := intent.ParseVariable(cluster.Spec.Topology.Variables[0].Value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestTemplates_CommentedExamplesWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cluster clusterv1.Cluster
+		var cluster kinds.Cluster
 		if err := json.Unmarshal(text, &cluster); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
@@ -93,7 +93,7 @@ func StartCluster(t *testing.T) *mgmt.Cluster {
 
 // NewClient returns a client for the kinds of the product without a limit of requests.
 func NewClient(config *rest.Config) (client.Client, error) {
-	scheme, err := caches.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		return nil, err
 	}

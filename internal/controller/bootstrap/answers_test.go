@@ -9,11 +9,9 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
@@ -33,26 +31,12 @@ func (s *stored) read() Object {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var (
-		controlPlane controlplanev1.KubeadmControlPlane
-		template     bootstrapv1.KubeadmConfigTemplate
-		config       bootstrapv1.KubeadmConfig
-		into         client.Object
-		spec         *bootstrapv1.KubeadmConfigSpec
-	)
 	kind, _ := s.object["kind"].(string)
-	switch kind {
-	case plan.KindControlPlane:
-		into, spec = &controlPlane, &controlPlane.Spec.KubeadmConfigSpec
-	case plan.KindTemplate:
-		into, spec = &template, &template.Spec.Template.Spec
-	default:
-		into, spec = &config, &config.Spec
-	}
+	into := kinds.NewBootstrapObject(kind)
 	if err := json.Unmarshal(text, into); err != nil {
 		s.Fatal(err)
 	}
-	return New(into, kind, spec, false)
+	return New(into, kind, false)
 }
 
 // write carries out edits as the API server does. It validates the outcome by the schemas of both versions.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -17,7 +17,7 @@ import (
 type Configs struct {
 	reader  Reader
 	cluster intent.Cluster
-	list    *bootstrapv1.KubeadmConfigList // nil until the first use
+	list    *kinds.KubeadmConfigList // nil until the first use
 }
 
 // Configs returns the KubeadmConfigs of a Cluster.
@@ -27,9 +27,9 @@ func (r Reader) Configs(cluster intent.Cluster) *Configs {
 
 // List returns the KubeadmConfigs as they were at the first call of the pass. They are the objects of the cache: copy
 // one before you change it.
-func (c *Configs) List(ctx context.Context) ([]bootstrapv1.KubeadmConfig, error) {
+func (c *Configs) List(ctx context.Context) ([]kinds.KubeadmConfig, error) {
 	if c.list == nil {
-		list := &bootstrapv1.KubeadmConfigList{}
+		list := &kinds.KubeadmConfigList{}
 		if err := c.reader.Client.List(ctx, list, client.InNamespace(c.cluster.Namespace),
 			client.MatchingFields{lookup.IndexLabel: c.cluster.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
@@ -56,9 +56,9 @@ func (c *Configs) Late(ctx context.Context) ([]Object, error) {
 			continue
 		}
 		config = config.DeepCopy()
-		object := New(config, plan.KindConfig, &config.Spec, false)
+		object := New(config, plan.KindConfig, false)
 		if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
-			deployment := &clusterv1.MachineDeployment{}
+			deployment := &kinds.MachineDeployment{}
 			exists, err := c.reader.Get(ctx, c.cluster.Namespace, name, deployment)
 			if err != nil {
 				return nil, err

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -30,7 +28,7 @@ import (
 
 // Object is an object with a bootstrap spec that belongs to a Cluster.
 type Object struct {
-	client.Object
+	kinds.BootstrapObject
 
 	// Kind is plan.KindControlPlane, plan.KindTemplate or plan.KindConfig.
 	Kind string
@@ -47,10 +45,10 @@ type Object struct {
 	Rollout time.Time
 }
 
-func (o Object) String() string { return o.Kind + " " + klog.KObj(o.Object).String() }
+func (o Object) String() string { return o.Kind + " " + klog.KObj(o).String() }
 
 // IsOfMachine reports whether o is the KubeadmConfig of a Machine, which Cluster API has created and deletes with it.
-func (o Object) IsOfMachine() bool { return isOfMachine(o.Object) }
+func (o Object) IsOfMachine() bool { return isOfMachine(o) }
 
 // IsTopologyOwned reports whether the topology controller owns o.
 func (o Object) IsTopologyOwned() bool { return plan.IsTopologyOwned(o.GetLabels()) }
@@ -70,7 +68,7 @@ func (o Object) RollsIn(now time.Time) time.Duration {
 
 // Version is the Kubernetes version of the Machines of o that the topology controller has written.
 func (o Object) Version() string {
-	if controlPlane, ok := o.Object.(*controlplanev1.KubeadmControlPlane); ok {
+	if controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane); ok {
 		return controlPlane.Spec.Version
 	}
 	if len(o.Pools) > 0 {
@@ -102,8 +100,8 @@ type Reader struct {
 }
 
 // PatchedFor reads the KubeadmConfigTemplates that were patched for a Cluster.
-func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]bootstrapv1.KubeadmConfigTemplate, error) {
-	var templates bootstrapv1.KubeadmConfigTemplateList
+func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]kinds.KubeadmConfigTemplate, error) {
+	var templates kinds.KubeadmConfigTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{caches.IndexPatchedFor: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
@@ -114,7 +112,7 @@ func (r Reader) PatchedFor(ctx context.Context, cluster intent.Cluster) ([]boots
 // Collect reads the bootstrap objects of a Cluster from the cache, the control plane first and then pools by name.
 // templates are some that are read already: the objects are those, not copies. Objects that are missing or cannot be
 // patched are findings.
-func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []bootstrapv1.KubeadmConfigTemplate) (
+func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates []kinds.KubeadmConfigTemplate) (
 	[]Object, report.Outcome, error,
 ) {
 	pools, err := r.Pools(ctx, cluster)
@@ -125,7 +123,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 	objects := make([]Object, 0, 1+len(pools))
 	switch {
 	case cluster.ControlPlaneKind == plan.KindControlPlane:
-		controlPlane := &controlplanev1.KubeadmControlPlane{}
+		controlPlane := &kinds.KubeadmControlPlane{}
 		exists, err := r.Get(ctx, cluster.Namespace, cluster.ControlPlaneName, controlPlane)
 		if err != nil {
 			return nil, report.Outcome{}, err
@@ -139,7 +137,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		if err != nil {
 			return nil, report.Outcome{}, err
 		}
-		object := New(controlPlane, plan.KindControlPlane, &controlPlane.Spec.KubeadmConfigSpec,
+		object := New(controlPlane, plan.KindControlPlane,
 			len(created) > 0 || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0)
 		if paused := meta.FindStatusCondition(controlPlane.Status.Conditions, clusterv1.PausedCondition); paused != nil {
 			object.Busy = !plan.AtRest(paused.Status) && controlPlane.DeletionTimestamp.IsZero()
@@ -147,9 +145,19 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		object.Rollout = rolloutOf(controlPlane.Spec.Rollout.After, created)
 		objects = append(objects, object)
 	case cluster.ControlPlaneKind != "":
-		found.Add(contract.ReasonTemplateNotSupported,
-			"%s %s/%s is not a %s and is not patched; pools with kubeadm bootstrap objects are",
-			cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName, plan.KindControlPlane)
+		created, err := r.controlPlaneMachines(ctx, cluster)
+		if err != nil {
+			return nil, report.Outcome{}, err
+		}
+		foreign := fmt.Sprintf("%s %s/%s", cluster.ControlPlaneKind, cluster.Namespace, cluster.ControlPlaneName)
+		switch {
+		case len(created) > 0:
+			found.Add(contract.ReasonTemplateNotSupported,
+				"%s is not a %s and its Machines are not patched; pools with kubeadm bootstrap objects are",
+				foreign, plan.KindControlPlane)
+		case len(pools) > 0: // a hosted control plane alone has no nodes yet
+			found.Note("%s has no Machines and is not patched", foreign)
+		}
 	}
 
 	for _, p := range pools {
@@ -192,58 +200,37 @@ func isOfMachine(object client.Object) bool {
 
 // bootstrapOf reads the bootstrap object of a pool. It returns nil if there is none.
 func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
-	templates []bootstrapv1.KubeadmConfigTemplate,
+	templates []kinds.KubeadmConfigTemplate,
 ) (*Object, error) {
 	if p.Bootstrap.Kind == plan.KindTemplate {
-		var template *bootstrapv1.KubeadmConfigTemplate
+		var template *kinds.KubeadmConfigTemplate
 		for i := range templates {
 			if templates[i].Name == p.Bootstrap.Name {
 				template = &templates[i]
 			}
 		}
 		if template == nil {
-			template = &bootstrapv1.KubeadmConfigTemplate{}
+			template = &kinds.KubeadmConfigTemplate{}
 			exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, template)
 			if err != nil || !exists {
 				return nil, err
 			}
 		}
-		object := New(template, plan.KindTemplate, &template.Spec.Template.Spec, false)
+		object := New(template, plan.KindTemplate, false)
 		return &object, nil
 	}
-	config := &bootstrapv1.KubeadmConfig{}
+	config := &kinds.KubeadmConfig{}
 	exists, err := r.Get(ctx, namespace, p.Bootstrap.Name, config)
 	if err != nil || !exists {
 		return nil, err
 	}
-	object := New(config, plan.KindConfig, &config.Spec, config.Status.DataSecretName != "")
+	object := New(config, plan.KindConfig, config.Status.DataSecretName != "")
 	return &object, nil
 }
 
-// New returns an object of a kind with its spec. running is Object.Running.
-func New(object client.Object, kind string, spec *bootstrapv1.KubeadmConfigSpec, running bool) Object {
-	return Object{
-		Object: object, Kind: kind, Spec: patch.SpecOf(spec), Running: running,
-	}
-}
-
-// location returns where the spec is in o. It only sees fields of the program's types.
-func (o Object) location() patch.Location {
-	at, spec := patch.Location{Parents: plan.Parents(o.Kind)}, SpecOf(o.Object)
-	parents := 1 // that hold only the spec: the API accepts none of them empty
-	if template, ok := o.Object.(*bootstrapv1.KubeadmConfigTemplate); ok &&
-		reflect.DeepEqual(template.Spec.Template.ObjectMeta, clusterv1.ObjectMeta{}) {
-		parents = len(at.Parents)
-	}
-	others := *spec
-	others.Files, others.PreKubeadmCommands, others.PostKubeadmCommands = nil, nil, nil
-	switch {
-	case reflect.DeepEqual(*spec, bootstrapv1.KubeadmConfigSpec{}):
-		at.Missing = parents
-	case reflect.DeepEqual(others, bootstrapv1.KubeadmConfigSpec{}):
-		at.Alone = parents
-	}
-	return at
+// New returns an object of a kind. running is Object.Running.
+func New(object kinds.BootstrapObject, kind string, running bool) Object {
+	return Object{BootstrapObject: object, Kind: kind, Spec: object.Bootstrap().View(), Running: running}
 }
 
 // Pools returns the MachineDeployments, then the MachinePools of a Cluster, each by name.
@@ -254,8 +241,8 @@ func (r Reader) Pools(ctx context.Context, cluster intent.Cluster) ([]plan.Pool,
 		client.UnsafeDisableDeepCopy,
 	}
 	var (
-		deployments  clusterv1.MachineDeploymentList
-		machinePools clusterv1.MachinePoolList
+		deployments  kinds.MachineDeploymentList
+		machinePools kinds.MachinePoolList
 	)
 	if err := r.Client.List(ctx, &deployments, in...); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments: %w", err)
@@ -314,7 +301,7 @@ func (r Reader) ForeignUser(ctx context.Context, cluster intent.Cluster, o Objec
 	if o.Kind != plan.KindTemplate {
 		return nil, nil //nolint:nilnil // "no other user" is an answer, not an error
 	}
-	var deployments clusterv1.MachineDeploymentList
+	var deployments kinds.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{lookup.IndexBootstrap: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing MachineDeployments of %s: %w", o, err)
@@ -342,29 +329,4 @@ func (r Reader) Get(ctx context.Context, namespace, name string, object client.O
 		return false, fmt.Errorf("reading %s/%s: %w", namespace, name, err)
 	}
 	return true, nil
-}
-
-// Empty returns an empty object of a kind.
-func Empty(kind string) client.Object {
-	switch kind {
-	case plan.KindControlPlane:
-		return &controlplanev1.KubeadmControlPlane{}
-	case plan.KindTemplate:
-		return &bootstrapv1.KubeadmConfigTemplate{}
-	default:
-		return &bootstrapv1.KubeadmConfig{}
-	}
-}
-
-// SpecOf returns the bootstrap spec of an object.
-func SpecOf(object client.Object) *bootstrapv1.KubeadmConfigSpec {
-	switch o := object.(type) {
-	case *controlplanev1.KubeadmControlPlane:
-		return &o.Spec.KubeadmConfigSpec
-	case *bootstrapv1.KubeadmConfigTemplate:
-		return &o.Spec.Template.Spec
-	case *bootstrapv1.KubeadmConfig:
-		return &o.Spec
-	}
-	return &bootstrapv1.KubeadmConfigSpec{}
 }

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // apiServer answers patches with an error, and has an object in one version, or none if that is "".
@@ -60,8 +63,8 @@ func TestPatchJSON_ConflictsWithAnOldVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := &apiServer{answer: test.answer, version: test.version}
-			c := &Writer{Client: server, Live: server, Now: func() time.Time { return time.Time{} }}
-			config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+			c := &Writer{Client: backoff.New(server, server, func() time.Time { return time.Time{} }), Live: server}
+			config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "one",
 				ResourceVersion: "7",
 			}}
@@ -71,32 +74,5 @@ func TestPatchJSON_ConflictsWithAnOldVersion(t *testing.T) {
 				t.Errorf("error %v after %d reads", err, server.reads)
 			}
 		})
-	}
-}
-
-func TestIsBehind_KnowsTheVersionThatWasWritten(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := &Writer{Client: &apiServer{version: "10"}, Now: func() time.Time { return now }}
-	config := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: "10"}}
-	if err := c.patchJSON(t.Context(), config, []byte("[]")); err != nil {
-		t.Fatal(err)
-	}
-	for version, want := range map[string]bool{"9": true, "10": false, "11": false, "": false, "x": false} {
-		cached := &bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
-		if got := c.IsBehind(cached); got != want {
-			t.Errorf("version %q is behind: %t, want %t", version, got, want)
-		}
-	}
-	if other := (&bootstrapv1.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
-		UID:             "two",
-		ResourceVersion: "9",
-	}}); c.IsBehind(other) {
-		t.Error("an object that was never written is behind")
-	}
-	now = now.Add(writtenMemory)
-	config.ResourceVersion = "9"
-	if c.IsBehind(config) {
-		t.Error("a version is remembered for ever")
 	}
 }

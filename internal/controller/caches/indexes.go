@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -44,26 +44,26 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		field  string
 		values client.IndexerFunc
 	}{
-		{&clusterv1.Cluster{}, lookup.IndexControlPlane, func(object client.Object) []string {
-			cluster, ok := object.(*clusterv1.Cluster)
+		{&kinds.Cluster{}, lookup.IndexControlPlane, func(object client.Object) []string {
+			cluster, ok := object.(*kinds.Cluster)
 			if !ok || cluster.Spec.ControlPlaneRef.Kind != plan.KindControlPlane {
 				return nil
 			}
 			return []string{cluster.Spec.ControlPlaneRef.Name}
 		}},
-		{&clusterv1.Cluster{}, IndexSecret, secretNames},
-		{&bootstrapv1.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
-		{&clusterv1.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
-		{&clusterv1.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&kinds.Cluster{}, IndexSecret, secretNames},
+		{&kinds.KubeadmConfigTemplate{}, IndexTopology, topologyOf},
+		{&kinds.MachineDeployment{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
+		{&kinds.MachinePool{}, IndexCluster, poolIndex(func(p plan.Pool) string { return p.Cluster })},
 		{
-			&clusterv1.MachineDeployment{}, lookup.IndexBootstrap,
+			&kinds.MachineDeployment{}, lookup.IndexBootstrap,
 			poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name }),
 		},
-		{&clusterv1.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
-		{&clusterv1.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
-		{&clusterv1.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
-		{&bootstrapv1.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
-		{&bootstrapv1.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
+		{&kinds.MachinePool{}, lookup.IndexBootstrap, poolIndex(func(p plan.Pool) string { return p.Bootstrap.Name })},
+		{&kinds.MachineDeployment{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&kinds.MachinePool{}, IndexSecret, poolIndex(func(p plan.Pool) string { return p.Override })},
+		{&kinds.KubeadmConfigTemplate{}, IndexPatchedFor, PatchedFor},
+		{&kinds.KubeadmConfig{}, lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
 		{&corev1.Secret{}, lookup.IndexLabel, secretsOf(false)},
 		{&corev1.Secret{}, IndexOutputs, secretsOf(true)},
 		{MachineMetadata(), lookup.IndexLabel, labelIndex(clusterv1.ClusterNameLabel)},
@@ -132,7 +132,7 @@ func poolIndex(value func(plan.Pool) string) client.IndexerFunc {
 // secretNames are the names under which proxy Secrets of a Cluster and of the pools of its topology are looked up,
 // without the one that has the name of the Cluster: an index keeps some 270 bytes for each value.
 func secretNames(object client.Object) []string {
-	cluster, ok := object.(*clusterv1.Cluster)
+	cluster, ok := object.(*kinds.Cluster)
 	if !ok {
 		return nil
 	}
@@ -160,8 +160,8 @@ func secretNames(object client.Object) []string {
 
 // topologyOf is the value of indexTopology.
 func topologyOf(object client.Object) []string {
-	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
-	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)) {
+	template, ok := object.(*kinds.KubeadmConfigTemplate)
+	if !ok || !plan.IsTopologyOwned(template.Labels) || !patch.IsPatched(template.Bootstrap().View()) {
 		return nil
 	}
 	return labelIndex(clusterv1.ClusterNameLabel)(template)
@@ -169,11 +169,11 @@ func topologyOf(object client.Object) []string {
 
 // PatchedFor returns the values of IndexPatchedFor.
 func PatchedFor(object client.Object) []string {
-	template, ok := object.(*bootstrapv1.KubeadmConfigTemplate)
+	template, ok := object.(*kinds.KubeadmConfigTemplate)
 	if !ok {
 		return nil
 	}
-	spec := patch.SpecOf(&template.Spec.Template.Spec)
+	spec := template.Bootstrap().View()
 	if !patch.IsPatched(spec) || plan.IsTopologyOwned(template.Labels) {
 		return nil
 	}

@@ -7,17 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
-)
 
-func read[T client.Object](t *testing.T, text string, object T) T {
-	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
-		t.Fatal(err)
-	}
-	return object
-}
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+)
 
 // The tests with an API server reconcile every Cluster every two seconds, so they do not show what enqueues a Cluster.
 func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
@@ -52,7 +45,7 @@ func TestSecrets_FindTheClustersThatMayUseThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, secretNames(read(t, test.cluster, &clusterv1.Cluster{}))); diff != "" {
+			if diff := cmp.Diff(test.want, secretNames(api.Read[kinds.Cluster](t, test.cluster, &clusterv1.Cluster{}))); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})
@@ -77,7 +70,7 @@ func TestTopology_TemplatesAreFoundByTheirCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(test.want,
-				topologyOf(read(t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
+				topologyOf(api.Read[kinds.KubeadmConfigTemplate](t, test.template, &bootstrapv1.KubeadmConfigTemplate{}))); diff != "" {
 				t.Errorf("Clusters (-want +got):\n%s", diff)
 			}
 		})
@@ -107,7 +100,7 @@ func TestClusterOf_WantsNameAndLabelToAgree(t *testing.T) {
 			`{name: one-proxy-files, labels: {capi-proxy-patcher.io/generated-for: one, capi-proxy-patcher.io/output: x}}`, "",
 		},
 	} {
-		if got := ClusterOf(read(t, `{metadata: `+test.secret+`}`, &corev1.Secret{})); got != test.want {
+		if got := ClusterOf(api.Read[corev1.Secret](t, `{metadata: `+test.secret+`}`, &corev1.Secret{})); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -23,11 +23,10 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -41,8 +40,8 @@ const takenDelay = time.Minute
 type Store struct {
 	*bootstrap.Writer
 	bootstrap.Reader
-	// Absences remembers Secrets that did not exist a moment ago.
-	Absences *lookup.Absences
+	// Now is the clock.
+	Now func() time.Time
 }
 
 // Secrets are the generated Secrets of one Cluster in one pass.
@@ -67,7 +66,7 @@ type Secrets struct {
 }
 
 // Of returns the generated Secrets of a Cluster; view is what it asks for.
-func (s Store) Of(cluster *clusterv1.Cluster, view intent.Cluster, configs *bootstrap.Configs) *Secrets {
+func (s Store) Of(cluster *kinds.Cluster, view intent.Cluster, configs *bootstrap.Configs) *Secrets {
 	return &Secrets{
 		Store: s, cluster: view, configs: configs,
 		owner: metav1.OwnerReference{
@@ -87,10 +86,6 @@ func (s *Secrets) Keep(names ...string) {
 
 // Taken returns why nothing may refer to a name as far as this pass has checked, or "".
 func (s *Secrets) Taken(name string) string { return s.taken[name] }
-
-// Checked are the names that this pass has checked, with what Taken returns. It grows with the pass; nobody else
-// changes it.
-func (s *Secrets) Checked() map[string]string { return s.taken }
 
 // WhyTaken checks a name, and returns why nothing may refer to it, or "". The first call gets the finding about it.
 func (s *Secrets) WhyTaken(ctx context.Context, name string) (string, report.Outcome, error) {
@@ -133,7 +128,7 @@ func (s *Secrets) read(ctx context.Context, name string) (*corev1.Secret, error)
 }
 
 func (s *Secrets) names() lookup.GeneratedSecrets {
-	return lookup.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live, Absences: s.Absences}
+	return lookup.GeneratedSecrets{Cached: s.Writer.Client, Live: s.Live}
 }
 
 // refuse records why nothing may refer to a name, or that it is free.
@@ -173,15 +168,6 @@ func (s *Secrets) write(ctx context.Context, name string,
 	if err != nil {
 		return out, err
 	}
-	key, sum := contest.Key{Secret: client.ObjectKeyFromObject(desired)}, contest.Digest{}
-	data, same := desired.Data, current != nil && sameSecret(current, desired)
-	if !same {
-		sum = contest.DigestOfSecret(desired) // which is the same while the settings are
-	}
-	var waits bool
-	if out, waits = s.Contests.Check("Secret", desired, key, sum, s.Now()); waits {
-		return out, nil
-	}
 	switch {
 	case current == nil:
 		ctrl.LoggerFrom(ctx).Info("Creating generated Secret", "Secret", klog.KObj(desired))
@@ -195,35 +181,24 @@ func (s *Secrets) write(ctx context.Context, name string,
 		if err != nil {
 			return out, fmt.Errorf("creating Secret %s: %w", klog.KObj(desired), err)
 		}
-		s.wrote(ctx, desired, data, key, sum)
-		current = desired
+		if desired.UID == "" {
+			return out, nil // contested
+		}
+		s.known[name], current = desired, desired
 	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
 		return out, bootstrap.Stale("Secret", current) // it was ours when the name was checked
-	case !same:
+	case !sameSecret(current, desired):
 		keepOthers(current, desired)
 		if contentChanged(current, desired) {
-			desired.Annotations[contract.AnnotationChangedAt] = laterThan(ChangedAt(current), s.Now()).Format(time.RFC3339)
+			desired.Annotations[contract.AnnotationChangedAt] = laterThan(ChangedAt(current), s.Store.Now()).Format(time.RFC3339)
 		}
 		ctrl.LoggerFrom(ctx).Info("Updating generated Secret", "Secret", klog.KObj(desired))
 		if err := s.replaceSecret(ctx, current, desired); err != nil {
 			return out, err
 		}
-		s.wrote(ctx, desired, data, key, sum)
-		current = desired
+		s.known[name], current = desired, desired
 	}
 	return out, s.nudge(ctx, current)
-}
-
-// wrote records that this pass has written data into a Secret.
-func (s *Secrets) wrote(ctx context.Context, secret *corev1.Secret, data map[string][]byte, key contest.Key,
-	sum contest.Digest,
-) {
-	s.known[secret.Name] = secret
-	s.Contests.Wrote(key, sum, s.Now(), "")
-	// What others have changed in the same request, or keep reverting, has its event bring another pass.
-	if maps.EqualFunc(secret.Data, data, bytes.Equal) && !s.Contests.IsContested(key, sum, s.Now()) {
-		passes.Wrote(ctx, secret)
-	}
 }
 
 // replaceSecret updates a generated Secret to desired. An immutable one is deleted and recreated.
@@ -342,7 +317,7 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 		config := &configs[i]
 		waits := config.Status.DataSecretName == "" && config.DeletionTimestamp.IsZero() &&
 			!config.CreationTimestamp.After(since) && config.Annotations[contract.AnnotationNudge] != token
-		if !waits || !refersTo(patch.SpecOf(&config.Spec), secret.Name) {
+		if !waits || !refersTo(config.Bootstrap().View(), secret.Name) {
 			continue
 		}
 		before := config
@@ -406,7 +381,7 @@ func (s *Secrets) Clean(ctx context.Context) error {
 	}
 	for i := range configs {
 		if configs[i].Status.DataSecretName == "" { // it has no bootstrap data yet
-			s.Keep(patch.References(patch.SpecOf(&configs[i].Spec))...)
+			s.Keep(patch.References(configs[i].Bootstrap().View())...)
 		}
 	}
 	for i := range secrets {

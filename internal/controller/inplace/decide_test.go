@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/slim"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -240,8 +240,8 @@ func TestPodOf(t *testing.T) {
 			if diff := cmp.Diff(test.want, whole); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if slim.NodePod(object); PodOf(object) != whole || object.Spec.Volumes != nil {
-				t.Errorf("a slim Pod is another: %+v", object)
+			if workload.TrimPod(object); PodOf(object) != whole || object.Spec.Volumes != nil {
+				t.Errorf("a trimmed Pod is another: %+v", object)
 			}
 		})
 	}

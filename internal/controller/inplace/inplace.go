@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	"k8s.io/apimachinery/pkg/util/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,7 +29,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
@@ -50,9 +50,17 @@ type Follower struct {
 	Controller clustercache.SourceWatcher[reconcile.Request]
 
 	// nodes are the names of the Nodes of Machines, which stay the same, by the UID of the Machine.
-	nodes expiring.Map[types.UID, string]
+	nodes *cache.Expiring
 	// away are the Clusters whose workload cluster has not answered, and until when it is not asked again.
-	away expiring.Map[types.UID, time.Time]
+	away *cache.Expiring
+}
+
+// New returns a Follower.
+func New(clusters clustercache.ClusterCache, live client.Reader, writer *bootstrap.Writer, now func() time.Time,
+) *Follower {
+	return &Follower{
+		Clusters: clusters, Live: live, Writer: writer, Now: now, nodes: cache.NewExpiring(), away: cache.NewExpiring(),
+	}
 }
 
 const (
@@ -68,7 +76,7 @@ const (
 
 // Pass is one pass over a Cluster.
 type Pass struct {
-	Cluster *clusterv1.Cluster
+	Cluster *kinds.Cluster
 	Configs *bootstrap.Configs
 	Secrets *generated.Secrets
 	// Keys returns the keys of the digests of files, by the generated Secret, of those that are delivered.
@@ -92,7 +100,6 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	if err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
-	out.Unwatched = true // Machines, pools and Nodes are read live
 	wants, changed, err := wantsOf(ctx, p, members)
 	if err != nil {
 		return out, err
@@ -104,7 +111,8 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 		out.LookAgain(again)
 		return out, nil
 	}
-	if until, away := f.away.Get(p.Cluster.UID, f.Now()); away {
+	stored, _ := f.away.Get(p.Cluster.UID)
+	if until, _ := stored.(time.Time); until.After(f.Now()) {
 		return unknown(until.Sub(f.Now()))
 	}
 	remote, err := f.Clusters.GetClient(ctx, key)
@@ -117,14 +125,14 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	defer cancel()
 	decision, err := f.decide(remoteCtx, key, remote, wants, members)
 	if err == nil {
-		err = label(remoteCtx, remote, &decision)
+		err = label(remoteCtx, f.Writer.Client.Remote(remote, key), &decision)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return out, err
 		}
 		ctrl.LoggerFrom(ctx).Error(err, "Following an update in place", "workloadCluster", key)
-		f.away.Put(p.Cluster.UID, f.Now().Add(awayTime), f.Now(), f.Now().Add(awayTime))
+		f.away.Set(p.Cluster.UID, f.Now().Add(awayTime), awayTime)
 		return unknown(awayTime)
 	}
 	out.Find(decision.Findings...)
@@ -142,11 +150,12 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err e
 	for i := range configs {
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
-		secret := SecretOf(patch.SpecOf(&config.Spec))
+		secret := SecretOf(config.Bootstrap().View())
 		if owner == nil || owner.Kind != "Machine" || secret == "" {
 			continue
 		}
-		node, known := f.nodes.Get(owner.UID, f.Now())
+		stored, known := f.nodes.Get(owner.UID)
+		node, _ := stored.(string)
 		if !known && config.Status.DataSecretName != "" {
 			machines[owner.UID] = len(members)
 		}
@@ -175,10 +184,10 @@ func SecretOf(spec patch.Spec) string {
 }
 
 // find finds the Nodes of Machines. A Machine that has none yet changes when it gets one.
-func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positions map[types.UID]int,
+func (f *Follower) find(ctx context.Context, cluster *kinds.Cluster, positions map[types.UID]int,
 	members []Member,
 ) error {
-	var machines clusterv1.MachineList
+	var machines kinds.MachineList
 	if err := f.Live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
@@ -188,7 +197,7 @@ func (f *Follower) find(ctx context.Context, cluster *clusterv1.Cluster, positio
 		position, asked := positions[machine.UID]
 		if node := machine.Status.NodeRef.Name; asked && node != "" {
 			members[position].Node = node
-			f.nodes.Put(machine.UID, node, f.Now(), f.Now().Add(nodeMemory))
+			f.nodes.Set(machine.UID, node, nodeMemory)
 		}
 	}
 	return nil
@@ -207,7 +216,7 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 	if len(secrets) == 0 {
 		return nil, nil
 	}
-	var pools clusterv1.MachinePoolList
+	var pools kinds.MachinePoolList
 	if err := f.Live.List(ctx, &pools, client.InNamespace(p.Cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing MachinePools: %w", err)
 	}
@@ -368,7 +377,7 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, changed
 		if !behind[m.Machine] || at.IsZero() {
 			continue
 		}
-		i := slices.IndexFunc(configs, func(c bootstrapv1.KubeadmConfig) bool { return c.Name == m.Config })
+		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
 		if err := f.Writer.Annotate(ctx, configs[i].DeepCopy(), map[string]string{
 			contract.AnnotationUpdatedAt: at.UTC().Format(time.RFC3339),
 		}); err != nil {

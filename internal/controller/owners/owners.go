@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +15,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -66,9 +65,9 @@ func OfOutput(_ context.Context, object client.Object) []reconcile.Request {
 
 func ofPool(_ context.Context, object client.Object) []reconcile.Request {
 	switch pool := object.(type) {
-	case *clusterv1.MachineDeployment:
+	case *kinds.MachineDeployment:
 		return requestFor(pool.Namespace, pool.Spec.ClusterName)
-	case *clusterv1.MachinePool:
+	case *kinds.MachinePool:
 		return requestFor(pool.Namespace, pool.Spec.ClusterName)
 	}
 	return nil
@@ -76,7 +75,7 @@ func ofPool(_ context.Context, object client.Object) []reconcile.Request {
 
 // clusters lists the Clusters that options select. of is the kind of the object for which they are looked up.
 func (f Finder) clusters(ctx context.Context, of string, options ...client.ListOption) []reconcile.Request {
-	var clusters clusterv1.ClusterList
+	var clusters kinds.ClusterList
 	if err := f.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of "+of)
 		return nil
@@ -103,7 +102,7 @@ func (f Finder) OfControlPlane(ctx context.Context, object client.Object) []reco
 // OfTemplate finds the Clusters by the pools that refer to the template, and those that it was patched for: a
 // KubeadmConfigTemplate has no label, and an owner reference only after Cluster API has seen it.
 func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
-	var pools clusterv1.MachineDeploymentList
+	var pools kinds.MachineDeploymentList
 	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
 		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments of KubeadmConfigTemplate")
@@ -123,7 +122,7 @@ func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcil
 // KubeadmConfig, which a user creates without a label.
 func (f Finder) OfConfig(ctx context.Context, object client.Object) []reconcile.Request {
 	requests := OfLabel(ctx, object)
-	var pools clusterv1.MachinePoolList
+	var pools kinds.MachinePoolList
 	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
 		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing MachinePools of KubeadmConfig")
@@ -143,15 +142,7 @@ func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []reco
 
 // OfProxySecret finds the Clusters that may use a proxy Secret, for themselves or for a pool.
 func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
-	return f.ofSecret(ctx, secret.Namespace, secret.Name)
-}
-
-// OfSecretName is OfProxySecret for the metadata of a Secret.
-func (f Finder) OfSecretName(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
-	return f.ofSecret(ctx, secret.Namespace, secret.Name)
-}
-
-func (f Finder) ofSecret(ctx context.Context, namespace, name string) []reconcile.Request {
+	namespace, name := secret.Namespace, secret.Name
 	options := []client.ListOption{
 		enabled(), client.InNamespace(namespace),
 		client.MatchingFields{caches.IndexSecret: name},
@@ -163,18 +154,18 @@ func (f Finder) ofSecret(ctx context.Context, namespace, name string) []reconcil
 	if cluster, found := strings.CutSuffix(name, contract.ClusterSecretSuffix); found {
 		requests = append(requests, requestFor(namespace, cluster)...)
 	}
-	for _, list := range []client.ObjectList{&clusterv1.MachineDeploymentList{}, &clusterv1.MachinePoolList{}} {
+	for _, list := range []client.ObjectList{&kinds.MachineDeploymentList{}, &kinds.MachinePoolList{}} {
 		if err := f.Client.List(ctx, list, client.InNamespace(namespace),
 			client.MatchingFields{caches.IndexSecret: name}, client.UnsafeDisableDeepCopy); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Listing pools of Secret")
 			continue
 		}
 		switch pools := list.(type) {
-		case *clusterv1.MachineDeploymentList:
+		case *kinds.MachineDeploymentList:
 			for i := range pools.Items {
 				requests = append(requests, ofPool(ctx, &pools.Items[i])...)
 			}
-		case *clusterv1.MachinePoolList:
+		case *kinds.MachinePoolList:
 			for i := range pools.Items {
 				requests = append(requests, ofPool(ctx, &pools.Items[i])...)
 			}
@@ -200,7 +191,7 @@ func (f Finder) OfPool(ctx context.Context, object client.Object) []reconcile.Re
 	if pool.Bootstrap.Kind != plan.KindTemplate {
 		return requests
 	}
-	template := &bootstrapv1.KubeadmConfigTemplate{}
+	template := &kinds.KubeadmConfigTemplate{}
 	exists, err := f.get(ctx, object.GetNamespace(), pool.Bootstrap.Name, template)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reading KubeadmConfigTemplate of MachineDeployment")

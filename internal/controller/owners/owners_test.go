@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 func read[T client.Object](t *testing.T, text string, object T) T {
@@ -26,7 +27,7 @@ func (noPools) List(context.Context, client.ObjectList, ...client.ListOption) er
 func TestTopology_OldTemplateRequeuesItsCluster(t *testing.T) {
 	t.Parallel()
 	template := read(t,
-		`{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &bootstrapv1.KubeadmConfigTemplate{})
+		`{metadata: {namespace: ns, labels: {topology.cluster.x-k8s.io/owned: "", cluster.x-k8s.io/cluster-name: one}}}`, &kinds.KubeadmConfigTemplate{})
 	f := Finder{Client: noPools{}}
 	if diff := cmp.Diff(requestFor("ns", "one"), f.OfTemplate(t.Context(), template)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

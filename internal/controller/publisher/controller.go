@@ -11,14 +11,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -28,13 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/expiring"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -54,13 +51,11 @@ type Config struct {
 	// Live reads from the API server.
 	Live client.Reader
 	// ProxySecrets is the cache of Secrets with contract.LabelProxySecret.
-	ProxySecrets cache.Cache
-	// SecretNames is the cache of the metadata of Secrets that are not generated.
-	SecretNames cache.Cache
+	ProxySecrets ctrlcache.Cache
+	// Absent remembers Secrets that did not exist; see lookup.Secrets.
+	Absent *cache.Expiring
 	// InfrastructureClusters reads what Clusters run on.
 	InfrastructureClusters *lookup.InfrastructureClusters
-	// Absences remembers Secrets that did not exist a moment ago.
-	Absences *lookup.Absences
 	// Now is the clock.
 	Now func() time.Time
 	// Scope is whose Clusters are reconciled.
@@ -82,21 +77,25 @@ type Controller struct {
 	Config
 
 	condition report.Condition
-	contests  contest.Contests
+	guarded   *backoff.Client
 	parsed    resolve.Parsed
 	// cleaned is what workload clusters had when there was nothing to delete in them.
-	cleaned expiring.Map[types.UID, string]
+	cleaned *cache.Expiring
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
-	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil || config.SecretNames == nil ||
-		config.InfrastructureClusters == nil || config.Absences == nil || config.Now == nil || config.Concurrency < 1 {
+	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil ||
+		config.InfrastructureClusters == nil || config.Now == nil || config.Concurrency < 1 {
 		return nil, errors.New("publisher: every field of Config but Scope, Installation, Deliver, NodeImage and Workload " +
 			"is required")
 	}
+	guarded := backoff.New(config.Client, config.Live, config.Now)
+	config.Client = guarded
 	return &Controller{
-		Config: config,
+		Config:  config,
+		guarded: guarded,
+		cleaned: cache.NewExpiring(),
 		condition: report.Condition{
 			Client: config.Client, Now: config.Now, Type: contract.ConditionProxyPublished, Owner: fieldOwner,
 		},
@@ -108,32 +107,26 @@ func New(config Config) (*Controller, error) {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
-	started := passes.SinceStart[client.Object]()
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&clusterv1.Cluster{}, builder.WithPredicates(ofConcerned())).
+		For(&kinds.Cluster{}, builder.WithPredicates(ofConcerned())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
-		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence(), started)).
+		Watches(&corev1.Secret{}, c.enqueue(ofOutputName), builder.WithPredicates(ofExistence[client.Object]())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofFiles),
-			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}, started)).
-		Watches(&controlplanev1.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
-			builder.WithPredicates(ofVersions(), started)).
+			changed).
+		Watches(&kinds.KubeadmControlPlane{}, c.enqueue(find.OfControlPlane),
+			builder.WithPredicates(ofVersions())).
 		WatchesRawSource(source.Kind(c.ProxySecrets, &corev1.Secret{},
-			passes.EnqueueContent(concerned(c, find.OfProxySecret)), passes.SinceStart[*corev1.Secret]())).
-		WatchesRawSource(source.Kind(c.SecretNames, lookup.SecretMetadata(),
-			passes.EnqueueExistence(concerned(c, func(ctx context.Context,
-				secret *metav1.PartialObjectMetadata,
-			) []reconcile.Request {
-				return append(find.OfSecretName(ctx, secret), ofOutputName(ctx, secret)...)
-			})), passes.SinceStart[*metav1.PartialObjectMetadata]())).
+			owners.EnqueueMany(concerned(c, find.OfProxySecret)),
+			predicate.TypedResourceVersionChangedPredicate[*corev1.Secret]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency})
 	if c.Installation.Secret != (types.NamespacedName{}) {
 		b = b.Watches(lookup.NamespaceMetadata(), c.enqueue(find.OfNamespace),
-			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}, started))
+			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if c.Deliver {
 		b = b.Watches(&addonsv1.ClusterResourceSet{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
-			Watches(&addonsv1.ClusterResourceSet{}, c.enqueue(ofSetName), builder.WithPredicates(ofExistence())).
+			Watches(&addonsv1.ClusterResourceSet{}, c.enqueue(ofSetName), builder.WithPredicates(ofExistence[client.Object]())).
 			Watches(&addonsv1.ClusterResourceSetBinding{}, c.enqueue(ofBinding), changed)
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
@@ -146,7 +139,7 @@ func isConcerned(cluster client.Object) bool {
 		asksForNodes(cluster) || cluster.GetLabels()[contract.LabelDeliverTo] != "" {
 		return true
 	}
-	typed, ok := cluster.(*clusterv1.Cluster)
+	typed, ok := cluster.(*kinds.Cluster)
 	return ok && report.Condition{Type: contract.ConditionProxyPublished}.IsOn(typed)
 }
 
@@ -170,8 +163,8 @@ func ofVersions() predicate.Funcs {
 // versionOf returns the Kubernetes version that a whole control plane runs, or "" if it is not known. Cluster API's
 // contract for control planes has it in this field, whatever replaces it in this kind.
 func versionOf(object client.Object) string {
-	if controlPlane, ok := object.(*controlplanev1.KubeadmControlPlane); ok {
-		return controlPlane.Status.Version //nolint:staticcheck // see above
+	if controlPlane, ok := object.(*kinds.KubeadmControlPlane); ok {
+		return controlPlane.Status.Version
 	}
 	return ""
 }
@@ -203,8 +196,8 @@ func ofSetName(_ context.Context, set client.Object) []reconcile.Request {
 }
 
 // ofExistence passes the events by which a name, whoever the object was generated for, is taken or free again.
-func ofExistence() predicate.Funcs {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+func ofExistence[T any]() predicate.TypedFuncs[T] {
+	return predicate.TypedFuncs[T]{UpdateFunc: func(event.TypedUpdateEvent[T]) bool { return false }}
 }
 
 // enqueue is the handler that enqueues the Clusters of an object, as far as they are concerned.
@@ -218,7 +211,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 	return func(ctx context.Context, object T) []reconcile.Request {
 		var requests []reconcile.Request
 		for _, request := range clusters(ctx, object) {
-			cluster := &clusterv1.Cluster{}
+			cluster := &kinds.Cluster{}
 			if err := c.Client.Get(ctx, request.NamespacedName, cluster); err == nil && isConcerned(cluster) {
 				requests = append(requests, request)
 			}
@@ -228,7 +221,7 @@ func concerned[T any](c *Controller, clusters handler.TypedMapFunc[T, reconcile.
 }
 
 // outputs returns the Secrets of outputs of a Cluster by name. They are the objects of the cache.
-func (c *Controller) outputs(ctx context.Context, cluster *clusterv1.Cluster) (map[string]*corev1.Secret, error) {
+func (c *Controller) outputs(ctx context.Context, cluster *kinds.Cluster) (map[string]*corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := c.Client.List(ctx, &secrets, client.InNamespace(cluster.Namespace),
 		client.MatchingFields{caches.IndexOutputs: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -144,7 +145,7 @@ func (p *pass) deliver(ctx context.Context, set *addonsv1.ClusterResourceSet, wa
 
 // mark sets or removes the label by which the ClusterResourceSet selects the Cluster.
 func (p *pass) mark(ctx context.Context, selected bool) error {
-	return p.change(ctx, "labels", func(cluster *clusterv1.Cluster) {
+	return p.change(ctx, "labels", func(cluster *kinds.Cluster) {
 		if delete(cluster.Labels, contract.LabelDeliverTo); !selected {
 			return
 		}

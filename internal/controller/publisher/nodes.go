@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
@@ -106,7 +106,7 @@ func asksForNodes(cluster client.Object) bool {
 // ofFiles finds the Cluster whose running nodes get the content of a generated Secret.
 func (c *Controller) ofFiles(ctx context.Context, secret client.Object) []reconcile.Request {
 	return slices.DeleteFunc(owners.OfGeneratedSecret(ctx, secret), func(request reconcile.Request) bool {
-		cluster := &clusterv1.Cluster{}
+		cluster := &kinds.Cluster{}
 		return c.Client.Get(ctx, request.NamespacedName, cluster) != nil || !asksForNodes(cluster)
 	})
 }
@@ -135,7 +135,7 @@ func (p *pass) keyOf(generated string) []byte {
 
 // markInPlace writes or removes the annotation that says whether anything may be in the workload cluster.
 func (p *pass) markInPlace(ctx context.Context, there bool) error {
-	return p.change(ctx, "annotation "+contract.AnnotationInPlace, func(cluster *clusterv1.Cluster) {
+	return p.change(ctx, "annotation "+contract.AnnotationInPlace, func(cluster *kinds.Cluster) {
 		if delete(cluster.Annotations, contract.AnnotationInPlace); !there {
 			return
 		}
@@ -163,7 +163,7 @@ func (p *pass) clean(ctx context.Context, set *addonsv1.ClusterResourceSet, with
 		return false, nil
 	}
 	state := fmt.Sprint(keep)
-	if done, _ := p.cleaned.Get(p.cluster.UID, p.Now()); !withdraws && (!settled || done == state) {
+	if done, _ := p.cleaned.Get(p.cluster.UID); !withdraws && (!settled || done == state) {
 		return false, nil
 	}
 	remoteCtx, cancel := context.WithTimeout(ctx, workloadTime)
@@ -186,7 +186,7 @@ func (p *pass) clean(ctx context.Context, set *addonsv1.ClusterResourceSet, with
 		p.out.LookAgain(cleanDelay)
 		return false, nil
 	}
-	p.cleaned.Put(p.cluster.UID, state, p.Now(), p.Now().Add(cleanPeriod))
+	p.cleaned.Set(p.cluster.UID, state, cleanPeriod)
 	return withdraws, nil
 }
 

@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -32,7 +31,7 @@ import (
 type pass struct {
 	*Controller
 
-	cluster *clusterv1.Cluster
+	cluster *kinds.Cluster
 	view    intent.Cluster
 	asks    publish.Asks
 	out     report.Outcome
@@ -43,12 +42,13 @@ type pass struct {
 }
 
 // Reconcile publishes the values of one Cluster, and takes back what it does not ask for any more.
-func (c *Controller) Reconcile(ctx context.Context, cluster *clusterv1.Cluster) (ctrl.Result, error) {
+func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctrl.Result, error) {
 	view := intent.ClusterOf(cluster)
 	if !c.Scope.Has(view.Namespace, cluster.Labels) || view.Deleted || view.Paused ||
 		intent.StateOf(cluster.Labels) == intent.Unclear {
 		return ctrl.Result{}, nil
 	}
+	ctx = c.guarded.ForCluster(ctx, cluster)
 	p := &pass{Controller: c, cluster: cluster, view: view}
 	idle, err := p.run(ctx)
 	if err == nil && idle {
@@ -68,6 +68,9 @@ func (p *pass) conclude(ctx context.Context, err error) (ctrl.Result, error) {
 		p.out.Findings = nil
 		p.out.Add(contract.ReasonInternalError, "Please check controller logs for errors")
 	}
+	contested, again := p.guarded.Contested(client.ObjectKeyFromObject(p.cluster))
+	p.out.Find(contested...)
+	p.out.LookAgain(again)
 	condition := finding.PublishedOf(p.out.Findings, p.summary())
 	changed, failed := p.condition.Set(ctx, p.cluster, condition)
 	if changed {
@@ -192,11 +195,16 @@ func (p *pass) resolve(ctx context.Context) (resolve.Resolution, error) {
 	if err != nil {
 		return resolve.Resolution{}, err
 	}
-	return resolve.Resolver{
-		Secrets: lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absences: p.Absences}, Parsed: &p.parsed,
+	secrets := lookup.Secrets{Watched: p.ProxySecrets, Live: p.Live, Absent: p.Absent}
+	resolution, err := resolve.Resolver{
+		Secrets: secrets, Parsed: &p.parsed,
 		Default: p.Installation, Profile: noproxy.ProfileShell, Infrastructure: p.InfrastructureClusters,
 		WarnUnlabelled: true,
 	}.Resolve(ctx, p.view, options, "")
+	if found := finding.Of(err); len(found) > 0 && found[0].Reason == contract.ReasonSettingsNotFound {
+		secrets.Forget(append(resolve.Candidates(p.view, ""), p.Installation.Secret)...)
+	}
+	return resolution, err
 }
 
 // version returns the Kubernetes version that the whole control plane runs, or "" if it is not known.
@@ -204,7 +212,7 @@ func (p *pass) version(ctx context.Context) (string, error) {
 	if p.view.ControlPlaneKind != plan.KindControlPlane {
 		return "", nil
 	}
-	controlPlane := &controlplanev1.KubeadmControlPlane{}
+	controlPlane := &kinds.KubeadmControlPlane{}
 	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.view.Namespace, Name: p.view.ControlPlaneName}, controlPlane)
 	if err := client.IgnoreNotFound(err); err != nil {
 		return "", fmt.Errorf("reading KubeadmControlPlane %s/%s: %w", p.view.Namespace, p.view.ControlPlaneName, err)
@@ -217,7 +225,7 @@ func (p *pass) annotate(ctx context.Context, result publish.Result) error {
 	if result.AnnotationsKept {
 		return nil
 	}
-	return p.change(ctx, "annotations", func(cluster *clusterv1.Cluster) {
+	return p.change(ctx, "annotations", func(cluster *kinds.Cluster) {
 		for _, key := range publish.AnnotationKeys() {
 			delete(cluster.Annotations, key)
 		}
@@ -229,14 +237,14 @@ func (p *pass) annotate(ctx context.Context, result publish.Result) error {
 }
 
 // change writes an edit of the Cluster's metadata, if it changes something. what names it for the log.
-func (p *pass) change(ctx context.Context, what string, edit func(*clusterv1.Cluster)) error {
+func (p *pass) change(ctx context.Context, what string, edit func(*kinds.Cluster)) error {
 	changed := p.cluster.DeepCopy()
 	edit(changed)
 	if maps.Equal(changed.Annotations, p.cluster.Annotations) && maps.Equal(changed.Labels, p.cluster.Labels) {
 		return nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Writing metadata of Cluster", "Cluster", klog.KObj(changed), "what", what)
-	metadata := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+	metadata := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: changed.Namespace, Name: changed.Name, Annotations: p.cluster.Annotations, Labels: p.cluster.Labels,
 	}}
 	before := client.MergeFrom(metadata.DeepCopy())

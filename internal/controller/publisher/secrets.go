@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/contest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -70,29 +70,26 @@ func (p *pass) owns(object client.Object, output string) bool {
 		object.GetLabels()[contract.LabelOutput] == output
 }
 
+// takenDelay is when to check again for an object of another with the name of one of ours, which is not watched.
+const takenDelay = time.Minute
+
 // taken reports that an object of another has the name of one of ours.
 func (p *pass) taken(kind, name string) {
 	p.out.Add(contract.ReasonNameTaken, "%s %s/%s exists and was not written by %s for this Cluster; delete or rename it",
 		kind, p.cluster.Namespace, name, contract.Name)
+	p.out.LookAgain(takenDelay)
 }
 
 // create creates a Secret, unless another has its name.
 func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 	desired := p.desired(wanted)
 	key := client.ObjectKeyFromObject(desired)
-	for _, known := range []error{
-		p.SecretNames.Get(ctx, key, lookup.SecretMetadata()), p.Client.Get(ctx, key, &corev1.Secret{}),
-	} {
-		if known == nil {
-			p.taken("Secret", wanted.Name)
-			return nil
-		}
-		if !apierrors.IsNotFound(known) {
-			return fmt.Errorf("reading Secret %s: %w", key, known)
-		}
-	}
-	if p.waits(desired) {
+	switch err := p.Client.Get(ctx, key, &corev1.Secret{}); {
+	case err == nil: // of another Cluster
+		p.taken("Secret", wanted.Name)
 		return nil
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Creating Secret of outputs", "Secret", klog.KObj(desired))
 	err := p.Client.Create(ctx, desired)
@@ -110,7 +107,9 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 	if err != nil {
 		return fmt.Errorf("creating Secret %s: %w", key, err)
 	}
-	p.wrote(desired)
+	if desired.UID != "" { // else the write is contested
+		p.existing[desired.Name] = desired
+	}
 	return nil
 }
 
@@ -130,11 +129,6 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
 		maps.Equal(current.Annotations, next.Annotations) && len(current.OwnerReferences) == len(next.OwnerReferences) &&
 		current.Type == desired.Type {
-		out, _ := p.contests.Check("Secret", next, contestOf(next), contest.Digest{}, p.Now())
-		p.out.Join(out)
-		return nil
-	}
-	if p.waits(desired) {
 		return nil
 	}
 	if current.Immutable != nil && *current.Immutable || current.Type != desired.Type {
@@ -144,26 +138,8 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	if err := p.Client.Update(ctx, next); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", klog.KObj(next), err)
 	}
-	p.contests.Wrote(contestOf(desired), contest.DigestOfSecret(desired), p.Now(), "")
 	p.existing[next.Name] = next
 	return nil
-}
-
-// wrote records a Secret that was created.
-func (p *pass) wrote(secret *corev1.Secret) {
-	p.contests.Wrote(contestOf(secret), contest.DigestOfSecret(secret), p.Now(), "")
-	p.existing[secret.Name] = secret
-}
-
-// waits reports whether a write has to wait because another manager keeps reverting it.
-func (p *pass) waits(desired *corev1.Secret) bool {
-	out, waits := p.contests.Check("Secret", desired, contestOf(desired), contest.DigestOfSecret(desired), p.Now())
-	p.out.Join(out)
-	return waits
-}
-
-func contestOf(secret *corev1.Secret) contest.Key {
-	return contest.Key{Secret: client.ObjectKeyFromObject(secret)}
 }
 
 // remove deletes a Secret, if the Cluster owns it.

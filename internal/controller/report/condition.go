@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
 // Condition writes one condition of Clusters.
@@ -29,21 +29,20 @@ type Condition struct {
 }
 
 // IsOn reports whether a Cluster has the condition.
-func (c Condition) IsOn(cluster *clusterv1.Cluster) bool {
+func (c Condition) IsOn(cluster *kinds.Cluster) bool {
 	return meta.FindStatusCondition(cluster.Status.Conditions, c.Type) != nil
 }
 
 // Set writes the condition if it differs from the Cluster's, and reports whether more than the generation differs.
-func (c Condition) Set(ctx context.Context, cluster *clusterv1.Cluster, content finding.Condition) (bool, error) {
+func (c Condition) Set(ctx context.Context, cluster *kinds.Cluster, content finding.Condition) (bool, error) {
 	previous := meta.FindStatusCondition(cluster.Status.Conditions, c.Type)
 	condition := c.of(cluster, content, previous)
-	_, err := c.write(ctx, cluster, previous, condition)
-	return differs(previous, condition), err
+	return differs(previous, condition), c.write(ctx, cluster, previous, condition)
 }
 
 // of returns the condition of a Cluster with a content. It is as old as the previous one, nil if there is none, if that
 // has its status.
-func (c Condition) of(cluster *clusterv1.Cluster, content finding.Condition,
+func (c Condition) of(cluster *kinds.Cluster, content finding.Condition,
 	previous *metav1.Condition,
 ) metav1.Condition {
 	condition := metav1.Condition{
@@ -62,46 +61,41 @@ func differs(previous *metav1.Condition, condition metav1.Condition) bool {
 		previous.Message != condition.Message
 }
 
-// write writes condition if it differs from the Cluster's, which is previous. It returns the version of the Cluster
-// that has it, "" if nothing was written.
-func (c Condition) write(ctx context.Context, cluster *clusterv1.Cluster, previous *metav1.Condition,
+// write writes condition if it differs from the Cluster's, which is previous.
+func (c Condition) write(ctx context.Context, cluster *kinds.Cluster, previous *metav1.Condition,
 	condition metav1.Condition,
-) (version string, err error) {
+) error {
 	if previous != nil && *previous == condition {
-		return "", nil
+		return nil
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
 	if err != nil {
-		return "", fmt.Errorf("converting condition: %w", err)
+		return fmt.Errorf("converting condition: %w", err)
 	}
 	return c.apply(ctx, cluster, []any{object})
 }
 
 // Remove removes the condition from a Cluster that has it.
-func (c Condition) Remove(ctx context.Context, cluster *clusterv1.Cluster) error {
+func (c Condition) Remove(ctx context.Context, cluster *kinds.Cluster) error {
 	if !c.IsOn(cluster) {
 		return nil
 	}
-	_, err := c.apply(ctx, cluster, []any{})
-	return err
+	return c.apply(ctx, cluster, []any{})
 }
 
 // apply applies our part of the conditions, a list that the API server merges by type: those of others are not changed.
-// It returns the version of the Cluster that has it.
-func (c Condition) apply(ctx context.Context, cluster *clusterv1.Cluster, conditions []any,
-) (version string, err error) {
+func (c Condition) apply(ctx context.Context, cluster *kinds.Cluster, conditions []any) error {
 	configuration := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": cluster.Name, "namespace": cluster.Namespace},
 		"status":   map[string]any{"conditions": conditions},
 	}}
 	configuration.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	// The UID prevents writing the condition to a newer Cluster of the same name.
+	// The UID prevents writing the condition to a newer Cluster of the same name. The version is read by package backoff.
 	configuration.SetUID(cluster.UID)
-	err = c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
-		client.FieldOwner(c.Owner), client.ForceOwnership)
-	if err != nil {
-		return "", fmt.Errorf("applying condition: %w", err)
+	configuration.SetResourceVersion(cluster.ResourceVersion)
+	if err := c.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(configuration),
+		client.FieldOwner(c.Owner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("applying condition: %w", err)
 	}
-	passes.Wrote(ctx, configuration)
-	return configuration.GetResourceVersion(), nil
+	return nil
 }

@@ -20,8 +20,6 @@ type Outcome struct {
 	// Holds reports that a condition that is there stays as it is, because the step is about to know more. It brings
 	// another pass itself.
 	Holds bool
-	// Unwatched reports that no event brings a change of something that the step has read.
-	Unwatched bool
 	// Again is the time after which the next pass is due even if nothing changes, or zero.
 	Again time.Duration
 	// Behind are the Machines whose bootstrap data is not what a new Machine would get, by control plane and pool, nil if
@@ -81,7 +79,7 @@ func (o *Outcome) Join(later Outcome) {
 	if later.Changed.After(o.Changed) {
 		o.Changed = later.Changed
 	}
-	o.Holds, o.Unwatched = o.Holds || later.Holds, o.Unwatched || later.Unwatched
+	o.Holds = o.Holds || later.Holds
 	o.RolledOut, o.Drifting = append(o.RolledOut, later.RolledOut...), append(o.Drifting, later.Drifting...)
 	if later.Again != 0 {
 		o.LookAgain(later.Again)

@@ -9,16 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/passes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
@@ -33,49 +31,30 @@ type Reporter struct {
 	// Lease is the Lease that this process renews, as namespace/name, or "".
 	Lease string
 
-	news    news
-	states  states
-	steady  steady
-	written written
+	news   news
+	states states
 }
 
 // Report writes findings into the condition of a Cluster, or summary if none of them has a reason, and emits the event
-// of the pass. A condition that says the same to the user is not written before it has stayed the same for a second:
-// again is after which time another pass has to report it.
-func (r *Reporter) Report(ctx context.Context, cluster *clusterv1.Cluster, out Outcome, summary string) (
-	again time.Duration, err error,
-) {
+// of the pass.
+func (r *Reporter) Report(ctx context.Context, cluster *kinds.Cluster, out Outcome, summary string) error {
 	found := finding.ConditionOf(out.Findings, summary)
-	previous := r.written.latest(cluster.UID, cluster.ResourceVersion,
-		meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured))
-	if out.Holds && previous != nil {
+	if out.Holds && HasCondition(cluster) {
 		r.changed(cluster, out)
-		return 0, nil
+		return nil
 	}
 	r.states.note(cluster, found, out)
-	condition := r.condition().of(cluster, found, previous)
-	if again = r.steady.wait(cluster.UID, previous, condition, r.Now()); again > 0 {
-		r.changed(cluster, out)
-		return again, nil
-	}
-	changed := differs(previous, condition)
-	version, err := r.condition().write(ctx, cluster, previous, condition)
-	if err == nil {
-		r.steady.forget(cluster.UID)
-	}
-	if version != "" {
-		r.written.note(cluster.UID, version, condition)
-	}
+	changed, err := r.condition().Set(ctx, cluster, found)
 	if err == nil {
 		err = r.record(ctx, cluster, out)
 	}
 	if err != nil || !r.news.isNew(cluster.UID, finding.Digest(out.Findings), changed) {
 		r.changed(cluster, out)
-		return 0, err
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Reporting", "status", found.Status, "reason", found.Reason, "message", found.Message)
 	r.reported(cluster, found, out.changes())
-	return 0, nil
+	return nil
 }
 
 // condition is the condition that r writes.
@@ -84,10 +63,8 @@ func (r *Reporter) condition() Condition {
 }
 
 // Remove removes the condition from a Cluster, and emits the event of the pass.
-func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
+func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
 	r.states.forget(cluster.UID)
-	r.steady.forget(cluster.UID)
-	r.written.forget(cluster.UID)
 	err := r.annotate(ctx, cluster, map[string]any{
 		contract.AnnotationMachinesBehind: nil, contract.AnnotationLastPass: nil,
 	})
@@ -105,7 +82,7 @@ func (r *Reporter) Remove(ctx context.Context, cluster *clusterv1.Cluster, out O
 
 // record writes what a pass has counted, and what it has used for that, in one write: one without the other would prove
 // nothing.
-func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, out Outcome) error {
+func (r *Reporter) record(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
 	annotations := map[string]any{}
 	if out.Behind != nil {
 		annotations[contract.AnnotationMachinesBehind] = nil
@@ -120,7 +97,7 @@ func (r *Reporter) record(ctx context.Context, cluster *clusterv1.Cluster, out O
 }
 
 // annotate writes the annotations of a Cluster that differ; nil removes one.
-func (r *Reporter) annotate(ctx context.Context, cluster *clusterv1.Cluster, annotations map[string]any) error {
+func (r *Reporter) annotate(ctx context.Context, cluster *kinds.Cluster, annotations map[string]any) error {
 	maps.DeleteFunc(annotations, func(key string, value any) bool {
 		current, has := cluster.Annotations[key]
 		return value == nil && !has || has && value == current
@@ -138,23 +115,20 @@ func (r *Reporter) annotate(ctx context.Context, cluster *clusterv1.Cluster, ann
 	if err != nil {
 		return fmt.Errorf("writing annotations of a Cluster: %w", err)
 	}
-	passes.Wrote(ctx, written)
 	return nil
 }
 
 // Changed emits the event of a pass that has nothing to report.
-func (r *Reporter) Changed(cluster *clusterv1.Cluster, out Outcome) { r.changed(cluster, out) }
+func (r *Reporter) Changed(cluster *kinds.Cluster, out Outcome) { r.changed(cluster, out) }
 
 // Forget forgets a Cluster that is being deleted.
 func (r *Reporter) Forget(uid types.UID) {
 	r.news.forget(uid)
 	r.states.forget(uid)
-	r.steady.forget(uid)
-	r.written.forget(uid)
 }
 
 // HasCondition reports whether a Cluster has the condition.
-func HasCondition(cluster *clusterv1.Cluster) bool {
+func HasCondition(cluster *kinds.Cluster) bool {
 	return Condition{Type: contract.ConditionProxyConfigured}.IsOn(cluster)
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
@@ -56,7 +55,7 @@ type Rollouts struct {
 
 // Pass is one pass over a Cluster.
 type Pass struct {
-	Cluster *clusterv1.Cluster
+	Cluster *kinds.Cluster
 	Configs *bootstrap.Configs
 	Secrets *generated.Secrets
 }
@@ -100,7 +99,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 	if err != nil {
 		return nil, latest, err
 	}
-	machines := map[string][]*bootstrapv1.KubeadmConfig{} // by MachineDeployment; those of the control plane by ""
+	machines := map[string][]*kinds.KubeadmConfig{} // by MachineDeployment; those of the control plane by ""
 	for i := range configs {
 		config := &configs[i]
 		owner := metav1.GetControllerOf(config)
@@ -142,13 +141,13 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.Settled, kind, name string,
+func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o bootstrap.Settled, kind, name string,
 	changed time.Time,
 ) behind {
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
 	for _, config := range configs {
 		at := made.earliest(config.UID, madeAt(config))
-		lag := plan.LagOf(patch.SpecOf(&config.Spec), *o.Recipe, at, UpdatedAt(config), changed)
+		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, UpdatedAt(config), changed)
 		if lag == plan.Current {
 			continue
 		}
@@ -165,7 +164,7 @@ func lagging(made *madeTimes, configs []*bootstrapv1.KubeadmConfig, o bootstrap.
 }
 
 // madeAt is when the bootstrap data of config was generated.
-func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
+func madeAt(config *kinds.KubeadmConfig) time.Time {
 	available := meta.FindStatusCondition(config.Status.Conditions, bootstrapv1.KubeadmConfigDataSecretAvailableCondition)
 	if available != nil && available.Status == metav1.ConditionTrue {
 		return available.LastTransitionTime.Time
@@ -174,7 +173,7 @@ func madeAt(config *bootstrapv1.KubeadmConfig) time.Time {
 }
 
 // UpdatedAt is contract.AnnotationUpdatedAt of config, or the zero time.
-func UpdatedAt(config *bootstrapv1.KubeadmConfig) time.Time {
+func UpdatedAt(config *kinds.KubeadmConfig) time.Time {
 	at, err := time.Parse(time.RFC3339, config.Annotations[contract.AnnotationUpdatedAt])
 	if err != nil {
 		return time.Time{} // absent, or not ours
@@ -211,17 +210,17 @@ func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 // rollOut makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set
 // it: Machines that are older than rollout.after are being replaced already, and a time in the future is the user's
 // schedule.
-func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, group behind) (bool, error) {
+func (r *Rollouts) rollOut(ctx context.Context, cluster *kinds.Cluster, group behind) (bool, error) {
 	var (
 		object client.Object
 		after  *metav1.Time
 	)
 	switch group.Kind {
 	case plan.KindControlPlane:
-		controlPlane := &controlplanev1.KubeadmControlPlane{}
+		controlPlane := &kinds.KubeadmControlPlane{}
 		object, after = controlPlane, &controlPlane.Spec.Rollout.After
 	case intent.KindMachineDeployment:
-		deployment := &clusterv1.MachineDeployment{}
+		deployment := &kinds.MachineDeployment{}
 		object, after = deployment, &deployment.Spec.Rollout.After
 	default:
 		return false, nil
@@ -258,28 +257,34 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *clusterv1.Cluster, grou
 
 // topologyRollout is the JSON patch that sets rollout.after in the topology of the Cluster, or nil: the object is not
 // in the topology any more, or the time is already set and will reach the object.
-func (r *Rollouts) topologyRollout(cluster *clusterv1.Cluster, group behind, object client.Object) any {
+func (r *Rollouts) topologyRollout(cluster *kinds.Cluster, group behind, object client.Object) any {
 	spec := cluster.Spec.Topology
-	after, parents, values := spec.ControlPlane.Rollout.After,
-		[]string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"},
-		[]any{spec.ControlPlane, spec.ControlPlane.Rollout}
+	if spec == nil {
+		return nil
+	}
+	var rollout *kinds.Rollout
+	if spec.ControlPlane != nil {
+		rollout = spec.ControlPlane.Rollout
+	}
+	parents := []string{"/spec/topology/controlPlane", "/spec/topology/controlPlane/rollout"}
+	exist := []bool{spec.ControlPlane != nil, rollout != nil}
 	if group.Kind == intent.KindMachineDeployment {
 		name := object.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		i := slices.IndexFunc(spec.Workers.MachineDeployments,
-			func(p clusterv1.MachineDeploymentTopology) bool { return p.Name == name })
+			func(p kinds.TopologyMachineDeployment) bool { return p.Name == name })
 		if i < 0 {
 			return nil
 		}
-		pool := spec.Workers.MachineDeployments[i]
-		after, parents, values = pool.Rollout.After,
-			[]string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)}, []any{pool.Rollout}
+		rollout = spec.Workers.MachineDeployments[i].Rollout
+		parents, exist = []string{fmt.Sprintf("/spec/topology/workers/machineDeployments/%d/rollout", i)},
+			[]bool{rollout != nil}
 	}
-	if !plan.Replaces(group.replaceable, after.Time) {
+	if !plan.Replaces(group.replaceable, rollout.Time()) {
 		return nil
 	}
 	operations := []patch.Operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: cluster.ResourceVersion}}
 	for i, parent := range parents {
-		if reflect.ValueOf(values[i]).IsZero() { // it is not in the object
+		if !exist[i] {
 			operations = append(operations, patch.Operation{Op: "add", Path: parent, Value: struct{}{}})
 		}
 	}

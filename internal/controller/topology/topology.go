@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -39,7 +39,7 @@ const maxNames = 3
 // Topology is the topology of a Cluster in one pass.
 type Topology struct {
 	// Cluster is the Cluster, View what it asks for.
-	Cluster *clusterv1.Cluster
+	Cluster *kinds.Cluster
 	View    intent.Cluster
 	// Asks is what an enabled Cluster's topology asks for.
 	Asks intent.Topology
@@ -153,24 +153,33 @@ func (t *Topology) complete(objects []bootstrap.Object) {
 
 // decide is what the hook decides about the template of an object. known is false for an object whose pool is being
 // removed.
-func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Decision, known bool) {
-	var pool intent.Pool
-	object := plan.Object{
-		Kind: o.Kind, Name: o.String(), Spec: o.Spec, Hooked: true,
-		Facts: plan.Facts{Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}},
-	}
+func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Decision, known bool, err error) {
+	object := plan.Object{Kind: o.Kind, Name: o.String(), Spec: o.Spec, Hooked: true}
 	if len(o.Pools) > 0 {
-		if pool, known = t.pool(o.Pools[0]); !known {
-			return plan.Decision{}, false
+		pool, known := t.pool(o.Pools[0])
+		if !known {
+			return plan.Decision{}, false, nil
 		}
 		object.Pools = []plan.Pool{plan.TopologyPool(pool)}
 	}
-	object.Facts.Values = &plan.Values{Resolution: t.resolutions[pool.Override]}
-	secret := pool.GeneratedSecret(t.View.Name)
-	object.Facts.Taken[secret] = t.Secrets.Taken(secret)
 	want.Version = t.Version
-	return plan.Decide(object, want), true
+	decision, err = plan.Decide(object, want, facts{t})
+	return decision, true, err
 }
+
+// facts implements plan.Facts for a template of the topology: EnsureSecrets has found the settings and checked the
+// names, the hook skips pools for Windows, and a template has no Machines.
+type facts struct{ topology *Topology }
+
+func (f facts) Values(o plan.Object) (plan.Values, error) {
+	return plan.Values{Resolution: f.topology.resolutions[o.Override()]}, nil
+}
+
+func (f facts) Taken(_ plan.Object, secret string) (string, error) {
+	return f.topology.Secrets.Taken(secret), nil
+}
+func (facts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) { return none, nil }
+func (facts) Begun() (bool, error)                                             { return false, nil }
 
 // isFrozen reports whether the freeze of the topology applies to an object.
 func (t *Topology) isFrozen(o bootstrap.Object) bool {
@@ -178,12 +187,15 @@ func (t *Topology) isFrozen(o bootstrap.Object) bool {
 }
 
 // Inspect compares an object with what the hook makes of its template.
-func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstrap.Settled, drift Drift,
-	out report.Outcome,
+func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstrap.Settled,
+	drift Drift, out report.Outcome, err error,
 ) {
 	settled.Object = o
 	t.Secrets.Keep(patch.References(o.Spec)...)
-	decision, known := t.decide(o, want)
+	decision, known, err := t.decide(o, want)
+	if err != nil {
+		return settled, drift, out, err
+	}
 	patched := patch.IsPatched(o.Spec)
 	override := t.override(o)
 	switch {
@@ -203,10 +215,10 @@ func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstra
 	case len(decision.Edits) == 0:
 		settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
 	}
-	if decision.Proxied && !t.isFrozen(o) {
-		settled.Proxy = t.resolutions[override].Secret.Name.String()
+	if decision.Resolution != nil && !t.isFrozen(o) {
+		settled.Proxy = decision.Resolution.Secret.Name.String()
 	}
-	return settled, drift, out
+	return settled, drift, out, nil
 }
 
 // override is the proxy Secret that the topology gives to the pool of an object, "" for the Cluster's.
@@ -218,20 +230,24 @@ func (t *Topology) override(o bootstrap.Object) string {
 	return pool.Override
 }
 
-// CopiedFrom is the template of the pool that a KubeadmConfig is of, nil if it is not known.
-func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan.Want) (*plan.Copied, error) {
+// CopiedFrom is the template of the pool that a KubeadmConfig is of.
+func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan.Want) (from plan.Copied, err error) {
 	if len(o.Pools) == 0 {
-		return nil, nil //nolint:nilnil // not known is an answer
+		return from, nil
 	}
-	template := &bootstrapv1.KubeadmConfigTemplate{}
+	template := &kinds.KubeadmConfigTemplate{}
 	exists, err := t.Reader.Get(ctx, t.View.Namespace, o.Pools[0].Bootstrap.Name, template)
 	if err != nil || !exists {
-		return nil, err
+		return from, err
 	}
-	from := &plan.Copied{Patched: patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec))}
+	from.Patched = patch.IsPatched(template.Bootstrap().View())
 	if t.View.Enabled && !t.isFrozen(o) {
 		// Findings about its template report what is wrong with it.
-		if decision, known := t.decide(o, want); known && t.override(o) != contract.SecretNone {
+		decision, known, err := t.decide(o, want)
+		if err != nil {
+			return from, err
+		}
+		if known && t.override(o) != contract.SecretNone {
 			from.Recipe = decision.Recipe
 		}
 	}
@@ -275,14 +291,14 @@ func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drif
 	complete bool,
 ) (out report.Outcome, err error) {
 	// An old template may still serve a MachineSet.
-	var templates bootstrapv1.KubeadmConfigTemplateList
+	var templates kinds.KubeadmConfigTemplateList
 	if err := t.Reader.Client.List(ctx, &templates, client.InNamespace(t.View.Namespace),
 		client.MatchingFields{caches.IndexTopology: t.View.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("listing KubeadmConfigTemplates: %w", err)
 	}
 	for i := range templates.Items {
-		t.Secrets.Keep(patch.References(patch.SpecOf(&templates.Items[i].Spec.Template.Spec))...)
+		t.Secrets.Keep(patch.References(templates.Items[i].Bootstrap().View())...)
 	}
 	want := map[string]string{contract.AnnotationEnabledBefore: ""}
 	if freeze, frozen := intent.FreezeOf(t.Cluster.Annotations); frozen &&
@@ -350,7 +366,7 @@ func (t *Topology) reportDrifts(out *report.Outcome, drifts map[Drift][]string) 
 		out.LookAgain(left)
 		return
 	}
-	class := t.Cluster.GetClassKey()
+	class := t.Cluster.ClassKey()
 	out.Add(contract.ReasonTemplateNotSupported,
 		"the topology controller did not patch %s; the last item of spec.patches of ClusterClass %s must be {name: %s, "+
 			"external: {%s}}",
@@ -374,8 +390,7 @@ const (
 // reportCause reports why the topology controller has not done its work: its ClusterClass is not ready, for example
 // because no ExtensionConfig registers the handlers, or what its own condition says.
 func (t *Topology) reportCause(ctx context.Context, out *report.Outcome) error {
-	class, key := &clusterv1.ClusterClass{}, t.Cluster.GetClassKey()
-	out.Unwatched = true
+	class, key := &kinds.ClusterClass{}, t.Cluster.ClassKey()
 	out.LookAgain(causeDelay)
 	switch err := t.Writer.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):

@@ -30,10 +30,13 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 	return found
 }
 
-// CheckNames warns of labels and annotations of a Cluster or a pool that carry the domain of the product and that
-// nothing reads.
+// CheckNames warns of labels and annotations of a Cluster, a pool or a bootstrap object that carry the domain of the
+// product and that nothing reads.
 func CheckNames(o *manifest.Object) []finding.Finding {
 	switch group, _, _ := strings.Cut(o.APIVersion(), "/"); {
+	case group == GroupControlPlane && o.Kind() == plan.KindControlPlane,
+		group == GroupBootstrap && (o.Kind() == plan.KindTemplate || o.Kind() == plan.KindConfig):
+		return intent.CheckBootstrap(o.Annotations())
 	case group != GroupCluster:
 		return nil
 	case o.Kind() == "Cluster":

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/foreign"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
@@ -55,11 +54,6 @@ func TestRead_TakesEveryForm(t *testing.T) {
 				"TKG_NO_PROXY: a.example.com,10.0.0.0/8\nTKG_HTTP_PROXY_ENABLED: \"true\"\nTKG_PROXY_CA_CERT: " + encoded(ca) + "\n",
 			want: withCA, cluster: "c", namespace: "ns",
 		},
-		"TKG knows the networks": {
-			text: "CLUSTER_CIDR: 100.96.0.0/11\nSERVICE_CIDR: 100.64.0.0/13\nTKG_HTTP_PROXY: http://p.example.com:1\n" +
-				"TKG_NO_PROXY: 100.64.0.0/13,100.96.0.0/11,100.64.0.1\n",
-			want: data{"httpProxy": "http://p.example.com:1"},
-		},
 		"Helm values": {
 			text: "# a comment\nproxy: {http: http://p.example.com:1, https: https://p.example.com:2, noProxy: \"a.example.com, 10.0.0.0/8\", enabled: true}\n",
 			want: plain,
@@ -70,7 +64,7 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			want: plain, cluster: "prod", namespace: "org",
 		},
 		"topology variable proxy": {
-			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c, namespace: ns}\nspec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, topology: {variables: [{name: other, value: 1}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8, 10.244.0.0/16]}}]}}",
+			text: "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: c, namespace: ns}\nspec: {clusterNetwork: {pods: {cidrBlocks: [10.244.0.0/16]}}, topology: {variables: [{name: other, value: 1}, {name: proxy, value: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}}]}}",
 			want: plain, cluster: "c", namespace: "ns",
 		},
 		"a list that kubectl prints": {
@@ -104,16 +98,16 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			want: data{"httpProxy": "http://p.example.com:1", "trustedCA": ca + other}, cluster: "c",
 		},
 		"TanzuKubernetesCluster": {
-			text: "apiVersion: run.tanzu.vmware.com/v1alpha3\nkind: TanzuKubernetesCluster\nmetadata: {name: c, namespace: ns}\nspec: {settings: {network: {pods: {cidrBlocks: [100.96.0.0/11]}, services: {cidrBlocks: [100.64.0.0/13]}, proxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8, 100.96.0.0/11]}, trust: {additionalTrustedCAs: [{name: first, data: " + encoded(ca) + "}]}}}}",
+			text: "apiVersion: run.tanzu.vmware.com/v1alpha3\nkind: TanzuKubernetesCluster\nmetadata: {name: c, namespace: ns}\nspec: {settings: {network: {pods: {cidrBlocks: [100.96.0.0/11]}, services: {cidrBlocks: [100.64.0.0/13]}, proxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: [a.example.com, 10.0.0.0/8]}, trust: {additionalTrustedCAs: [{name: first, data: " + encoded(ca) + "}]}}}}",
 			want: withCA, cluster: "c", namespace: "ns",
 		},
 		"install-config": {
-			text: "apiVersion: v1\nbaseDomain: example.com\nmetadata: {name: c}\nnetworking: {clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}], serviceNetwork: [172.30.0.0/16]}\nproxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: 'a.example.com,10.0.0.0/8,172.30.0.0/16'}\nadditionalTrustBundle: |\n  " + strings.ReplaceAll(strings.TrimSpace(ca), "\n", "\n  ") + "\nadditionalTrustBundlePolicy: Always\n",
+			text: "apiVersion: v1\nbaseDomain: example.com\nmetadata: {name: c}\nnetworking: {clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}], serviceNetwork: [172.30.0.0/16]}\nproxy: {httpProxy: http://p.example.com:1, httpsProxy: https://p.example.com:2, noProxy: 'a.example.com,10.0.0.0/8'}\nadditionalTrustBundle: |\n  " + strings.ReplaceAll(strings.TrimSpace(ca), "\n", "\n  ") + "\nadditionalTrustBundlePolicy: Always\n",
 			want: withCA, cluster: "c",
 		},
 		"Proxy of OpenShift": {
-			text: proxyOfOpenShift + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: user-ca-bundle, namespace: openshift-config}\ndata:\n  ca-bundle.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(ca), "\n", "\n    ") + "\n",
-			want: map[string]string{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8", "trustedCA": ca, "readinessEndpoints": "https://a.example.com/,https://b.example.com/"},
+			text: proxyOfOpenShift,
+			want: map[string]string{"httpProxy": "http://p.example.com:1", "httpsProxy": "https://p.example.com:2", "noProxy": "a.example.com,10.0.0.0/8", "readinessEndpoints": "https://a.example.com/,https://b.example.com/"},
 		},
 		"a ConfigMap with variables": {
 			text: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: proxy-env, namespace: ns}\ndata: {HTTP_PROXY: http://p.example.com:1, https_proxy: https://p.example.com:2, NO_PROXY: 'a.example.com,10.0.0.0/8', TZ: UTC}",
@@ -124,7 +118,7 @@ func TestRead_TakesEveryForm(t *testing.T) {
 			want: plain,
 		},
 		"a shell file": {
-			text: "#!/bin/sh\n# proxy\nexport PATH=$PATH:/opt/bin\nexport http_proxy=http://p.example.com:1; HTTP_PROXY='http://p.example.com:1'\nexport HTTP_PROXY https_proxy=\"https://p.example.com:2\" # the other\ndeclare -x NO_PROXY=\"a.example.com,\\\n10.0.0.0/8\"\r\n",
+			text: "#!/bin/sh\n# proxy\nexport http_proxy=http://p.example.com:1; HTTP_PROXY='http://p.example.com:1'\nexport HTTP_PROXY https_proxy=\"https://p.example.com:2\" # the other\ndeclare -x NO_PROXY=\"a.example.com,\\\n10.0.0.0/8\"\r\n",
 			want: plain,
 		},
 		"/etc/environment": {
@@ -176,7 +170,7 @@ func TestRead_MovesUserinfoIntoKeys(t *testing.T) {
 		{"http://u%3Av:p@p:1", "", "map[httpProxy:http://u%3Av:p@p:1]"},
 		{"http://:p@p:1", "", "map[httpProxy:http://:p@p:1]"},
 	} {
-		got, err := foreign.ReadVariables([]envfile.Var{{Name: "HTTP_PROXY", Value: tc.http}, {Name: "https_proxy", Value: tc.https}})
+		got, err := foreign.Read([]byte(fmt.Sprintf("HTTP_PROXY: %q\nhttps_proxy: %q\n", tc.http, tc.https)))
 		if err != nil {
 			t.Errorf("%s %s: %v", tc.http, tc.https, err)
 		} else if text := fmt.Sprint(got.Data); text != tc.want {
@@ -189,7 +183,7 @@ func TestRead_MovesUserinfoIntoKeys(t *testing.T) {
 const needle = "s3cr3t"
 
 const (
-	proxyOfOpenShift = "apiVersion: config.openshift.io/v1\nkind: Proxy\nmetadata: {name: cluster}\nspec: {httpProxy: 'http://p.example.com:1', httpsProxy: 'https://p.example.com:2', noProxy: 'a.example.com,10.0.0.0/8', readinessEndpoints: ['https://a.example.com/', 'https://b.example.com/'], trustedCA: {name: user-ca-bundle}}\nstatus: {httpProxy: 'http://p.example.com:1', noProxy: '.svc,a.example.com'}\n"
+	proxyOfOpenShift = "apiVersion: config.openshift.io/v1\nkind: Proxy\nmetadata: {name: cluster}\nspec: {httpProxy: 'http://p.example.com:1', httpsProxy: 'https://p.example.com:2', noProxy: 'a.example.com,10.0.0.0/8', readinessEndpoints: ['https://a.example.com/', 'https://b.example.com/'], trustedCA: {name: ''}}\nstatus: {httpProxy: 'http://p.example.com:1', noProxy: '.svc,a.example.com'}\n"
 	twoClusters      = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\nspec: {topology: {variables: [{name: proxy, value: {http: 'http://p:1'}}]}}\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: b}\nspec: {topology: {variables: [{name: proxy, value: {http: 'http://p:1'}}]}}\n"
 )
 
@@ -200,39 +194,38 @@ func TestRead_RefusesWhatItCannotReadWhole(t *testing.T) {
 		"nothing":                        {"", "no proxy settings of a known form"},
 		"something else":                 {"a: " + needle, "no proxy settings of a known form"},
 		"no YAML":                        {"a: [" + needle + "\nb: }", "neither YAML nor JSON"},
-		"a key twice":                    {"proxy:\n  http: " + u + "\n  http: http://p:2\n", "the key at line 3 occurs twice in its mapping"},
-		"two forms":                      {"proxy: {http: '" + u + "'}\nTKG_HTTP_PROXY: " + u + "2", "found both proxy and the configuration with different settings; keep one"},
-		"two places":                     {"proxy: {http: '" + u + "'}\ncluster: {proxy: {http: '" + u + "2'}}", "found both proxy and cluster.proxy with different settings; keep one"},
-		"two spellings":                  {"httpProxy: " + u + "\ntrustedCa: a\ntrustedCA: b", "found both trustedCA and trustedCa with different values; keep one"},
-		"switched off":                   {"TKG_HTTP_PROXY: " + u + "\nTKG_HTTP_PROXY_ENABLED: false", "switched off by TKG_HTTP_PROXY_ENABLED"},
-		"AKS switched off":               {"httpProxy: " + u + "\nenabled: False", "switched off by enabled"},
-		"a template":                     {`{"httpProxyConfig": {"httpProxy": "[parameters('` + needle + `')]"}}`, "httpProxyConfig.httpProxy is an expression of the template"},
-		"a list of URLs":                 {"proxy: {http: [a, b]}", "proxy: http has more than one value"},
-		"a value from elsewhere":         {"env: [{name: HTTP_PROXY, valueFrom: {}}]", "env.HTTP_PROXY: the value is somewhere else"},
-		"a file from elsewhere":          {"files: [{path: /a/http-proxy.conf, contentFrom: {secret: {name: s, key: k}}}]", "read key k of Secret s"},
-		"a file that is compressed":      {"files: [{path: /a/http-proxy.conf, encoding: gzip+base64, content: x}]", "the content is not in it as text or base64"},
-		"a drop-in with a file":          {"[Service]\nEnvironmentFile=/etc/x", "from the file /etc/x"},
-		"a specifier":                    {"[Service]\nEnvironment=\"HTTP_PROXY=http://u:" + needle + "%40@p:1\"", "a single %"},
-		"an open quote":                  {"[Service]\nEnvironment=\"HTTP_PROXY=" + u, "something else than NAME=VALUE"},
-		"a bad name":                     {"CLUSTER_NAME: A_B\nTKG_HTTP_PROXY: http://p:1", "not one that Kubernetes accepts"},
-		"a shell file with an expansion": {"export http_proxy=" + u + "\nexport https_proxy=$http_proxy\n", "line 2: variable https_proxy has a $ or `, which is not expanded"},
-		"a shell file with a command":    {"http_proxy=" + u + "\ncurl example.com\n", "line 2: something else than NAME=VALUE"},
-		"a shell file with a condition":  {"if true; then\nexport http_proxy=" + u + "\nfi", "line 1: something else than NAME=VALUE"},
-		"a shell file with a pipe":       {"http_proxy=a|sh", "line 1: something else than NAME=VALUE"},
-		"a shell file with output":       {"no_proxy=a\nhttp_proxy=\"$(touch /tmp/" + needle + ")\"", "line 2: variable http_proxy has a $"},
-		"a shell file with backticks":    {"http_proxy=`touch /tmp/" + needle + "`", "line 1: variable http_proxy has a $"},
-		"a shell file that unsets":       {"export http_proxy=" + u + "; unset http_proxy", "line 1: something else than NAME=VALUE"},
-		"a shell file with a quote":      {"http_proxy='" + u, "line 1: something else than NAME=VALUE"},
-		"a shell file with two values":   {"http_proxy=" + u + "\nhttp_proxy=" + u + "2", "http_proxy has more than one value"},
-		"a key with a password":          {"proxy: {http: {'" + u + "': a}}", "proxy.http: the value is somewhere else"},
-		"a CA in another object":         {proxyOfOpenShift, "in key ca-bundle.crt of ConfigMap user-ca-bundle; add it"},
-		"two Clusters":                   {twoClusters, "more than one"},
+		"a key twice":                    {"proxy:\n  http: " + u + "\n  http: http://p:2\n", "line 2: http (mapping proxy) and line 3: http (mapping proxy) have different values; keep one"},
+		"two forms":                      {"proxy: {http: '" + u + "'}\nTKG_HTTP_PROXY: " + u + "2", "line 1: http (mapping proxy) and line 2: TKG_HTTP_PROXY (variables of TKG) have different values; keep one"},
+		"two places":                     {"proxy: {http: '" + u + "'}\ncluster: {proxy: {http: '" + u + "2'}}", "line 1: http (mapping proxy) and line 2: http (mapping proxy) have different values; keep one"},
+		"switched off":                   {"TKG_HTTP_PROXY: " + u + "\nTKG_HTTP_PROXY_ENABLED: false", "line 2: TKG_HTTP_PROXY_ENABLED (variables of TKG) is false, which switches the proxy off"},
+		"AKS switched off":               {"httpProxy: " + u + "\nenabled: False", "line 2: enabled (configuration of AKS) is false"},
+		"a list of URLs":                 {"proxy: {http: [a, b]}", "http (mapping proxy) have different values; keep one"},
+		"a value from elsewhere":         {"env: [{name: HTTP_PROXY, valueFrom: {}}]", "line 1: HTTP_PROXY (variables) is not here as a text; write its value"},
+		"a file from elsewhere":          {"files: [{path: /a/http-proxy.conf, contentFrom: {secret: {name: s, key: k}}}]", "give the Secret or file that has them"},
+		"a file that is compressed":      {"files: [{path: /a/http-proxy.conf, encoding: gzip+base64, content: x}]", "give the Secret or file that has them"},
+		"a drop-in with a file":          {"[Service]\nEnvironmentFile=/etc/x", "line 2 is not NAME=VALUE"},
+		"a specifier":                    {"[Service]\nEnvironment=\"HTTP_PROXY=http://u:" + needle + "%40@p:1\"", "line 2 is not NAME=VALUE with a plain value"},
+		"an open quote":                  {"[Service]\nEnvironment=\"HTTP_PROXY=" + u, "line 2 is not NAME=VALUE with a plain value"},
+		"a shell file with an expansion": {"export http_proxy=" + u + "\nexport https_proxy=$http_proxy\n", "line 2 is not NAME=VALUE with a plain value"},
+		"a shell file with a command":    {"http_proxy=" + u + "\ncurl example.com\n", "line 2 is not NAME=VALUE with a plain value"},
+		"a shell file with a condition":  {"if true; then\nexport http_proxy=" + u + "\nfi", "line 1 is not NAME=VALUE with a plain value"},
+		"a shell file with a pipe":       {"http_proxy=a|sh", "line 1 is not NAME=VALUE with a plain value"},
+		"a shell file with output":       {"no_proxy=a\nhttp_proxy=\"$(touch /tmp/" + needle + ")\"", "line 2 is not NAME=VALUE with a plain value"},
+		"a shell file with backticks":    {"http_proxy=`touch /tmp/" + needle + "`", "line 1 is not NAME=VALUE with a plain value"},
+		"a shell file that unsets":       {"export http_proxy=" + u + "; unset http_proxy", "line 1 is not NAME=VALUE with a plain value"},
+		"a shell file with a quote":      {"http_proxy='" + u, "line 1 is not NAME=VALUE with a plain value"},
+		"a shell file with two values":   {"http_proxy=" + u + "\nhttp_proxy=" + u + "2", "line 1: http_proxy (variables) and line 2: http_proxy (variables) have different values"},
+		"a key with a password":          {"proxy: {http: {'" + u + "': a}}", "http (mapping proxy) is not here as a text"},
+		"two Clusters":                   {twoClusters, "line 3: name (Cluster) and line 8: name (Cluster) have different values; keep one"},
 		"large texts by aliases":         {"a: &a " + strings.Repeat("x", 1<<20) + "\nb: [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]", "larger than 16 MiB"},
 		"a large shell file":             {"http_proxy=" + u + "\n" + strings.Repeat("# comment\n", 2<<20), "larger than 16 MiB"},
 		"deep mappings":                  {strings.Repeat("{a: ", 200) + "b" + strings.Repeat("}", 200), "deeper than 100 keys"},
 		"an alias of itself":             {"a: &a [*a]", ""},
 		"aliases without end":            {"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]", "larger than 16 MiB"},
-		"a broken Secret":                {"apiVersion: v1\nkind: Secret\ndata: {values: '" + needle + "!'}", "data.values is not base64"},
+		"a drop-in with a command":       {"[Service]\nEnvironment=HTTP_PROXY=" + u + "; id", "line 2 is not NAME=VALUE"},
+		"an object in itself":            {"&a {apiVersion: v1, kind: X, b: *a}", "larger than 16 MiB"},
+		"a ConfigMap that is named":      {strings.Replace(proxyOfOpenShift, "{name: ''}", "{name: user-ca-bundle}", 1), "line 4: trustedCA.name (Proxy of OpenShift) names another object: remove it and add its value yourself"},
+		"a broken Secret":                {"apiVersion: v1\nkind: Secret\ndata: {values: '" + needle + "!'}", "no proxy settings of a known form"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,10 +248,10 @@ func TestRead_NamesWhatHasNoPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"the configuration: key effectiveNoProxy has no place in a proxy Secret",
-		"the configuration: key other has no place in a proxy Secret",
-		"the configuration: LOCALHOST is left out, because it is composed anyway",
-		"the configuration: .svc is left out, because it is composed anyway",
+		"line 3: this key (configuration of AKS) has no place in a proxy Secret",
+		"line 4: this key (configuration of AKS) has no place in a proxy Secret",
+		"noProxy: LOCALHOST is left out, because it is composed anyway",
+		"noProxy: .svc is left out, because it is composed anyway",
 	}
 	if diff := cmp.Diff(want, got.Notes); diff != "" {
 		t.Error(diff)
@@ -279,19 +272,20 @@ func TestRead_TakesTheSamePlaceTwice(t *testing.T) {
 	}
 }
 
-// TestRead_ReportsWhatTheTableDoesNotHave holds that no key of a proxy section is lost without a word, and that a key
-// that is a URL is not shown.
-func TestRead_ReportsWhatTheTableDoesNotHave(t *testing.T) {
+// TestRead_ReportsWhatHasNoPlace holds that no key of a mapping about a proxy is lost without a word, and that no key is
+// shown that is not in the table, because it may be a pasted password.
+func TestRead_ReportsWhatHasNoPlace(t *testing.T) {
 	t.Parallel()
+	const key = "this key (mapping proxy) has no place"
 	for text, want := range map[string]string{
-		"proxy: {http: 'http://p:1', pac: 'http://a'}":                                           "proxy: key pac has no place",
-		"proxy: {http: 'http://p:1', 'http://u:" + needle + "@p:2': x}":                          "proxy: key (a name that is not shown) has no place",
-		"proxy: {http: 'http://p:1', auth: {user: u, password: " + needle + "}}":                 "proxy: key auth.password has no place",
-		"env: [{name: HTTP_PROXY, value: 'http://p:1'}, {name: ALL_PROXY, value: 'socks5://x'}]": "env: key ALL_PROXY has no place",
-		"http_proxy=http://p:1\nftp_proxy=" + needle:                                             "the shell file: key ftp_proxy has no place",
-		"TKG_HTTP_PROXY: http://p:1\nTKG_PROXY_NEW: " + needle:                                   "the configuration: key TKG_PROXY_NEW has no place",
-		"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nspec: {topology: {variables: [{name: proxy, value: {httpProxy: 'http://p:1', systemWide: true}}]}}":                                           "key systemWide has no place",
-		"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nspec: {topology: {variables: [{name: proxy, value: {httpProxy: 'http://p:1'}}, {name: trust, value: {additionalTrustedCAs: [{name: ca}]}}]}}": "spec.topology.variables.trust: key additionalTrustedCAs.ca.name has no place",
+		"proxy: {http: 'http://p:1', pac: 'http://a'}":                                           "line 1: " + key,
+		"proxy:\n  http: http://p:1\n  http://u:" + needle + "@p:2: x":                           "line 3: " + key,
+		"proxy:\n  " + needle + ": 2\n  http: http://p:1":                                        "line 2: " + key,
+		"proxy:\n  u:" + needle + "@x: 1\n  http: http://p:1":                                    "line 2: " + key,
+		"proxy: {http: 'http://p:1', auth: {user: u, password: " + needle + "}}":                 "line 1: " + key,
+		"env: [{name: HTTP_PROXY, value: 'http://p:1'}, {name: ALL_PROXY, value: 'socks5://x'}]": "ALL_PROXY (variables) has no place",
+		"http_proxy=http://p:1\nftp_proxy=" + needle:                                             "line 2: ftp_proxy (variables) has no place",
+		"a: {variables: [{name: proxy, value: {httpProxy: 'http://p:1', systemWide: true}}]}":    "line 1: " + key,
 	} {
 		got, err := foreign.Read([]byte(text))
 		if err != nil {
@@ -308,8 +302,8 @@ func TestRead_ReportsWhatTheTableDoesNotHave(t *testing.T) {
 func TestRead_ReadsAShellFileAsAShell(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{
-		`http://p:1`, `'http://u:a$b@p:1'`, `"http://u:a\$b@p:1"`, `"http://u:a'b@p:1"`, `http://u:a\&b@p:1`, `http://'u:a;b'@"p":1`,
-		`"http://u:%22@p:1"`, `http://u:a#b@p:1 # comment`, `http://u:a\'b@p:1; export X=y`, `'http://u:a|b&c@p:1'`, "http://p:1\\\n2",
+		`http://p:1`, `'http://u:a$b@p:1'`, `"http://u:a'b@p:1"`, `"http://u:a;b@p:1"`,
+		`"http://u:%22@p:1"`, `http://u:a#b@p:1 # comment`, `http://u:ab@p:1; export X=y`, `'http://u:a|b&c@p:1'`, "http://p:1\\\n2",
 	} {
 		file := filepath.Join(t.TempDir(), "proxy.sh")
 		text := "export http_proxy=" + value + "\n"
@@ -328,6 +322,21 @@ func TestRead_ReadsAShellFileAsAShell(t *testing.T) {
 		decoded := strings.ReplaceAll(string(want), "%22", `"`)
 		if all := strings.Replace(got.Data["httpProxy"], "://", "://"+user, 1); err != nil || all != decoded {
 			t.Errorf("%s: %q, %v; the shell has %q", value, all, err, decoded)
+		}
+	}
+}
+
+// TestForms_AreInTheDocs compares docs/reference.md with the table.
+func TestForms_AreInTheDocs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(foreign.Forms), "\n") {
+		column := strings.Split(line, " | ")
+		if len(column) != 4 || !strings.Contains(string(text), "\n| "+column[0]+" | ") {
+			t.Errorf("docs/reference.md has no row for %s", line)
 		}
 	}
 }

@@ -391,3 +391,19 @@ func TestText_PrintsOnceWhatIsTrueForManyClusters(t *testing.T) {
 		t.Errorf("want one line with bad-cidr and %q:\n%.2000s", also, got)
 	}
 }
+
+func TestFindings_HaveWarningsBesideRejections(t *testing.T) {
+	t.Parallel()
+	const secret = `---
+apiVersion: v1
+kind: Secret
+metadata: {name: http-proxy, namespace: team, labels: {capi-proxy-patcher.io/proxy: ''}}
+stringData: {httpProxy: "http://p", noProxy: "10.0.0.0/33, *.a.example.com", typo: x}
+`
+	got := strings.Join(places(t, options(goodCluster+secret)), "\n")
+	for _, code := range []string{"bad-cidr", "unknown-key", "star-dot-rewritten", "proxy-port"} {
+		if strings.Count(got, " "+code) != 1 {
+			t.Errorf("want one %s:\n%s", code, got)
+		}
+	}
+}

@@ -32,12 +32,14 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 	if o := r.KubeadmControlPlane(cluster); o != nil {
 		members = append(members, member{object: o})
 	} else if enabled && !view.Topology {
-		switch view.ControlPlaneKind {
-		case "":
-		case plan.KindControlPlane:
-			r.warn(cluster, "%s %s is not in the input and is not patched", view.ControlPlaneKind, view.ControlPlaneName)
+		switch kind, name := view.ControlPlaneKind, view.ControlPlaneName; {
+		case kind == "":
+		case kind == plan.KindControlPlane:
+			r.warn(cluster, "%s %s is not in the input and is not patched", kind, name)
+		case slices.ContainsFunc(r.Workers(cluster), clusters.IsControlPlane):
+			r.warn(cluster, "%s %s is not a %s and its Machines are not patched", kind, name, plan.KindControlPlane)
 		default:
-			r.warn(cluster, "%s %s is not a %s and is not patched", view.ControlPlaneKind, view.ControlPlaneName,
+			r.note(cluster, "%s %s is not a %s and is not patched; its Machines, if it has any, get no proxy", kind, name,
 				plan.KindControlPlane)
 		}
 	}
@@ -129,22 +131,11 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *p
 	at, _ := locate(m.object)
 	object := c.objectOf(m, at)
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
-	decision := plan.Decide(object, want)
-	for ; decision.Ask != plan.NoFact; decision = plan.Decide(object, want) {
-		switch values := main; decision.Ask {
-		case plan.FactValues:
-			if override := object.Override(); override != "" {
-				values = c.resolve(ctx, override, m.workers[0].String())
-			}
-			if values == nil {
-				return // a problem has been recorded
-			}
-			object.Facts.Values = values
-		default: // of names of generated Secrets, which are free in manifests
-			object.Facts.Taken[decision.Name] = ""
-		}
+	decision, err := plan.Decide(object, want, facts{c, m, main, ctx})
+	if err != nil {
+		return // it has been recorded as a problem
 	}
-	c.carryOut(m, at, decision, object.Facts.Values)
+	c.carryOut(m, at, decision)
 	if !enabled && len(decision.Edits) > 0 {
 		c.note(m.object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
 	}
@@ -155,9 +146,6 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 	object := plan.Object{
 		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
 		Spec: patch.SpecOfMap(clusters.Dig(m.object.Value(), at.path...)), Foreign: c.foreignUser(m.object, c.object),
-		Facts: plan.Facts{
-			Taken: map[string]string{}, Infrastructure: &plan.Infrastructure{}, Begun: new(false),
-		},
 	}
 	if strings.Contains(object.Spec.Format, "${") {
 		object.Spec.Format = "" // not known yet
@@ -169,20 +157,54 @@ func (c *clusterRun) objectOf(m member, at location) plan.Object {
 			},
 			Object: manifest.PartOfName(worker.Name()), Cluster: c.view.Name,
 		})
-		reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "infrastructureRef")...)
-		kind, _ := reference["kind"].(string)
-		refName, _ := reference["name"].(string)
-		if o := c.Lookup(c.NamespaceOf(worker), "", kind, refName); o != nil {
-			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
-				object.Facts.Infrastructure.Windows = field + " of " + o.String()
-			}
-		}
 	}
 	return object
 }
 
+// facts implements plan.Facts for a bootstrap object in manifests, where the names of generated Secrets are free, and a
+// Cluster has no Machines. main are the settings of the Cluster, nil if there are none.
+type facts struct {
+	*clusterRun
+	member
+
+	main *plan.Values
+	ctx  context.Context //nolint:containedctx // lives as long as the decision that it is made for
+}
+
+// errRecorded reports that the facts are not known, for a reason that has been recorded as a problem.
+var errRecorded = errors.New("a problem has been recorded")
+
+func (f facts) Values(o plan.Object) (plan.Values, error) {
+	values := f.main
+	if override := o.Override(); override != "" {
+		values = f.resolve(f.ctx, override, f.workers[0].String())
+	}
+	if values == nil {
+		return plan.Values{}, errRecorded
+	}
+	return *values, nil
+}
+
+// Infrastructure is about machine templates in the input. Others count as existing.
+func (f facts) Infrastructure(plan.Object) (says plan.Infrastructure, _ error) {
+	for _, worker := range f.workers {
+		reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "infrastructureRef")...)
+		kind, _ := reference["kind"].(string)
+		name, _ := reference["name"].(string)
+		if o := f.Lookup(f.NamespaceOf(worker), "", kind, name); o != nil {
+			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
+				says.Windows = field + " of " + o.String()
+			}
+		}
+	}
+	return says, nil
+}
+
+func (facts) Taken(plan.Object, string) (string, error) { return "", nil }
+func (facts) Begun() (bool, error)                      { return false, nil }
+
 // carryOut carries out a decision about a bootstrap object and reports its findings.
-func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, values *plan.Values) {
+func (c *clusterRun) carryOut(m member, at location, decision plan.Decision) {
 	inSpec := func(f finding.Finding) finding.Finding {
 		f.Place.Path = slices.Concat(finding.Field(at.path...).Path, f.Place.Path)
 		return f
@@ -208,7 +230,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision, val
 		c.apply(m.object, at, decision.Edits, version)
 	}
 	if decision.Secret != "" {
-		c.generate(decision.Secret, values.Resolution)
+		c.generate(decision.Secret, decision.Resolution)
 	}
 }
 

@@ -28,6 +28,8 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		kubeadm = "kind: KubeadmControlPlane, name: cp"
 		own     = "configRef: {kind: KubeadmConfigTemplate, name: md}"
 		none    = "capi-proxy-patcher.io/secret: none"
+		machine = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: cp-1, labels: {cluster.x-k8s.io/control-plane: \"\"}}\n" +
+			"spec: {clusterName: c, bootstrap: {dataSecretName: cp-1}}\n"
 	)
 	foreign := func(kind string) string { return "configRef: {kind: " + kind + ", name: md}" }
 	for name, test := range map[string]struct {
@@ -44,12 +46,14 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 		"an EKS pool":             {members(kubeadm, foreign("NodeadmConfigTemplate"), "", ""), "NodeadmConfigTemplate cannot be patched", 1},
 		"a pool without a kind":   {members(kubeadm, "configRef: {name: md}", "", ""), "MachineDeployment md: warning: spec.template.spec.bootstrap.configRef.kind: an empty kind cannot be patched", 1},
 		"an RKE2 pool without":    {members(kubeadm, foreign("RKE2ConfigTemplate"), none, ""), "", 0},
-		"an RKE2 control plane":   {members("kind: RKE2ControlPlane, name: cp", own, "", ""), "Cluster c: warning: RKE2ControlPlane cp is not a KubeadmControlPlane and is not patched", 1},
-		"both":                    {members("kind: RKE2ControlPlane, name: cp", foreign("RKE2ConfigTemplate"), "", ""), "RKE2ConfigTemplate cannot be patched", 2},
+		"an RKE2 control plane":   {members("kind: RKE2ControlPlane, name: cp", own, "", ""), "Cluster c: RKE2ControlPlane cp is not a KubeadmControlPlane and is not patched; its Machines, if it has any, get no proxy", 0},
+		"and its Machine":         {members("kind: RKE2ControlPlane, name: cp", own, "", "") + machine, "Cluster c: warning: RKE2ControlPlane cp is not a KubeadmControlPlane and its Machines are not patched", 1},
+		"both":                    {members("kind: RKE2ControlPlane, name: cp", foreign("RKE2ConfigTemplate"), "", ""), "RKE2ConfigTemplate cannot be patched", 1},
 		"own bootstrap data":      {members(kubeadm, "dataSecretName: md", "", ""), "MachineDeployment md: has its own bootstrap data and is not patched", 0},
 		"Bottlerocket":            {members(kubeadm, own, "", "format: bottlerocket"), `KubeadmConfigTemplate md: it is of format "bottlerocket", not cloud-config or ignition, and is not patched`, 0},
 		"Ignition":                {members(kubeadm, own, "", "format: ignition"), "", 0},
 		"a variable for a format": {members(kubeadm, own, "", `format: "${FORMAT:=cloud-config}"`), "", 0},
+		"rollout elsewhere":       {strings.Replace(members(kubeadm, own, "", ""), "metadata: {name: cp}", "metadata: {name: cp, annotations: {capi-proxy-patcher.io/rollout: Immediate}}", 1), "KubeadmControlPlane cp: warning: unknown-name: annotation capi-proxy-patcher.io/rollout: unknown annotation, ignored; set it as an annotation of the Cluster", 1},
 		"a paused Cluster":        {strings.Replace(members(kubeadm, own, "", ""), "spec: {cluster", "spec: {paused: true, cluster", 1), "Cluster c: is paused and patched here all the same; the controller changes nothing until it is unpaused", 0},
 		"a Cluster with paused":   {strings.Replace(members(kubeadm, own, "", ""), "labels: {", "annotations: {cluster.x-k8s.io/paused: ''}, labels: {", 1), "Cluster c: is paused", 0},
 		"Windows":                 {members(kubeadm, own, "", "files: [{path: 'c:/a', content: x}]"), "KubeadmConfigTemplate md: it is for Windows nodes (a file path with a drive letter, c:/a) and is not patched", 0},
@@ -76,7 +80,7 @@ func TestRender_PatchesTheRestIfAnObjectCannotBePatched(t *testing.T) {
 				t.Errorf("the other pool is not patched:\n%s", result.Output)
 			}
 			if want := test.note == ""; patched["KubeadmConfigTemplate md"] != want && !strings.Contains(test.manifests, none) &&
-				!strings.Contains(test.note, "Cluster c: ") {
+				!strings.Contains(test.note, "Cluster c: ") && !strings.Contains(test.note, "unknown-name") {
 				t.Errorf("the pool is patched: %t, want %t", !want, want)
 			}
 		})

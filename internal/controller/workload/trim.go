@@ -1,4 +1,4 @@
-package slim
+package workload
 
 import (
 	"slices"
@@ -9,18 +9,20 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Node keeps of a Node of a workload cluster what names a version of it, and whose files it has.
-func Node(node *metav1.PartialObjectMetadata) {
+// trimNode keeps of a Node of a workload cluster what names a version of it, and whose files it has.
+func trimNode(node *metav1.PartialObjectMetadata) {
 	files, labelled := node.Labels[contract.LabelNodeFiles]
-	Name(node)
+	node.ObjectMeta = metav1.ObjectMeta{
+		Namespace: node.Namespace, Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+	}
 	if labelled {
-		node.Labels = share(map[string]string{contract.LabelNodeFiles: files})
+		node.Labels = map[string]string{contract.LabelNodeFiles: files}
 	}
 }
 
-// NodePod keeps of a Pod of a workload cluster its node, its labels, whether it is being deleted, and how its
+// TrimPod keeps of a Pod of a workload cluster its node, its labels, whether it is being deleted, and how its
 // containers are.
-func NodePod(pod *corev1.Pod) {
+func TrimPod(pod *corev1.Pod) {
 	status := corev1.PodStatus{
 		InitContainerStatuses: containers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     containers(pod.Status.ContainerStatuses),
@@ -34,8 +36,8 @@ func NodePod(pod *corev1.Pod) {
 	}
 	*pod = corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: once(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: share(pod.Labels), DeletionTimestamp: pod.DeletionTimestamp,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}, Status: status,
 	}
@@ -45,7 +47,7 @@ func containers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, 0, len(all))
 	for _, c := range all {
 		kept = append(kept, corev1.ContainerStatus{
-			Name: once(c.Name), State: c.State, LastTerminationState: c.LastTerminationState,
+			Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState,
 		})
 	}
 	return slices.Clip(kept)

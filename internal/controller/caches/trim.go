@@ -1,0 +1,66 @@
+package caches
+
+import (
+	"bytes"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+)
+
+// trim is the transform of a kind: it removes from an object what no decision reads.
+func trim[T metav1.Object](rest func(T)) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		if typed, ok := object.(T); ok {
+			rest(typed)
+		}
+		return kinds.Trim(object)
+	}
+}
+
+// generatedSecret keeps all data, and script once for all Secrets that have it.
+func generatedSecret(script []byte) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		for key, value := range secret.Data {
+			if bytes.Equal(value, script) {
+				secret.Data[key] = script
+			}
+		}
+	}
+}
+
+// proxySecret keeps what package proxyconfig reads: everybody who may create a Secret can label it, and fill it.
+func proxySecret(secret *corev1.Secret) {
+	*secret = corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+			Labels: map[string]string{contract.LabelProxySecret: secret.Labels[contract.LabelProxySecret]},
+		},
+		Data: proxyconfig.Bound(secret.Data),
+	}
+}
+
+// clusterResourceSet keeps what it delivers, and Cluster API's message about it.
+func clusterResourceSet(set *addonsv1.ClusterResourceSet) {
+	set.Status = addonsv1.ClusterResourceSetStatus{
+		Conditions: slices.DeleteFunc(set.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type != addonsv1.ClusterResourceSetResourcesAppliedCondition
+		}),
+	}
+}
+
+// binding keeps what Cluster API has applied of our ClusterResourceSet.
+func binding(binding *addonsv1.ClusterResourceSetBinding) {
+	binding.ObjectMeta = metav1.ObjectMeta{
+		Namespace: binding.Namespace, Name: binding.Name, UID: binding.UID, ResourceVersion: binding.ResourceVersion,
+	}
+	binding.Spec.Bindings = slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
+		return b.ClusterResourceSetName != binding.Name+contract.DeliverySuffix
+	})
+}

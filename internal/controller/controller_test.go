@@ -1,0 +1,53 @@
+package controller
+
+import (
+	"maps"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+)
+
+func TestIsNoRecord_SkipsNothingThatADecisionReads(t *testing.T) {
+	t.Parallel()
+	set := func(key, value string) func(*kinds.Cluster) {
+		return func(c *kinds.Cluster) {
+			c.Annotations = maps.Clone(c.Annotations)
+			if c.Annotations[key] = value; value == "" {
+				delete(c.Annotations, key)
+			}
+		}
+	}
+	for name, row := range map[string]struct {
+		edit func(*kinds.Cluster)
+		want bool
+	}{
+		"a resync":               {func(c *kinds.Cluster) { c.ResourceVersion = "1" }, true},
+		"nothing that is cached": {func(*kinds.Cluster) {}, true},
+		"the record is written":  {set(contract.AnnotationLastPass, "b"), false},
+		"the count is written":   {set(contract.AnnotationMachinesBehind, "1"), false},
+		"the record is removed":  {set(contract.AnnotationLastPass, ""), true},
+		"a user's annotation":    {set(contract.AnnotationRollout, "Immediate"), true},
+		"the spec":               {func(c *kinds.Cluster) { c.Spec.ControlPlaneEndpoint.Host = "a" }, true},
+		"a label":                {func(c *kinds.Cluster) { c.Labels = map[string]string{"a": "b"} }, true},
+		"a condition":            {func(c *kinds.Cluster) { c.Status.Conditions = []metav1.Condition{{Type: "A"}} }, true},
+		"it is being deleted":    {func(c *kinds.Cluster) { c.DeletionTimestamp = &metav1.Time{} }, true},
+		"the record and a label": {func(c *kinds.Cluster) {
+			set(contract.AnnotationLastPass, "b")(c)
+			c.Labels = map[string]string{"a": "b"}
+		}, true},
+	} {
+		before := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: "1", Annotations: map[string]string{contract.AnnotationLastPass: "a"},
+		}}
+		now := before.DeepCopy()
+		now.ResourceVersion = "2"
+		row.edit(now)
+		if got := isNoRecord(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != row.want {
+			t.Errorf("%s: %t, want %t", name, got, row.want)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package kinds
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+)
+
+// Bootstrap is what decisions read of a KubeadmConfigSpec, in v1beta1 or v1beta2.
+type Bootstrap struct {
+	patch.Spec
+
+	// Alone reports that the spec holds nothing but its three lists, each with entries or absent: without the entries,
+	// it is empty.
+	Alone bool
+}
+
+// registration is what identifies Windows nodes in an initConfiguration or a joinConfiguration.
+type registration struct {
+	NodeRegistration struct {
+		CRISocket        string `json:"criSocket"`
+		KubeletExtraArgs args   `json:"kubeletExtraArgs"`
+	} `json:"nodeRegistration"`
+}
+
+// args are name=value. They are a list in v1beta2, and a map in v1beta1.
+type args []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *args) UnmarshalJSON(text []byte) error {
+	*a = nil
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		named := map[string]string{}
+		if err := Decode(text, &named); err != nil {
+			return err
+		}
+		for name, value := range named {
+			*a = append(*a, name+"="+value)
+		}
+		slices.Sort(*a)
+		return nil
+	}
+	var list []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	if err := Decode(text, &list); err != nil {
+		return err
+	}
+	for _, arg := range list {
+		*a = append(*a, arg.Name+"="+arg.Value)
+	}
+	return nil
+}
+
+// file is an entry of files.
+type file struct {
+	Path        string `json:"path"`
+	Owner       string `json:"owner"`
+	Permissions string `json:"permissions"`
+	Content     string `json:"content"`
+	ContentFrom struct {
+		Secret patch.SecretKey `json:"secret"`
+	} `json:"contentFrom"`
+	// The other fields of the API: managed files have none of them.
+	Encoding      json.RawMessage `json:"encoding"`
+	Append        json.RawMessage `json:"append"`
+	ContentFormat json.RawMessage `json:"contentFormat"`
+}
+
+func (f *file) view() patch.File {
+	return patch.File{
+		Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content, ContentFrom: f.ContentFrom.Secret,
+		Other: f.Encoding != nil || f.Append != nil || f.ContentFormat != nil,
+	}
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Bootstrap) UnmarshalJSON(text []byte) error {
+	var members map[string]json.RawMessage
+	if err := Decode(text, &members); err != nil {
+		return err
+	}
+	*b = Bootstrap{Alone: true}
+	for _, name := range []string{"initConfiguration", "joinConfiguration"} {
+		of := registration{}
+		if value, found := members[name]; found {
+			if err := Decode(value, &of); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		b.CRISockets = append(b.CRISockets, of.NodeRegistration.CRISocket)
+		b.KubeletArgs = append(b.KubeletArgs, of.NodeRegistration.KubeletExtraArgs...)
+	}
+	var files []file
+	for name, value := range members {
+		var into any
+		switch name {
+		case string(patch.ListFiles):
+			into = &files
+		case string(patch.ListPre):
+			into = &b.PreKubeadmCommands
+		case string(patch.ListPost):
+			into = &b.PostKubeadmCommands
+		case "format":
+			into, b.Alone = &b.Format, false
+		default:
+			b.Alone = false
+			continue
+		}
+		if err := Decode(value, into); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		b.Alone = b.Alone && !isEmptyList(value)
+	}
+	for i := range files {
+		b.Files = append(b.Files, files[i].view())
+	}
+	return nil
+}
+
+// isEmptyList reports whether a list has no entries: it is [] or null.
+func isEmptyList(value json.RawMessage) bool {
+	var entries []json.RawMessage
+	return Decode(value, &entries) == nil && len(entries) == 0
+}
+
+// DeepCopy returns a copy.
+func (b *Bootstrap) DeepCopy() *Bootstrap {
+	if b == nil {
+		return nil
+	}
+	c := new(Bootstrap)
+	b.DeepCopyInto(c)
+	return c
+}
+
+// DeepCopyInto copies b.
+func (b *Bootstrap) DeepCopyInto(c *Bootstrap) {
+	*c = *b
+	c.Files = slices.Clone(b.Files)
+	for _, list := range []*[]string{&c.PreKubeadmCommands, &c.PostKubeadmCommands, &c.CRISockets, &c.KubeletArgs} {
+		*list = slices.Clone(*list)
+	}
+}
+
+// View returns the spec on which decisions are made; that of nil is empty.
+func (b *Bootstrap) View() patch.Spec {
+	if b == nil {
+		return patch.Spec{}
+	}
+	return b.Spec
+}
+
+// Decode reads JSON as client-go does: names are case-sensitive.
+func Decode(text []byte, into any) error {
+	return kjson.UnmarshalCaseSensitivePreserveInts(text, into) //nolint:wrapcheck // it names the field
+}
+
+// HasMore reports whether JSON may have more values than a limit: members, elements, objects and arrays. Decoded, a
+// short one may take a hundred times its size. Each takes a byte, so short texts are not looked at.
+func HasMore(text []byte, values int) bool {
+	if len(text) < values {
+		return false
+	}
+	count := 1
+	for i := 0; i < len(text) && count <= values; i++ {
+		switch text[i] {
+		case ',', '{', '[':
+			count++
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return count > values
+}

@@ -1,0 +1,4 @@
+package foreign
+
+// Forms is the table.
+const Forms = forms

@@ -1,0 +1,54 @@
+// Package api lets tests use Cluster API's own types, as its users and controllers do, against code that reads package
+// kinds.
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+)
+
+// NewScheme returns a scheme with Cluster API's own types.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	return scheme, errors.Join(
+		clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bootstrapv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), addonsv1.AddToScheme(scheme),
+	)
+}
+
+// Into reads an object as another type, as one does that gets it from an API server.
+func Into(object, into any) error {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// Read reads an object of Cluster API's own type from YAML, in which each field must be known, as a type of package
+// kinds.
+func Read[T any](t *testing.T, text string, own any) *T {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), own); err != nil {
+		t.Fatal(err)
+	}
+	return As[T](own)
+}
+
+// As returns an object as a type of package kinds.
+func As[T any](object any) *T {
+	into := new(T)
+	if err := Into(object, into); err != nil {
+		panic(err)
+	}
+	return into
+}
