@@ -22,11 +22,11 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 FUZZ_TIME ?= 30s
 
 # Modules of their own, so that the product does not depend on what they need.
-MODULES := hack/image test/alerts test/gitops test/istio test/delivery test/charts
+MODULES := test/alerts test/gitops test/istio test/delivery test/charts
 
 # A proxy of the developer's machine must not decide about a test of proxies. Modules are downloaded before, with it.
 WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy,-u $(name))
-FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
+FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; go tool -modfile=hack/image/go.mod ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
 # Each run leaves its results in a file of its own.
 RESULTS := $(CURDIR)/out/tests
 GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events='$(RESULTS)/$(shell date +%s%N)' --
@@ -49,7 +49,12 @@ build: ## Build bin/capi-proxy-patcher, a static binary.
 PLATFORMS ?= linux/amd64,linux/arm64
 REVISION = $$(git rev-parse HEAD 2>/dev/null)$$(git diff --quiet HEAD 2>/dev/null || echo -dirty)
 COMMITTED = $$(git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE_FLAGS = -root '$(CURDIR)' -version '$(VERSION)' -revision "$(REVISION)" -created "$(COMMITTED)" -platforms '$(PLATFORMS)'
+BUILD_IMAGE = VERSION='$(VERSION)' REVISION="$(REVISION)" CREATED="$(COMMITTED)" PLATFORMS='$(PLATFORMS)' hack/image/build.sh
+
+# The command line for users, on these platforms, and where krew will find it.
+PROGRAMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DOWNLOADS ?= https://$(MODULE)/releases/download/$(VERSION)
+BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOWORK=off go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X $(MODULE)/internal/version.commit=$(REVISION)"
 
 # Where a release is written, and the repository that its manifests name.
 RELEASE_OUT ?= $(CURDIR)/out/release
@@ -58,20 +63,27 @@ REGISTRY ?= registry.example.com/capi-proxy-patcher
 .PHONY: image
 image: ## Build the image for PLATFORMS into out/image, an OCI layout, and print its digest; PUSH=1 IMAGE=registry/name:tag pushes it.
 	@[[ -z '$(PUSH)' || -n '$(strip $(IMAGE))' ]] || { echo "make image: PUSH=1 needs an IMAGE=registry/name:tag" >&2; exit 2; }
-	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(CURDIR)/out/image' $(if $(PUSH),-push '$(IMAGE)')
+	@$(BUILD_IMAGE) out $(if $(PUSH),'$(IMAGE)')
 
 .PHONY: release
-release: ## Write the folder of release VERSION into out/release, for clusterctl: components, templates, image, SBOM, checksums.
+release: ## Write the folder of release VERSION into out/release, for clusterctl: components, chart, programs, image, SBOM, checksums.
 	@[[ '$(VERSION)' == v[0-9]*.[0-9]*.[0-9]* ]] || { echo "make release: VERSION is $(VERSION); use one like VERSION=v1.2.3" >&2; exit 2; }
 	@go run ./hack/release -check -version '$(VERSION)'
-	@go run -C hack/image . $(IMAGE_FLAGS) -out '$(RELEASE_OUT)/image'
-	@go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -revision "$(REVISION)" -created "$(COMMITTED)" \
-	-layout '$(RELEASE_OUT)/image' -out '$(RELEASE_OUT)'
-	@rm -rf '$(RELEASE_OUT)/image'
+	@$(BUILD_IMAGE) '$(RELEASE_OUT)' >/dev/null
+	@rm -rf '$(RELEASE_OUT)/programs'; for platform in $(PROGRAMS); do \
+	GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD_PROGRAM) -o "$(RELEASE_OUT)/programs/$${platform/\//-}/" ./cmd/capi-proxy-patcher; done
+	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(RELEASE_OUT)/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
+	@go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -downloads '$(DOWNLOADS)' -out '$(RELEASE_OUT)'
+	@rm -rf '$(RELEASE_OUT)'/{image,sbom,programs,chart}
+
+.PHONY: chart
+chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/chart.
+	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(CURDIR)/out/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
 
 .PHONY: generate
-generate: ## Write config/rbac/role.yaml and config/webhook/manifests.yaml from the markers in internal/.
+generate: ## Write roles, webhook configurations and copy methods from the markers in internal/.
 	$(GENERATE) output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+	$(TOOL) controller-gen object paths=./internal/kinds/...
 
 .PHONY: manifests
 manifests: ## Write out/components.yaml, everything that an installation needs.
@@ -80,17 +92,13 @@ manifests: ## Write out/components.yaml, everything that an installation needs.
 	"$$kubectl" kustomize config/default >out/components.yaml
 
 .PHONY: demo
-demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running, NODE=1 boots real nodes instead (root).
+demo: build ## Show the main job on a management cluster of its own; KEEP=1 leaves it running until Ctrl-C, NODE=1 boots real nodes instead (root).
 ifeq ($(NODE),1)
 	@hack/node-demo.sh
 else
 	@go build -o bin/demo ./hack/demo
 	@assets=$$(hack/kube-assets.sh); KUBEBUILDER_ASSETS="$$assets" bin/demo $(if $(KEEP),-keep)
 endif
-
-.PHONY: demo-stop
-demo-stop: ## Stop what make demo KEEP=1 left running.
-	@go run ./hack/demo -stop
 
 .PHONY: clean
 clean: ## Remove what make has built here. The programs of hack/kube-assets.sh stay in their cache.
@@ -117,7 +125,7 @@ vet: ## Run go vet.
 	for module in $(MODULES); do go vet -C $$module ./...; done
 
 .PHONY: verify
-verify: verify-help verify-paths verify-modules verify-gen verify-golden verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
+verify: verify-help verify-paths verify-actions verify-modules verify-gen verify-golden verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
 
 .PHONY: verify-help
 verify-help: ## Check that make help lists every target.
@@ -128,10 +136,14 @@ verify-paths: ## Check that every path is one that the go command accepts in a m
 	@! git ls-files -z | LC_ALL=C grep -zvE '^[A-Za-z0-9._/@+-]+$$' | tr '\0' '\n' | grep . || \
 	{ echo "verify-paths: rename or remove the paths above; use A-Z a-z 0-9 . _ / @ + -" >&2; exit 1; }
 
+.PHONY: verify-actions
+verify-actions: ## Check the workflows of .github with actionlint.
+	$(TOOL) actionlint
+
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy.
 	go mod tidy -diff
-	for module in $(MODULES) test/kyverno; do go -C $$module mod tidy -diff; done
+	for module in $(MODULES) test/kyverno hack/image; do go -C $$module mod tidy -diff; done
 
 .PHONY: verify-gen
 verify-gen: ## Check that make generate changes nothing.
@@ -139,6 +151,8 @@ verify-gen: ## Check that make generate changes nothing.
 	$(GENERATE) output:rbac:dir=out/generated output:webhook:dir=out/generated
 	diff -u config/rbac/role.yaml out/generated/role.yaml
 	diff -u config/webhook/manifests.yaml out/generated/manifests.yaml
+	$(TOOL) controller-gen object paths=./internal/kinds/... output:dir=out/generated/_kinds
+	diff -u internal/kinds/zz_generated.deepcopy.go out/generated/_kinds/zz_generated.deepcopy.go
 
 .PHONY: verify-golden
 verify-golden: ## Check that changed golden files come with a line in CHANGELOG.md.
@@ -171,7 +185,7 @@ test-envtest: ## Run the tests that need an API server.
 	@mkdir -p out/tests; $(FETCH_MODULES); echo "== tests with an API server"
 	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" clusterctl kube-controller-manager || true; status=0; \
 	$(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) -shuffle=on -parallel 8 -timeout 25m $(ENVTEST_PACKAGES) || status=1; \
-	(cd test/delivery && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) -count=1 ./...) || status=1; \
+	for module in test/delivery test/charts; do (cd $$module && $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" $(GOTESTSUM) -count=1 ./...) || status=1; done; \
 	exit $$status
 
 .PHONY: test-kyverno
@@ -189,12 +203,19 @@ test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root
 	@mkdir -p out/tests; rm -f out/node-report.txt; $(FETCH_MODULES); echo "== tests on booted nodes"
 	@for script in rootfs ignition squid kube; do hack/node-$$script.sh >/dev/null || true; done
 	@status=0; $(WITHOUT_PROXY) CAPI_PROXY_PATCHER_NODE_REPORT="$(CURDIR)/out/node-report.txt" \
-	$(GOTESTSUM) -tags node -count=1 -p 1 -timeout 20m ./test/node/... || status=$$?; \
+	$(GOTESTSUM) -tags node -count=1 -p 1 -timeout 30m ./test/node/... || status=$$?; \
 	[[ ! -e out/node-report.txt ]] || cat out/node-report.txt; exit $$status
 
 # What make test-e2e runs: all scenarios.
 E2E_TESTS := ./test/e2e/...
-E2E_PROGRAMS := kube-controller-manager clusterctl capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm
+E2E_RUN :=
+E2E_PROGRAMS := kube-controller-manager clusterctl
+CAPI_PROGRAMS := capi-core capi-bootstrap-kubeadm capi-controlplane-kubeadm
+
+# The minor version of Cluster API, as hack/kube/cluster-api.sh knows it, such as v1.13 or latest; that of go.mod if it is
+# empty. The upgrade of Cluster API begins with CAPI_PREVIOUS.
+CAPI ?=
+CAPI_PREVIOUS := v1.13
 
 # A wait that hangs is reported shortly before the end.
 E2E_TIMEOUT := 35m
@@ -202,10 +223,20 @@ E2E_TIMEOUT := 35m
 .PHONY: test-e2e
 test-e2e: ## Run the product on a real management cluster of Cluster API. Needs Linux and root or user namespaces; says so where it cannot run.
 	@mkdir -p out/tests; rm -rf out/e2e; $(FETCH_MODULES); echo "== tests on a management cluster"
-	@assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
+	@$(if $(filter latest,$(CAPI)),hack/kube/latest.sh;) \
+	assets=$$(hack/kube-assets.sh); hack/kube/build.sh "$$assets" $(E2E_PROGRAMS); \
+	for minor in '$(CAPI)' $(CAPI_PREVIOUS); do CAPI="$$minor" hack/kube/build.sh "$$assets" $(CAPI_PROGRAMS); done; \
 	status=0; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" \
-	$(GOTESTSUM) -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(E2E_TESTS) || status=$$?; \
+	CAPI_PROXY_PATCHER_E2E_CLUSTER_API='$(CAPI)' CAPI_PROXY_PATCHER_E2E_CLUSTER_API_PREVIOUS='$(CAPI_PREVIOUS)' \
+	$(GOTESTSUM) -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(E2E_TESTS) $(if $(E2E_RUN),-run '$(E2E_RUN)') || status=$$?; \
 	[[ ! -e out/e2e/figures.txt ]] || cat out/e2e/figures.txt; exit $$status
+
+# They touch most of what Cluster API serves: admission, a rollout, hooks, and entries that are taken back.
+E2E_SHORT := TestNewCluster|TestLabelOnARunningCluster|TestLabelRemoved|TestClusterClass|TestMachinePool|TestClientOfTheOldAPIVersion
+
+.PHONY: test-e2e-previous
+test-e2e-previous: ## Run the scenarios that touch most of Cluster API on the older supported minor version; make test-e2e CAPI=v1.13 runs all.
+	@$(MAKE) --no-print-directory test-e2e CAPI=$(CAPI_PREVIOUS) E2E_TESTS=./test/e2e E2E_RUN='^($(E2E_SHORT))$$$$'
 
 .PHONY: test-storm
 test-storm: ## Run the storm of make test-e2e with 100 clusters at once instead of 20.
@@ -221,30 +252,17 @@ fuzz: ## Run every fuzz target for FUZZ_TIME (30s).
 	$(WITHOUT_PROXY) hack/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: bench
-bench: build ## Run the benchmarks, and compare the hooks with an extension that does nothing.
+bench: ## Run the benchmarks of packages.
 	go test -run '^$$' -bench . -benchmem ./internal/...
-	go build -o bin/bench ./hack/bench
-	bin/bench
 
 CLUSTERS ?= 1000
-SCALE = @assets=$$(hack/kube-assets.sh); go build -o bin/scale ./hack/scale; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" bin/scale
 .PHONY: bench-scale
-bench-scale: build ## Measure the manager with CLUSTERS (1000) Clusters on an API server of its own, and write out/scale.json.
-	$(SCALE) -clusters $(CLUSTERS)
-
-SIZES ?= 100 300 1000 3000
-.PHONY: bench-growth
-bench-growth: build ## Measure the manager with each of SIZES Clusters, and plot how it grows into out/growth.svg.
-	@for size in $(SIZES); do $(MAKE) --no-print-directory bench-scale CLUSTERS=$$size && \
-	cp out/scale.json out/scale-$$size.json || exit; done; bin/scale -plot out/growth.svg $(SIZES:%=out/scale-%.json)
+bench-scale: build ## Measure the product with CLUSTERS (1000) Clusters on an API server of its own, against hack/load/bounds.json.
+	@assets=$$(hack/kube-assets.sh); go build -o bin/load ./hack/load; $(WITHOUT_PROXY) KUBEBUILDER_ASSETS="$$assets" bin/load -clusters $(CLUSTERS)
 
 .PHONY: bench-check
-bench-check: build ## Fail if the manager needs more requests, reconciles, allocations or memory than hack/scale/baseline.json says.
-	$(SCALE) -clusters 60 -calls 100 -json out/scale-check.json -baseline hack/scale/baseline.json
-
-.PHONY: bench-baseline
-bench-baseline: build ## Write hack/scale/baseline.json anew; the commit says why it changes.
-	$(SCALE) -clusters 60 -calls 100 -json out/scale-check.json -baseline hack/scale/baseline.json -update
+bench-check: ## The same with 60 Clusters, which takes a good minute.
+	@$(MAKE) --no-print-directory bench-scale CLUSTERS=60
 
 .PHONY: cover
 cover: ## Write out/cover.html and print the coverage of the unit tests.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,10 +25,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest/diff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 const (
@@ -54,12 +52,12 @@ func variables(name string) (string, error) {
 }
 
 // show applies a Cluster the way users do and prints what becomes of it.
-func show(ctx context.Context, dir string, out io.Writer) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfigFile(dir))
+func show(ctx context.Context, kubeconfig string, out io.Writer) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
-	scheme, err := caches.NewScheme()
+	scheme, err := api.NewScheme()
 	if err != nil {
 		return err
 	}
@@ -135,33 +133,22 @@ func applyAgain(ctx context.Context, user client.Client, out io.Writer, patched 
 // waitWebhooks waits until applying a file without storing anything, as kubectl diff does, keeps the files of the
 // control plane.
 func waitWebhooks(ctx context.Context, user client.Client, file string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
+	return poll(ctx, "the API server does not ask the webhooks", func() (bool, error) {
 		objects, err := process(file)
 		if err != nil {
-			return err
+			return false, err
 		}
 		i := slices.IndexFunc(objects,
 			func(o *unstructured.Unstructured) bool { return o.GetKind() == "KubeadmControlPlane" })
 		dry := objects[i]
 		if err := user.Apply(ctx, client.ApplyConfigurationFromUnstructured(dry), client.FieldOwner("kubectl"),
 			client.DryRunAll); err != nil {
-			return err
+			return false, err
 		}
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(dry.Object, controlPlane); err != nil {
-			return err
-		}
-		if patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("the API server does not ask the webhooks")
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(dry.Object, controlPlane)
+		return patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)), err
+	})
 }
 
 // applyTemplate is clusterctl generate cluster --from FILE | kubectl apply --server-side -f -.
@@ -204,30 +191,22 @@ func process(file string) ([]*unstructured.Unstructured, error) {
 func waitConfigured(
 	ctx context.Context, user client.Client, controlPlane *controlplanev1.KubeadmControlPlane,
 	template *bootstrapv1.KubeadmConfigTemplate,
-) (*metav1.Condition, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
+) (condition *metav1.Condition, err error) {
 	cluster := &clusterv1.Cluster{}
-	for {
+	err = poll(ctx, "the condition does not become True", func() (bool, error) {
 		for name, object := range map[string]client.Object{
 			demoCluster: cluster, demoCluster + "-control-plane": controlPlane, demoCluster + "-md-0": template,
 		} {
 			if err := user.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: name}, object); err != nil {
-				return nil, err
+				return false, err
 			}
 		}
-		both := patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) &&
-			patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec))
-		condition := meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
-		if condition != nil && condition.Status == metav1.ConditionTrue && both {
-			return condition, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the condition did not become True: %+v", condition)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		condition = meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
+		return condition != nil && condition.Status == metav1.ConditionTrue &&
+			patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) &&
+			patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)), nil
+	})
+	return condition, err
 }
 
 func title(out io.Writer, text string) {
