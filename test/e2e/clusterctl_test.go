@@ -80,7 +80,7 @@ metadata: {name: %s, labels: {clusterctl.cluster.x-k8s.io: "", clusterctl.cluste
 	}
 	r.pods = w.cluster.RunPods(t.Context(), func(image string) (string, error) {
 		_, version, _ := strings.Cut(image, ":")
-		program := filepath.Join(r.dir, "programs", version)
+		program := filepath.Join(r.dir, "installed", version)
 		_, err := os.Stat(program)
 		return program, err
 	})
@@ -103,7 +103,7 @@ func (r *repository) release(t *testing.T, version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := filepath.Join(r.dir, "programs")
+	programs := filepath.Join(r.dir, "installed")
 	if err := errors.Join(os.MkdirAll(programs, 0o700),
 		os.WriteFile(filepath.Join(programs, version), image.Programs[0].Content, 0o700)); err != nil { //nolint:gosec // a program
 		t.Fatal(err)

@@ -47,6 +47,17 @@ func (p publisher) eventuallyConfigured() {
 	})
 }
 
+// eventuallyUnpatched waits until nothing is left of the label that was removed.
+func (p publisher) eventuallyUnpatched() {
+	p.T.Helper()
+	eventually(p.T, "removal from Cluster "+p.Name, func() string {
+		if condition := vocabulary.Condition(p.Cluster()); condition.Reason != noCondition {
+			return "reason " + condition.Reason
+		}
+		return ""
+	})
+}
+
 // wantGone fails if anything of the outputs is left in the management cluster.
 func (p publisher) wantGone() {
 	p.T.Helper()
@@ -117,6 +128,7 @@ func TestOutputs_FollowTheCluster(t *testing.T) {
 	})
 	d := newPublisher(t, ns, "other", "env", map[string]string{"httpProxy": proxyURL})
 	d.Eventually(contract.ReasonPublished)
+	d.eventuallyConfigured()
 	if c.Secret("-proxy-outputs") == nil {
 		t.Error("a paused Cluster was changed")
 	}
@@ -126,6 +138,7 @@ func TestOutputs_FollowTheCluster(t *testing.T) {
 	d.Eventually("")
 	c.wantGone()
 	c.eventuallyConfigured()
+	d.eventuallyUnpatched()
 	p.stop()
 	staysQuiet(t, ns)
 }
@@ -241,6 +254,7 @@ func TestOutputs_AreWrittenWithoutDelivery(t *testing.T) {
 	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "prod-proxy"}, &addonsv1.ClusterResourceSet{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a ClusterResourceSet without --deliver: %v", err)
 	}
+	c.eventuallyConfigured()
 	p.stop()
 	staysQuiet(t, ns)
 	manager(t, ns, noResync)

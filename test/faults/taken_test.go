@@ -116,8 +116,14 @@ func TestOutputs_LeaveADeletedClusterAlone(t *testing.T) {
 	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "ClusterResourceSet "+ns+"/prod-proxy exists")
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = append(cluster.Finalizers, waits) })
 	c.remove(c.Cluster())
+	// What the manager says of a Cluster that was created later shows that it knows of the deletion.
+	other := publisherOf(t, ns, "other")
+	taken := other.foreignSecret("-proxy-outputs")
+	create(t, taken)
+	other.Create("env", map[string]string{"httpProxy": proxyURL})
+	other.Eventually(contract.ReasonNameTaken)
 	c.remove(env) // what is free now is not taken for a Cluster that goes
-	other := newPublisher(t, ns, "other", "env", map[string]string{"httpProxy": proxyURL})
+	other.remove(taken)
 	other.Eventually(contract.ReasonPublished)
 	if c.Secret("-proxy-outputs") != nil {
 		t.Error("an output was written for a Cluster that is being deleted")
