@@ -3,7 +3,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -29,9 +28,9 @@ const unlabelled = string(resolve.CodeUnlabelledSecret)
 func (c *checker) cluster() []one {
 	return []one{
 		{CodeClusterLabel, c.label},
-		{CodeClusterSecret, c.secret},
-		{CodeClusterReport, c.condition},
-		{CodeMachines, c.machines},
+		{CodeClusterSecret, c.ofRow(secretOf)},
+		{CodeClusterReport, c.ofRow(conditionOf)},
+		{CodeMachines, c.ofRow(machinesOf)},
 		{CodeAddresses, c.addresses},
 	}
 }
@@ -65,27 +64,22 @@ func (c *checker) label(ctx context.Context) Result {
 	return ok("label and annotations can be used")
 }
 
-var errNoRow = errors.New("the Cluster is not labelled")
-
-// row returns the status of the Cluster.
-func (c *checker) row(ctx context.Context) (status.Row, error) {
-	rows, err := c.Rows(ctx, c.Cluster)
-	if err == nil && len(rows) == 0 {
-		err = errNoRow
+// ofRow is a check of what status says about the Cluster.
+func (c *checker) ofRow(judge func(status.Row) Result) func(context.Context) Result {
+	return func(ctx context.Context) Result {
+		rows, err := c.Rows(ctx, c.Cluster)
+		switch {
+		case err != nil:
+			return unread(err)
+		case len(rows) == 0:
+			return skipped("the Cluster is not labelled")
+		}
+		return judge(rows[0])
 	}
-	if err != nil {
-		return status.Row{}, err
-	}
-	return rows[0], nil
 }
 
-func (c *checker) secret(ctx context.Context) Result {
-	row, err := c.row(ctx)
+func secretOf(row status.Row) Result {
 	switch {
-	case errors.Is(err, errNoRow):
-		return skipped("%v", err)
-	case err != nil:
-		return unread(err)
 	case row.Stale != "":
 		return failed("%s", row.Stale)
 	case row.Warning != "":
@@ -98,17 +92,11 @@ func (c *checker) secret(ctx context.Context) Result {
 	return ok("Secret %s is in use, as it is now", row.Secret)
 }
 
-// condition repeats what the controller reports.
-func (c *checker) condition(ctx context.Context) Result {
-	row, err := c.row(ctx)
+// conditionOf repeats what the controller reports.
+func conditionOf(row status.Row) Result {
 	switch {
-	case errors.Is(err, errNoRow):
-		return skipped("%v", err)
-	case err != nil:
-		return unread(err)
 	case row.Reason == "":
-		return failed("the Cluster has no condition %s",
-			contract.ConditionProxyConfigured)
+		return failed("the Cluster has no condition %s", contract.ConditionProxyConfigured)
 	case row.IsTrue():
 		return ok("%s", row.Reason)
 	}
@@ -125,13 +113,8 @@ func (c *checker) condition(ctx context.Context) Result {
 	return result
 }
 
-func (c *checker) machines(ctx context.Context) Result {
-	row, err := c.row(ctx)
+func machinesOf(row status.Row) Result {
 	switch {
-	case errors.Is(err, errNoRow):
-		return skipped("%v", err)
-	case err != nil:
-		return unread(err)
 	case row.IsBehind():
 		count := 0
 		for _, group := range row.Behind {

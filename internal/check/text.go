@@ -9,14 +9,12 @@ import (
 // Text prints a report for people: one line for each check, and below it what to do and the link if it is needed.
 func (r Report) Text(out io.Writer) error {
 	var b strings.Builder
-	counts := map[Status]int{}
 	for i, group := range r.Groups {
 		if i > 0 {
 			b.WriteString("\n")
 		}
 		b.WriteString(group.Name + "\n")
 		for _, result := range group.Checks {
-			counts[result.Status]++
 			fmt.Fprintf(&b, "  %-8s %-20s %s\n", result.Status, result.Check, result.Message)
 			for _, line := range []string{result.Do, result.Link} {
 				if line != "" {

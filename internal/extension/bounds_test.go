@@ -73,6 +73,7 @@ func TestRespond_DecodesNoTemplateOfMillionsOfValues(t *testing.T) {
 		"a machine template":               {4, `{"spec":{"os":` + list(maxValues) + `}}`, "reading the spec.template.spec.infrastructureRef of MachineDeployment: it has more than 50000 values"},
 		"as many as the API server takes":  {3, bootstrap + list(maxValues-100) + `}}}}`, ""},
 		"a machine template that is usual": {4, `{"spec":{"os":` + list(maxValues-100) + `}}`, ""},
+		"one that names no system":         {4, `{"spec":{"tags":` + list(2*maxValues) + `}}`, ""},
 		"what is not decoded":              {0, list(2 * maxValues), ""},
 	} {
 		q := generated(t, hookrequests.Options{Pools: 1})

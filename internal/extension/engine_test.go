@@ -23,6 +23,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -197,12 +198,12 @@ func TestGeneratePatches_WorksWithTheEngineOfClusterAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		view := patch.SpecOfMap(unpatched[name])
+		view := api.Spec(unpatched[name])
 		plan, err := patch.Ensure(view, recipe)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(patch.Apply(view, plan.Edits), patch.SpecOfMap(got)); diff != "" {
+		if diff := cmp.Diff(patch.Apply(view, plan.Edits), api.Spec(got)); diff != "" {
 			t.Errorf("%s (-classic +topology):\n%s", name, diff)
 		}
 		if diff := cmp.Diff(patch.Own(unpatched[name]), patch.Own(got)); diff != "" {

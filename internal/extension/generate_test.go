@@ -18,6 +18,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/hookrequests"
 )
 
@@ -225,7 +226,7 @@ func references(t *testing.T, h *Handlers, q *runtimehooksv1.GeneratePatchesRequ
 			continue
 		}
 		secret := ""
-		for _, f := range patch.SpecOfMap(spec).Files {
+		for _, f := range api.Spec(spec).Files {
 			if f.Path == contract.PathProxyEnv {
 				secret = f.ContentFrom.Name
 			}

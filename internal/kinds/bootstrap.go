@@ -3,6 +3,7 @@ package kinds
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -86,7 +87,7 @@ func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 	if err := Decode(text, &members); err != nil {
 		return err
 	}
-	*b = Bootstrap{Alone: true}
+	*b = Bootstrap{}
 	for _, name := range []string{"initConfiguration", "joinConfiguration"} {
 		of := registration{}
 		if value, found := members[name]; found {
@@ -98,36 +99,35 @@ func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 		b.KubeletArgs = append(b.KubeletArgs, of.NodeRegistration.KubeletExtraArgs...)
 	}
 	var files []file
-	for name, value := range members {
-		var into any
-		switch name {
-		case string(patch.ListFiles):
-			into = &files
-		case string(patch.ListPre):
-			into = &b.PreKubeadmCommands
-		case string(patch.ListPost):
-			into = &b.PostKubeadmCommands
-		case "format":
-			into, b.Alone = &b.Format, false
-		default:
-			b.Alone = false
-			continue
+	for _, field := range []struct {
+		name string
+		into any
+	}{
+		{string(patch.ListFiles), &files},
+		{string(patch.ListPre), &b.PreKubeadmCommands},
+		{string(patch.ListPost), &b.PostKubeadmCommands},
+		{"format", &b.Format},
+	} {
+		if value, found := members[field.name]; found {
+			if err := Decode(value, field.into); err != nil {
+				return fmt.Errorf("%s: %w", field.name, err)
+			}
 		}
-		if err := Decode(value, into); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		b.Alone = b.Alone && !isEmptyList(value)
 	}
 	for i := range files {
 		b.Files = append(b.Files, files[i].view())
 	}
+	lists := 0
+	for _, entries := range []int{len(b.Files), len(b.PreKubeadmCommands), len(b.PostKubeadmCommands)} {
+		lists += min(entries, 1)
+	}
+	b.Alone = len(members) == lists
 	return nil
 }
 
-// isEmptyList reports whether a list has no entries: it is [] or null.
-func isEmptyList(value json.RawMessage) bool {
-	var entries []json.RawMessage
-	return Decode(value, &entries) == nil && len(entries) == 0
+// MarshalJSON returns an error: written whole, a spec would lose the fields that are not read.
+func (b *Bootstrap) MarshalJSON() ([]byte, error) {
+	return nil, errors.New("a bootstrap spec is patched, and never written whole")
 }
 
 // DeepCopy returns a copy.

@@ -102,7 +102,7 @@ func (b *Bootstrap) trim() {
 func conditions(all []metav1.Condition, types ...string) []metav1.Condition {
 	kept := slices.DeleteFunc(all, func(c metav1.Condition) bool { return !slices.Contains(types, c.Type) })
 	for i := range kept {
-		kept[i].Type, kept[i].Reason, kept[i].Message = once(kept[i].Type), once(kept[i].Reason), once(kept[i].Message)
+		kept[i].Type, kept[i].Reason = once(kept[i].Type), once(kept[i].Reason)
 	}
 	return slices.Clip(kept)
 }

@@ -11,12 +11,13 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	patched := func(text string) patch.Spec {
-		return patch.SpecOfMap(ensure(t, parse(t, text), recipe(t, patch.Options{})))
+		return api.Spec(ensure(t, parse(t, text), recipe(t, patch.Options{})))
 	}
 	commands := patched("").PreKubeadmCommands
 	for name, test := range map[string]struct {
@@ -25,12 +26,12 @@ func TestKeep(t *testing.T) {
 		files         int
 	}{
 		"a manifest without them": {
-			stored: patched(ownUser), asked: patch.SpecOfMap(parse(t, ownUser)),
+			stored: patched(ownUser), asked: api.Spec(parse(t, ownUser)),
 			want: patched(ownUser).PreKubeadmCommands, files: 6,
 		},
 		"a spec that had none gets none": {
-			stored: patch.SpecOfMap(parse(t, ownUser)), asked: patched(ownUser),
-			want: patch.SpecOfMap(parse(t, ownUser)).PreKubeadmCommands, files: 1,
+			stored: api.Spec(parse(t, ownUser)), asked: patched(ownUser),
+			want: api.Spec(parse(t, ownUser)).PreKubeadmCommands, files: 1,
 		},
 		"commands of a user who had none stand between the first and the last": {
 			stored: patched(""), asked: patch.Spec{PreKubeadmCommands: []string{"echo new"}},
@@ -45,7 +46,7 @@ func TestKeep(t *testing.T) {
 		},
 		"other values of managed entries": {
 			stored: patched(""), want: commands, files: 5,
-			asked: patch.SpecOfMap(ensure(t, document{},
+			asked: api.Spec(ensure(t, document{},
 				recipe(t, patch.Options{SecretName: "other"}))),
 		},
 	} {
@@ -130,7 +131,7 @@ func FuzzKeep(f *testing.F) {
 				}
 			}
 		}
-		before, now := patch.SpecOfMap(stored), patch.SpecOfMap(asked)
+		before, now := api.Spec(stored), api.Spec(asked)
 		edits := patch.Keep(before, now)
 		if diff := cmp.Diff(map[string]any(stored), map[string]any(apply(t, asked, edits)),
 			cmpopts.EquateEmpty()); diff != "" {
@@ -139,11 +140,11 @@ func FuzzKeep(f *testing.F) {
 		if diff := cmp.Diff(before, patch.Apply(now, edits), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("Apply (-stored +got):\n%s", diff)
 		}
-		kept := apply(t, other, patch.Keep(before, patch.SpecOfMap(other)))
+		kept := apply(t, other, patch.Keep(before, api.Spec(other)))
 		if diff := cmp.Diff(patch.Own(other), patch.Own(kept)); diff != "" {
 			t.Errorf("the user's part changed (-want +got):\n%s", diff)
 		}
-		if again := patch.Keep(before, patch.SpecOfMap(kept)); len(again) > 0 {
+		if again := patch.Keep(before, api.Spec(kept)); len(again) > 0 {
 			t.Errorf("a second Keep: %v", again)
 		}
 	})

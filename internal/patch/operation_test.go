@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // operationsTest is about the operations of edits on an object with a spec.
@@ -99,7 +100,7 @@ func testOperations(t *testing.T, tests map[string]operationsTest) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.at.Parents = []string{"/spec"}
-			operations := patch.Operations(test.at, patch.SpecOfMap(parse(t, test.spec)), test.edits)
+			operations := patch.Operations(test.at, api.Spec(parse(t, test.spec)), test.edits)
 			text, err := json.Marshal(operations)
 			if err != nil {
 				t.Fatal(err)

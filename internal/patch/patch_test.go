@@ -23,6 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -99,7 +100,7 @@ func parse(t *testing.T, text string) document {
 // apply carries out edits the way the controller does: as a JSON patch of an object that holds the spec.
 func apply(t *testing.T, d document, edits []patch.Edit) document {
 	t.Helper()
-	spec := patch.SpecOfMap(d)
+	spec := api.Spec(d)
 	at := patch.Location{Parents: []string{"/spec"}, Alone: 1}
 	object := map[string]any{"spec": d}
 	if len(d) == 0 {
@@ -142,7 +143,7 @@ func apply(t *testing.T, d document, edits []patch.Edit) document {
 
 func ensure(t *testing.T, d document, r patch.Recipe) document {
 	t.Helper()
-	plan, err := patch.Ensure(patch.SpecOfMap(d), r)
+	plan, err := patch.Ensure(api.Spec(d), r)
 	if err != nil {
 		t.Fatalf("Ensure: %v", err)
 	}
@@ -169,10 +170,10 @@ func TestRecipe_IsGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, name+".yaml", got)
-			if again, err := patch.Ensure(patch.SpecOfMap(d), recipe(t, options)); err != nil || len(again.Edits) > 0 {
+			if again, err := patch.Ensure(api.Spec(d), recipe(t, options)); err != nil || len(again.Edits) > 0 {
 				t.Errorf("a second Ensure has edits %v, error %v", again.Edits, err)
 			}
-			if diff := cmp.Diff(parse(t, ownUser), apply(t, d, patch.Remove(patch.SpecOfMap(d)))); diff != "" {
+			if diff := cmp.Diff(parse(t, ownUser), apply(t, d, patch.Remove(api.Spec(d)))); diff != "" {
 				t.Errorf("Remove after Ensure leaves a difference (-want +got):\n%s", diff)
 			}
 		})
@@ -248,10 +249,10 @@ func golden(t *testing.T, name string, got []byte) {
 func TestEnsure_OfAnEmptySpecIsUndoneToAbsence(t *testing.T) {
 	t.Parallel()
 	d := ensure(t, nil, recipe(t, patch.Options{}))
-	if len(patch.SpecOfMap(d).Files) == 0 {
+	if len(api.Spec(d).Files) == 0 {
 		t.Fatal("Ensure added no files")
 	}
-	if got := apply(t, d, patch.Remove(patch.SpecOfMap(d))); got != nil {
+	if got := apply(t, d, patch.Remove(api.Spec(d))); got != nil {
 		t.Errorf("Remove left %v, want no spec at all", got)
 	}
 }
@@ -259,7 +260,7 @@ func TestEnsure_OfAnEmptySpecIsUndoneToAbsence(t *testing.T) {
 func TestEnsure_PutsBackWhatIsOutOfPlace(t *testing.T) {
 	t.Parallel()
 	want := ensure(t, parse(t, ownUser), recipe(t, patch.Options{}))
-	spec := patch.SpecOfMap(want)
+	spec := api.Spec(want)
 	for name, commands := range map[string][]string{
 		"a managed command twice":       append([]string{spec.PreKubeadmCommands[1]}, spec.PreKubeadmCommands...),
 		"managed commands at the end":   append(spec.PreKubeadmCommands[5:9:9], spec.PreKubeadmCommands[:5]...),
@@ -307,7 +308,7 @@ func TestEnsure_RepairsManagedFilesInPlace(t *testing.T) {
 
 func TestEnsure_DoesNotModifyItsArguments(t *testing.T) {
 	t.Parallel()
-	spec, r := patch.SpecOfMap(parse(t, ownUser)), recipe(t, patch.Options{})
+	spec, r := api.Spec(parse(t, ownUser)), recipe(t, patch.Options{})
 	wantSpec, wantRecipe := fmt.Sprintf("%+v", spec), fmt.Sprintf("%+v", r)
 	if _, err := patch.Ensure(spec, r); err != nil {
 		t.Fatal(err)
@@ -350,7 +351,7 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 { // errors are the same bytes on every try
-				plan, err := patch.Ensure(patch.SpecOfMap(parse(t, test.spec)), recipe(t, patch.Options{}))
+				plan, err := patch.Ensure(api.Spec(parse(t, test.spec)), recipe(t, patch.Options{}))
 				var conflict *patch.ConflictError
 				if !errors.As(err, &conflict) || err.Error() != test.want {
 					t.Errorf("error %v, want conflict %s", err, test.want)
@@ -366,7 +367,7 @@ func TestEnsure_RefusesWhatTheUserOwns(t *testing.T) {
 func TestEnsure_LeavesADropInOfAnUnwantedTargetAlone(t *testing.T) {
 	t.Parallel()
 	d := parse(t, "files: [{path: /usr/lib/systemd/system/kubelet.service.d/http-proxy.conf, content: '[Service]'}]")
-	_, err := patch.Ensure(patch.SpecOfMap(d),
+	_, err := patch.Ensure(api.Spec(d),
 		recipe(t, patch.Options{Targets: []contract.Target{contract.TargetContainerd}}))
 	if err != nil {
 		t.Errorf("Ensure: %v", err)
@@ -450,7 +451,7 @@ func TestEnsure_WarnsOfTheUsersExports(t *testing.T) {
 		})
 	}
 	for _, spec := range []document{d, ensure(t, d, r)} { // the position is that of the user's own list
-		plan, err := patch.Ensure(patch.SpecOfMap(spec), r)
+		plan, err := patch.Ensure(api.Spec(spec), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -512,7 +513,7 @@ func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := parse(t, test.spec)
-			if got := patch.Unsupported(patch.SpecOfMap(d)); got != test.want {
+			if got := patch.Unsupported(api.Spec(d)); got != test.want {
 				t.Errorf("from a manifest %q, want %q", got, test.want)
 			}
 			if strings.HasPrefix(name, "v1beta1") {
@@ -526,7 +527,7 @@ func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 			if err := json.Unmarshal(encoded, &typed); err != nil {
 				t.Fatal(err)
 			}
-			if got := patch.Unsupported(patch.SpecOf(&typed)); got != test.want {
+			if got := patch.Unsupported(api.Spec(&typed)); got != test.want {
 				t.Errorf("from a typed spec %q, want %q", got, test.want)
 			}
 		})
@@ -653,16 +654,16 @@ func FuzzEnsureAndRemove(f *testing.F) {
 			}
 		}
 		clean := ensure(t, user, r)
-		if diff := cmp.Diff(patch.SpecOfMap(clean).PreKubeadmCommands,
-			patch.SpecOfMap(ensure(t, dirty, r)).PreKubeadmCommands); diff != "" {
+		if diff := cmp.Diff(api.Spec(clean).PreKubeadmCommands,
+			api.Spec(ensure(t, dirty, r)).PreKubeadmCommands); diff != "" {
 			t.Errorf("commands depend on what was there before:\n%s", diff)
 		}
 		for _, d := range []document{user, dirty, clean} {
 			patched := ensure(t, d, r)
-			if again, err := patch.Ensure(patch.SpecOfMap(patched), r); err != nil || len(again.Edits) != 0 {
+			if again, err := patch.Ensure(api.Spec(patched), r); err != nil || len(again.Edits) != 0 {
 				t.Errorf("second Ensure: edits %v, error %v", again.Edits, err)
 			}
-			removed := apply(t, patched, patch.Remove(patch.SpecOfMap(patched)))
+			removed := apply(t, patched, patch.Remove(api.Spec(patched)))
 			if diff := cmp.Diff(user, removed, cmp.Transformer("nil", func(d document) map[string]any {
 				if len(d) == 0 {
 					return nil
@@ -684,7 +685,7 @@ func BenchmarkEnsure(b *testing.B) {
 	if err := yaml.Unmarshal([]byte(ownUser), &d); err != nil {
 		b.Fatal(err)
 	}
-	spec := patch.SpecOfMap(d)
+	spec := api.Spec(d)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := patch.Ensure(spec, r); err != nil {

@@ -7,10 +7,7 @@
 package patch
 
 import (
-	"slices"
 	"strings"
-
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
@@ -82,35 +79,6 @@ func HasMark(content string) bool {
 	first, rest, _ := strings.Cut(content, "\n")
 	second, _, _ := strings.Cut(rest, "\n")
 	return first == managedHeader || second == managedHeader
-}
-
-// SpecOf returns the view of a typed bootstrap spec.
-func SpecOf(typed *bootstrapv1.KubeadmConfigSpec) Spec {
-	spec := Spec{
-		PreKubeadmCommands: typed.PreKubeadmCommands, PostKubeadmCommands: typed.PostKubeadmCommands,
-		Format: string(typed.Format),
-	}
-	spec.Files = slices.Grow(spec.Files, len(typed.Files))
-	for _, f := range typed.Files {
-		spec.Files = append(spec.Files, File{
-			Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: f.Content,
-			ContentFrom: SecretKey{Name: f.ContentFrom.Secret.Name, Key: f.ContentFrom.Secret.Key},
-			Other:       f.Encoding != "" || f.Append != nil || f.ContentFormat != "",
-		})
-	}
-	for _, registration := range []bootstrapv1.NodeRegistrationOptions{
-		typed.InitConfiguration.NodeRegistration, typed.JoinConfiguration.NodeRegistration,
-	} {
-		spec.CRISockets = append(spec.CRISockets, registration.CRISocket)
-		for _, arg := range registration.KubeletExtraArgs {
-			value := ""
-			if arg.Value != nil {
-				value = *arg.Value
-			}
-			spec.KubeletArgs = append(spec.KubeletArgs, arg.Name+"="+value)
-		}
-	}
-	return spec
 }
 
 // SpecOfMap returns the view of a bootstrap spec that was decoded from JSON or YAML without its type, in v1beta1 or

@@ -20,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 )
 
@@ -101,7 +102,7 @@ func encode(t *testing.T, value any) []byte {
 // spec returns the bootstrap spec of an object.
 func (u *user) spec(object map[string]any) patch.Spec {
 	spec := plan.Locate(u.kind, object)
-	return patch.SpecOfMap(spec)
+	return api.Spec(spec)
 }
 
 // without returns object without some of its lists.

@@ -39,7 +39,7 @@ type object struct {
 	text []byte
 }
 
-// decode reads a request. It returns nil for an object that has not the types of the API: the API server refuses it.
+// decode reads a request. It returns nil for an object whose fields do not have the types of the API: the API server refuses it.
 // Its error is for a request without an object.
 func decode(kind string, request *admissionv1.AdmissionRequest) (*write, error) {
 	if !isObject(request.Object.Raw) || request.Operation != admissionv1.Create && !isObject(request.OldObject.Raw) {

@@ -14,6 +14,9 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 // NewScheme returns a scheme with Cluster API's own types.
@@ -52,3 +55,6 @@ func As[T any](object any) *T {
 	}
 	return into
 }
+
+// Spec returns the view of a bootstrap spec, of Cluster API's own type or decoded from JSON without one.
+func Spec(object any) patch.Spec { return As[kinds.Bootstrap](object).View() }

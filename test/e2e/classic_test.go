@@ -12,6 +12,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/nodedata"
 )
@@ -183,7 +184,7 @@ func TestMigration_OfHandWrittenDropIns(t *testing.T) {
 
 			c.manifest = migrated
 			c.apply(t)
-			if got := c.controlPlane(t); got.Generation != before+1 || !patch.IsPatched(patch.SpecOf(&got.Spec.KubeadmConfigSpec)) {
+			if got := c.controlPlane(t); got.Generation != before+1 || !patch.IsPatched(api.Spec(&got.Spec.KubeadmConfigSpec)) {
 				t.Errorf("generation %d after %d, files %+v; want one change with both", got.Generation, before,
 					got.Spec.KubeadmConfigSpec.Files)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -122,7 +123,7 @@ func (c *cluster) waitOwned(t *testing.T, patched bool) {
 			case *bootstrapv1.KubeadmConfigTemplate:
 				spec = &object.Spec.Template.Spec
 			}
-			if patch.IsPatched(patch.SpecOf(spec)) != patched {
+			if patch.IsPatched(api.Spec(spec)) != patched {
 				return fmt.Errorf("%s: carries the proxy: %v", o.GetName(), !patched)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/infra"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/e2e/management"
 )
@@ -135,7 +136,7 @@ func (c *cluster) waitWorkedOn(t *testing.T) {
 func (c *cluster) isPatched(t *testing.T) error {
 	t.Helper()
 	controlPlane := c.controlPlane(t)
-	if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) ||
+	if !patch.IsPatched(api.Spec(&controlPlane.Spec.KubeadmConfigSpec)) ||
 		plan.IsPausedByUs(controlPlane.Annotations) {
 		return fmt.Errorf("the control plane does not carry the proxy, or is held back: %v", controlPlane.Annotations)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 func TestContest_NamesTheRivalAndBacksOff(t *testing.T) {
@@ -35,7 +36,7 @@ func TestContest_NamesTheRivalAndBacksOff(t *testing.T) {
 			if err := shared.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "one"}, controlPlane); err != nil {
 				continue
 			}
-			if patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) {
+			if patch.IsPatched(api.Spec(&controlPlane.Spec.KubeadmConfigSpec)) {
 				strip(controlPlane)
 				err := shared.client.Update(ctx, controlPlane, client.FieldOwner("stubborn-operator"))
 				if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {

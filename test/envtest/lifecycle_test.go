@@ -18,6 +18,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // It runs alone, before the tests that run in parallel: they share the installation-wide Secret.
@@ -425,7 +426,7 @@ func TestTemplate_PatchedBeforeTheFirstPassIsGivenBack(t *testing.T) {
 	create(t, moved)
 	eventually(t, "the template as before", func() string {
 		now := fetch(t, ns, "moved", &bootstrapv1.KubeadmConfigTemplate{})
-		if patch.IsPatched(patch.SpecOf(&now.Spec.Template.Spec)) || now.Annotations[contract.AnnotationOutputVersion] != "" {
+		if patch.IsPatched(api.Spec(&now.Spec.Template.Spec)) || now.Annotations[contract.AnnotationOutputVersion] != "" {
 			return "it has the entries, or the record of their version"
 		}
 		return ""
@@ -470,7 +471,7 @@ func TestPoolsOfOneName_HaveGeneratedSecretsOfTheirOwn(t *testing.T) {
 	if got := string(c.secret(deployments)[contract.KeyProxyEnv]); got != env {
 		t.Errorf("the values of the MachineDeployment changed to\n%s", got)
 	}
-	if got := patch.References(patch.SpecOf(&fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec)); len(
+	if got := patch.References(api.Spec(&fetch(t, ns, "one-md-of-pool", &bootstrapv1.KubeadmConfig{}).Spec)); len(
 		got) == 0 || got[0] != own {
 		t.Errorf("the MachinePool refers to %v", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // joined creates a Machine as Cluster API leaves it behind once its bootstrap data is made of spec. The manager would
@@ -293,7 +294,7 @@ func TestMachines_OfAPoolThatLeavesTheProxyAreCounted(t *testing.T) {
 	if c.isPatched("template") {
 		t.Error("the template still has the proxy")
 	}
-	if !patch.IsPatched(patch.SpecOf(&fetch(t, ns, "one-md-a", &bootstrapv1.KubeadmConfig{}).Spec)) {
+	if !patch.IsPatched(api.Spec(&fetch(t, ns, "one-md-a", &bootstrapv1.KubeadmConfig{}).Spec)) {
 		t.Error("the KubeadmConfig of a Machine with bootstrap data was written")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // observed sets condition Paused of the control plane as Cluster API does when it works on it, or has noticed that it
@@ -32,7 +33,7 @@ func (c classic) observed(paused metav1.ConditionStatus) {
 func (c classic) wantControlPlane(patched bool, paused string) {
 	c.t.Helper()
 	controlPlane := c.controlPlane()
-	if got := patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)); got != patched {
+	if got := patch.IsPatched(api.Spec(&controlPlane.Spec.KubeadmConfigSpec)); got != patched {
 		c.t.Errorf("the control plane carries the proxy: %v, want %v", got, patched)
 	}
 	if got := controlPlane.Annotations[clusterv1.PausedAnnotation]; got != paused {

@@ -24,6 +24,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 // There is no topology controller here: the tests make the objects that it makes and change them as it does on the word
@@ -138,7 +139,7 @@ func specOf(o client.Object) (string, *bootstrapv1.KubeadmConfigSpec) {
 func topologyWrites(t *testing.T, o client.Object, options ...patch.Options) {
 	t.Helper()
 	kind, typed := specOf(o)
-	spec := patch.SpecOf(typed)
+	spec := api.Spec(typed)
 	edits := patch.Remove(spec)
 	for _, option := range options {
 		recipe, err := patch.NewRecipe(option)
@@ -743,12 +744,12 @@ func TestTopology_PatchesACopyOfAnOldTemplateInTime(t *testing.T) {
 	waiting.OwnerReferences = ownedBy("Machine", "waiting")
 	create(t, waiting)
 	c.eventuallyReports(contract.ReasonTemplateNotSupported)
-	if patch.IsPatched(patch.SpecOf(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
+	if patch.IsPatched(api.Spec(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
 		t.Error("a Machine has what the ClusterClass does not declare")
 	}
 	c.carried()
 	eventually(t, "KubeadmConfig", func() string {
-		if !patch.IsPatched(patch.SpecOf(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
+		if !patch.IsPatched(api.Spec(&fetch(t, ns, "waiting", &bootstrapv1.KubeadmConfig{}).Spec)) {
 			return "is not patched, and its template is"
 		}
 		return ""

@@ -20,6 +20,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
@@ -151,11 +152,11 @@ func (c classic) spec(name string) patch.Spec {
 	c.t.Helper()
 	switch name {
 	case "control plane":
-		return patch.SpecOf(&c.controlPlane().Spec.KubeadmConfigSpec)
+		return api.Spec(&c.controlPlane().Spec.KubeadmConfigSpec)
 	case "template":
-		return patch.SpecOf(&c.template().Spec.Template.Spec)
+		return api.Spec(&c.template().Spec.Template.Spec)
 	case "KubeadmConfig":
-		return patch.SpecOf(&c.config().Spec)
+		return api.Spec(&c.config().Spec)
 	default:
 		c.t.Fatalf("%q is none of %q", name, everyObject)
 		return patch.Spec{}

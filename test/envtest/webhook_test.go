@@ -27,6 +27,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
@@ -54,7 +55,7 @@ func admitted(t *testing.T, name, webhooks string) string {
 		if err := shared.client.Create(t.Context(), controlPlane, client.DryRunAll); err != nil {
 			return err.Error()
 		}
-		if !patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) {
+		if !patch.IsPatched(api.Spec(&controlPlane.Spec.KubeadmConfigSpec)) {
 			return "they are not called"
 		}
 		return ""
@@ -143,7 +144,7 @@ func strip(o *controlplanev1.KubeadmControlPlane) {
 }
 
 func hasProxy(o *controlplanev1.KubeadmControlPlane) bool {
-	return patch.IsPatched(patch.SpecOf(&o.Spec.KubeadmConfigSpec))
+	return patch.IsPatched(api.Spec(&o.Spec.KubeadmConfigSpec))
 }
 
 func TestWebhook_PatchesObjectsOfOneApplyAtCreation(t *testing.T) {
@@ -437,7 +438,7 @@ func TestKubeadmConfig_IsPatchedAsClusterAPICreatesIt(t *testing.T) {
 		config.Labels, config.OwnerReferences = map[string]string{clusterv1.ClusterNameLabel: "one"}, test.owners
 		maps.Copy(config.Labels, test.labels)
 		create(t, config)
-		if got := patch.IsPatched(patch.SpecOf(&config.Spec)); got != test.patched {
+		if got := patch.IsPatched(api.Spec(&config.Spec)); got != test.patched {
 			t.Errorf("%s: patched %v, want %v", name, got, test.patched)
 		}
 	}
@@ -451,7 +452,7 @@ func TestWebhook_LeavesObjectsOfATopologyAlone(t *testing.T) {
 			o.SetLabels(map[string]string{clusterv1.ClusterTopologyOwnedLabel: "", clusterv1.ClusterNameLabel: "one"})
 		}
 	})
-	if hasProxy(c.controlPlane()) || patch.IsPatched(patch.SpecOf(&c.template().Spec.Template.Spec)) {
+	if hasProxy(c.controlPlane()) || patch.IsPatched(api.Spec(&c.template().Spec.Template.Spec)) {
 		t.Error("an object of a topology was patched")
 	}
 }
@@ -556,7 +557,7 @@ func TestWebhook_IsAskedAgainAfterAnotherWebhook(t *testing.T) {
 	c.eventuallyReports(contract.ReasonConfigured)
 	c.runControlPlane()
 	count := func() (other, managed int) {
-		for _, f := range patch.SpecOf(&c.controlPlane().Spec.KubeadmConfigSpec).Files {
+		for _, f := range api.Spec(&c.controlPlane().Spec.KubeadmConfigSpec).Files {
 			switch {
 			case f.Path == secondFile:
 				other++

@@ -127,7 +127,7 @@ func specOf(object client.Object) *bootstrapv1.KubeadmConfigSpec {
 	return nil
 }
 
-func viewOf(object client.Object) patch.Spec { return patch.SpecOf(specOf(object)) }
+func viewOf(object client.Object) patch.Spec { return api.Spec(specOf(object)) }
 
 // managed are the managed entries of an object.
 func managed(object client.Object) string {
@@ -150,7 +150,7 @@ func managed(object client.Object) string {
 // unmanaged are the other ones, and what the spec has beside lists.
 func unmanaged(spec *bootstrapv1.KubeadmConfigSpec) string {
 	spec = spec.DeepCopy()
-	view := patch.SpecOf(spec)
+	view := api.Spec(spec)
 	files := spec.Files
 	spec.Files = nil
 	for i, f := range files {

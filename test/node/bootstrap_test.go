@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
 const (
@@ -56,7 +57,7 @@ func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Rec
 	removed bool,
 ) *bootstrapv1.KubeadmConfigSpec {
 	t.Helper()
-	plan, err := patch.Ensure(patch.SpecOf(spec), recipe)
+	plan, err := patch.Ensure(api.Spec(spec), recipe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Rec
 	}
 	spec = apply(t, spec, plan.Edits)
 	if removed {
-		return apply(t, spec, patch.Remove(patch.SpecOf(spec)))
+		return apply(t, spec, patch.Remove(api.Spec(spec)))
 	}
 	return spec
 }
@@ -73,7 +74,7 @@ func patched(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, recipe patch.Rec
 func apply(t *testing.T, spec *bootstrapv1.KubeadmConfigSpec, edits []patch.Edit) *bootstrapv1.KubeadmConfigSpec {
 	t.Helper()
 	at := patch.Location{Parents: []string{"/spec"}}
-	operations, err := json.Marshal(patch.Operations(at, patch.SpecOf(spec), edits))
+	operations, err := json.Marshal(patch.Operations(at, api.Spec(spec), edits))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/crdschema"
 )
 
@@ -106,7 +107,7 @@ func (s *stored) keep(which func() bool) {
 		entries, _ := spec[string(list)].([]any)
 		entries = slices.DeleteFunc(entries, func(entry any) bool {
 			alone := map[string]any{string(list): []any{entry}}
-			return !patch.IsPatched(patch.SpecOfMap(alone)) && which()
+			return !patch.IsPatched(api.Spec(alone)) && which()
 		})
 		if spec[string(list)] = entries; len(entries) == 0 {
 			delete(spec, string(list))

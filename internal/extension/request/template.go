@@ -23,7 +23,7 @@ func checkSize(text []byte) error {
 }
 
 // Template reads the template of the control plane or of a pool. It returns nil for a kind that cannot be patched, and
-// for an object that has not the types of the API: the API server refuses it.
+// for an object whose fields do not have the types of the API: the API server refuses it.
 func (i *Item) Template() (kinds.BootstrapObject, error) {
 	if err := checkSize(i.Object); err != nil {
 		return nil, i.failed(err)
