@@ -147,7 +147,7 @@ func waitWebhooks(ctx context.Context, user client.Client, file string) error {
 		}
 		controlPlane := &controlplanev1.KubeadmControlPlane{}
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(dry.Object, controlPlane)
-		return patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)), err
+		return patch.IsPatched(api.Spec(&controlPlane.Spec.KubeadmConfigSpec)), err
 	})
 }
 
@@ -203,8 +203,8 @@ func waitConfigured(
 		}
 		condition = meta.FindStatusCondition(cluster.Status.Conditions, contract.ConditionProxyConfigured)
 		return condition != nil && condition.Status == metav1.ConditionTrue &&
-			patch.IsPatched(patch.SpecOf(&controlPlane.Spec.KubeadmConfigSpec)) &&
-			patch.IsPatched(patch.SpecOf(&template.Spec.Template.Spec)), nil
+			patch.IsPatched(api.Spec(&controlPlane.Spec.KubeadmConfigSpec)) &&
+			patch.IsPatched(api.Spec(&template.Spec.Template.Spec)), nil
 	})
 	return condition, err
 }
