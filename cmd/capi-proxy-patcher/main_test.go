@@ -27,7 +27,7 @@ func TestSignals_EndCommandsAtOnce(t *testing.T) {
 		for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			t.Run(command+" "+sent.String(), func(t *testing.T) {
 				t.Parallel()
-				cmd := exec.CommandContext(t.Context(), os.Args[0], command, "-f", "-") //nolint:gosec // this program
+				cmd := exec.CommandContext(t.Context(), os.Args[0], command, "-f", "-")
 				cmd.Env = append(os.Environ(), asProgram+"=1")
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr

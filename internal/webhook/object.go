@@ -39,8 +39,8 @@ type object struct {
 	text []byte
 }
 
-// decode reads a request. It returns nil for an object whose fields do not have the types of the API: the API server refuses it.
-// Its error is for a request without an object.
+// decode reads a request. It returns nil for an object whose fields do not have the types of the API: the API server
+// refuses it. Its error is for a request without an object.
 func decode(kind string, request *admissionv1.AdmissionRequest) (*write, error) {
 	if !isObject(request.Object.Raw) || request.Operation != admissionv1.Create && !isObject(request.OldObject.Raw) {
 		return nil, errors.New("decoding request: its object, or its old object, is no JSON object")

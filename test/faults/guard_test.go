@@ -68,7 +68,7 @@ func (g *gitops) apply(i int, more ...string) (string, error) {
 	if i == 1 {
 		args = append(args, "--server-side", "--field-manager=gitops", "--force-conflicts")
 	}
-	command := exec.CommandContext(g.t.Context(), filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"), args...) //nolint:gosec // of the test
+	command := exec.CommandContext(g.t.Context(), filepath.Join(os.Getenv(mgmt.AssetsVariable), "kubectl"), args...)
 	command.Stdin = strings.NewReader(g.manifests[i])
 	text, err := command.CombinedOutput()
 	return string(text), err

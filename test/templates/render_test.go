@@ -310,7 +310,7 @@ func clusterctl(t *testing.T) func(v values, args ...string) []*unstructured.Uns
 	home := t.TempDir()
 	return func(v values, args ...string) []*unstructured.Unstructured {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // a program that the developer chose
+		cmd := exec.CommandContext(t.Context(), program, args...)
 		cmd.Env = []string{
 			"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none"),
 			"CLUSTERCTL_DISABLE_VERSIONCHECK=true",

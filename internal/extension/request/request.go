@@ -134,7 +134,8 @@ func (i *Item) Key() PoolKey { return PoolKey{i.For.Kind, i.For.Name} }
 // AsksForWindows reports whether i is a machine template that asks for Windows. The pool of Key then is not patched.
 func (i *Item) AsksForWindows() (bool, error) {
 	// The fields are called os and osType; letters may be written as escape sequences. Other templates may be of any size.
-	if i.For.FieldPath != fieldInfrastructure || !bytes.Contains(i.Object, []byte(`"os`)) && !bytes.Contains(i.Object, []byte(`\u00`)) {
+	names := bytes.Contains(i.Object, []byte(`"os`)) || bytes.Contains(i.Object, []byte(`\u00`))
+	if i.For.FieldPath != fieldInfrastructure || !names {
 		return false, nil
 	}
 	if err := checkSize(i.Object); err != nil {
