@@ -42,7 +42,7 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	}
 	for _, name := range []string{
 		"contract", "envfile", "extension/request", "finding", "host", "infrastructure", "intent", "kinds", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
-		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "spelling", "status", "systemd",
+		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

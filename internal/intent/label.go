@@ -7,7 +7,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
 // State is what contract.LabelEnabled of a Cluster asks for.
@@ -102,7 +101,7 @@ func unknown(kind string, place func(key string) finding.Place, keys map[string]
 			continue
 		}
 		warning := finding.Finding{Code: CodeUnknownName, Place: place(key), Message: "unknown " + kind + ", ignored"}
-		nearest := spelling.Nearest(name, known)
+		nearest := finding.NearestName(name, known)
 		switch {
 		case slices.Contains(elsewhere(), name):
 			warning.Advice = "set it as " + otherKind

@@ -18,7 +18,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
 )
 
 const (
@@ -40,7 +39,7 @@ func bundles() []string {
 // check asks every endpoint of a version with its variables and certificates, beside those that the node trusts. An
 // answer is any response but 407 and those of 5xx; redirects are answers. The error names each endpoint that does not
 // answer by scheme and host, and holds no credential.
-func check(ctx context.Context, on rootfiles.Files, v node.Version) error {
+func check(ctx context.Context, on Files, v node.Version) error {
 	if len(v.Endpoints()) == 0 {
 		return nil
 	}

@@ -15,8 +15,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/services"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -37,7 +35,7 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	on, err := rootfiles.Open(o.Root)
+	on, err := Open(o.Root)
 	if err != nil {
 		return err
 	}
@@ -47,7 +45,7 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 		return err
 	}
 	steps := newSteps(log)
-	running := services.New(ctx, o.Root, steps.begin)
+	running := New(ctx, o.Root, steps.begin)
 	defer running.Close()
 	err = node.Host{Files: on, Services: onNode{running, ctx, on}, Say: steps.begin}.Apply(version, tried)
 	steps.end()
@@ -65,7 +63,7 @@ func DryRun(o Options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	on, err := rootfiles.Open(o.Root)
+	on, err := Open(o.Root)
 	if err != nil {
 		return err
 	}
@@ -84,7 +82,7 @@ func Check(ctx context.Context, o Options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	on, err := rootfiles.Open(o.Root)
+	on, err := Open(o.Root)
 	if err != nil {
 		return err
 	}
@@ -126,7 +124,7 @@ func read(folder string) (node.Version, error) {
 		if err != nil {
 			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
 		}
-		data[key], err = rootfiles.ReadAll(file)
+		data[key], err = ReadAll(file)
 		if err := errors.Join(err, file.Close()); err != nil {
 			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
 		}
@@ -136,9 +134,9 @@ func read(folder string) (node.Version, error) {
 
 // onNode are node.Services: those of systemd, and the requests of check.
 type onNode struct {
-	*services.Services
+	*Services
 	ctx   context.Context //nolint:containedctx // of the one call that they serve
-	files rootfiles.Files
+	files Files
 }
 
 func (n onNode) Check(v node.Version) error { return check(n.ctx, n.files, v) }

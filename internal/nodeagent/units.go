@@ -10,8 +10,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/services"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
@@ -21,8 +19,8 @@ import (
 // no value.
 //
 // Where systemd answers, what it has loaded counts, else what is in the unit files.
-func units(ctx context.Context, root string, on rootfiles.Files, v node.Version) (checked []string, err error) {
-	running := services.New(ctx, root, func(string) {})
+func units(ctx context.Context, root string, on Files, v node.Version) (checked []string, err error) {
+	running := New(ctx, root, func(string) {})
 	defer running.Close()
 	var problems []string
 	for _, target := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
@@ -51,7 +49,7 @@ func units(ctx context.Context, root string, on rootfiles.Files, v node.Version)
 }
 
 // environment returns the environment of a service, and whether systemd has to read its unit files again.
-func environment(ctx context.Context, running *services.Services, on rootfiles.Files,
+func environment(ctx context.Context, running *Services, on Files,
 	name string,
 ) (e systemd.Environment, outdated bool) {
 	unit, err := running.Unit(ctx, name)
@@ -76,7 +74,7 @@ func environment(ctx context.Context, running *services.Services, on rootfiles.F
 }
 
 // others says which variables of a version a service has from elsewhere, or not at all, each file or reason once.
-func others(on rootfiles.Files, e systemd.Environment, v node.Version) []string {
+func others(on Files, e systemd.Environment, v node.Version) []string {
 	var reasons []string
 	names := map[string][]string{}
 	for _, name := range v.Names() {
@@ -96,7 +94,7 @@ func others(on rootfiles.Files, e systemd.Environment, v node.Version) []string 
 }
 
 // other says why a service does not have a variable as the files of the product have it, or "".
-func other(on rootfiles.Files, e systemd.Environment, v node.Version, name string) string {
+func other(on Files, e systemd.Environment, v node.Version, name string) string {
 	type found struct{ value, file, from string }
 	var last, own *found
 	read := false

@@ -15,7 +15,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
 )
 
 // WatchInterval is the time between two comparisons.
@@ -34,7 +33,7 @@ func Watch(ctx context.Context, o Options, address string, interval time.Duratio
 	if err != nil || !at.Addr().IsLoopback() {
 		return fmt.Errorf("%q is not an address of the loopback interface with a port, such as 127.0.0.1:19279", address)
 	}
-	on, err := rootfiles.Open(o.Root)
+	on, err := Open(o.Root)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
 // Codes of findings about a proxy Secret, beside those of package noproxy.
@@ -260,7 +259,7 @@ func isProxySecret(data map[string][]byte) bool {
 			contract.KeyHTTPProxy, contract.KeyHTTPSProxy, contract.KeyNoProxy,
 			contract.KeyTrustedCA,
 		} {
-			if spelling.Same(key, own) {
+			if finding.SameName(key, own) {
 				return true
 			}
 		}
@@ -270,7 +269,7 @@ func isProxySecret(data map[string][]byte) bool {
 
 // nearest is the advice about an unknown key: the known key that was probably meant.
 func nearest(key string) string {
-	if known := spelling.Nearest(key, contract.SecretKeys()); known != "" {
+	if known := finding.NearestName(key, contract.SecretKeys()); known != "" {
 		return fmt.Sprintf("did you mean %s?", known)
 	}
 	return "the keys are " + strings.Join(contract.SecretKeys(), ", ")

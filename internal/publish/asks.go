@@ -14,7 +14,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
 )
 
 // Name is the name of an output.
@@ -204,7 +203,7 @@ func nearest(name Name) string {
 			written = append(written, string(d.Name))
 		}
 	}
-	meant := spelling.Nearest(string(name), all)
+	meant := finding.NearestName(string(name), all)
 	switch {
 	case meant == "":
 		return "the outputs are " + strings.Join(written, ", ")

@@ -1,9 +1,9 @@
-package spelling_test
+package finding_test
 
 import (
 	"testing"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/spelling"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 func TestNearest_IsTheNameThatWasProbablyMeant(t *testing.T) {
@@ -13,17 +13,17 @@ func TestNearest_IsTheNameThatWasProbablyMeant(t *testing.T) {
 		"secret": "secret", "Secrets": "secret", "rolout": "rollout", "noProxyGroup": "no-proxy-groups", "NO_PROXY_GROUPS": "no-proxy-groups",
 		"target": "targets", "": "", "zebras": "", "delivrey": "delivery", "%s\n\"": "", "secret-of-mine": "",
 	} {
-		if got := spelling.Nearest(word, names); got != want {
+		if got := finding.NearestName(word, names); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
 	}
-	if !spelling.Same("HTTP_PROXY", "httpProxy") || spelling.Same("httpProxy", "httpsProxy") {
+	if !finding.SameName("HTTP_PROXY", "httpProxy") || finding.SameName("httpProxy", "httpsProxy") {
 		t.Error("letter case and _ count, or nothing does")
 	}
-	if got := spelling.Nearest("ab", []string{"axb", "abx"}); got != "axb" {
+	if got := finding.NearestName("ab", []string{"axb", "abx"}); got != "axb" {
 		t.Errorf("of two that are equally near: %q", got)
 	}
-	if got := spelling.Nearest("a", nil); got != "" {
+	if got := finding.NearestName("a", nil); got != "" {
 		t.Errorf("of none: %q", got)
 	}
 }

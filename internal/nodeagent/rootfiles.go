@@ -1,5 +1,4 @@
-// Package rootfiles makes the system calls of package node below a folder that is the root of a node.
-package rootfiles
+package nodeagent
 
 import (
 	"errors"

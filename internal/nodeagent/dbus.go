@@ -1,4 +1,4 @@
-package services
+package nodeagent
 
 import (
 	"context"
@@ -27,8 +27,8 @@ const (
 	service = ".service"
 )
 
-// systemd returns a connection to the systemd of a node: by the bus, or else directly.
-func systemd(ctx context.Context, root string) (*dbus.Conn, error) {
+// dial returns a connection to the systemd of a node: by the bus, or else directly.
+func dial(ctx context.Context, root string) (*dbus.Conn, error) {
 	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
 		return connect(ctx, filepath.Join(root, "/run/dbus/system_bus_socket"), (*godbus.Conn).Hello)
 	})

@@ -1,13 +1,12 @@
-// Package spelling finds the name that was probably meant.
-package spelling
+package finding
 
 import (
 	"strings"
 	"unicode"
 )
 
-// Same reports whether a and b differ only in letter case and _-.
-func Same(a, b string) bool { return normalize(a) == normalize(b) }
+// SameName reports whether a and b differ only in letter case and _-.
+func SameName(a, b string) bool { return normalize(a) == normalize(b) }
 
 func normalize(name string) string {
 	return strings.Map(func(r rune) rune {
@@ -18,9 +17,9 @@ func normalize(name string) string {
 	}, name)
 }
 
-// Nearest returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count. A name
+// NearestName returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count. A name
 // that is more than three edits away is not suggested. Of equally near names it is the first.
-func Nearest(word string, names []string) string {
+func NearestName(word string, names []string) string {
 	word = normalize(word)
 	best, distance := "", 4
 	for _, name := range names {

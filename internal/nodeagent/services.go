@@ -1,5 +1,4 @@
-// Package services restarts what runs on a node, by the D-Bus of its systemd, and asks whether it answers.
-package services
+package nodeagent
 
 import (
 	"context"
@@ -33,7 +32,7 @@ func (s *Services) Close() {
 // Ready implements node.Services.
 func (s *Services) Ready() (err error) {
 	if s.connection == nil || !s.connection.Connected() {
-		s.connection, err = systemd(s.ctx, s.root)
+		s.connection, err = dial(s.ctx, s.root)
 	}
 	return err
 }

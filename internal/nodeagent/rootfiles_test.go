@@ -1,4 +1,4 @@
-package rootfiles_test
+package nodeagent_test
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent/rootfiles"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
 )
 
-var _ node.Files = rootfiles.Files{}
+var _ node.Files = nodeagent.Files{}
 
-func open(t *testing.T) (string, rootfiles.Files) {
+func open(t *testing.T) (string, nodeagent.Files) {
 	t.Helper()
 	folder := t.TempDir()
-	files, err := rootfiles.Open(folder)
+	files, err := nodeagent.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestFiles_LockAFolderForOne(t *testing.T) {
 	t.Parallel()
 	folder, files := open(t)
 	must(t, files.Mkdir("/own"), os.Symlink("own", filepath.Join(folder, "link")))
-	other, err := rootfiles.Open(folder)
+	other, err := nodeagent.Open(folder)
 	must(t, err)
 	unlock, err := files.Lock("/own", 0)
 	must(t, err)
