@@ -23,17 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -97,12 +96,12 @@ type Controller struct {
 
 	// guarded is Client.
 	guarded  *backoff.Client
-	reader   bootstrap.Reader
-	writer   *bootstrap.Writer
+	reader   reconcile.Reader
+	writer   *reconcile.Writer
 	reporter *report.Reporter
 	// inPlace is nil if updates in place are not installed.
-	inPlace  *inplace.Follower
-	rollouts *rollout.Rollouts
+	inPlace  *workload.Follower
+	rollouts *reconcile.Rollouts
 	parsed   resolve.Parsed
 }
 
@@ -121,14 +120,14 @@ func New(config Config) (*Controller, error) {
 	reporter := &report.Reporter{Client: config.Client, Recorder: config.Recorder, Now: config.Now, Lease: config.Lease}
 	c := &Controller{
 		Config:   config,
-		reader:   bootstrap.Reader{Client: config.Client},
+		reader:   reconcile.Reader{Client: config.Client},
 		guarded:  guarded,
-		writer:   &bootstrap.Writer{Client: guarded, Live: config.Live},
+		writer:   &reconcile.Writer{Client: guarded, Live: config.Live},
 		reporter: reporter,
-		rollouts: &rollout.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
+		rollouts: &reconcile.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
 	}
 	if config.Clusters != nil {
-		c.inPlace = inplace.New(config.Clusters, config.Live, c.writer, config.Now)
+		c.inPlace = workload.NewFollower(config.Clusters, config.Live, c.writer, config.Now)
 	}
 	return c, nil
 }
@@ -164,9 +163,9 @@ func (c *Controller) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if c.inPlace != nil {
-		b = b.WatchesRawSource(inplace.Source(c.Clusters, Name))
+		b = b.WatchesRawSource(workload.Source(c.Clusters, Name))
 	}
-	built, err := b.Build(reconcile.AsReconciler(mgr.GetClient(), c))
+	built, err := b.Build(ctrlreconcile.AsReconciler(mgr.GetClient(), c))
 	if err == nil && c.inPlace != nil {
 		c.inPlace.Controller = built
 	}

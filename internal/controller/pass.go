@@ -12,13 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/rollout"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -38,19 +35,19 @@ type pass struct {
 	cluster *kinds.Cluster
 	view    intent.Cluster
 	options intent.Options
-	configs *bootstrap.Configs
-	secrets *generated.Secrets
+	configs *reconcile.Configs
+	secrets *reconcile.Secrets
 	// topology is nil for a Cluster without one.
-	topology *topology.Topology
+	topology *reconcile.Topology
 	// read are the versions of the proxy Secrets that the pass has looked for.
 	read map[string]string
 }
 
 func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
 	p := &pass{Controller: c, cluster: cluster, view: view, configs: c.reader.Configs(view), read: map[string]string{}}
-	p.secrets = generated.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
+	p.secrets = reconcile.Store{Writer: c.writer, Reader: c.reader, Now: c.Now}.Of(cluster, view, p.configs)
 	if view.Topology {
-		p.topology = &topology.Topology{
+		p.topology = &reconcile.Topology{
 			Cluster: cluster, View: view, Reader: c.reader, Writer: c.writer,
 			Secrets: p.secrets, Now: c.Now,
 		}
@@ -79,7 +76,7 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	late, err := p.configs.Late(ctx)
-	return !slices.ContainsFunc(slices.Concat(objects, late, strays(objects, patched)), func(o bootstrap.Object) bool {
+	return !slices.ContainsFunc(slices.Concat(objects, late, strays(objects, patched)), func(o reconcile.Object) bool {
 		return plan.IsPausedByUs(o.GetAnnotations()) ||
 			patch.IsPatched(o.Spec) && !o.IsTopologyOwned() && !slices.ContainsFunc(patch.References(o.Spec), isRendered)
 	}), err
@@ -198,10 +195,10 @@ func (r recorded) ReadSecret(ctx context.Context, name types.NamespacedName) (*r
 // settleAll changes bootstrap objects to what want asks for. main are the settings of the Cluster, nil if they are not
 // usable or not needed. Differences of objects of an enabled topology are added to drifts.
 func (p *pass) settleAll(
-	ctx context.Context, objects []bootstrap.Object, want plan.Want, main *resolve.Resolution,
-	drifts map[topology.Drift][]string,
-) (settled []bootstrap.Settled, out report.Outcome, err error) {
-	settled = make([]bootstrap.Settled, 0, len(objects))
+	ctx context.Context, objects []reconcile.Object, want plan.Want, main *resolve.Resolution,
+	drifts map[reconcile.Drift][]string,
+) (settled []reconcile.Settled, out report.Outcome, err error) {
+	settled = make([]reconcile.Settled, 0, len(objects))
 	for _, o := range objects {
 		one, drift, found, err := p.settle(ctx, o, want, main)
 		out.Join(found)
@@ -209,21 +206,21 @@ func (p *pass) settleAll(
 			return nil, out, err
 		}
 		settled = append(settled, one)
-		if drift != topology.None {
+		if drift != reconcile.None {
 			drifts[drift] = append(drifts[drift], o.String())
-			out.Drifting = append(out.Drifting, topology.Groups(o)...)
+			out.Drifting = append(out.Drifting, reconcile.Groups(o)...)
 		}
 	}
 	return settled, out, nil
 }
 
 // settle changes one bootstrap object to what want asks for, or compares it if the topology controller owns it.
-func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution) (
-	settled bootstrap.Settled, drift topology.Drift, out report.Outcome, err error,
+func (p *pass) settle(ctx context.Context, o reconcile.Object, want plan.Want, main *resolve.Resolution) (
+	settled reconcile.Settled, drift reconcile.Drift, out report.Outcome, err error,
 ) {
 	settled.Object = o
 	if p.guarded.IsBehind(o.BootstrapObject) {
-		return settled, drift, out, bootstrap.Stale(o.Kind, o.BootstrapObject)
+		return settled, drift, out, reconcile.CacheBehind(o.Kind, o.BootstrapObject)
 	}
 	var copied *plan.Copied
 	switch {
@@ -249,8 +246,8 @@ func (p *pass) settle(ctx context.Context, o bootstrap.Object, want plan.Want, m
 
 // decideAndCarryOut decides about o and carries the decision out. copied is that of plan.Object.
 func (p *pass) decideAndCarryOut(
-	ctx context.Context, o bootstrap.Object, want plan.Want, main *resolve.Resolution, copied *plan.Copied,
-) (settled bootstrap.Settled, out report.Outcome, err error) {
+	ctx context.Context, o reconcile.Object, want plan.Want, main *resolve.Resolution, copied *plan.Copied,
+) (settled reconcile.Settled, out report.Outcome, err error) {
 	settled.Object = o
 	object := plan.Object{
 		Kind: o.Kind, Name: o.String(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
@@ -333,8 +330,8 @@ func (f facts) Begun() (bool, error) {
 
 // carryOut carries out a decision about o. It returns errTaken if only writing the generated Secret shows that its name
 // is taken: then the decision has to be repeated.
-func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.Decision) (
-	settled bootstrap.Settled, out report.Outcome, err error,
+func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.Decision) (
+	settled reconcile.Settled, out report.Outcome, err error,
 ) {
 	settled.Object = o
 	resolution := resolve.Resolution{}
@@ -366,11 +363,11 @@ func (p *pass) carryOut(ctx context.Context, o bootstrap.Object, decision plan.D
 	settled.Spec = spec
 	p.secrets.Keep(patch.References(spec)...)
 	switch change {
-	case bootstrap.Added:
+	case reconcile.Added:
 		out.Added = append(out.Added, o.String())
-	case bootstrap.Removed:
+	case reconcile.Removed:
 		out.Removed = append(out.Removed, o.String())
-	case bootstrap.Unchanged:
+	case reconcile.Unchanged:
 	}
 	return settled, out, nil
 }
@@ -387,19 +384,19 @@ func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report
 }
 
 // followUp reports the Machines that are behind and replaces them if the Cluster asks for that.
-func (p *pass) followUp(ctx context.Context, objects []bootstrap.Settled) (report.Outcome, error) {
-	return p.rollouts.Follow(ctx, rollout.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects,
+func (p *pass) followUp(ctx context.Context, objects []reconcile.Settled) (report.Outcome, error) {
+	return p.rollouts.Follow(ctx, reconcile.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects,
 		p.options.Rollout)
 }
 
 // followInPlace follows the update in place of the Machines that are behind, if the Cluster asks for it.
-func (p *pass) followInPlace(ctx context.Context, objects []bootstrap.Settled, behind []status.Group) (
+func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Settled, behind []status.Group) (
 	report.Outcome, error,
 ) {
 	if p.inPlace == nil || p.options.Rollout != contract.RolloutInPlace {
 		return report.Outcome{}, nil
 	}
-	return p.inPlace.Follow(ctx, inplace.Pass{
+	return p.inPlace.Follow(ctx, workload.Pass{
 		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind, Keys: p.digestKeys,
 	})
 }
@@ -424,7 +421,7 @@ func (p *pass) digestKeys(ctx context.Context) (map[string][]byte, error) {
 
 // finishTopology completes the pass for the topology. missing are findings about missing objects.
 func (p *pass) finishTopology(
-	ctx context.Context, objects []bootstrap.Settled, drifts map[topology.Drift][]string, missing report.Outcome,
+	ctx context.Context, objects []reconcile.Settled, drifts map[reconcile.Drift][]string, missing report.Outcome,
 ) (report.Outcome, error) {
 	if p.topology == nil {
 		return report.Outcome{}, nil

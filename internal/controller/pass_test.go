@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -35,7 +35,7 @@ func (apiServer) GroupVersionKindFor(runtime.Object) (schema.GroupVersionKind, e
 func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
 	t.Parallel()
 	guarded := backoff.New(apiServer{}, nil, func() time.Time { return time.Unix(0, 0) })
-	c := &Controller{guarded: guarded, writer: &bootstrap.Writer{Client: guarded}}
+	c := &Controller{guarded: guarded, writer: &reconcile.Writer{Client: guarded}}
 	config := func(version string) *kinds.KubeadmConfig {
 		return &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{UID: "one", ResourceVersion: version}}
 	}
@@ -44,7 +44,7 @@ func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
 	}
 	stale := config("9")
 	_, _, _, err := c.newPass(&kinds.Cluster{}, intent.Cluster{}).
-		settle(t.Context(), bootstrap.New(stale, plan.KindConfig, false), plan.Want{}, nil)
+		settle(t.Context(), reconcile.NewObject(stale, plan.KindConfig, false), plan.Want{}, nil)
 	if !apierrors.IsConflict(err) {
 		t.Errorf("a version of the past is decided about: %v", err)
 	}
@@ -53,7 +53,7 @@ func TestSettle_WaitsForACacheThatIsBehind(t *testing.T) {
 // TestFacts_OfACopyCostNoRequest has no reader: a request panics.
 func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 	t.Parallel()
-	c := &Controller{writer: &bootstrap.Writer{}}
+	c := &Controller{writer: &reconcile.Writer{}}
 	f := facts{pass: c.newPass(&kinds.Cluster{}, intent.Cluster{}), ctx: t.Context(), out: &report.Outcome{}}
 	if why, err := f.Taken(plan.Object{Copied: &plan.Copied{}}, "other-proxy-files"); err != nil || why != "" {
 		t.Errorf("a Secret that was not checked is taken: %q, %v", why, err)
@@ -64,7 +64,7 @@ func TestFacts_OfACopyCostNoRequest(t *testing.T) {
 func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 	t.Parallel()
 	c := &Controller{reporter: &report.Reporter{}}
-	conflict := bootstrap.Stale(plan.KindControlPlane, &kinds.Cluster{})
+	conflict := reconcile.CacheBehind(plan.KindControlPlane, &kinds.Cluster{})
 	got, err := c.conclude(t.Context(), &kinds.Cluster{}, result{}, conflict)
 	if err != nil || got.RequeueAfter != conflictDelay {
 		t.Errorf("again after %s, error %v", got.RequeueAfter, err)

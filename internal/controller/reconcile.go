@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/topology"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -156,8 +155,8 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	}
 	done.Join(found)
 	done.Join(missing)
-	var settled []bootstrap.Settled
-	drifts := map[topology.Drift][]string{}
+	var settled []reconcile.Settled
+	drifts := map[reconcile.Drift][]string{}
 	found, err = steps(ctx,
 		func(ctx context.Context) (report.Outcome, error) {
 			if p.topology == nil {
@@ -190,7 +189,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 	}
 	done = done.withWarnings()
 	done.Find(intent.CheckNames(p.cluster.Labels, intent.TopologySourceOf(p.cluster))...)
-	done.Find(bootstrap.CheckNames(objects)...)
+	done.Find(reconcile.CheckNames(objects)...)
 	done.summary = done.summarize(p.view, settled, len(missing.Findings) > 0)
 	return done, nil
 }
@@ -212,7 +211,7 @@ func (p *pass) disable(ctx context.Context) (done result, err error) {
 	if err != nil {
 		return done, err
 	}
-	var settled []bootstrap.Settled
+	var settled []reconcile.Settled
 	done.Outcome, err = steps(ctx,
 		func(ctx context.Context) (out report.Outcome, err error) {
 			settled, out, err = p.settleAll(ctx, objects, p.want(), nil, nil)
@@ -246,7 +245,7 @@ func (r result) withWarnings() result {
 // summarize returns the message of a configured Cluster. A Cluster that is not configured although there are no
 // findings gets findings that say so. unsupported reports whether an object was left alone because it cannot be
 // patched.
-func (r *result) summarize(cluster intent.Cluster, objects []bootstrap.Settled, unsupported bool) string {
+func (r *result) summarize(cluster intent.Cluster, objects []reconcile.Settled, unsupported bool) string {
 	counted := make([]finding.Object, len(objects))
 	for i, o := range objects {
 		counted[i] = finding.Object{Name: o.String(), Secret: o.Proxy, Carries: patch.IsPatched(o.Spec)}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -16,12 +16,12 @@ import (
 // still has the entries of the Cluster that it was patched for, which caches.IndexPatchedFor finds.
 
 // strays returns those of patched, the templates that were patched for the Cluster, that no pool of it uses.
-func strays(objects []bootstrap.Object, patched []kinds.KubeadmConfigTemplate) (strays []bootstrap.Object) {
+func strays(objects []reconcile.Object, patched []kinds.KubeadmConfigTemplate) (strays []reconcile.Object) {
 	for i := range patched {
 		template := &patched[i]
-		known := func(o bootstrap.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == template.Name }
+		known := func(o reconcile.Object) bool { return o.Kind == plan.KindTemplate && o.GetName() == template.Name }
 		if !slices.ContainsFunc(objects, known) && !slices.ContainsFunc(strays, known) {
-			strays = append(strays, bootstrap.New(template, plan.KindTemplate, false))
+			strays = append(strays, reconcile.NewObject(template, plan.KindTemplate, false))
 		}
 	}
 	return strays
@@ -29,7 +29,7 @@ func strays(objects []bootstrap.Object, patched []kinds.KubeadmConfigTemplate) (
 
 // tidy removes our entries from templates that are now used by an unlabelled Cluster, and from unused ones when the
 // Cluster is not enabled any more. An unused template may still serve an old MachineSet. patched is that of strays.
-func (p *pass) tidy(ctx context.Context, objects []bootstrap.Object, patched []kinds.KubeadmConfigTemplate) (
+func (p *pass) tidy(ctx context.Context, objects []reconcile.Object, patched []kinds.KubeadmConfigTemplate) (
 	out report.Outcome, err error,
 ) {
 	remove := p.want()

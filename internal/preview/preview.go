@@ -26,7 +26,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/inplace"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -194,7 +194,7 @@ func restarts(ctx context.Context, w *world, cluster *kinds.Cluster, result Resu
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, err
-		case inplace.SecretOf(config.Bootstrap().View()) != "":
+		case workload.SecretOf(config.Bootstrap().View()) != "":
 			nodes[machine.Name] = machine.Status.NodeRef.Name
 		}
 	}

@@ -10,11 +10,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -29,23 +28,23 @@ type Finder struct {
 }
 
 func (f Finder) get(ctx context.Context, namespace, name string, object client.Object) (bool, error) {
-	return bootstrap.Reader{Client: f.Client}.Get(ctx, namespace, name, object)
+	return reconcile.Reader{Client: f.Client}.Get(ctx, namespace, name, object)
 }
 
-func requestFor(namespace, name string) []reconcile.Request {
+func requestFor(namespace, name string) []ctrl.Request {
 	if name == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
 // OfLabel finds the Cluster that Cluster API's label names.
-func OfLabel(_ context.Context, object client.Object) []reconcile.Request {
+func OfLabel(_ context.Context, object client.Object) []ctrl.Request {
 	return requestFor(object.GetNamespace(), object.GetLabels()[clusterv1.ClusterNameLabel])
 }
 
 // OfGeneratedSecret finds the Cluster that a Secret for nodes was generated for.
-func OfGeneratedSecret(_ context.Context, object client.Object) []reconcile.Request {
+func OfGeneratedSecret(_ context.Context, object client.Object) []ctrl.Request {
 	if caches.IsOutput(object) {
 		return nil
 	}
@@ -53,7 +52,7 @@ func OfGeneratedSecret(_ context.Context, object client.Object) []reconcile.Requ
 }
 
 // OfOutput finds the Cluster that a Secret of an output, or its ClusterResourceSet, was generated for.
-func OfOutput(_ context.Context, object client.Object) []reconcile.Request {
+func OfOutput(_ context.Context, object client.Object) []ctrl.Request {
 	if _, secret := object.(*corev1.Secret); secret {
 		if !caches.IsOutput(object) {
 			return nil
@@ -63,7 +62,7 @@ func OfOutput(_ context.Context, object client.Object) []reconcile.Request {
 	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
 }
 
-func ofPool(_ context.Context, object client.Object) []reconcile.Request {
+func ofPool(_ context.Context, object client.Object) []ctrl.Request {
 	switch pool := object.(type) {
 	case *kinds.MachineDeployment:
 		return requestFor(pool.Namespace, pool.Spec.ClusterName)
@@ -74,13 +73,13 @@ func ofPool(_ context.Context, object client.Object) []reconcile.Request {
 }
 
 // clusters lists the Clusters that options select. of is the kind of the object for which they are looked up.
-func (f Finder) clusters(ctx context.Context, of string, options ...client.ListOption) []reconcile.Request {
+func (f Finder) clusters(ctx context.Context, of string, options ...client.ListOption) []ctrl.Request {
 	var clusters kinds.ClusterList
 	if err := f.Client.List(ctx, &clusters, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Clusters of "+of)
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for i := range clusters.Items {
 		requests = append(requests, requestFor(clusters.Items[i].Namespace, clusters.Items[i].Name)...)
 	}
@@ -94,14 +93,14 @@ func enabled() client.ListOption {
 
 // OfControlPlane finds the Cluster by the reference that the Cluster holds: the label and the owner
 // reference of a KubeadmControlPlane appear only after Cluster API has seen it.
-func (f Finder) OfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
+func (f Finder) OfControlPlane(ctx context.Context, object client.Object) []ctrl.Request {
 	return f.clusters(ctx, "KubeadmControlPlane", client.InNamespace(object.GetNamespace()),
 		client.MatchingFields{lookup.IndexControlPlane: object.GetName()})
 }
 
 // OfTemplate finds the Clusters by the pools that refer to the template, and those that it was patched for: a
 // KubeadmConfigTemplate has no label, and an owner reference only after Cluster API has seen it.
-func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcile.Request {
+func (f Finder) OfTemplate(ctx context.Context, object client.Object) []ctrl.Request {
 	var pools kinds.MachineDeploymentList
 	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
 		client.MatchingFields{lookup.IndexBootstrap: object.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
@@ -120,7 +119,7 @@ func (f Finder) OfTemplate(ctx context.Context, object client.Object) []reconcil
 
 // OfConfig finds the Clusters by the label that Cluster API sets and by the MachinePools that refer to the
 // KubeadmConfig, which a user creates without a label.
-func (f Finder) OfConfig(ctx context.Context, object client.Object) []reconcile.Request {
+func (f Finder) OfConfig(ctx context.Context, object client.Object) []ctrl.Request {
 	requests := OfLabel(ctx, object)
 	var pools kinds.MachinePoolList
 	if err := f.Client.List(ctx, &pools, client.InNamespace(object.GetNamespace()),
@@ -136,12 +135,12 @@ func (f Finder) OfConfig(ctx context.Context, object client.Object) []reconcile.
 
 // OfNamespace finds the Clusters for which the labels of their Namespace decide about the installation-wide
 // Secret.
-func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+func (f Finder) OfNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	return f.clusters(ctx, "Namespace", client.InNamespace(namespace.GetName()), enabled())
 }
 
 // OfProxySecret finds the Clusters that may use a proxy Secret, for themselves or for a pool.
-func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reconcile.Request {
+func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []ctrl.Request {
 	namespace, name := secret.Namespace, secret.Name
 	options := []client.ListOption{
 		enabled(), client.InNamespace(namespace),
@@ -175,9 +174,9 @@ func (f Finder) OfProxySecret(ctx context.Context, secret *corev1.Secret) []reco
 }
 
 // patchedFor are the Clusters that a template was patched for.
-func patchedFor(template client.Object) []reconcile.Request {
+func patchedFor(template client.Object) []ctrl.Request {
 	names := caches.PatchedFor(template)
-	requests := make([]reconcile.Request, 0, len(names))
+	requests := make([]ctrl.Request, 0, len(names))
 	for _, name := range names {
 		requests = append(requests, requestFor(template.GetNamespace(), name)...)
 	}
@@ -185,7 +184,7 @@ func patchedFor(template client.Object) []reconcile.Request {
 }
 
 // OfPool returns the Cluster of a pool, and those that its template was patched for.
-func (f Finder) OfPool(ctx context.Context, object client.Object) []reconcile.Request {
+func (f Finder) OfPool(ctx context.Context, object client.Object) []ctrl.Request {
 	requests := ofPool(ctx, object)
 	pool := plan.PoolOf(object)
 	if pool.Bootstrap.Kind != plan.KindTemplate {

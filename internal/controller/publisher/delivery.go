@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
@@ -203,7 +203,7 @@ func (p *pass) createSet(ctx context.Context, resources []addonsv1.ResourceRef) 
 	current := &addonsv1.ClusterResourceSet{}
 	switch err := p.Live.Get(ctx, p.setKey(), current); {
 	case err == nil && current.Labels[contract.LabelGenerated] == p.cluster.Name:
-		return bootstrap.Stale("ClusterResourceSet", current)
+		return reconcile.CacheBehind("ClusterResourceSet", current)
 	case err == nil:
 		p.taken("ClusterResourceSet", set.Name)
 		return nil

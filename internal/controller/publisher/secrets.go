@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
@@ -99,7 +99,7 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 			return fmt.Errorf("reading metadata of Secret %s: %w", key, client.IgnoreNotFound(err))
 		}
 		if p.owns(current, wanted.Output) {
-			return bootstrap.Stale("Secret", current)
+			return reconcile.CacheBehind("Secret", current)
 		}
 		p.taken("Secret", wanted.Name)
 		return nil
@@ -123,7 +123,7 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 	next.Data = desired.Data
 	maps.Copy(next.Labels, desired.Labels)
 	maps.Copy(next.Annotations, desired.Annotations)
-	if !bootstrap.IsOwned(current, p.cluster.UID) {
+	if !reconcile.IsOwned(current, p.cluster.UID) {
 		next.OwnerReferences = append(next.OwnerReferences, desired.OwnerReferences...)
 	}
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
@@ -144,7 +144,7 @@ func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publis
 
 // remove deletes a Secret, if the Cluster owns it.
 func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
-	if !bootstrap.IsOwned(secret, p.cluster.UID) {
+	if !reconcile.IsOwned(secret, p.cluster.UID) {
 		return nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))

@@ -1,4 +1,4 @@
-package generated
+package reconcile
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
@@ -136,7 +135,7 @@ func TestRead_AsksTheCacheOnce(t *testing.T) {
 	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", ResourceVersion: "1"}}
 	for name, secret := range map[string]*corev1.Secret{"exists": there, "absent": nil} {
 		reader := &cached{secret: secret}
-		s := Store{Reader: bootstrap.Reader{Client: reader}}.
+		s := Store{Reader: Reader{Client: reader}}.
 			Of(&kinds.Cluster{}, intent.Cluster{Namespace: "a", Name: "one"}, nil)
 		for range 2 {
 			if got, err := s.read(t.Context(), "one"); err != nil || (got != nil) != (secret != nil) {

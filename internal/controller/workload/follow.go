@@ -1,6 +1,4 @@
-// Package inplace follows updates in place (contract.RolloutInPlace): it labels the Nodes of a workload cluster that
-// get files, records which Machines have got them, and reports how far that is. A function of values decides (Decide).
-package inplace
+package workload
 
 import (
 	"context"
@@ -22,12 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -43,11 +39,11 @@ type Follower struct {
 	// Live reads from the API server of the management cluster.
 	Live client.Reader
 	// Writer writes the records of Machines.
-	Writer *bootstrap.Writer
+	Writer *reconcile.Writer
 	// Now is the clock.
 	Now func() time.Time
 	// Controller is the one whose pass calls Follow. Events of workload clusters enqueue their Clusters there.
-	Controller clustercache.SourceWatcher[reconcile.Request]
+	Controller clustercache.SourceWatcher[ctrl.Request]
 
 	// nodes are the names of the Nodes of Machines, which stay the same, by the UID of the Machine.
 	nodes *cache.Expiring
@@ -55,8 +51,8 @@ type Follower struct {
 	away *cache.Expiring
 }
 
-// New returns a Follower.
-func New(clusters clustercache.ClusterCache, live client.Reader, writer *bootstrap.Writer, now func() time.Time,
+// NewFollower returns a Follower.
+func NewFollower(clusters clustercache.ClusterCache, live client.Reader, writer *reconcile.Writer, now func() time.Time,
 ) *Follower {
 	return &Follower{
 		Clusters: clusters, Live: live, Writer: writer, Now: now, nodes: cache.NewExpiring(), away: cache.NewExpiring(),
@@ -77,12 +73,12 @@ const (
 // Pass is one pass over a Cluster.
 type Pass struct {
 	Cluster *kinds.Cluster
-	Configs *bootstrap.Configs
-	Secrets *generated.Secrets
+	Configs *reconcile.Configs
+	Secrets *reconcile.Secrets
 	// Keys returns the keys of the digests of files, by the generated Secret, of those that are delivered.
 	Keys func(context.Context) (map[string][]byte, error)
 	// Objects are the bootstrap objects.
-	Objects []bootstrap.Settled
+	Objects []reconcile.Settled
 	// Behind are the Machines that are behind.
 	Behind []status.Group
 }
@@ -255,7 +251,7 @@ func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, chang
 		want := Want{Secret: m.Secret}
 		if key := keys[m.Secret]; exists && key != nil && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
 			// Digest and time are of the same version of the Secret.
-			want.Digest, changed[m.Secret] = nodes.Digest(key, secret.Data), generated.ChangedAt(secret)
+			want.Digest, changed[m.Secret] = nodes.Digest(key, secret.Data), reconcile.ChangedAt(secret)
 		}
 		wants = append(wants, want)
 	}
@@ -296,8 +292,8 @@ func (f *Follower) decide(ctx context.Context, cluster client.ObjectKey, remote 
 
 // watches are those by which a change in a workload cluster brings a pass over its Cluster.
 func (f *Follower) watches(cluster client.ObjectKey) []clustercache.Watcher {
-	enqueue := handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: cluster}}
+	enqueue := handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: cluster}}
 	})
 	watch := func(name string, kind client.Object, changes func(before, now client.Object) bool) clustercache.Watcher {
 		return clustercache.NewWatcher(clustercache.WatcherOptions{

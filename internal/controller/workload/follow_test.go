@@ -1,4 +1,4 @@
-package inplace
+package workload
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -93,14 +92,14 @@ func (w *unanswered) List(ctx context.Context, _ client.ObjectList, _ ...client.
 func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	clock, remote, api := noon, &workloads{}, &management{}
-	f := New(remote, api, &bootstrap.Writer{Client: backoff.New(api, api, nil)}, func() time.Time { return clock })
+	f := NewFollower(remote, api, &reconcile.Writer{Client: backoff.New(api, api, nil)}, func() time.Time { return clock })
 	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
 	view := intent.Cluster{Namespace: "team", Name: "prod"}
 	follow := func() (again time.Duration, holds bool) {
 		t.Helper()
-		reader := bootstrap.Reader{Client: api}
+		reader := reconcile.Reader{Client: api}
 		out, err := f.Follow(t.Context(), Pass{
-			Cluster: cluster, Configs: reader.Configs(view), Secrets: generated.Store{Reader: reader}.Of(cluster, view, reader.Configs(view)),
+			Cluster: cluster, Configs: reader.Configs(view), Secrets: reconcile.Store{Reader: reader}.Of(cluster, view, reader.Configs(view)),
 			Keys: func(context.Context) (map[string][]byte, error) { return map[string][]byte{}, nil },
 		})
 		const want = "cannot tell which nodes have the current files: the workload cluster does not answer with the kubeconfig " +

@@ -1,4 +1,4 @@
-package rollout
+package reconcile
 
 import (
 	"testing"
@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -57,7 +56,7 @@ func TestLagging_StaysCurrentAfterAnUpdateInPlace(t *testing.T) {
 			Annotations:     map[string]string{contract.AnnotationUpdatedAt: test.updated},
 		}}
 		config.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: recipe.First}}
-		o := bootstrap.Settled{Object: bootstrap.Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+		o := Settled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
 		got := lagging(&madeTimes{}, []*kinds.KubeadmConfig{config}, o, "MachineDeployment", "md", test.changed)
 		if len(got.Machines) != test.behind {
 			t.Errorf("%s: behind are %+v", name, got.Machines)

@@ -1,7 +1,4 @@
-// Package topology handles the objects that a ClusterClass topology owns. The topology hook patches the templates, and
-// other writes to the objects created from them would be reverted. So this package maintains the Secrets, compares, and
-// reports. Pools outside of the topology are treated like those of any Cluster.
-package topology
+package reconcile
 
 import (
 	"context"
@@ -17,9 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -46,10 +41,10 @@ type Topology struct {
 	// Version is the output version of the templates.
 	Version int
 	// Reader reads from the cache, Writer writes annotations.
-	Reader bootstrap.Reader
-	Writer *bootstrap.Writer
+	Reader Reader
+	Writer *Writer
 	// Secrets are the generated Secrets of the Cluster.
-	Secrets *generated.Secrets
+	Secrets *Secrets
 	// Now is the clock.
 	Now func() time.Time
 
@@ -72,7 +67,7 @@ const (
 )
 
 // Outcome is what an inspection with a drift counts as, see plan.Decision.
-func (d Drift) Outcome(settled bootstrap.Settled) string {
+func (d Drift) Outcome(settled Settled) string {
 	switch {
 	case d != None:
 		return plan.OutcomeWaiting
@@ -88,7 +83,7 @@ func (d Drift) Outcome(settled bootstrap.Settled) string {
 type Resolve func(ctx context.Context, override, pool string) (*resolve.Resolution, report.Outcome, error)
 
 // IsOwned reports whether the topology controller of the Cluster owns o.
-func (t *Topology) IsOwned(o bootstrap.Object) bool { return t != nil && o.IsTopologyOwned() }
+func (t *Topology) IsOwned(o Object) bool { return t != nil && o.IsTopologyOwned() }
 
 // pool returns what the topology asks for a pool. A pool that is being removed is not in the topology any more.
 func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
@@ -101,7 +96,7 @@ func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 
 // EnsureSecrets resolves what the templates of the topology get, and keeps the Secrets that they will refer to. They
 // exist before the templates do. main are the settings of the Cluster.
-func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object, main *resolve.Resolution,
+func (t *Topology) EnsureSecrets(ctx context.Context, objects []Object, main *resolve.Resolution,
 	find Resolve,
 ) (out report.Outcome, err error) {
 	t.complete(objects)
@@ -140,7 +135,7 @@ func (t *Topology) EnsureSecrets(ctx context.Context, objects []bootstrap.Object
 
 // complete adds what the ClusterClass says about pools: annotations of its classes are not in the Cluster. The hook
 // gets them in its request, and the topology controller writes them to the objects of the pools.
-func (t *Topology) complete(objects []bootstrap.Object) {
+func (t *Topology) complete(objects []Object) {
 	for _, o := range objects {
 		for _, p := range o.Pools {
 			i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
@@ -153,7 +148,7 @@ func (t *Topology) complete(objects []bootstrap.Object) {
 
 // decide is what the hook decides about the template of an object. known is false for an object whose pool is being
 // removed.
-func (t *Topology) decide(o bootstrap.Object, want plan.Want) (decision plan.Decision, known bool, err error) {
+func (t *Topology) decide(o Object, want plan.Want) (decision plan.Decision, known bool, err error) {
 	object := plan.Object{Kind: o.Kind, Name: o.String(), Spec: o.Spec, Hooked: true}
 	if len(o.Pools) > 0 {
 		pool, known := t.pool(o.Pools[0])
@@ -182,12 +177,12 @@ func (facts) Infrastructure(plan.Object) (none plan.Infrastructure, err error) {
 func (facts) Begun() (bool, error)                                             { return false, nil }
 
 // isFrozen reports whether the freeze of the topology applies to an object.
-func (t *Topology) isFrozen(o bootstrap.Object) bool {
+func (t *Topology) isFrozen(o Object) bool {
 	return !intent.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
 }
 
 // Inspect compares an object with what the hook makes of its template.
-func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstrap.Settled,
+func (t *Topology) Inspect(o Object, want plan.Want) (settled Settled,
 	drift Drift, out report.Outcome, err error,
 ) {
 	settled.Object = o
@@ -222,7 +217,7 @@ func (t *Topology) Inspect(o bootstrap.Object, want plan.Want) (settled bootstra
 }
 
 // override is the proxy Secret that the topology gives to the pool of an object, "" for the Cluster's.
-func (t *Topology) override(o bootstrap.Object) string {
+func (t *Topology) override(o Object) string {
 	if len(o.Pools) == 0 {
 		return ""
 	}
@@ -231,7 +226,7 @@ func (t *Topology) override(o bootstrap.Object) string {
 }
 
 // CopiedFrom is the template of the pool that a KubeadmConfig is of.
-func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan.Want) (from plan.Copied, err error) {
+func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (from plan.Copied, err error) {
 	if len(o.Pools) == 0 {
 		return from, nil
 	}
@@ -255,13 +250,13 @@ func (t *Topology) CopiedFrom(ctx context.Context, o bootstrap.Object, want plan
 }
 
 // reportFreeze reports what a frozen object waits for.
-func (t *Topology) reportFreeze(out *report.Outcome, o bootstrap.Object, reason, waits string) {
+func (t *Topology) reportFreeze(out *report.Outcome, o Object, reason, waits string) {
 	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
 	out.Add(reason, "%s %s the next upgrade of Kubernetes from %s, %s", o, waits, freeze.Version, plan.ToRollNow)
 }
 
 // Leave keeps the Secrets to which an object of a disabled topology refers, and reports that it still has the proxy.
-func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
+func (t *Topology) Leave(o Object) (out report.Outcome) {
 	t.Secrets.Keep(patch.References(o.Spec)...)
 	switch {
 	case !patch.IsPatched(o.Spec):
@@ -275,7 +270,7 @@ func (t *Topology) Leave(o bootstrap.Object) (out report.Outcome) {
 }
 
 // Groups are the control plane or the pools whose Machines get their bootstrap data from an object.
-func Groups(o bootstrap.Object) (groups []status.Group) {
+func Groups(o Object) (groups []status.Group) {
 	if o.Kind == plan.KindControlPlane {
 		return []status.Group{{Kind: o.Kind, Name: o.GetName()}}
 	}
@@ -287,7 +282,7 @@ func Groups(o bootstrap.Object) (groups []status.Group) {
 
 // Finish completes a pass after all objects are settled. drifts are those of objects, by name. complete reports that no
 // object was missing.
-func (t *Topology) Finish(ctx context.Context, objects []bootstrap.Settled, drifts map[Drift][]string,
+func (t *Topology) Finish(ctx context.Context, objects []Settled, drifts map[Drift][]string,
 	complete bool,
 ) (out report.Outcome, err error) {
 	// An old template may still serve a MachineSet.
@@ -328,8 +323,8 @@ func (t *Topology) releases(freeze intent.Freeze) bool {
 }
 
 // keeps reports whether a freeze applies to any of objects.
-func keeps(freeze intent.Freeze, objects []bootstrap.Settled) bool {
-	return slices.ContainsFunc(objects, func(o bootstrap.Settled) bool {
+func keeps(freeze intent.Freeze, objects []Settled) bool {
+	return slices.ContainsFunc(objects, func(o Settled) bool {
 		return o.IsTopologyOwned() && freeze.Covers(o.Version()) && patch.IsPatched(o.Spec) == freeze.Enabled
 	})
 }

@@ -1,4 +1,4 @@
-package bootstrap
+package reconcile
 
 import (
 	"context"
@@ -106,7 +106,7 @@ func (w *Writer) patchJSON(ctx context.Context, object client.Object, data []byt
 		live.ResourceVersion == version {
 		return err
 	}
-	return Stale(kind.Kind, object)
+	return CacheBehind(kind.Kind, object)
 }
 
 // operations is the JSON patch of edits on o. It fails on the API server if o has changed since it was read.
@@ -134,7 +134,7 @@ func (w *Writer) Annotate(ctx context.Context, object client.Object, want map[st
 	return nil
 }
 
-// Stale is the conflict error for an object of a kind in a cache that is behind.
-func Stale(kind string, object client.Object) error {
+// CacheBehind is the conflict error for an object of a kind in a cache that is behind.
+func CacheBehind(kind string, object client.Object) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: kind}, object.GetName(), errors.New("the cache is behind"))
 }

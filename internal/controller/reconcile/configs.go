@@ -1,4 +1,4 @@
-package bootstrap
+package reconcile
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (c *Configs) Late(ctx context.Context) ([]Object, error) {
 			continue
 		}
 		config = config.DeepCopy()
-		object := New(config, plan.KindConfig, false)
+		object := NewObject(config, plan.KindConfig, false)
 		if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
 			deployment := &kinds.MachineDeployment{}
 			exists, err := c.reader.Get(ctx, c.cluster.Namespace, name, deployment)

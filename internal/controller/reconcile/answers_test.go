@@ -1,4 +1,4 @@
-package bootstrap
+package reconcile
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ func (s *stored) read() Object {
 	if err := json.Unmarshal(text, into); err != nil {
 		s.Fatal(err)
 	}
-	return New(into, kind, false)
+	return NewObject(into, kind, false)
 }
 
 // write carries out edits as the API server does. It validates the outcome by the schemas of both versions.

@@ -1,5 +1,7 @@
-// Package bootstrap reads the bootstrap objects of a Cluster from the cache and carries out decisions about them.
-package bootstrap
+// Package reconcile has the steps of a pass over one Cluster. It reads its bootstrap objects and carries out decisions
+// about them, maintains the Secrets that its nodes read, compares what the topology controller owns with what the hook
+// makes, and finds the Machines whose bootstrap data differs from that of a new one.
+package reconcile
 
 import (
 	"cmp"
@@ -137,7 +139,7 @@ func (r Reader) Collect(ctx context.Context, cluster intent.Cluster, templates [
 		if err != nil {
 			return nil, report.Outcome{}, err
 		}
-		object := New(controlPlane, plan.KindControlPlane,
+		object := NewObject(controlPlane, plan.KindControlPlane,
 			len(created) > 0 || controlPlane.Status.Replicas != nil && *controlPlane.Status.Replicas > 0)
 		if paused := meta.FindStatusCondition(controlPlane.Status.Conditions, clusterv1.PausedCondition); paused != nil {
 			object.Busy = !plan.AtRest(paused.Status) && controlPlane.DeletionTimestamp.IsZero()
@@ -216,7 +218,7 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
 				return nil, err
 			}
 		}
-		object := New(template, plan.KindTemplate, false)
+		object := NewObject(template, plan.KindTemplate, false)
 		return &object, nil
 	}
 	config := &kinds.KubeadmConfig{}
@@ -224,12 +226,12 @@ func (r Reader) bootstrapOf(ctx context.Context, namespace string, p plan.Pool,
 	if err != nil || !exists {
 		return nil, err
 	}
-	object := New(config, plan.KindConfig, config.Status.DataSecretName != "")
+	object := NewObject(config, plan.KindConfig, config.Status.DataSecretName != "")
 	return &object, nil
 }
 
-// New returns an object of a kind. running is Object.Running.
-func New(object kinds.BootstrapObject, kind string, running bool) Object {
+// NewObject returns an object of a kind. running is Object.Running.
+func NewObject(object kinds.BootstrapObject, kind string, running bool) Object {
 	return Object{BootstrapObject: object, Kind: kind, Spec: object.Bootstrap().View(), Running: running}
 }
 

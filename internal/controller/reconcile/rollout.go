@@ -1,6 +1,4 @@
-// Package rollout finds the Machines whose bootstrap data differs from that of a new Machine and, if the Cluster asks
-// for it, makes Cluster API replace them.
-package rollout
+package reconcile
 
 import (
 	"cmp"
@@ -21,8 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/generated"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -56,12 +52,12 @@ type Rollouts struct {
 // Pass is one pass over a Cluster.
 type Pass struct {
 	Cluster *kinds.Cluster
-	Configs *bootstrap.Configs
-	Secrets *generated.Secrets
+	Configs *Configs
+	Secrets *Secrets
 }
 
 // Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, replaces them.
-func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settled,
+func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []Settled,
 	rollout string,
 ) (out report.Outcome, err error) {
 	groups, changed, err := r.behind(ctx, p, objects)
@@ -92,7 +88,7 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []bootstrap.Settl
 // behind compares the bootstrap data of Machines with objects, in their order. It only uses what Cluster API has
 // recorded about the data, so that the answer is the same after a restart. latest is when the content of a generated
 // Secret last changed, or the zero time.
-func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settled) (
+func (r *Rollouts) behind(ctx context.Context, p Pass, objects []Settled) (
 	groups []behind, latest time.Time, err error,
 ) {
 	configs, err := p.Configs.List(ctx)
@@ -141,7 +137,7 @@ func (r *Rollouts) behind(ctx context.Context, p Pass, objects []bootstrap.Settl
 }
 
 // lagging picks the Machines that are behind o.
-func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o bootstrap.Settled, kind, name string,
+func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o Settled, kind, name string,
 	changed time.Time,
 ) behind {
 	group := behind{Group: status.Group{Kind: kind, Name: name}}
@@ -225,7 +221,7 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *kinds.Cluster, group be
 	default:
 		return false, nil
 	}
-	exists, err := bootstrap.Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.Name, object)
+	exists, err := Reader{Client: r.Client}.Get(ctx, cluster.Namespace, group.Name, object)
 	if err != nil || !exists || !object.GetDeletionTimestamp().IsZero() || plan.IsPausedByUser(object.GetAnnotations()) ||
 		!plan.Replaces(group.replaceable, after.Time) {
 		return false, err

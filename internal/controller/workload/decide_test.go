@@ -1,4 +1,4 @@
-package inplace
+package workload
 
 import (
 	"strings"
@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
@@ -240,7 +239,7 @@ func TestPodOf(t *testing.T) {
 			if diff := cmp.Diff(test.want, whole); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if workload.TrimPod(object); PodOf(object) != whole || object.Spec.Volumes != nil {
+			if TrimPod(object); PodOf(object) != whole || object.Spec.Volumes != nil {
 				t.Errorf("a trimmed Pod is another: %+v", object)
 			}
 		})

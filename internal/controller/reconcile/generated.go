@@ -1,6 +1,4 @@
-// Package generated maintains the Secrets that the nodes of a Cluster read: it writes them, makes Cluster API reconcile
-// again when they exist, and deletes them when nothing refers to them any more.
-package generated
+package reconcile
 
 import (
 	"bytes"
@@ -22,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/bootstrap"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -38,8 +35,8 @@ const takenDelay = time.Minute
 
 // Store maintains the generated Secrets of all Clusters. Its methods can be called concurrently.
 type Store struct {
-	*bootstrap.Writer
-	bootstrap.Reader
+	*Writer
+	Reader
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -50,7 +47,7 @@ type Secrets struct {
 
 	cluster intent.Cluster
 	owner   metav1.OwnerReference
-	configs *bootstrap.Configs
+	configs *Configs
 	// needed are the names that a bootstrap object refers to.
 	needed map[string]bool
 	// ensured are those that this pass has written or checked.
@@ -66,7 +63,7 @@ type Secrets struct {
 }
 
 // Of returns the generated Secrets of a Cluster; view is what it asks for.
-func (s Store) Of(cluster *kinds.Cluster, view intent.Cluster, configs *bootstrap.Configs) *Secrets {
+func (s Store) Of(cluster *kinds.Cluster, view intent.Cluster, configs *Configs) *Secrets {
 	return &Secrets{
 		Store: s, cluster: view, configs: configs,
 		owner: metav1.OwnerReference{
@@ -186,7 +183,7 @@ func (s *Secrets) write(ctx context.Context, name string,
 		}
 		s.known[name], current = desired, desired
 	case current.Labels[contract.LabelGenerated] != s.cluster.Name:
-		return out, bootstrap.Stale("Secret", current) // it was ours when the name was checked
+		return out, CacheBehind("Secret", current) // it was ours when the name was checked
 	case !sameSecret(current, desired):
 		keepOthers(current, desired)
 		if contentChanged(current, desired) {
@@ -251,7 +248,7 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*
 
 // sameSecret reports whether current has what desired sets. Labels and annotations of others are ignored.
 func sameSecret(current, desired *corev1.Secret) bool {
-	owned := bootstrap.IsOwned(current, desired.OwnerReferences[0].UID)
+	owned := IsOwned(current, desired.OwnerReferences[0].UID)
 	_, warned := current.Annotations[contract.AnnotationWarnings]
 	_, warns := desired.Annotations[contract.AnnotationWarnings]
 	return owned && warned == warns && has(current.Labels, desired.Labels) &&
@@ -386,7 +383,7 @@ func (s *Secrets) Clean(ctx context.Context) error {
 	}
 	for i := range secrets {
 		secret := &secrets[i]
-		if s.needed[secret.Name] || !bootstrap.IsOwned(secret, s.owner.UID) {
+		if s.needed[secret.Name] || !IsOwned(secret, s.owner.UID) {
 			continue
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleting generated Secret that nothing refers to", "Secret", klog.KObj(secret))

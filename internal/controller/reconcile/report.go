@@ -1,4 +1,4 @@
-package bootstrap
+package reconcile
 
 import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
