@@ -26,22 +26,21 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 	// Brought along by the API types of Cluster API and by kyaml.
 	types := []string{"net/http", "github.com/go-logr/logr"}
 	excused := map[string][]string{
-		"extension/request": types,
-		"offline/clusters":  {"net/http", "os/exec", "github.com/go-logr/logr"},
-		"offline/foreign":   {"net/http", "os/exec", "github.com/go-logr/logr"},
-		"offline/manifest":  {"net/http", "os/exec"},
-		"offline/outputs":   types,
-		"intent":            types,
-		"kinds":             types,
-		"node":              types,
-		"patch":             types,
-		"plan":              types,
-		"publish":           types,
-		"resolve":           types,
-		"status":            types,
+		"offline/clusters": {"net/http", "os/exec", "github.com/go-logr/logr"},
+		"offline/foreign":  {"net/http", "os/exec", "github.com/go-logr/logr"},
+		"offline/manifest": {"net/http", "os/exec"},
+		"offline/outputs":  types,
+		"intent":           types,
+		"kinds":            types,
+		"node":             types,
+		"patch":            types,
+		"plan":             types,
+		"publish":          types,
+		"resolve":          types,
+		"status":           types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "extension/request", "finding", "host", "infrastructure", "intent", "kinds", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
+		"contract", "envfile", "finding", "host", "infrastructure", "intent", "kinds", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
 		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,9 +57,6 @@ func TestRespond_StopsWhenNobodyWaits(t *testing.T) {
 	}
 }
 
-// maxValues is how many JSON values a template may have.
-const maxValues = 50_000
-
 func TestRespond_DecodesNoTemplateOfMillionsOfValues(t *testing.T) {
 	t.Parallel()
 	list := func(values int) string { return "[" + strings.TrimSuffix(strings.Repeat("{},", values/2), ",") + "]" }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
@@ -28,7 +27,7 @@ type generator struct {
 // respond answers GeneratePatches in the form in which encoding/json writes a GeneratePatchesResponse. Its error is
 // for the user and the same for the same request.
 func (h *Handlers) respond(ctx context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := request.Decode(body)
+	q, err := Decode(body)
 	if err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ func (i *items) end() {
 }
 
 // generate makes the patches for a request.
-func (g *generator) generate(q request.Request) error {
+func (g *generator) generate(q Request) error {
 	windows, err := windowsMachines(q)
 	if err != nil {
 		return err
@@ -132,8 +131,8 @@ func (g *generator) generate(q request.Request) error {
 var errTooLong = errors.New("the response takes longer than the timeout of Cluster API, which retries")
 
 // windowsMachines returns the pools whose machine template asks for Windows. There are none in most requests.
-func windowsMachines(q request.Request) (map[request.PoolKey]bool, error) {
-	found := map[request.PoolKey]bool{}
+func windowsMachines(q Request) (map[PoolKey]bool, error) {
+	found := map[PoolKey]bool{}
 	for i := range q.Items {
 		it := &q.Items[i]
 		asks, err := it.AsksForWindows()
@@ -148,7 +147,7 @@ func windowsMachines(q request.Request) (map[request.PoolKey]bool, error) {
 }
 
 // template writes the patch of one template, if there is something to change.
-func (g *generator) template(it *request.Item, pool intent.Pool) error {
+func (g *generator) template(it *Item, pool intent.Pool) error {
 	if !intent.IsEnabledAt(g.cluster.Labels, g.cluster.Annotations, it.Holder.Version) {
 		return nil
 	}
@@ -160,7 +159,7 @@ func (g *generator) template(it *request.Item, pool intent.Pool) error {
 }
 
 // make returns the patch of one template in JSON, nil if there is nothing to change. It is valid until the next call.
-func (g *generator) make(it *request.Item, pool intent.Pool) ([]byte, error) {
+func (g *generator) make(it *Item, pool intent.Pool) ([]byte, error) {
 	t, err := it.Template()
 	if err != nil {
 		return nil, err

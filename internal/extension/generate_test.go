@@ -494,7 +494,7 @@ func TestGenerate_FailsOnRequestsThatCannotBeAnswered(t *testing.T) {
 		`{"items":[}`:   "reading the request: invalid character '}' looking for beginning of value",
 		`{"items":[]`:   "reading the request: unexpected end of JSON input",
 		`{"a":"s3cret`:  "reading the request: unexpected end of JSON input",
-		`{"items":[1]}`: "reading the request: json: cannot unmarshal number into Go struct field Request.items of type request.Item",
+		`{"items":[1]}`: "reading the request: json: cannot unmarshal number into Go struct field Request.items of type extension.Item",
 	} {
 		if got := string(answer(t, (&Handlers{}).respond, []byte(body))); got != `{"status":"Failure","message":"`+want+`"}` {
 			t.Errorf("%s: %s, want %s", body, got, want)

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/counters"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 )
 
@@ -25,14 +24,14 @@ type Handlers struct {
 
 // asked is what a request asks for.
 type asked struct {
-	cluster  request.Cluster
+	cluster  BuiltinCluster
 	settings intent.Topology // with the pools in the order of the request
 }
 
 // ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the
 // user and the same for the same request.
-func (h *Handlers) ask(q request.Request) (a asked, enabled bool, err error) {
-	if a.cluster, _, err = request.DecodeBuiltin(q.Variables.Builtin); err != nil {
+func (h *Handlers) ask(q Request) (a asked, enabled bool, err error) {
+	if a.cluster, _, err = DecodeBuiltin(q.Variables.Builtin); err != nil {
 		return a, false, err
 	}
 	if err := intent.CheckTopologyLabel(a.cluster.Labels, a.cluster.Annotations); err != nil {
@@ -53,7 +52,7 @@ func (h *Handlers) ask(q request.Request) (a asked, enabled bool, err error) {
 
 // respondValidate answers ValidateTopology: all findings about variables and annotations at once.
 func (h *Handlers) respondValidate(_ context.Context, body []byte, response *bytes.Buffer) error {
-	q, err := request.Decode(body)
+	q, err := Decode(body)
 	if err != nil {
 		return err
 	}
@@ -65,24 +64,24 @@ func (h *Handlers) respondValidate(_ context.Context, body []byte, response *byt
 }
 
 // mayBeEnabled reports whether any template of the Cluster can need a patch.
-func mayBeEnabled(c request.Cluster) bool {
+func mayBeEnabled(c BuiltinCluster) bool {
 	hold, held := intent.FreezeOf(c.Annotations)
 	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
 }
 
 // sourceOf returns what a request says about the topology, and records the holder of each item. Pools are in the order
 // of their items.
-func sourceOf(c request.Cluster, q request.Request) (s intent.TopologySource, err error) {
+func sourceOf(c BuiltinCluster, q Request) (s intent.TopologySource, err error) {
 	s = intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}
 	s.Pools = make([]intent.PoolSource, 0, len(q.Items)/2) // two templates of each
 	for i := range q.Items {
 		it := &q.Items[i]
 		switch {
 		case it.IsControlPlane():
-			_, it.Holder, err = request.DecodeBuiltin(it.Variables.Builtin)
+			_, it.Holder, err = DecodeBuiltin(it.Variables.Builtin)
 			s.ControlPlane = it.Variables.Own
 		case it.IsPool():
-			_, it.Holder, err = request.DecodeBuiltin(it.Variables.Builtin)
+			_, it.Holder, err = DecodeBuiltin(it.Variables.Builtin)
 			s.Pools = append(s.Pools, intent.PoolSource{
 				Kind: it.For.Kind, Name: it.Holder.TopologyName, Annotations: it.Holder.Annotations, Variable: it.Variables.Own,
 			})

@@ -3,7 +3,6 @@ package extension
 import (
 	"errors"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/extension/request"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -19,7 +18,7 @@ func recipeKey(pool intent.Pool) intent.Pool {
 
 // decide returns what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a user's
 // file leaves the template unchanged; the controller reports it.
-func (g *generator) decide(spec patch.Spec, it *request.Item, pool intent.Pool) (plan.Decision, error) {
+func (g *generator) decide(spec patch.Spec, it *Item, pool intent.Pool) (plan.Decision, error) {
 	version, err := intent.OutputVersion(g.cluster.Annotations)
 	if err != nil {
 		return plan.Decision{}, err

@@ -1,6 +1,4 @@
-// Package request reads what the handlers of the runtime hooks need of a request. What it holds is hostile: what is
-// decoded is bounded.
-package request
+package extension
 
 import (
 	"bytes"
@@ -161,8 +159,8 @@ type Metadata struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// Cluster is what the builtin variable says about the Cluster.
-type Cluster struct {
+// BuiltinCluster is what the builtin variable says about the Cluster.
+type BuiltinCluster struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Metadata  `json:"metadata"`
@@ -176,18 +174,18 @@ type Holder struct {
 }
 
 // DecodeBuiltin reads a builtin variable.
-func DecodeBuiltin(raw json.RawMessage) (Cluster, Holder, error) {
+func DecodeBuiltin(raw json.RawMessage) (BuiltinCluster, Holder, error) {
 	var builtin struct {
-		Cluster           Cluster `json:"cluster"`
-		ControlPlane      *Holder `json:"controlPlane"`
-		MachineDeployment *Holder `json:"machineDeployment"`
-		MachinePool       *Holder `json:"machinePool"`
+		Cluster           BuiltinCluster `json:"cluster"`
+		ControlPlane      *Holder        `json:"controlPlane"`
+		MachineDeployment *Holder        `json:"machineDeployment"`
+		MachinePool       *Holder        `json:"machinePool"`
 	}
 	if raw == nil {
-		return Cluster{}, Holder{}, nil
+		return BuiltinCluster{}, Holder{}, nil
 	}
 	if err := kinds.Decode(raw, &builtin); err != nil {
-		return Cluster{}, Holder{}, fmt.Errorf("reading variable %s: %w", builtins, err)
+		return BuiltinCluster{}, Holder{}, fmt.Errorf("reading variable %s: %w", builtins, err)
 	}
 	for _, holder := range []*Holder{builtin.ControlPlane, builtin.MachineDeployment, builtin.MachinePool} {
 		if holder != nil {
