@@ -29,7 +29,6 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"offline/clusters": {"net/http", "os/exec", "github.com/go-logr/logr"},
 		"offline/foreign":  {"net/http", "os/exec", "github.com/go-logr/logr"},
 		"offline/manifest": {"net/http", "os/exec"},
-		"offline/outputs":  types,
 		"intent":           types,
 		"kinds":            types,
 		"node":             types,
@@ -40,8 +39,8 @@ func TestPurePackages_ImportNothingImpure(t *testing.T) {
 		"status":           types,
 	}
 	for _, name := range []string{
-		"contract", "envfile", "finding", "host", "infrastructure", "intent", "kinds", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/management", "offline/manifest",
-		"offline/match", "offline/outputs", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "status", "systemd",
+		"contract", "envfile", "finding", "host", "infrastructure", "intent", "kinds", "node", "nodescript", "noproxy", "offline/clusters", "offline/explain", "offline/foreign", "offline/manifest",
+		"offline/match", "patch", "plan", "proxyconfig", "publish/nodes", "publish", "resolve", "status", "systemd",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/management"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 )
 
 // managementOptions are the flags of render that describe the management cluster.
@@ -119,7 +119,7 @@ func runManagement(cmd *cobra.Command, o renderOptions, streams Streams) error {
 		return errors.New("the proxy has credentials, which providers get from a Secret in their namespace; give the " +
 			"manifests of the providers, or --provider-namespace")
 	}
-	text, err := management.Component(resolution.Settings.Vars(resolution.NoProxy.Value), namespaces)
+	text, err := render.ProviderComponent(resolution.Settings.Vars(resolution.NoProxy.Value), namespaces)
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ func providersOf(objects []*manifest.Object) (namespaces, notes, warnings []stri
 		if object.Kind() != "Deployment" {
 			continue
 		}
-		_, provider := object.Labels()[management.ProviderLabel]
+		_, provider := object.Labels()[render.ProviderLabel]
 		containers := clusters.Items(object.Value(), "spec", "template", "spec", "containers")
-		manager := slices.ContainsFunc(containers, func(c map[string]any) bool { return c["name"] == management.Container })
+		manager := slices.ContainsFunc(containers, func(c map[string]any) bool { return c["name"] == render.ProviderContainer })
 		switch {
 		case provider && manager:
 			if !slices.Contains(namespaces, object.Namespace()) {
@@ -185,11 +185,11 @@ func providersOf(objects []*manifest.Object) (namespaces, notes, warnings []stri
 		case provider:
 			warnings = append(warnings, fmt.Sprintf("warning: %s: it has label %s and no container %s, so the Component adds "+
 				"one that the API server rejects; remove the label where the Component is used", clusters.Place(object),
-				management.ProviderLabel, management.Container))
+				render.ProviderLabel, render.ProviderContainer))
 		case manager:
 			notes = append(notes, fmt.Sprintf("%s: it has container %s and no label %s, so the Component leaves it "+
-				"unchanged; add the label if it is a provider", clusters.Place(object), management.Container,
-				management.ProviderLabel))
+				"unchanged; add the label if it is a provider", clusters.Place(object), render.ProviderContainer,
+				render.ProviderLabel))
 		}
 	}
 	return namespaces, notes, warnings

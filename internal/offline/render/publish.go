@@ -15,7 +15,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/outputs"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -162,12 +161,12 @@ func (r *renderer) noteSilence() {
 // print adds published values to the output.
 func (c *clusterRun) print(result publish.Result) {
 	if c.Publish.Workload {
-		for _, stream := range outputs.Workload(result) {
+		for _, stream := range WorkloadStreams(result) {
 			c.published = append(c.published, append([]byte("---\n"), stream...))
 		}
 	} else {
 		c.metadata(result)
-		for _, object := range outputs.Secrets(c.view, result) {
+		for _, object := range OutputSecrets(c.view, result) {
 			c.add(object)
 		}
 	}
@@ -243,7 +242,7 @@ func (c *clusterRun) metadata(result publish.Result) {
 			set("annotations", key, c.object.Annotations()[key], result.Annotations[key])
 		}
 	}
-	if outputs.IsDelivered(result) {
+	if IsDelivered(result) {
 		set("labels", contract.LabelDeliverTo, c.object.Labels()[contract.LabelDeliverTo], c.view.Name)
 	}
 	switch {

@@ -1,6 +1,4 @@
-// Package management makes the kustomize Component that gives the providers of a management cluster the proxy's
-// variables. It is pure.
-package management
+package render
 
 import (
 	"fmt"
@@ -14,17 +12,15 @@ import (
 // ProviderLabel is on every object of a provider of Cluster API.
 const ProviderLabel = "cluster.x-k8s.io/provider"
 
-// Container is the container of a provider's Deployment that runs its controllers.
-const Container = "manager"
+// ProviderContainer is the container of a provider's Deployment that runs its controllers.
+const ProviderContainer = "manager"
 
 // secretName is the Secret from which containers get variables that hold credentials.
 const secretName = "http-proxy-env" //nolint:gosec // a name, no credential
 
-type object = map[string]any
-
-// Component returns the Component. Variables with credentials refer to a Secret of each namespace; without namespaces
+// ProviderComponent returns the kustomize Component that gives the providers of a management cluster the variables. Those with credentials refer to a Secret of each namespace; without namespaces
 // the values are in the Deployments. Either replaces variables of these names that a provider has, and nothing else.
-func Component(vars []envfile.Var, namespaces []string) ([]byte, error) {
+func ProviderComponent(vars []envfile.Var, namespaces []string) ([]byte, error) {
 	component := object{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
 	if len(namespaces) > 0 {
 		component["secretGenerator"] = generators(vars, namespaces)
@@ -40,7 +36,7 @@ func Component(vars []envfile.Var, namespaces []string) ([]byte, error) {
 		}
 		env = append(env, variable)
 	}
-	container := object{"name": Container, "env": env}
+	container := object{"name": ProviderContainer, "env": env}
 	patch, err := yaml.Marshal(object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "provider"},
 		"spec": object{"template": object{"spec": object{"containers": []any{container}}}},

@@ -1,5 +1,4 @@
-// Package outputs makes manifests of the objects of package publish, as a command prints them. It is pure.
-package outputs
+package render
 
 import (
 	"slices"
@@ -11,9 +10,9 @@ import (
 
 type object = map[string]any
 
-// Secrets returns the manifests of the Secrets of a Cluster that have content, and last the ClusterResourceSet that
+// OutputSecrets returns the manifests of the Secrets of a Cluster that have content, and last the ClusterResourceSet that
 // delivers some of them, if there are any.
-func Secrets(cluster intent.Cluster, result publish.Result) []any {
+func OutputSecrets(cluster intent.Cluster, result publish.Result) []any {
 	var objects []any
 	var delivered []string
 	for _, secret := range result.Secrets {
@@ -79,8 +78,8 @@ func IsDelivered(result publish.Result) bool {
 	return slices.ContainsFunc(result.Secrets, func(s publish.Secret) bool { return s.Delivered != nil && !s.Kept })
 }
 
-// Workload returns the objects for the workload cluster as streams of YAML, as they are delivered.
-func Workload(result publish.Result) [][]byte {
+// WorkloadStreams returns the objects for the workload cluster as streams of YAML, as they are delivered.
+func WorkloadStreams(result publish.Result) [][]byte {
 	var streams [][]byte
 	for _, secret := range result.Secrets {
 		if secret.Delivered == nil || secret.Kept {

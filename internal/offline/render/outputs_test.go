@@ -1,11 +1,11 @@
-package outputs_test
+package render_test
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/outputs"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
@@ -16,14 +16,14 @@ func TestWorkload_HasWhatIsDeliveredOnly(t *testing.T) {
 		{Name: "kept", Delivered: &publish.Output{Name: "pods"}, Kept: true},
 		{Name: "out", Delivered: &publish.Output{Name: "trust"}, Data: map[string][]byte{"trust.yaml": []byte("a: b\n")}},
 	}}
-	got := outputs.Workload(result)
+	got := render.WorkloadStreams(result)
 	if !slices.EqualFunc(got, []string{"a: b\n"}, func(g []byte, w string) bool { return string(g) == w }) {
 		t.Errorf("got %q", got)
 	}
-	if !outputs.IsDelivered(result) || outputs.IsDelivered(publish.Result{Secrets: result.Secrets[:2]}) {
+	if !render.IsDelivered(result) || render.IsDelivered(publish.Result{Secrets: result.Secrets[:2]}) {
 		t.Error("what is delivered is wrong")
 	}
-	objects := outputs.Secrets(intent.Cluster{Name: "c"}, result)
+	objects := render.OutputSecrets(intent.Cluster{Name: "c"}, result)
 	if len(objects) != 3 { // two Secrets with content, and the ClusterResourceSet
 		t.Errorf("got %v", objects)
 	}
