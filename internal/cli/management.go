@@ -176,7 +176,8 @@ func providersOf(objects []*manifest.Object) (namespaces, notes, warnings []stri
 		}
 		_, provider := object.Labels()[render.ProviderLabel]
 		containers := clusters.Items(object.Value(), "spec", "template", "spec", "containers")
-		manager := slices.ContainsFunc(containers, func(c map[string]any) bool { return c["name"] == render.ProviderContainer })
+		manager := slices.ContainsFunc(containers,
+			func(c map[string]any) bool { return c["name"] == render.ProviderContainer })
 		switch {
 		case provider && manager:
 			if !slices.Contains(namespaces, object.Namespace()) {

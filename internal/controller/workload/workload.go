@@ -1,8 +1,8 @@
 // Package workload connects the manager to workload clusters, by Cluster API's own cache of connections. There it
-// follows updates in place (contract.RolloutInPlace): it labels the Nodes that get files, records which Machines have got
-// them, and reports how far that is; a function of values decides (Decide). Cluster API applies the objects and deletes
-// none, so the Cleaner deletes them. Only Clusters that ask for updates in place are connected to, and those that may
-// have something left of them.
+// follows updates in place (contract.RolloutInPlace): it labels the Nodes that get files, records which Machines have
+// got them, and reports how far that is; a function of values decides (Decide). Cluster API applies the objects and
+// deletes none, so the Cleaner deletes them. Only Clusters that ask for updates in place are connected to, and those
+// that may have something left of them.
 package workload
 
 import (

@@ -18,8 +18,9 @@ const ProviderContainer = "manager"
 // secretName is the Secret from which containers get variables that hold credentials.
 const secretName = "http-proxy-env" //nolint:gosec // a name, no credential
 
-// ProviderComponent returns the kustomize Component that gives the providers of a management cluster the variables. Those with credentials refer to a Secret of each namespace; without namespaces
-// the values are in the Deployments. Either replaces variables of these names that a provider has, and nothing else.
+// ProviderComponent returns the kustomize Component that gives the providers of a management cluster the variables.
+// Those with credentials refer to a Secret of each namespace; without namespaces the values are in the Deployments.
+// Either replaces variables of these names that a provider has, and nothing else.
 func ProviderComponent(vars []envfile.Var, namespaces []string) ([]byte, error) {
 	component := object{"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
 	if len(namespaces) > 0 {

@@ -10,8 +10,8 @@ import (
 
 type object = map[string]any
 
-// OutputSecrets returns the manifests of the Secrets of a Cluster that have content, and last the ClusterResourceSet that
-// delivers some of them, if there are any.
+// OutputSecrets returns the manifests of the Secrets of a Cluster that have content, and last the ClusterResourceSet
+// that delivers some of them, if there are any.
 func OutputSecrets(cluster intent.Cluster, result publish.Result) []any {
 	var objects []any
 	var delivered []string
