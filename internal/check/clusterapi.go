@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
@@ -38,26 +38,6 @@ func listOf(group, version, kind string) *unstructured.UnstructuredList {
 	return list
 }
 
-// CoreVersion returns the version of Cluster API's core provider in the inventory of clusterctl, and "" if there is no
-// such inventory.
-func CoreVersion(ctx context.Context, api client.Reader) (string, error) {
-	providers := listOf("clusterctl.cluster.x-k8s.io", "v1alpha3", "Provider")
-	err := api.List(ctx, providers, maxList)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("listing providers of clusterctl: %w", err)
-	}
-	for _, provider := range providers.Items {
-		if kind, _, _ := unstructured.NestedString(provider.Object, "type"); kind == "CoreProvider" {
-			text, _, _ := unstructured.NestedString(provider.Object, "version")
-			return text, nil
-		}
-	}
-	return "", nil
-}
-
 // core returns the Deployment of Cluster API's core provider, nil if there is none.
 func (c *checker) core(ctx context.Context) (*appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
@@ -69,7 +49,7 @@ func (c *checker) core(ctx context.Context) (*appsv1.Deployment, error) {
 }
 
 func (c *checker) version(ctx context.Context) Result {
-	found, err := CoreVersion(ctx, c.Client)
+	found, err := lookup.ClusterAPIVersion(ctx, c.Client)
 	if found == "" && (err == nil || apierrors.IsForbidden(err)) {
 		var core *appsv1.Deployment
 		if core, err = c.core(ctx); core != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/server"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
@@ -88,6 +89,9 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err != nil {
 		return nil, err
 	}
+	if err := checkClusterAPI(ctx, mgr.GetAPIReader()); err != nil {
+		return nil, err
+	}
 	if err := addController(ctx, mgr, o); err != nil {
 		return nil, err
 	}
@@ -95,6 +99,18 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 		return nil, fmt.Errorf("adding a check of readiness: %w", err)
 	}
 	return mgr, nil
+}
+
+// checkClusterAPI returns an error if the management cluster has a version of Cluster API that is known not to be
+// supported. A version that cannot be read is no reason not to start: not everybody installs by clusterctl, and a
+// manager for one namespace may not read its inventory.
+func checkClusterAPI(ctx context.Context, api client.Reader) error {
+	found, err := lookup.ClusterAPIVersion(ctx, api)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("Skipping the check of Cluster API's version", "reason", err.Error())
+		return nil
+	}
+	return version.SupportsClusterAPI(found) //nolint:wrapcheck // a sentence of its own
 }
 
 // orDefault returns nil for 0, which stands for controller-runtime's default.

@@ -26,6 +26,6 @@ func SupportsClusterAPI(text string) error {
 	if minor == "" || slices.Contains(ClusterAPIMinors(), minor) {
 		return nil
 	}
-	return fmt.Errorf("Cluster API %s is not supported by capi-proxy-patcher %s, which supports %s", //nolint:staticcheck // a name
+	return fmt.Errorf("Cluster API %s is not supported by capi-proxy-patcher %s, which supports %s: upgrade the older of the two", //nolint:staticcheck // a name
 		minor, Get().Version, strings.Join(ClusterAPIMinors(), " and "))
 }

@@ -74,13 +74,15 @@ func granted() ([]grant, error) {
 }
 
 // rare are rights for reads that only a moment needs: of what a cache does not have yet, for which an object has to be
-// milliseconds old, and of who keeps reverting an object, which a test sees for control planes.
+// milliseconds old, of who keeps reverting an object, which a test sees for control planes, and of an inventory of clusterctl,
+// which this suite does not have.
 func rare() []grant {
 	return []grant{
-		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigs"},         // bootstrap.Writer
-		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigtemplates"}, // bootstrap.Writer
+		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigs"},         // reconcile.Writer
+		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigtemplates"}, // reconcile.Writer
 		{"get", "cluster.x-k8s.io", "clusters"},                         // webhook.Webhook
 		{"get", "cluster.x-k8s.io", "machinedeployments"},               // webhook.Webhook
+		{"list", "clusterctl.cluster.x-k8s.io", "providers"},            // manager.New
 	}
 }
 
