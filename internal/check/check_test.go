@@ -322,6 +322,40 @@ func TestRun_NamesWhatIsBroken(t *testing.T) {
 	}
 }
 
+// TestBrief_IsALineOnlyIfSomethingFailed has a user with and without the right to look, and an installation elsewhere.
+func TestBrief_IsALineOnlyIfSomethingFailed(t *testing.T) {
+	t.Parallel()
+	const broken = "The installation in namespace sys does not work (lease): run capi-proxy-patcher check --manager-namespace sys"
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"all is right": {func(*world) {}, ""},
+		"no Lease":     {func(w *world) { delete(w.objects, "lease") }, broken},
+		"no right to look": {func(w *world) {
+			delete(w.objects, "lease")
+			w.forbidden = "Deployment"
+		}, ""},
+		"no right to the Lease":  {func(w *world) { w.forbidden = "Lease" }, ""},
+		"the API server is away": {func(w *world) { w.away = true }, ""},
+		"no manager": {func(w *world) {
+			for name, object := range w.objects {
+				if _, deployment := object.(*appsv1.Deployment); deployment {
+					delete(w.objects, name)
+				}
+			}
+		}, ""},
+	} {
+		w := newWorld(t)
+		test.change(w)
+		o := w.options(t)
+		o.Namespace = ""
+		if got := check.Brief(t.Context(), o); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestPre_NamesTheMissingRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -94,6 +97,12 @@ func newReader(config *rest.Config) (client.WithWatch, error) {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	// What says whether the installation works.
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{
+		Group: "runtime.cluster.x-k8s.io", Version: "v1beta2", Kind: "ExtensionConfig",
+	}, meta.RESTScopeRoot)
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
 	reader, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})

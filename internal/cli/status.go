@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
@@ -150,6 +151,9 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if o.isTable() {
+		s.warnOfInstallation(ctx)
+	}
 	if err := s.print(rows); err != nil {
 		return err
 	}
@@ -160,6 +164,18 @@ func runStatus(ctx context.Context, o statusOptions, streams Streams) error {
 		return statusError{exitFound}
 	}
 	return nil
+}
+
+// briefTime bounds the look at the installation.
+const briefTime = 5 * time.Second
+
+// warnOfInstallation prints a line above the table if the installation does not work: what the table says may be old.
+func (s statusReader) warnOfInstallation(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, briefTime)
+	defer cancel()
+	if line := check.Brief(ctx, check.Options{Client: s.api, Now: s.now}); line != "" {
+		_, _ = fmt.Fprintln(s.streams.Err, line)
+	}
 }
 
 // listMachines compares the Machines of one Cluster as the controller does.

@@ -65,6 +65,7 @@ func TestStatus_ReadsEachObjectOnce(t *testing.T) {
 	proofs := []string{
 		"GET " + secretsPath + "/http-proxy", "GET " + secretsPath + "/prod-http-proxy", "GET " + secretsPath + "/stage-http-proxy",
 		"GET " + secretsPath + "/test-http-proxy", "GET " + leasePath,
+		"GET /apis/apps/v1/deployments", // whether the installation works
 	}
 	for name, test := range map[string]struct {
 		args  []string
@@ -88,6 +89,23 @@ func TestStatus_ReadsEachObjectOnce(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestStatus_SaysThatTheInstallationDoesNotWork has a manager without a Pod: what the table says may be old.
+func TestStatus_SaysThatTheInstallationDoesNotWork(t *testing.T) {
+	t.Parallel()
+	a := observed(t)
+	a.objects["/apis/apps/v1/deployments"] = `{"apiVersion":"apps/v1","kind":"DeploymentList","items":[{"metadata":{"namespace":"sys","name":"manager",` +
+		`"labels":{"control-plane":"controller-manager"}},"spec":{"replicas":2}}]}`
+	a.objects["/apis/apps/v1/namespaces/sys/deployments"] = a.objects["/apis/apps/v1/deployments"]
+	const want = "The installation in namespace sys does not work (deployments"
+	if status, stdout, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t)); status != 0 ||
+		!strings.HasPrefix(stderr, want) || !strings.Contains(stdout, "3 behind") {
+		t.Errorf("exit status %d, standard error %s, output\n%s", status, stderr, stdout)
+	}
+	if status, _, stderr := run(t, "", "status", "--kubeconfig", a.kubeconfig(t), "-o", "json"); status != 0 || stderr != "" {
+		t.Errorf("exit status %d, standard error of JSON %s", status, stderr)
 	}
 }
 

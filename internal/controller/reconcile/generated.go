@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -317,15 +318,15 @@ func (s *Secrets) nudge(ctx context.Context, secret *corev1.Secret) error {
 		if !waits || !refersTo(config.Bootstrap().View(), secret.Name) {
 			continue
 		}
-		before := config
-		config = config.DeepCopy()
-		if config.Annotations == nil {
-			config.Annotations = map[string]string{}
+		data, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]string{contract.AnnotationNudge: token}},
+		})
+		if err != nil {
+			return fmt.Errorf("encoding annotation of KubeadmConfig %s: %w", klog.KObj(config), err)
 		}
-		config.Annotations[contract.AnnotationNudge] = token
 		ctrl.LoggerFrom(ctx).Info("Nudging KubeadmConfig that waits for the generated Secret", plan.KindConfig,
 			klog.KObj(config))
-		if err := s.Writer.Client.Patch(ctx, config, client.MergeFrom(before),
+		if err := s.Writer.Client.Patch(ctx, config.DeepCopy(), client.RawPatch(types.MergePatchType, data),
 			client.FieldOwner(contract.Name)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("nudging KubeadmConfig %s: %w", klog.KObj(config), err)
 		}
