@@ -29,7 +29,7 @@ WITHOUT_PROXY := env $(foreach name,HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY ht
 FETCH_MODULES = $(TOOL) gotestsum --version >/dev/null; go tool -modfile=hack/image/go.mod ko version >/dev/null; for module in . $(MODULES); do go list -C $$module -e -deps -test ./... >/dev/null; done
 # Each run leaves its results in a file of its own.
 RESULTS := $(CURDIR)/out/tests
-GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events='$(RESULTS)/$(shell date +%s%N)' --
+GOTESTSUM = $(TOOL) gotestsum --format=pkgname --format-icons=text --jsonfile-timing-events="$(RESULTS)/$$(date +%s%N)" --
 
 .PHONY: help
 help: ## Print this list.
