@@ -84,6 +84,7 @@ chart: ## Write the Helm chart of VERSION, with an image in REGISTRY, into out/c
 generate: ## Write roles, webhook configurations and copy methods from the markers in internal/.
 	$(GENERATE) output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 	$(TOOL) controller-gen object paths=./internal/kinds/...
+	go run ./hack/rooms docs/scope.md
 
 .PHONY: manifests
 manifests: ## Write out/components.yaml, everything that an installation needs.
@@ -125,7 +126,7 @@ vet: ## Run go vet.
 	for module in $(MODULES); do go vet -C $$module ./...; done
 
 .PHONY: verify
-verify: verify-help verify-paths verify-actions verify-modules verify-gen verify-golden verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
+verify: verify-help verify-paths verify-actions verify-modules verify-gen verify-golden verify-commits verify-licenses verify-vuln ## Check that what is generated or written down twice agrees, and dependencies.
 
 .PHONY: verify-help
 verify-help: ## Check that make help lists every target.
@@ -153,10 +154,16 @@ verify-gen: ## Check that make generate changes nothing.
 	diff -u config/webhook/manifests.yaml out/generated/manifests.yaml
 	$(TOOL) controller-gen object paths=./internal/kinds/... output:dir=out/generated/_kinds
 	diff -u internal/kinds/zz_generated.deepcopy.go out/generated/_kinds/zz_generated.deepcopy.go
+	cp docs/scope.md out/generated/scope.md && go run ./hack/rooms out/generated/scope.md
+	diff -u docs/scope.md out/generated/scope.md
 
 .PHONY: verify-golden
 verify-golden: ## Check that changed golden files come with a line in CHANGELOG.md.
 	hack/verify-golden.sh
+
+.PHONY: verify-commits
+verify-commits: ## Check that subjects of commits are `area: Verb object`.
+	@hack/verify-commits.sh
 
 .PHONY: verify-licenses
 verify-licenses: ## Check that the licences of all linked modules are allowed.

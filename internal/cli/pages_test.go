@@ -304,6 +304,9 @@ func TestScopePage_SaysWhoAsksWhyNotAndWhatInstead(t *testing.T) {
 	t.Parallel()
 	sections := strings.Split(pages(t)["docs/scope.md"], "\n## ")[1:]
 	for _, section := range sections {
+		if strings.HasPrefix(section, "What it costs\n") {
+			continue // the table of make generate
+		}
 		asked, rest, _ := strings.Cut(section, "\n**Why not.** ")
 		why, instead, found := strings.Cut(rest, "\n**Instead.** ")
 		if !found || !strings.Contains(asked, "**Asked for in**") || !strings.Contains(asked, "](https://github.com/") ||

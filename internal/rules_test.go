@@ -1,0 +1,270 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// importsOfOurs are how many packages of the module one may import where they are more than maxImports, longestChain is
+// how many import each other in a row. All of them shrink: a lower number than the real one is an error, too.
+const (
+	maxImports   = 12
+	longestChain = 17
+)
+
+var importsOfOurs = map[string]int{"controller": 18, "controller/publisher": 15}
+
+// forms are the types that have the name of an object of package kinds, and why.
+var forms = map[string]string{
+	"controller/reconcile.Object": "an object with the decision about it",
+	"finding.Object":              "a row of the condition",
+	"intent.Cluster":              "the settings of a Cluster, not its object",
+	"intent.Pool":                 "the settings of a pool, not its object",
+	"offline/clusters.Cluster":    "an object in its text, until render reads package kinds",
+	"offline/clusters.Pool":       "the same",
+	"offline/explain.Cluster":     "its destinations",
+	"offline/manifest.Object":     "a part of a text",
+	"plan.Object":                 "the facts about an object that is decided about",
+	"plan.Pool":                   "the same, of a pool",
+	"resolve.Machine":             "its addresses",
+	"status.Machine":              "a row of the record",
+}
+
+// memories are what outlives a call and changes, and what a crash loses of it.
+var memories = map[string]string{
+	"cli.serverClock":                 "for one command",
+	"controller.Config":               "the same Secrets as lookup.Secrets",
+	"controller/publisher.Config":     "the same",
+	"controller/publisher.Controller": "outputs whose leftovers are gone: they are looked for once more",
+	"controller/workload.Follower":    "nodes with the current files, and clusters that do not answer: both are asked again",
+	"lookup.Infrastructure":           "network facts of a namespace: one read each",
+	"lookup.Secrets":                  "Secrets that do not exist: one read each",
+	"controller/backoff.memory":       "which writes another manager reverts: a few writes are repeated",
+	"controller/reconcile.madeTimes":  "when bootstrap data was made first: a Machine may count as current",
+	"controller/report.news":          "findings that have an event: the condition shows them",
+	"controller/report.states":        "metrics: each Cluster's first reconcile reports it again",
+	"kinds.words":                     "strings that many objects share: nothing",
+	"lookup.InfrastructureClusters":   "network facts, which generated Secrets keep: one read a Cluster",
+	"nodeagent.watcher":               "the state that was logged: it is logged again",
+	"resolve.Parsed":                  "the last proxy Secret: it is parsed again",
+}
+
+// libraries are what a library does for the product, the packages that may come near it, and the decision for each.
+// Another one takes a decision in docs/adr that names the user whom the library hurts.
+var libraries = []struct {
+	what    *regexp.Regexp
+	allowed map[string]string
+}{
+	{regexp.MustCompile(`\bhttp\.Server\{|\bhttp\.ListenAndServe|\bhttp\.Serve\(`), map[string]string{"server": "0008", "nodeagent": "0017"}},
+	{regexp.MustCompile(`\bsemaphore\.|\bnetutil\.`), map[string]string{"server": "0008"}},
+	{regexp.MustCompile(`authentication\.k8s\.io|k8s\.io/api/authentication|x509\.CreateCertificate\(`), nil},
+	{regexp.MustCompile(`\bcontainer/(heap|list|ring)"|\bworkqueue\.New|NewSharedI|tools/leaderelection|\bsingleflight\b`), nil},
+	{regexp.MustCompile(`\bjson\.NewDecoder\(.*\.Token\(|\bjsontext\b|\bunsafe\.`), nil},
+	{regexp.MustCompile(`func \(.*\) (DeepCopyObject|UnmarshalJSON)\(`), map[string]string{"kinds": "0019", "extension": "0008"}},
+}
+
+// TestRooms_KeepToTheirLines compares the packages with their ceilings in docs/scope.md.
+func TestRooms_KeepToTheirLines(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/scope.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ceilings := map[string]int{}
+	for _, row := range regexp.MustCompile("`([a-z/]+)` ([0-9]+)").FindAllStringSubmatch(string(page), -1) {
+		ceilings[row[1]], _ = strconv.Atoi(row[2])
+	}
+	for name, files := range packages(t) {
+		lines := 0
+		for _, file := range files {
+			lines += file.lines
+		}
+		switch ceiling, ok := ceilings[name]; {
+		case !ok:
+			t.Errorf("package %s has no place in the table of docs/scope.md: add it to its capability, with its lines", name)
+		case lines > ceiling:
+			t.Errorf("package %s has %d lines, and %d in docs/scope.md: shorten it, or raise the number there in a commit that says "+
+				"what the lines make possible and what they replace", name, lines, ceiling)
+		}
+		delete(ceilings, name)
+	}
+	for name := range ceilings {
+		t.Errorf("docs/scope.md has package %s, which is gone: run make generate", name)
+	}
+}
+
+// TestRooms_KeepToTheirImports holds how many packages of the module each imports, how long the longest chain is, and
+// that no small package has one importer.
+func TestRooms_KeepToTheirImports(t *testing.T) {
+	t.Parallel()
+	imports, importers := map[string][]string{}, map[string]int{}
+	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(fields[0], modulePath)
+		for _, path := range fields[1:] {
+			if other, ours := strings.CutPrefix(path, modulePath); ours {
+				imports[name] = append(imports[name], other)
+				importers[other]++
+			}
+		}
+	}
+	chains := map[string]int{}
+	var chain func(string) int
+	chain = func(name string) int {
+		if chains[name] == 0 {
+			for _, other := range imports[name] {
+				chains[name] = max(chains[name], chain(other))
+			}
+			chains[name]++
+		}
+		return chains[name]
+	}
+	// The command is the first of the chain.
+	if length := 1 + chain("cli"); length != longestChain {
+		t.Errorf("the longest chain of imports has %d packages, want %d, which only falls", length, longestChain)
+	}
+	for name, files := range packages(t) {
+		most, listed := importsOfOurs[name]
+		if !listed {
+			most = maxImports
+		}
+		if count := len(imports[name]); name != "cli" && name != "manager" && (count > most || listed && count < most) {
+			t.Errorf("package %s imports %d of ours, want at most %d, which only falls", name, count, most)
+		}
+		lines := 0
+		for _, file := range files {
+			lines += file.lines
+		}
+		if lines < 100 && importers[name] == 1 {
+			t.Errorf("package %s has %d lines and one importer: make it a file of that", name, lines)
+		}
+	}
+}
+
+// TestForms_AreThoseOfKinds holds one form of each object: no other package has types with the names of objects.
+func TestForms_AreThoseOfKinds(t *testing.T) {
+	t.Parallel()
+	object := regexp.MustCompile(`^(Cluster|Pool|Machine|Object)$`)
+	compare(t, forms, func(name string, declared *ast.TypeSpec) bool {
+		return object.MatchString(declared.Name.Name) && name != "kinds"
+	}, "is a second form of an object: use package kinds")
+}
+
+// TestMemories_HaveAnOwner lists the types that outlive a call and change: those with a lock, and reconcilers and servers
+// with a map. The linter forbids variables of packages.
+func TestMemories_HaveAnOwner(t *testing.T) {
+	t.Parallel()
+	locked := regexp.MustCompile(`sync\.(Mutex|RWMutex|Map)|atomic\.[A-Z]|\.Expiring|\.LRU`)
+	served := map[string]bool{}
+	for name, files := range packages(t) {
+		for _, file := range files {
+			for _, declaration := range file.syntax.Decls {
+				method, ok := declaration.(*ast.FuncDecl)
+				if ok && method.Recv != nil && slices.Contains([]string{"Reconcile", "Handle", "ServeHTTP", "Start"}, method.Name.Name) {
+					served[name+"."+strings.TrimPrefix(types.ExprString(method.Recv.List[0].Type), "*")] = true
+				}
+			}
+		}
+	}
+	compare(t, memories, func(name string, declared *ast.TypeSpec) bool {
+		composed, ok := declared.Type.(*ast.StructType)
+		return ok && slices.ContainsFunc(composed.Fields.List, func(field *ast.Field) bool {
+			of := types.ExprString(field.Type)
+			return locked.MatchString(of) || served[name+"."+declared.Name.Name] && strings.HasPrefix(of, "map[")
+		})
+	}, "is a memory: say in memories what a crash loses, or compute it in each reconcile")
+}
+
+// TestLibraries_AreReplacedByDecisionOnly looks for what was once written in place of a library, or easily is.
+func TestLibraries_AreReplacedByDecisionOnly(t *testing.T) {
+	t.Parallel()
+	for _, library := range libraries {
+		for name, files := range packages(t) {
+			decision := library.allowed[name]
+			if found, err := filepath.Glob("../docs/adr/" + decision + "-*.md"); decision != "" && len(found) != 1 {
+				t.Errorf("package %s: no decision %s (%v)", name, decision, err)
+			}
+			uses := slices.IndexFunc(files, func(file source) bool { return library.what.MatchString(file.text) })
+			if uses >= 0 && decision == "" {
+				t.Errorf("package %s has %q: use the library, or write a decision", name, library.what.FindString(files[uses].text))
+			}
+			if uses < 0 && decision != "" {
+				t.Errorf("package %s has nothing like %s any more: remove it from the list", name, library.what)
+			}
+		}
+	}
+}
+
+// source is a Go file without tests.
+type source struct {
+	text   string
+	syntax *ast.File
+	lines  int
+}
+
+// packages returns the source below internal by package, without what is generated.
+func packages(t *testing.T) map[string][]source {
+	t.Helper()
+	found, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+var parsed = sync.OnceValues(func() (map[string][]source, error) {
+	found := map[string][]source{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+			strings.HasPrefix(name, "zz_generated") || strings.Contains(path, "testdata") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+		folder := filepath.ToSlash(filepath.Dir(path))
+		found[folder] = append(found[folder], source{string(text), syntax, strings.Count(string(text), "\n")})
+		return err
+	})
+	return found, err
+})
+
+// compare compares the types that are of a sort with those that are listed.
+func compare(t *testing.T, listed map[string]string, of func(string, *ast.TypeSpec) bool, advice string) {
+	t.Helper()
+	found := map[string]bool{}
+	for name, files := range packages(t) {
+		for _, file := range files {
+			ast.Inspect(file.syntax, func(n ast.Node) bool {
+				if declared, ok := n.(*ast.TypeSpec); ok && of(name, declared) {
+					found[name+"."+declared.Name.Name] = true
+				}
+				return true
+			})
+		}
+	}
+	for name := range found {
+		if listed[name] == "" {
+			t.Errorf("%s %s", name, advice)
+		}
+	}
+	for name := range listed {
+		if !found[name] {
+			t.Errorf("%s is gone: remove it from the list", name)
+		}
+	}
+}
