@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
 // Options say what is looked at.
@@ -124,11 +126,8 @@ func run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	w := &world{
-		live: api, namespace: o.Namespace, changed: changed,
-		indexes: map[index]client.IndexerFunc{}, known: map[string][]client.Object{},
-	}
-	if err := caches.SetupIndexes(ctx, w); err != nil {
+	w, err := world.Snapshot(ctx, api, o.Namespace, changed...)
+	if err != nil {
 		return Result{}, err
 	}
 	if err := w.Get(ctx, key, cluster); err != nil {
@@ -149,10 +148,10 @@ func run(ctx context.Context, o Options) (Result, error) {
 		before := result.Before
 		result.Condition = finding.Condition{Status: before.Status, Reason: before.Reason, Message: before.Message}
 	}
-	if result.Rolls, err = rolls(ctx, w, cluster.Name, result); err != nil {
+	if result.Rolls, err = rolls(ctx, w, cluster, result); err != nil {
 		return Result{}, err
 	}
-	result.Restarts, err = restarts(ctx, w, cluster, result)
+	result.Restarts, err = restarts(ctx, w, api, cluster, result)
 	return result, err
 }
 
@@ -176,12 +175,14 @@ func asksInPlace(cluster *kinds.Cluster) bool {
 }
 
 // restarts says which nodes would get other values in place.
-func restarts(ctx context.Context, w *world, cluster *kinds.Cluster, result Result) (all []Restart, err error) {
+func restarts(ctx context.Context, w *world.Reader, api client.Reader, cluster *kinds.Cluster, result Result) (
+	all []Restart, err error,
+) {
 	if !asksInPlace(cluster) || result.Behind == nil {
 		return nil, nil
 	}
 	var machines kinds.MachineList
-	if err := w.live.List(ctx, &machines, client.InNamespace(cluster.Namespace),
+	if err := api.List(ctx, &machines, client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
@@ -218,10 +219,12 @@ func (r Result) Differs() bool {
 	return slices.ContainsFunc(r.Writes, func(w Write) bool { return w.Kind == "Secret" && w.Verb == "update" })
 }
 
-func newController(o Options, api client.Client, w *world, writer client.Client) (*controller.Controller, error) {
-	live := liveReader{Reader: api, world: w}
+func newController(o Options, api client.Client, w *world.Reader, writer client.Client) (
+	*controller.Controller, error,
+) {
+	live := w.Live()
 	return controller.New(controller.Config{
-		Client: writer, Live: live, ProxySecrets: proxySecrets{live: live},
+		Client: writer, Live: live, ProxySecrets: world.ProxySecrets{From: live},
 		Infrastructure: &lookup.Infrastructure{
 			Live: api, Mapper: api.RESTMapper(), Now: o.Now, Known: cache.NewExpiring(),
 		},
@@ -309,16 +312,19 @@ func changesSpec(kind types.PatchType, data []byte) bool {
 }
 
 // rolls says which Machines would be replaced.
-func rolls(ctx context.Context, w *world, cluster string, result Result) ([]Roll, error) {
-	machines, _, err := w.objects(ctx, "Machine")
-	if err != nil {
+func rolls(ctx context.Context, w *world.Reader, cluster *kinds.Cluster, result Result) ([]Roll, error) {
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	if err := w.List(ctx, machines, client.InNamespace(cluster.Namespace),
+		client.MatchingFields{lookup.IndexLabel: cluster.Name}); err != nil {
 		return nil, err
 	}
 	of := func(kind, name string) (names []string) {
-		for _, machine := range machines {
+		for i := range machines.Items {
+			machine := &machines.Items[i]
 			labels := machine.GetLabels()
 			_, controlPlane := labels[clusterv1.MachineControlPlaneLabel]
-			if labels[clusterv1.ClusterNameLabel] == cluster && machine.GetDeletionTimestamp().IsZero() &&
+			if machine.GetDeletionTimestamp().IsZero() &&
 				(kind == plan.KindControlPlane && controlPlane ||
 					kind == intent.KindMachineDeployment && labels[clusterv1.MachineDeploymentNameLabel] == name) {
 				names = append(names, machine.GetName())

@@ -43,7 +43,7 @@ func (u *user) write(asked map[string]any) map[string]any {
 		Name: "one",
 	}
 	handler := serve(u.T,
-		&store{clusters: []kinds.Cluster{u.cluster}, deployments: []kinds.MachineDeployment{pool}}, &store{})
+		newWorld(u.T, &u.cluster, &pool), newWorld(u.T))
 	call := func(asked map[string]any) map[string]any {
 		answer := response(u.T, u.send(handler, asked))
 		if answer.Patch == nil {
@@ -211,7 +211,7 @@ func TestAdmission_AnswersAreValid(t *testing.T) {
 func TestAdmission_LeavesInvalidWritesToTheAPIServer(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, plan.KindControlPlane)
-	handler := serve(t, &store{clusters: []kinds.Cluster{u.cluster}}, &store{})
+	handler := serve(t, clustersOf(t, u.cluster), newWorld(t))
 	for _, spec := range []string{
 		`"text"`, `["list"]`, `{"kubeadmConfigSpec":"text"}`, `{"kubeadmConfigSpec":{"preKubeadmCommands":"rm -rf /"}}`,
 		`{"kubeadmConfigSpec":{"files":{"path":"/mine"}}}`, `{"kubeadmConfigSpec":{"postKubeadmCommands":1}}`,

@@ -29,7 +29,7 @@ import (
 
 // clusterCache is a cache of one Cluster and its generated Secret, which costs what controller-runtime's does.
 type clusterCache struct {
-	*world
+	*shown
 
 	cluster *kinds.Cluster
 	secret  *corev1.Secret
@@ -44,7 +44,7 @@ func (c clusterCache) Get(ctx context.Context, key client.ObjectKey, into client
 		c.secret.DeepCopyInto(object)
 		return nil
 	}
-	return c.world.Get(ctx, key, into, o...)
+	return c.shown.Get(ctx, key, into, o...)
 }
 
 func (c clusterCache) List(_ context.Context, list client.ObjectList, o ...client.ListOption) error {

@@ -66,7 +66,7 @@ func admit(t *testing.T, stored, asked string, edit ...func(*admissionv1.Admissi
 	warnings []string, patched bool,
 ) {
 	t.Helper()
-	handler := serve(t, &store{}, &store{})
+	handler := serve(t, newWorld(t), newWorld(t))
 	update := func(r *admissionv1.AdmissionRequest) {
 		r.Name, r.Operation, r.OldObject = "one", admissionv1.Update, runtime.RawExtension{Raw: []byte(stored)}
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
@@ -47,7 +46,7 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 				if reported {
 					cluster.Status.Conditions = []metav1.Condition{{Type: contract.ConditionProxyConfigured}}
 				}
-				handler := serve(t, &store{clusters: []kinds.Cluster{cluster}}, &store{})
+				handler := serve(t, clustersOf(t, cluster), newWorld(t))
 				body := review(t, test.asked, func(r *admissionv1.AdmissionRequest) {
 					if test.stored != "" {
 						r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(test.stored)
@@ -69,7 +68,7 @@ func TestUnknownLabelValue_KeepsWhatIsStored(t *testing.T) {
 // warned returns the warnings about an object of a kind that is written.
 func warned(t *testing.T, kind, object string) []string {
 	t.Helper()
-	return warnedBy(t, serve(t, &store{}, &store{}), kind, object)
+	return warnedBy(t, serve(t, newWorld(t), newWorld(t)), kind, object)
 }
 
 func warnedBy(t *testing.T, handler http.Handler, kind, object string) []string {
@@ -149,9 +148,9 @@ func TestNames_OfOtherManagersClustersAreNotWarnedOf(t *testing.T) {
 		"what cannot be read":  {"MachineDeployment", `7`, false},
 		"a pool of no Cluster": {"MachinePool", `{"metadata":{` + unknown + `}}`, false},
 	} {
-		mux, cached := http.NewServeMux(), &store{clusters: []kinds.Cluster{cluster}}
+		mux, cached := http.NewServeMux(), clustersOf(t, cluster)
 		hooks := &webhook.Webhook{
-			Cached: cached, Live: &store{}, Infrastructure: &lookup.Infrastructure{},
+			Cached: cached, Live: newWorld(t), Infrastructure: &lookup.Infrastructure{},
 			Scope: intent.Scope{WatchFilter: "blue"},
 			Now:   func() time.Time { return time.Time{} },
 		}
@@ -216,7 +215,7 @@ func TestAnnotationsOfTheCluster_AreWarnedOfOnAControlPlane(t *testing.T) {
 			if test.label == "" {
 				delete(cluster.Labels, contract.LabelEnabled)
 			}
-			handler := serve(t, &store{clusters: []kinds.Cluster{cluster}}, &store{})
+			handler := serve(t, clustersOf(t, cluster), newWorld(t))
 			got := response(t, post(t, handler, review(t, `{"metadata":{"name":"cp","namespace":"ns","annotations":{"`+
 				test.annotation+`":"Immediate"}},"spec":{"version":"v1.36.3","kubeadmConfigSpec":{}}}`)))
 			if diff := cmp.Diff(test.want, got.Warnings); diff != "" {

@@ -54,7 +54,7 @@ func TestAdmission_KeepsEntriesOfAnotherCluster(t *testing.T) {
 			t.Parallel()
 			cached := newWorld(t, clusterNamed("prod", false), deployment("prod"))
 			if test.label != "" {
-				cached.objects = append(cached.objects, generatedSecret(test.secret, test.label))
+				cached.Add(generatedSecret(test.secret, test.label))
 			}
 			got := ask(t, cached, newWorld(t), plan.KindTemplate, "md", template(test.secret),
 				template(test.secret))
@@ -160,10 +160,10 @@ func TestAdmission_LeavesAControlPlaneThatHasBegun(t *testing.T) {
 				}
 				cached, live := newWorld(t, cluster), newWorld(t)
 				if test.cached != nil {
-					cached.objects = append(cached.objects, test.cached)
+					cached.Add(test.cached)
 				}
 				if test.live != nil {
-					live.objects = append(live.objects, test.live)
+					live.Add(test.live)
 				}
 				got := ask(t, cached, live, plan.KindControlPlane, "cp", stored, asked)
 				if patched := strings.Contains(after(t, asked, got), contract.PathProxyEnv); patched != test.want {

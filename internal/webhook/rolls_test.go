@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -41,7 +39,7 @@ func TestAdmission_DecidesAWriteThatRollsByTheLabelOfNow(t *testing.T) {
 			t.Parallel()
 			live := newWorld(t)
 			if test.live != nil {
-				live.objects = []client.Object{test.live}
+				live.Add(test.live)
 			}
 			got := ask(t, newWorld(t, test.cached), live, plan.KindControlPlane, "cp", test.stored, test.asked)
 			written := after(t, test.asked, got)

@@ -1,7 +1,6 @@
 package webhook_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,14 +13,10 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
@@ -31,63 +26,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
 )
 
-// store is a reader of Clusters. It stands for a cache or for an API server with given answers.
-type store struct {
-	clusters    []kinds.Cluster
-	deployments []kinds.MachineDeployment
-	secrets     []corev1.Secret
-	// controlPlane is the KubeadmControlPlane that is stored, nil for none.
-	controlPlane *kinds.KubeadmControlPlane
-	err          error
-	reads        int
-	deadline     time.Duration
-}
-
-func (s *store) read(ctx context.Context) error {
-	s.reads++
-	if until, ok := ctx.Deadline(); ok {
-		s.deadline = time.Until(until)
-	}
-	return s.err
-}
-
-func (s *store) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	if err := s.read(ctx); err != nil {
-		return err
-	}
-	for _, cluster := range s.clusters {
-		if into, ok := object.(*kinds.Cluster); ok && client.ObjectKeyFromObject(&cluster) == key {
-			cluster.DeepCopyInto(into)
-			return nil
-		}
-	}
-	for _, secret := range s.secrets {
-		if into, ok := object.(*corev1.Secret); ok && client.ObjectKeyFromObject(&secret) == key {
-			secret.DeepCopyInto(into)
-			return nil
-		}
-	}
-	if into, ok := object.(*kinds.KubeadmControlPlane); ok && s.controlPlane != nil &&
-		client.ObjectKeyFromObject(s.controlPlane) == key {
-		s.controlPlane.DeepCopyInto(into)
-		return nil
-	}
-	return apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, key.Name)
-}
-
-func (s *store) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if err := s.read(ctx); err != nil {
-		return err
-	}
-	switch into := list.(type) {
-	case *kinds.ClusterList:
-		into.Items = s.clusters
-	case *kinds.MachineDeploymentList:
-		into.Items = s.deployments
-	}
-	return nil
-}
-
 func labelled() kinds.Cluster {
 	cluster := kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "one", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
@@ -96,7 +34,7 @@ func labelled() kinds.Cluster {
 	return cluster
 }
 
-func serve(t *testing.T, cached, live *store) http.Handler {
+func serve(t *testing.T, cached, live *shown) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
 	hooks := &webhook.Webhook{
@@ -170,7 +108,7 @@ const hostile = `{
 
 func TestAdmission_PatchesOnceAndRestores(t *testing.T) {
 	t.Parallel()
-	handler := serve(t, &store{clusters: []kinds.Cluster{labelled()}}, &store{})
+	handler := serve(t, clustersOf(t, labelled()), newWorld(t))
 	body := review(t, hostile)
 	first := post(t, handler, body)
 	if diff := cmp.Diff(first.Body.String(), post(t, handler, body).Body.String()); diff != "" {
@@ -202,7 +140,7 @@ func TestAdmission_PatchesOnceAndRestores(t *testing.T) {
 	update := review(t, patched, func(r *admissionv1.AdmissionRequest) {
 		r.Operation, r.OldObject = admissionv1.Update, r.Object
 	})
-	removed := response(t, post(t, serve(t, &store{clusters: []kinds.Cluster{cluster}}, &store{}), update))
+	removed := response(t, post(t, serve(t, clustersOf(t, cluster), newWorld(t)), update))
 	var want, got any
 	if err := errors.Join(json.Unmarshal([]byte(hostile), &want),
 		json.Unmarshal([]byte(apply(patched, removed.Patch)), &got)); err != nil {
@@ -240,7 +178,7 @@ func TestAdmission_ChangesAControlPlaneWithoutMachinesOnlyAtRest(t *testing.T) {
 					r.Operation, r.OldObject.Raw = admissionv1.Update,
 						[]byte(`{"metadata":{"name":"cp"},"spec":{"replicas":1}`+status+`}`)
 				})
-			got := response(t, post(t, serve(t, &store{clusters: []kinds.Cluster{cluster}}, &store{}), update)).Patch
+			got := response(t, post(t, serve(t, clustersOf(t, cluster), newWorld(t)), update)).Patch
 			if (got != nil) != test.want {
 				t.Errorf("patched: %v, want %v: %s", got != nil, test.want, got)
 			}
@@ -250,11 +188,11 @@ func TestAdmission_ChangesAControlPlaneWithoutMachinesOnlyAtRest(t *testing.T) {
 
 func TestLookup_ReadsLiveOnACacheMiss(t *testing.T) {
 	t.Parallel()
-	for name, cached := range map[string]*store{
-		"a Cluster that the cache has not seen": {},
+	for name, cached := range map[string]*shown{
+		"a Cluster that the cache has not seen": newWorld(t),
 		"a cache that cannot answer":            {err: errors.New("no informer")},
 	} {
-		live := &store{clusters: []kinds.Cluster{labelled()}}
+		live := clustersOf(t, labelled())
 		for _, labels := range []string{``, `,"labels":{"cluster.x-k8s.io/cluster-name":"one"}`} {
 			object := fmt.Sprintf(`{"metadata":{"name":"cp"%s},"spec":{}}`, labels)
 			if got := response(t, post(t, serve(t, cached, live), review(t, object))); got.Patch == nil {
@@ -306,7 +244,7 @@ func TestAdmission_AdmitsOtherWritesUnchanged(t *testing.T) {
 			if request == nil {
 				request = func(*admissionv1.AdmissionRequest) {}
 			}
-			cached, live := &store{clusters: []kinds.Cluster{cluster}}, &store{}
+			cached, live := clustersOf(t, cluster), newWorld(t)
 			got := response(t, post(t, serve(t, cached, live), review(t, fmt.Sprintf(object, test.metadata), request)))
 			if got.Patch != nil || len(got.Warnings) > 0 {
 				t.Errorf("patch %s, warnings %v", got.Patch, got.Warnings)
@@ -337,7 +275,7 @@ func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 		if test.label != "" {
 			cluster.Labels[clusterv1.WatchLabel] = test.label
 		}
-		mux, cached, live := http.NewServeMux(), &store{clusters: []kinds.Cluster{cluster}}, &store{}
+		mux, cached, live := http.NewServeMux(), clustersOf(t, cluster), newWorld(t)
 		hooks := &webhook.Webhook{
 			Cached: cached, Live: live, Infrastructure: &lookup.Infrastructure{}, Scope: test.scope,
 			Now: func() time.Time { return time.Time{} },
@@ -354,7 +292,7 @@ func TestWebhook_LeavesOtherManagersClustersAlone(t *testing.T) {
 
 func TestAdmission_FailsWithoutDenying(t *testing.T) {
 	t.Parallel()
-	broken := &store{err: errors.New("secret detail")}
+	broken := &shown{err: errors.New("secret detail")}
 	post := func(body, content string) *http.Request {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path(plan.KindControlPlane),
 			strings.NewReader(body))
@@ -383,7 +321,7 @@ func TestAdmission_FailsWithoutDenying(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			recorder := httptest.NewRecorder()
-			serve(t, &store{err: broken.err}, &store{err: broken.err}).ServeHTTP(recorder, test.request)
+			serve(t, &shown{err: broken.err}, &shown{err: broken.err}).ServeHTTP(recorder, test.request)
 			if recorder.Code != test.want {
 				t.Errorf("status %d, want %d: %s", recorder.Code, test.want, recorder.Body)
 			}
@@ -403,7 +341,7 @@ func TestAdmission_FailsForAnObjectThatIsNone(t *testing.T) {
 			strings.NewReader(review(t, object)))
 		request.Header.Set("Content-Type", "application/json")
 		recorder := httptest.NewRecorder()
-		serve(t, &store{}, &store{}).ServeHTTP(recorder, request)
+		serve(t, newWorld(t), newWorld(t)).ServeHTTP(recorder, request)
 		if recorder.Code != http.StatusInternalServerError {
 			t.Errorf("%s: status %d: %s", object, recorder.Code, recorder.Body)
 		}
@@ -427,7 +365,7 @@ func FuzzRequests(f *testing.F) {
 		if !json.Valid([]byte(object)) || old != "" && !json.Valid([]byte(old)) {
 			return
 		}
-		handler := serve(t, &store{clusters: []kinds.Cluster{labelled()}}, &store{})
+		handler := serve(t, clustersOf(t, labelled()), newWorld(t))
 		body := review(t, object, func(r *admissionv1.AdmissionRequest) {
 			if old != "" {
 				r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(old)

@@ -2,19 +2,17 @@ package webhook_test
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,109 +23,75 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/webhook"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
-// world is a reader of some objects, by the indexes of package plan.
-type world struct {
-	objects []client.Object
-	scheme  *runtime.Scheme
+// shown is a world that stands for a cache or for an API server, and counts what it is asked for.
+type shown struct {
+	*world.Reader
+
 	// gets are the names of the Secrets that were asked for.
 	gets []string
 	// lists are the kinds of the lists that were asked for.
 	lists []string
-	// clusters is how many Clusters were asked for.
-	clusters int
+	// clusters is how many Clusters were asked for, reads how many objects and lists.
+	clusters, reads int
+	// deadline is the time that the last read had.
+	deadline time.Duration
+	// err is the answer to all reads, nil for the objects.
+	err error
 }
 
-func newWorld(tb testing.TB, objects ...client.Object) *world {
+func newWorld(tb testing.TB, objects ...client.Object) *shown {
 	tb.Helper()
-	scheme, err := api.NewProgramScheme()
+	reader, err := world.Of(tb.Context(), objects...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &world{objects: objects, scheme: scheme}
+	return &shown{Reader: reader}
 }
 
-func (w *world) kindOf(object runtime.Object) schema.GroupVersionKind {
-	if kind := object.GetObjectKind().GroupVersionKind(); kind.Kind != "" {
-		return kind
+// clustersOf shows Clusters.
+func clustersOf(tb testing.TB, clusters ...kinds.Cluster) *shown {
+	tb.Helper()
+	w := newWorld(tb)
+	for i := range clusters {
+		w.Add(&clusters[i])
 	}
-	of, _, err := w.scheme.ObjectKinds(object)
-	if err != nil {
-		return schema.GroupVersionKind{}
-	}
-	return of[0]
+	return w
 }
 
-// copyInto gives into what it can hold of object.
-func copyInto(object client.Object, into any) error {
-	text, err := json.Marshal(object)
-	if err != nil {
+func (w *shown) read(ctx context.Context) error {
+	w.reads++
+	if until, ok := ctx.Deadline(); ok {
+		w.deadline = time.Until(until)
+	}
+	return w.err
+}
+
+func (w *shown) Get(ctx context.Context, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+	switch kind := into.GetObjectKind().GroupVersionKind().Kind; into.(type) {
+	case *corev1.Secret:
+		w.gets = append(w.gets, key.Name)
+	case *kinds.Cluster:
+		w.clusters++
+	default:
+		if kind == "Secret" {
+			w.gets = append(w.gets, key.Name)
+		}
+	}
+	if err := w.read(ctx); err != nil {
 		return err
 	}
-	return json.Unmarshal(text, into)
+	return w.Reader.Get(ctx, key, into, o...)
 }
 
-func (w *world) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	kind := w.kindOf(into)
-	if kind.Kind == "Secret" {
-		w.gets = append(w.gets, key.Name)
+func (w *shown) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	w.lists = append(w.lists, fmt.Sprintf("%T", list))
+	if err := w.read(ctx); err != nil {
+		return err
 	}
-	if kind.Kind == "Cluster" {
-		w.clusters++
-	}
-	for _, object := range w.objects {
-		if w.kindOf(object).GroupKind() == kind.GroupKind() && client.ObjectKeyFromObject(object) == key {
-			return copyInto(object, into)
-		}
-	}
-	return apierrors.NewNotFound(schema.GroupResource{Resource: kind.Kind}, key.Name)
-}
-
-func (w *world) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	var o client.ListOptions
-	o.ApplyOptions(options)
-	kind := strings.TrimSuffix(w.kindOf(list).Kind, "List")
-	w.lists = append(w.lists, kind)
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	items.SetZero()
-	for _, object := range w.objects {
-		if w.kindOf(object).Kind != kind || object.GetNamespace() != o.Namespace ||
-			o.LabelSelector != nil && !o.LabelSelector.Matches(labelSet(object.GetLabels())) ||
-			o.FieldSelector != nil && !o.FieldSelector.Matches(indexed{object}) {
-			continue
-		}
-		item := reflect.New(items.Type().Elem())
-		if err := copyInto(object, item.Interface()); err != nil {
-			return err
-		}
-		items.Set(reflect.Append(items, item.Elem()))
-	}
-	return nil
-}
-
-type labelSet map[string]string
-
-func (s labelSet) Has(key string) bool              { _, found := s[key]; return found }
-func (s labelSet) Get(key string) string            { return s[key] }
-func (s labelSet) Lookup(key string) (string, bool) { value, found := s[key]; return value, found }
-
-// indexed are the values of an object in the indexes.
-type indexed struct{ object client.Object }
-
-func (i indexed) Has(string) bool { return true }
-
-func (i indexed) Get(field string) string {
-	switch field {
-	case lookup.IndexControlPlane:
-		cluster, _ := i.object.(*kinds.Cluster)
-		return cluster.Spec.ControlPlaneRef.Name
-	case lookup.IndexBootstrap:
-		return plan.PoolOf(i.object).Bootstrap.Name
-	default:
-		return i.object.GetLabels()[clusterv1.ClusterNameLabel]
-	}
+	return w.Reader.List(ctx, list, o...)
 }
 
 // clusterNamed is a Cluster that is labelled, or was and is still reported on.
@@ -160,7 +124,7 @@ func (unknownKinds) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTM
 }
 
 // ask sends a request about an object of a kind to webhooks with a cache and an API server.
-func ask(t *testing.T, cached, live *world, kind, name, stored,
+func ask(t *testing.T, cached, live *shown, kind, name, stored,
 	asked string,
 ) *admissionv1.AdmissionResponse {
 	t.Helper()

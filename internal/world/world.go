@@ -1,0 +1,289 @@
+// Package world shows objects to decisions as the controller's cache does, with its indexes, wherever the objects come
+// from: a namespace of a management cluster, memory, and either with other objects in place of some.
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+)
+
+// Reader is a client.Reader with the controller's indexes. It is for one goroutine.
+type Reader struct {
+	scheme  *runtime.Scheme
+	indexes map[index]client.IndexerFunc
+	// own are objects in memory. They take the place of those of the same kind and name in a namespace.
+	own []client.Object
+	// live is the API server, nil for memory alone.
+	live      client.Reader
+	namespace string
+	// listed are the objects of a kind that live was asked for.
+	listed map[string][]client.Object
+}
+
+type index struct{ kind, field string }
+
+// Of returns a Reader of objects in memory.
+func Of(ctx context.Context, objects ...client.Object) (*Reader, error) {
+	scheme, err := caches.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{scheme: scheme, indexes: map[index]client.IndexerFunc{}, own: objects}
+	return r, caches.SetupIndexes(ctx, indexer{r})
+}
+
+// Snapshot returns a Reader of one namespace, of which it lists each kind that the controller caches once. All else it
+// reads live. changed take the place of objects in the namespace.
+func Snapshot(ctx context.Context, live client.Reader, namespace string, changed ...client.Object) (*Reader, error) {
+	r, err := Of(ctx, changed...)
+	if err == nil {
+		r.live, r.namespace, r.listed = live, namespace, map[string][]client.Object{}
+	}
+	return r, err
+}
+
+// Live returns a reader that asks the API server for everything but the objects that r has in memory.
+func (r *Reader) Live() client.Reader { return changedReader{Reader: r.live, world: r} }
+
+// Add adds an object to those in memory.
+func (r *Reader) Add(object client.Object) { r.own = append(r.own, object) }
+
+// indexer sets the indexes of a Reader.
+type indexer struct{ reader *Reader }
+
+// IndexField implements client.FieldIndexer.
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	kind, err := i.reader.kindOf(object)
+	i.reader.indexes[index{kind.Kind, field}] = values
+	return err
+}
+
+// lists are those by which kinds are read that the controller caches. Of Secrets it caches the generated ones.
+func lists() map[string]client.ObjectList {
+	machines := &metav1.PartialObjectMetadataList{}
+	machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	return map[string]client.ObjectList{
+		"Cluster": &kinds.ClusterList{}, "MachineDeployment": &kinds.MachineDeploymentList{},
+		"MachinePool": &kinds.MachinePoolList{}, "Machine": machines, "Secret": &corev1.SecretList{},
+		"KubeadmControlPlane":   &kinds.KubeadmControlPlaneList{},
+		"KubeadmConfigTemplate": &kinds.KubeadmConfigTemplateList{}, "KubeadmConfig": &kinds.KubeadmConfigList{},
+	}
+}
+
+// kindOf returns the kind of an object, or that of the items of a list.
+func (r *Reader) kindOf(object runtime.Object) (schema.GroupKind, error) {
+	kind, err := apiutil.GVKForObject(object, r.scheme)
+	if err != nil {
+		return schema.GroupKind{}, fmt.Errorf("finding the kind of %T: %w", object, err)
+	}
+	return schema.GroupKind{Group: kind.Group, Kind: strings.TrimSuffix(kind.Kind, "List")}, nil
+}
+
+// objects returns the objects of a kind. They are not known for a kind that only the API server has.
+func (r *Reader) objects(ctx context.Context, kind schema.GroupKind) (all []client.Object, known bool, err error) {
+	if r.live == nil {
+		all, err = r.ownOf(kind)
+		return all, true, err
+	}
+	list, known := lists()[kind.Kind]
+	if all, listed := r.listed[kind.Kind]; !known || listed {
+		return all, known, nil
+	}
+	options := []client.ListOption{client.InNamespace(r.namespace)}
+	if kind.Kind == "Secret" {
+		options = append(options, client.HasLabels{contract.LabelGenerated})
+	}
+	if err := r.live.List(ctx, list, options...); err != nil {
+		return nil, true, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("%T is no object", item)
+		}
+		changed, err := r.ownNamed(kind, client.ObjectKeyFromObject(object))
+		if changed != nil {
+			object = changed
+		}
+		all = append(all, object)
+		return err
+	})
+	r.listed[kind.Kind] = all
+	return all, true, err
+}
+
+// ownOf returns the objects in memory of a kind.
+func (r *Reader) ownOf(kind schema.GroupKind) (all []client.Object, err error) {
+	for _, object := range r.own {
+		of, err := r.kindOf(object)
+		if err != nil {
+			return nil, err
+		}
+		if of == kind {
+			all = append(all, object)
+		}
+	}
+	return all, nil
+}
+
+// ownNamed returns the object in memory of a kind and name, or nil.
+func (r *Reader) ownNamed(kind schema.GroupKind, key client.ObjectKey) (client.Object, error) {
+	all, err := r.ownOf(kind)
+	return named(all, key), err
+}
+
+// named returns the object of a name, or nil.
+func named(all []client.Object, key client.ObjectKey) client.Object {
+	i := slices.IndexFunc(all, func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+// Get implements client.Reader.
+func (r *Reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	kind, err := r.kindOf(into)
+	if err != nil {
+		return err
+	}
+	all, known, err := r.objects(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if r.live != nil && (!known || key.Namespace != r.namespace) {
+		return r.live.Get(ctx, key, into, options...) //nolint:wrapcheck // it is the reader
+	}
+	object := named(all, key)
+	if object == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name)
+	}
+	return copyInto(into, object)
+}
+
+// List implements client.Reader.
+func (r *Reader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	kind, err := r.kindOf(list)
+	if err != nil {
+		return err
+	}
+	all, known, err := r.objects(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return r.live.List(ctx, list, options...) //nolint:wrapcheck // it is the reader
+	}
+	asked := client.ListOptions{}
+	asked.ApplyOptions(options)
+	items := reflect.ValueOf(list).Elem().FieldByName("Items")
+	if !items.IsValid() {
+		return fmt.Errorf("%T is no list", list)
+	}
+	items.SetZero()
+	for _, object := range all {
+		matches, err := r.matches(kind.Kind, object, asked)
+		if err != nil {
+			return err
+		}
+		if !matches {
+			continue
+		}
+		item := reflect.New(items.Type().Elem())
+		into, ok := reflect.TypeAssert[client.Object](item)
+		if !ok {
+			return fmt.Errorf("%T is no list of objects", list)
+		}
+		if err := copyInto(into, object); err != nil {
+			return err
+		}
+		items.Set(reflect.Append(items, item.Elem()))
+	}
+	return nil
+}
+
+func (r *Reader) matches(kind string, object client.Object, asked client.ListOptions) (bool, error) {
+	if asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(object.GetLabels())) ||
+		asked.Namespace != "" && asked.Namespace != object.GetNamespace() {
+		return false, nil
+	}
+	if asked.FieldSelector == nil {
+		return true, nil
+	}
+	for _, requirement := range asked.FieldSelector.Requirements() {
+		values := r.indexes[index{kind, requirement.Field}]
+		if values == nil {
+			return false, fmt.Errorf("there is no index %s of kind %s", requirement.Field, kind)
+		}
+		if !slices.Contains(values(object), requirement.Value) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// copyInto copies an object into another of its type, or of one with fewer fields, as a decoder would. Metadata do not
+// become an object: its other fields would look as if they were empty.
+func copyInto(into, object client.Object) error {
+	from, to := reflect.ValueOf(object.DeepCopyObject()), reflect.ValueOf(into)
+	if from.Type() == to.Type() {
+		to.Elem().Set(from.Elem())
+		return nil
+	}
+	if _, partial := object.(*metav1.PartialObjectMetadata); partial {
+		return fmt.Errorf("%T cannot be read as %T", object, into)
+	}
+	text, err := json.Marshal(object)
+	if err == nil {
+		to.Elem().SetZero()
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %T as %T: %w", object, into, err)
+	}
+	return nil
+}
+
+// changedReader reads from the API server, except for what a world has in memory.
+type changedReader struct {
+	client.Reader
+
+	world *Reader
+}
+
+// Get implements client.Reader.
+func (c changedReader) Get(ctx context.Context, key client.ObjectKey, into client.Object,
+	options ...client.GetOption,
+) error {
+	kind, err := c.world.kindOf(into)
+	if err != nil {
+		return err
+	}
+	changed, err := c.world.ownNamed(kind, key)
+	if err == nil && changed != nil && reflect.TypeOf(changed) == reflect.TypeOf(into) {
+		return copyInto(into, changed)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Reader.Get(ctx, key, into, options...) //nolint:wrapcheck // it is the reader
+}

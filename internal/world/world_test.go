@@ -1,0 +1,149 @@
+package world_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+)
+
+func of(t *testing.T, objects ...client.Object) *world.Reader {
+	t.Helper()
+	r, err := world.Of(t.Context(), objects...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+
+func cluster(controlPlane string) *kinds.Cluster {
+	c := &kinds.Cluster{ObjectMeta: named("prod")}
+	c.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: controlPlane}
+	return c
+}
+
+func secret(name, label string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: named(name)}
+	s.Labels = map[string]string{label: "prod"}
+	return s
+}
+
+func TestReader_ListsByTheControllersIndexes(t *testing.T) {
+	t.Parallel()
+	r := of(t, cluster("cp"))
+	for name, want := range map[string]int{"cp": 1, "other": 0} {
+		var found kinds.ClusterList
+		err := r.List(t.Context(), &found, client.InNamespace("ns"), client.MatchingFields{lookup.IndexControlPlane: name})
+		if err != nil || len(found.Items) != want {
+			t.Errorf("%s: %d Clusters, want %d: %v", name, len(found.Items), want, err)
+		}
+	}
+	var found kinds.ClusterList
+	if err := r.List(t.Context(), &found, client.MatchingFields{"nobody": "cp"}); err == nil {
+		t.Error("an index that the controller has not is read")
+	}
+	if err := r.List(t.Context(), &found, client.InNamespace("another")); err != nil || len(found.Items) != 0 {
+		t.Errorf("%d Clusters in another namespace: %v", len(found.Items), err)
+	}
+}
+
+func TestReader_GivesCopies(t *testing.T) {
+	t.Parallel()
+	stored := cluster("cp")
+	r := of(t, stored)
+	got := &kinds.Cluster{}
+	if err := r.Get(t.Context(), client.ObjectKeyFromObject(stored), got); err != nil {
+		t.Fatal(err)
+	}
+	got.Spec.ControlPlaneRef.Name = "changed"
+	if stored.Spec.ControlPlaneRef.Name != "cp" {
+		t.Error("a reader changes the stored object")
+	}
+	err := r.Get(t.Context(), client.ObjectKey{Namespace: "another", Name: "prod"}, got)
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("an object of another namespace: %v", err)
+	}
+}
+
+func TestReader_DoesNotTakeMetadataForAnObject(t *testing.T) {
+	t.Parallel()
+	machine := caches.MachineMetadata()
+	machine.ObjectMeta = named("m")
+	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "prod"}
+	full := &kinds.Machine{ObjectMeta: named("full")}
+	full.Labels = machine.Labels
+	r := of(t, machine)
+	if err := r.Get(t.Context(), client.ObjectKeyFromObject(machine), &kinds.Machine{}); err == nil {
+		t.Error("metadata are read as a Machine, whose other fields would look as if they were empty")
+	}
+	r = of(t, full)
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	err := r.List(t.Context(), list, client.MatchingFields{lookup.IndexLabel: "prod"})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "full" {
+		t.Errorf("metadata of a Machine: %v, %v", list.Items, err)
+	}
+}
+
+// counted counts the lists that an API server is asked for.
+type counted struct {
+	client.Reader
+
+	lists int
+}
+
+func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	c.lists++
+	return c.Reader.List(ctx, list, options...)
+}
+
+func TestSnapshot_ListsAKindOnceAndShowsChanges(t *testing.T) {
+	t.Parallel()
+	api := &counted{Reader: of(t, cluster("old"), secret("prod-proxy-files", contract.LabelGenerated),
+		secret("http-proxy", contract.LabelProxySecret))}
+	r, err := world.Snapshot(t.Context(), api, "ns", cluster("new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		var clusters kinds.ClusterList
+		err := r.List(t.Context(), &clusters, client.MatchingFields{lookup.IndexControlPlane: "new"})
+		if err != nil || len(clusters.Items) != 1 {
+			t.Fatalf("%d changed Clusters: %v", len(clusters.Items), err)
+		}
+	}
+	if api.lists != 1 {
+		t.Errorf("the API server is asked for %d lists, want 1", api.lists)
+	}
+	for name, want := range map[string]bool{"prod-proxy-files": true, "http-proxy": false} {
+		err := r.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &corev1.Secret{})
+		if (err == nil) != want {
+			t.Errorf("the cache of generated Secrets shows %s: %t, want %t: %v", name, err == nil, want, err)
+		}
+	}
+	live := &kinds.Cluster{}
+	if err := r.Live().Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "prod"}, live); err != nil ||
+		live.Spec.ControlPlaneRef.Name != "new" {
+		t.Errorf("a live read shows %q: %v", live.Spec.ControlPlaneRef.Name, err)
+	}
+	proxy := world.ProxySecrets{From: r.Live()}
+	for name, want := range map[string]bool{"prod-proxy-files": false, "http-proxy": true} {
+		err := proxy.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &corev1.Secret{})
+		if (err == nil) != want {
+			t.Errorf("the cache of proxy Secrets shows %s: %t, want %t: %v", name, err == nil, want, err)
+		}
+	}
+}
