@@ -206,6 +206,25 @@ func TestLibraries_AreReplacedByDecisionOnly(t *testing.T) {
 	}
 }
 
+// TestContributing_NamesFilesThatExist follows the table of questions.
+func TestContributing_NamesFilesThatExist(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| question |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if rows := strings.Count(table, "? |"); rows != 12 {
+		t.Errorf("%d questions, want 12", rows)
+	}
+	for _, file := range regexp.MustCompile("`([a-z]+/[a-z/_.]+)`").FindAllStringSubmatch(table, -1) {
+		if _, err := os.Stat(file[1]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // source is a Go file without tests.
 type source struct {
 	text   string
