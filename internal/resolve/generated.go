@@ -2,9 +2,11 @@ package resolve
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
@@ -22,8 +24,24 @@ func SecretData(resolution Resolution) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	data[contract.KeyNoProxyOrigins] = []byte(resolution.NoProxy.Origins(originsLimit))
+	data[contract.KeyNoProxyOrigins] = []byte(resolution.origins().Origins(originsLimit))
 	return data, nil
+}
+
+// origins is NO_PROXY with Secrets named as in a cluster: in which file the manifest of one is does not belong into
+// another Secret.
+func (r Resolution) origins() noproxy.Result {
+	result := r.NoProxy
+	if len(r.documents) == 0 {
+		return result
+	}
+	result.Entries = slices.Clone(result.Entries)
+	for i := range result.Entries {
+		if name := r.documents[result.Entries[i].Place.Object]; name != "" {
+			result.Entries[i].Place.Object = name
+		}
+	}
+	return result
 }
 
 // filesOf renders what nodes read of a generated Secret.

@@ -41,8 +41,10 @@ func (s Secret) where() string {
 	if s.Where != "" {
 		return s.Where
 	}
-	return "Secret " + display(s.Name)
+	return s.named()
 }
+
+func (s Secret) named() string { return "Secret " + display(s.Name) }
 
 // display is a name with its namespace, which a Secret in a manifest may not have.
 func display(name types.NamespacedName) string {
@@ -126,6 +128,8 @@ type Resolution struct {
 
 	// files are what nodes read of a generated Secret, nil if there is none. Nobody changes them.
 	files map[string][]byte
+	// documents are the names of Secrets by Secret.Where.
+	documents map[string]string
 }
 
 // Note says what people should know of the kind of settings, or "".
@@ -298,6 +302,12 @@ func (r Resolver) compose(cluster intent.Cluster, options intent.Options, found,
 		return resolution, resolution.render()
 	}
 	layer := func(s *Secret) noproxy.Layer {
+		if s.Where != "" {
+			if resolution.documents == nil {
+				resolution.documents = map[string]string{}
+			}
+			resolution.documents[s.Where] = s.named()
+		}
 		return noproxy.Layer{Place: finding.Key(contract.KeyNoProxy).Of(s.where()), Text: string(s.Data[contract.KeyNoProxy])}
 	}
 	input := NoProxyInput(cluster, options)

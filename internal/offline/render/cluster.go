@@ -177,7 +177,7 @@ var errRecorded = errors.New("a problem has been recorded")
 func (f facts) Values(o plan.Object) (plan.Values, error) {
 	values := f.main
 	if override := o.Override(); override != "" {
-		values = f.resolve(f.ctx, override, f.workers[0].String())
+		values = f.resolve(f.ctx, override, o.Overrider())
 	}
 	if values == nil {
 		return plan.Values{}, errRecorded
