@@ -109,7 +109,7 @@ func variants() map[string]func(objects) {
 		"no networks":   set("Cluster", map[string]any{}, "spec", "clusterNetwork"),
 		"bad network": set("Cluster", map[string]any{"pods": map[string]any{"cidrBlocks": []any{"10.0.0.0/33"}}},
 			"spec", "clusterNetwork"),
-		"bad target":    annotate("Cluster", contract.AnnotationTargets, "containered"),
+		"bad target":    annotate("Cluster", contract.AnnotationTargets, "kubelets"),
 		"groups":        annotate("Cluster", contract.AnnotationNoProxyGroups, "-metadata,-infrastructure"),
 		"bad group":     annotate("Cluster", contract.AnnotationNoProxyGroups, "-nothing"),
 		"absent Secret": annotate("Cluster", contract.AnnotationSecret, "absent"),
@@ -436,7 +436,7 @@ func compare(t *testing.T, name string, given objects, shapes *api.Client) {
 		conditions = append(conditions, preview.Condition.Reason+": "+preview.Condition.Message)
 	}
 	if refused != nil {
-		for _, line := range strings.Split(refused.Error(), "\n") {
+		for line := range strings.SplitSeq(refused.Error(), "\n") {
 			if !slices.ContainsFunc(previews, func(p controller.Preview) bool { return isReported(line, p) }) {
 				t.Errorf("%s: refused: %s\nin no condition: %q", name, line, conditions)
 			}
