@@ -171,7 +171,11 @@ type indexer struct{ *fake.ClientBuilder }
 
 // IndexField implements client.FieldIndexer.
 func (i indexer) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
-	shown, err := api.NewClient(i.Build())
+	scheme, err := api.NewScheme()
+	if err != nil {
+		return err
+	}
+	shown, err := api.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build())
 	if err != nil {
 		return err
 	}
