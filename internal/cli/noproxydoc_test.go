@@ -52,7 +52,8 @@ func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 	t.Parallel()
 	codes := append(noproxy.Codes(), intent.CodeBadAnnotation, intent.CodeBadEncoding, intent.CodeBadLabel,
 		intent.CodeBadMetadata,
-		clusters.CodeSecretEncrypted, resolve.CodeSecretNotFound, lint.CodeOverridden, resolve.CodeUnlabelledSecret, intent.CodeUnknownName)
+		clusters.CodeSecretEncrypted, resolve.CodeSecretNotFound, lint.CodeOverridden, lint.CodeMirrorProxied,
+		resolve.CodeUnlabelledSecret, intent.CodeUnknownName)
 	lastRejection := slices.Index(codes, noproxy.CodeBadName)
 	var listed []string
 	for _, cells := range rows(page(t), "code", "kind", "meaning", "write instead") {
@@ -60,10 +61,10 @@ func TestNoProxyPage_HasEveryCodeOnceWithItsKind(t *testing.T) {
 		listed = append(listed, code)
 		i := slices.Index(codes, finding.Code(code))
 		kind := "warning"
-		if i <= lastRejection || i >= len(noproxy.Codes()) && i < len(codes)-3 { // the last three are warnings
+		if i <= lastRejection || i >= len(noproxy.Codes()) && i < len(codes)-4 { // the last four are no rejections
 			kind = "rejection"
 		}
-		if finding.Code(code) == clusters.CodeSecretEncrypted {
+		if slices.Contains([]finding.Code{clusters.CodeSecretEncrypted, lint.CodeMirrorProxied}, finding.Code(code)) {
 			kind = "note"
 		}
 		if i < 0 || cells[1] != kind || cells[2] == "" || cells[3] == "" {

@@ -75,6 +75,24 @@ func (r Resolution) ProxiedNodes(options intent.Options, machines []Machine) []f
 	}}
 }
 
+// IsProxied reports whether containerd and kubelet reach a URL through the proxy, and its host.
+func (r Resolution) IsProxied(address string) (host string, proxied bool) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", false
+	}
+	const proxy = "http://proxy.invalid"
+	config := httpproxy.Config{NoProxy: r.NoProxy.Value}
+	if r.Settings.HTTPProxy.IsSet() {
+		config.HTTPProxy = proxy
+	}
+	if r.Settings.HTTPSProxy.IsSet() {
+		config.HTTPSProxy = proxy
+	}
+	through, err := config.ProxyFunc()(u)
+	return u.Host, err == nil && through != nil
+}
+
 // asked returns the addresses under which kube-apiserver asks a node, by the order that kubeadm gives it, and etcd
 // advertises itself: internal ones, or else external ones, or else names. Addresses that only the node has are not
 // asked.

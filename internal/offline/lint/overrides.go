@@ -30,6 +30,7 @@ func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolutio
 			found[i].Code, found[i].Place.Path = CodeOverridden, slices.Concat(finding.Field(path...).Path, found[i].Place.Path)
 		}
 		l.addWarnings(o, found)
+		l.mirrors(o, options, resolution)
 	}
 }
 
