@@ -232,6 +232,7 @@ const (
 	// KeyPassword is the proxy password, not percent-encoded.
 	KeyPassword = "password"
 	// KeyReadinessEndpoints lists URLs that a node asks for through the proxy before and after RolloutInPlace changes it.
+	// Of each it asks scheme and host when it boots.
 	KeyReadinessEndpoints = "readinessEndpoints"
 )
 
@@ -248,10 +249,11 @@ const (
 	KeyProxyEnv = "proxy.env"
 	// KeyTrustedCABundle is the content of PathTrustedCA.
 	KeyTrustedCABundle = "trusted-ca.pem"
-	// KeySetup is the content of PathSetup, the same in every generated Secret that one version of the product writes.
+	// KeySetup is the content of PathSetup, the same in every generated Secret that one version of the product writes,
+	// but for the hosts of KeyReadinessEndpoints.
 	KeySetup = "setup.sh"
 	// KeyReadiness is the list of KeyReadinessEndpoints, one URL per line, for RolloutInPlace. No bootstrap data refers to
-	// it, so its change leaves no Machine behind.
+	// it, so its change leaves no Machine behind; nor does the change of KeySetup with it.
 	KeyReadiness = "readiness-endpoints"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"

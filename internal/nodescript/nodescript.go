@@ -15,6 +15,8 @@ package nodescript
 
 import (
 	_ "embed"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -30,19 +32,23 @@ const (
 //go:embed setup.sh
 var source string
 
-var setup = sync.OnceValue(func() string { return render(source) }) //nolint:gochecknoglobals // a constant
+//go:embed endpoints.sh
+var endpoints string
 
-// headerLines are the interpreter, and the line that says whose file it is.
-const headerLines = 2
+var (
+	setup = sync.OnceValue(func() string { return render(source) })    //nolint:gochecknoglobals // a constant
+	ask   = sync.OnceValue(func() string { return render(endpoints) }) //nolint:gochecknoglobals // a constant
+)
+
+// header are the beginnings of lines that stay: the interpreter, and whose file it is.
+var header = regexp.MustCompile(`^#(!| Managed by )`)
 
 // render leaves the comments out of a script, because user data of clouds is limited: their home is setup.sh.
 func render(script string) string {
 	var b strings.Builder
 	b.Grow(len(script))
-	number := 0
 	for line := range strings.Lines(script) {
-		number++
-		if number <= headerLines || !strings.HasPrefix(strings.TrimLeft(line, "\t"), "#") {
+		if header.MatchString(line) || !strings.HasPrefix(strings.TrimLeft(line, "\t"), "#") {
 			b.WriteString(line)
 		}
 	}
@@ -51,3 +57,28 @@ func render(script string) string {
 
 // Setup returns the script without its comments. It is ASCII, and has nothing that cloud-init would read as a template.
 func Setup() string { return setup() }
+
+// SetupAsking is Setup for a node that asks endpoints when it boots: scheme and host of each URL. The rest of a URL may
+// hold a token, and every user of a node can read the script.
+func SetupAsking(endpoints []string) string {
+	var origins []string
+	for _, endpoint := range endpoints {
+		scheme, rest, _ := strings.Cut(endpoint, "://")
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			rest = rest[:i]
+		}
+		if scheme != "http" && scheme != "https" || rest == "" || strings.Trim(rest, hostCharacters) != "" {
+			continue
+		}
+		if origin := scheme + "://" + rest; !slices.Contains(origins, origin) {
+			origins = append(origins, origin)
+		}
+	}
+	if len(origins) == 0 {
+		return setup()
+	}
+	return setup() + "endpoints='" + strings.Join(origins, " ") + "' last=$?\n" + ask()
+}
+
+// hostCharacters are those of a host and a port that need no quoting.
+const hostCharacters = "abcdefghijklmnopqrstuvwxyz0123456789.:-_[]"

@@ -1,6 +1,7 @@
 package nodescript_test
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -47,7 +48,18 @@ func TestSetup_PassesShellcheck(t *testing.T) {
 	if _, err := exec.LookPath("shellcheck"); err != nil {
 		t.Skip("shellcheck is not installed")
 	}
-	if out, err := exec.CommandContext(t.Context(), "shellcheck", "--shell=sh", "setup.sh").CombinedOutput(); err != nil {
+	var script strings.Builder
+	for _, file := range []string{"setup.sh", "endpoints.sh"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script.Write(content)
+		script.WriteString("endpoints='' last=0\n")
+	}
+	command := exec.CommandContext(t.Context(), "shellcheck", "--shell=sh", "-")
+	command.Stdin = strings.NewReader(script.String())
+	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -252,10 +252,14 @@ func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", contract.PathProxyEnv, err)
 	}
+	script := setup
+	if len(s.ReadinessEndpoints) > 0 {
+		script = []byte(nodescript.SetupAsking(s.ReadinessEndpoints))
+	}
 	return map[string][]byte{
 		contract.KeyProxyEnv:        env,
 		contract.KeyTrustedCABundle: []byte(TrustedCABundle(s)),
-		contract.KeySetup:           setup,
+		contract.KeySetup:           script,
 	}, nil
 }
 

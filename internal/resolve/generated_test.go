@@ -67,5 +67,9 @@ func TestSecretData_HasReadinessEndpointsIfThereAreAny(t *testing.T) {
 		if err != nil || string(got) != want || given != (want != "") {
 			t.Errorf("%q gives %q, %t, %v", text, got, given, err)
 		}
+		const hosts = "'https://b.example https://a.example'"
+		if asks := strings.Contains(string(data[contract.KeySetup]), hosts); asks != given {
+			t.Errorf("%q: script asks %t", text, asks)
+		}
 	}
 }
