@@ -1,5 +1,6 @@
 // Package check finds out whether an installation works: one result for each thing that has to be right, with a
-// sentence, what to do, and a section of docs/troubleshooting.md. It reads, and what it writes is a dry run.
+// sentence, what to do, and a section of docs/troubleshooting.md. It reads the management cluster, and what it writes
+// there is a dry run.
 package check
 
 import (
@@ -78,6 +79,8 @@ type Options struct {
 	NoProxy func(ctx context.Context) (string, error)
 	// Clients are the programs on a node that read NO_PROXY.
 	Clients []NoProxyClient
+	// FromNodes are the checks that are made from nodes of that Cluster, nil for none. They create Pods.
+	FromNodes *FromNodes
 }
 
 // NoProxyClient is a program on a node.
@@ -102,6 +105,9 @@ func Run(ctx context.Context, o Options) Report {
 	}
 	if o.Cluster.Name != "" {
 		groups = append(groups, c.group(ctx, "Cluster "+o.Cluster.String(), c.cluster()...))
+	}
+	if o.FromNodes != nil {
+		groups = append(groups, c.fromNodes(ctx)...)
 	}
 	return report(groups...)
 }

@@ -1,6 +1,9 @@
 package check
 
-import "github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+import (
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+)
 
 // Names of checks. Each has a section in docs/troubleshooting.md.
 const (
@@ -69,6 +72,20 @@ func advice(code finding.Code) string {
 		return "replace them when it suits you; capi-proxy-patcher status --machines lists them"
 	case CodeAddresses:
 		return "add the network of the nodes to key noProxy of the proxy Secret, unless the proxy may reach it"
+	case CodeNodePod:
+		return "let the Pod run in namespace kube-system: admission policies and taints of the workload cluster may forbid it"
+	case CodeNodeImage:
+		return "mend what the message names; the proxy, its password and the certificates are in the proxy Secret"
+	case nodeagent.CodeNodeVariables:
+		return "replace the Machine, or use rollout InPlace: it has booted without the proxy"
+	case nodeagent.CodeNodeTrust:
+		return "replace the Machine, or use rollout InPlace; the log of the bootstrap says why trust was not set up"
+	case nodeagent.CodeNodeEndpoint:
+		return "mend what the message names: 407 is a wrong password, an unknown authority belongs into key trustedCA"
+	case nodeagent.CodeNodeAPIServer, nodeagent.CodeNodeDNS:
+		return "mend the network or the DNS of the workload cluster, or add what is proxied to key noProxy"
+	case nodeagent.CodeNodeNetwork:
+		return "add the network of the nodes to key noProxy of the proxy Secret"
 	default:
 		return "do what the section says"
 	}

@@ -10,13 +10,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -30,6 +34,8 @@ const (
 	checkRequestTime = 10 * time.Second
 	checkRoundTime   = time.Minute
 	checkPause       = 2 * time.Second
+	// checkNodesTime bounds a round with Pods on nodes.
+	checkNodesTime = 20 * time.Minute
 	// exitUnchecked is the status if something could not be checked, and nothing failed.
 	exitUnchecked = 2
 )
@@ -38,6 +44,8 @@ type checkOptions struct {
 	context, kubeconfig, namespace string
 	cluster, manager               string
 	defaultSecret, output          string
+	fromNodes, nodeImage           string
+	endpoints                      []string
 	pre                            bool
 	wait                           time.Duration
 }
@@ -52,12 +60,16 @@ check is one line: ok, warning, skipped (it does not apply, or you have no right
 or unknown (the API server did not answer). What failed says what to do, and where it is explained. With --pre it checks
 whether the product can be installed.
 
-It writes nothing: the object that proves that webhooks answer is created as a dry run.
+It writes nothing: the object that proves that webhooks answer is created as a dry run. Only --from-nodes writes: for
+each node, or the one that it names, it creates a Pod in namespace kube-system of the workload cluster, with the
+kubeconfig of Secret <cluster>-kubeconfig, and deletes it when it has answered, or when the command is interrupted. It
+needs the rights to get that Secret, and in the workload cluster those to create, get and delete Pods and to list Nodes.
 
 Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or wrong usage.`,
 		Example: `  capi-proxy-patcher check --pre
   capi-proxy-patcher check --wait 5m
-  capi-proxy-patcher check --namespace team-a --cluster prod -o json`,
+  capi-proxy-patcher check --namespace team-a --cluster prod -o json
+  capi-proxy-patcher check --cluster team-a/prod --from-nodes --endpoint https://registry.k8s.io/v2/`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runCheck(cmd.Context(), o, streams) },
 	}
@@ -71,6 +83,13 @@ Exit status: 0 nothing failed, 1 a check failed, 2 it could not be checked, or w
 		"with --cluster, the installation-wide proxy Secret as namespace/name, as given to the manager")
 	f.BoolVar(&o.pre, "pre", false, "check whether the product can be installed")
 	f.DurationVar(&o.wait, "wait", 0, "check again until nothing fails, for at most this time")
+	f.StringVar(&o.fromNodes, "from-nodes", "",
+		"with --cluster, ask from this node, or without a value from each of the first 50")
+	f.Lookup("from-nodes").NoOptDefVal = check.AllNodes
+	f.StringVar(&o.nodeImage, "node-image", "",
+		"with --from-nodes, image of this program; defaults to that of the manager")
+	f.StringArrayVar(&o.endpoints, "endpoint", nil,
+		"with --from-nodes, URL to ask through the proxy, at most 6; defaults to key readinessEndpoints of the proxy Secret")
 	f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	complete(cmd, "output", "text", "json", "yaml")
 	completeContext(cmd)
@@ -86,6 +105,10 @@ func (o checkOptions) check() error {
 		return errors.New("check: --pre and --cluster exclude each other")
 	case o.defaultSecret != "" && o.cluster == "":
 		return errors.New("check: --default-proxy-secret needs --cluster")
+	case o.fromNodes != "" && (o.cluster == "" || o.wait > 0):
+		return errors.New("check: --from-nodes needs --cluster, and excludes --wait")
+	case o.fromNodes == "" && (o.nodeImage != "" || len(o.endpoints) > 0):
+		return errors.New("check: --node-image and --endpoint need --from-nodes")
 	case o.wait < 0:
 		return errors.New("check: --wait is negative")
 	}
@@ -111,12 +134,22 @@ func runCheck(ctx context.Context, o checkOptions, streams Streams) error {
 		return unchecked(streams, err)
 	}
 	run := func(ctx context.Context, options check.Options) check.Report {
-		ctx, cancel := context.WithTimeout(ctx, checkRoundTime)
+		limit := checkRoundTime
+		if options.FromNodes != nil {
+			limit = checkNodesTime
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		if o.pre {
 			return check.Pre(ctx, options)
 		}
 		return check.Run(ctx, options)
+	}
+	if o.fromNodes != "" {
+		ctx = untilSignal(ctx) // to remove the Pods
+		if options.FromNodes, err = o.workload(ctx, options.Client); err != nil {
+			return unchecked(streams, err)
+		}
 	}
 	report := run(ctx, options)
 	for until := time.Now().Add(o.wait); report.Status != check.OK && time.Now().Before(until); { //nolint:forbidigo // the clock enters here
@@ -192,6 +225,32 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 		},
 		Clients: checkedClients(),
 	}, nil
+}
+
+// workload connects checks with the nodes of the workload cluster, by the same rules as the manager: who may write the
+// kubeconfig of a Cluster must not make this machine run a program or read a file.
+func (o checkOptions) workload(ctx context.Context, api client.Client) (*check.FromNodes, error) {
+	cluster := types.NamespacedName{Namespace: o.namespace, Name: o.cluster}
+	config, err := workload.RESTConfig(ctx, api, cluster)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout, config.DisableCompression, config.WarningHandler = checkRequestTime, true, rest.NoWarnings{}
+	remote, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the workload cluster: %w", err)
+	}
+	nodes := &check.FromNodes{
+		Node: o.fromNodes, Client: remote, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
+	}
+	if len(nodes.Endpoints) == 0 {
+		generated := &corev1.Secret{}
+		key := types.NamespacedName{Namespace: o.namespace, Name: intent.Pool{}.GeneratedSecret(o.cluster)}
+		if err := api.Get(ctx, key, generated); err == nil {
+			nodes.Endpoints = strings.Fields(string(generated.Data[contract.KeyReadiness]))
+		}
+	}
+	return nodes, nil
 }
 
 // checkedClients are the programs on a node that read NO_PROXY.

@@ -31,7 +31,7 @@ folder. See docs/in-place.md.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newNodeApply(streams), newNodeWatch(streams), newNodeCheck(streams))
+	cmd.AddCommand(newNodeApply(streams), newNodeWatch(streams), newNodeCheck(streams), newNodeProbe(streams))
 	return cmd
 }
 

@@ -43,27 +43,12 @@ func check(ctx context.Context, on Files, v node.Version) error {
 	if len(v.Endpoints()) == 0 {
 		return nil
 	}
-	roots := x509.NewCertPool()
-	for _, name := range bundles() {
-		if f, err := on.ReadThroughLinks(name); err == nil {
-			roots.AppendCertsFromPEM(f.Content)
-		}
-	}
+	roots, _ := trusted(on)
 	roots.AppendCertsFromPEM(v.Certificates())
 	config := httpproxy.Config{
 		HTTPProxy: v.Variable("HTTP_PROXY"), HTTPSProxy: v.Variable("HTTPS_PROXY"), NoProxy: v.Variable("NO_PROXY"),
 	}
-	through := config.ProxyFunc()
-	client := &http.Client{
-		Timeout:       checkLimit,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:                  func(r *http.Request) (*url.URL, error) { return through(r.URL) },
-			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-			OnProxyConnectResponse: connected,
-			DisableKeepAlives:      true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
-		},
-	}
+	client := newClient(roots, config)
 	defer client.CloseIdleConnections()
 	var failed []string
 	for _, endpoint := range v.Endpoints() {
@@ -81,6 +66,33 @@ func check(ctx context.Context, on Files, v node.Version) error {
 		return errors.New("readiness endpoints do not answer with the mounted values: " + strings.Join(failed, "; "))
 	}
 	return nil
+}
+
+// trusted returns the certificates that the node trusts, and the PEM blocks that they are from.
+func trusted(on Files) (*x509.CertPool, []byte) {
+	roots, all := x509.NewCertPool(), []byte{}
+	for _, name := range bundles() {
+		if f, err := on.ReadThroughLinks(name); err == nil {
+			roots.AppendCertsFromPEM(f.Content)
+			all = append(append(all, f.Content...), '\n')
+		}
+	}
+	return roots, all
+}
+
+// newClient returns a client that asks as a program with variables does. It follows no redirect.
+func newClient(roots *x509.CertPool, variables httpproxy.Config) *http.Client {
+	through := variables.ProxyFunc()
+	return &http.Client{
+		Timeout:       checkLimit,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy:                  func(r *http.Request) (*url.URL, error) { return through(r.URL) },
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			OnProxyConnectResponse: connected,
+			DisableKeepAlives:      true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
+		},
+	}
 }
 
 // answerError is why an answer is none, in words of ours.
@@ -102,23 +114,33 @@ func connected(_ context.Context, _ *url.URL, _ *http.Request, response *http.Re
 }
 
 func ask(ctx context.Context, client *http.Client, endpoint string) error {
+	status, _, err := get(ctx, client, endpoint)
+	if err == nil && !isAnswer(status) {
+		err = statusError(status)
+	}
+	return err
+}
+
+// isAnswer reports whether a status is one of the endpoint: a proxy has others.
+func isAnswer(status int) bool {
+	return status != http.StatusProxyAuthRequired && status < http.StatusInternalServerError
+}
+
+// get returns the status of an endpoint's response, and of its TLS. The body is not read.
+func get(ctx context.Context, client *http.Client, endpoint string) (int, *tls.ConnectionState, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
 	if err != nil {
-		return answerError("not a URL")
+		return 0, nil, answerError("not a URL")
 	}
 	if request.URL.Scheme != "http" && request.URL.Scheme != "https" {
-		return answerError("not a URL of http or https")
+		return 0, nil, answerError("not a URL of http or https")
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	_ = response.Body.Close() // unread
-	switch {
-	case response.StatusCode == http.StatusProxyAuthRequired, response.StatusCode >= http.StatusInternalServerError:
-		return statusError(response.StatusCode)
-	}
-	return nil
+	return response.StatusCode, response.TLS, nil
 }
 
 // nameOf is what of an endpoint may be shown.

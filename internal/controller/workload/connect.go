@@ -160,6 +160,21 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, into client.
 	return nil
 }
 
+// RESTConfig returns how to connect to the workload cluster of a Cluster, by its Secret with a kubeconfig. It refuses
+// what the manager refuses.
+func RESTConfig(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (*rest.Config, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+	if err := (kubeconfigs{Reader: reader}).Get(ctx, key, secret); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig of Secret %s: it cannot be used", key) // the text may have secrets
+	}
+	return config, nil
+}
+
 // refuse returns why the manager does not connect with a kubeconfig, or "". It refuses files and programs, which are
 // those of its own Pod: a file could be its token. It connects to nothing but the server, by TLS, and sends requests
 // only to who has a certificate of the kubeconfig's own authority: client-go follows redirects. A proxy of the

@@ -1,0 +1,128 @@
+package nodeagent_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+)
+
+// A probe says of a node what is wrong with it, and no more of a proxy than it has to.
+func TestProbe_NamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	const bundle = "/etc/ssl/certs/ca-certificates.crt"
+	for name, test := range map[string]struct {
+		userinfo, noProxy, apiServer string
+		away, untrusted              bool
+		without                      bool
+		want                         map[string]string // what is wrong, by check
+	}{
+		"all is well": {},
+		"a wrong password": {userinfo: "user:wr0ng", want: map[string]string{
+			"node-endpoint": "https://registry.example.com, through the proxy: Proxy Authentication Required",
+		}},
+		"a proxy that is away": {away: true, want: map[string]string{
+			"node-endpoint": "connection refused",
+		}},
+		"certificates that the node does not trust": {untrusted: true, want: map[string]string{
+			"node-trust":    "certificate 1 of /etc/capi-proxy-patcher/trusted-ca.pem (O=Acme Co) is in no bundle",
+			"node-endpoint": "certificate signed by unknown authority O=Acme Co",
+		}},
+		"a NO_PROXY without the node network": {noProxy: "127.0.0.1,.svc", want: map[string]string{
+			"node-network": "clients would ask the proxy for nodes: 10.1.2.3",
+		}},
+		"a NO_PROXY without the endpoint": {apiServer: "https://api.example.com:6443", want: map[string]string{
+			"node-api-server": "https://api.example.com:6443 would be asked for through the proxy",
+		}},
+		"a node that has booted without the proxy": {without: true, want: map[string]string{
+			"node-variables": "the node has no /etc/capi-proxy-patcher/proxy.env", "node-endpoint": "directly",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, server, http.StatusOK)
+			f := newFolders(t)
+			userinfo, noProxy := "user:p%40%22%24s", "10.0.0.0/8,127.0.0.1,.svc"
+			if test.userinfo != "" {
+				userinfo = test.userinfo
+			}
+			if test.noProxy != "" {
+				noProxy = test.noProxy
+			}
+			if test.away {
+				p.Close()
+			}
+			if !test.without {
+				f.put(contract.PathProxyEnv, proxyEnv(t, p.url(userinfo), noProxy), 0o600)
+			} else if err := os.Remove(f.path(contract.PathProxyEnv)); err != nil {
+				t.Fatal(err)
+			}
+			apiServer := server.URL
+			if test.apiServer != "" {
+				apiServer = test.apiServer
+			}
+			f.put(contract.PathTrustedCA, ca, 0o644)
+			if !test.untrusted {
+				f.put(bundle, ca, 0o644)
+			}
+			f.put("/etc/kubernetes/pki/ca.crt", ca, 0o644)
+			answers, err := nodeagent.Probe(t.Context(), nodeagent.ProbeOptions{
+				Root: f.Root, Endpoints: []string{"https://registry.example.com/v2/?t0ken"}, APIServer: apiServer,
+				Nodes: []string{"10.1.2.3", "no address"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var checks []string
+			for _, answer := range answers {
+				checks = append(checks, string(answer.Check))
+				want, bad := test.want[string(answer.Check)]
+				if answer.OK == bad || !strings.Contains(answer.Message, want) {
+					t.Errorf("%s: %t, %s; want %s", answer.Check, answer.OK, answer.Message, want)
+				}
+			}
+			want := []string{"node-variables", "node-trust", "node-endpoint", "node-api-server", "node-network"}
+			if !slices.Equal(checks, want) {
+				t.Errorf("answers are %v", checks)
+			}
+			text, err := json.Marshal(answers)
+			for _, hidden := range []string{"p%40", password, "wr0ng", "t0ken"} {
+				if err != nil || strings.Contains(string(text), hidden) {
+					t.Errorf("%q is in %s, %v", hidden, text, err)
+				}
+			}
+		})
+	}
+}
+
+// Whatever certificates and hosts are called, all answers fit into the message of a container.
+func TestProbe_IsBounded(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.put(contract.PathProxyEnv, proxyEnv(t, "http://127.0.0.1:1"), 0o600)
+	long := "https://" + strings.Repeat("a.", 4000) + "example.com/\x1b[31m"
+	answers, err := nodeagent.Probe(t.Context(), nodeagent.ProbeOptions{
+		Root: f.Root, Endpoints: slices.Repeat([]string{long}, 100), APIServer: long, DNSName: long,
+		Nodes: slices.Repeat([]string{"2001:db8:1111:2222:3333:4444:5555:6666"}, 100),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(answers)
+	if err != nil || len(text) > 4096 || strings.Contains(string(text), "\x1b") {
+		t.Errorf("%d bytes, %v: %q", len(text), err, text)
+	}
+}
