@@ -8,31 +8,42 @@ import (
 	"testing"
 )
 
-// gone are names of what the product does not have any more.
-var gone = []string{
-	// hooks of the manager
-	`--hook-`, `"hook-(port|cert|bind|client)`, `hold-cluster-create`, `client-ca-name`, `manager-hooks`, `hooks of the manager`,
-	`before-cluster-create`, `BeforeClusterCreate`,
-	// delivery Inline
-	`Inline delivery`, "[Dd]elivery `?Inline", `Reference delivery`, "[Dd]elivery `?Reference", `capi-proxy-patcher\.io/delivery`,
-	`AnnotationDelivery`, `settings-hash`, `waiting-for-control-plane-endpoint`, `DELIVERY `,
-	// adoption of the user's files
-	`capi-proxy-patcher\.io/adopt`, `AnnotationAdopt`, `adopted-files`, `secret-too-large`,
-	// target kubeadm, which is commands
-	`TargetKubeadm`, `containerd,kubelet,kubeadm`,
-	// memories beside controller-runtime's queue and caches
-	`internal/expiring`, `controller/passes`, `controller/contest`, `names of Secrets are watched`, `every tenth interval`,
-	// programs of hack/
-	`hack/(scale|bench|measure)\b`, `bench-growth`, `bench-baseline`, `demo-stop`,
-	// our own authentication and queues
-	`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`,
+// gone is what the product does not have any more, by a phrase of the sentence in docs/scope.md that says what to do
+// instead. What users never saw has none.
+var gone = []struct {
+	phrase string
+	names  []string
+}{
+	{"Hooks inside the manager", []string{
+		`--hook-`, `"hook-(port|cert|bind|client)`, `hold-cluster-create`, `client-ca-name`, `manager-hooks`,
+		`hooks of the manager`, `before-cluster-create`, `BeforeClusterCreate`,
+	}},
+	{"delivery `Inline`", []string{
+		`Inline delivery`, "[Dd]elivery `?Inline", `Reference delivery`, "[Dd]elivery `?Reference",
+		`capi-proxy-patcher\.io/delivery`, `AnnotationDelivery`, `settings-hash`, `waiting-for-control-plane-endpoint`,
+		`DELIVERY `,
+	}},
+	{"takes over no file of yours", []string{
+		`capi-proxy-patcher\.io/adopt`, `AnnotationAdopt`, `adopted-files`, `secret-too-large`,
+	}},
+	{"Target `kubeadm`", []string{`TargetKubeadm`, `containerd,kubelet,kubeadm`}},
+	{"bring no reconcile", []string{
+		`internal/expiring`, `controller/passes`, `controller/contest`, `every tenth interval`,
+	}},
+	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
+	{"", []string{`hack/(scale|bench|measure)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
+	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 
 // TestGone_IsNamedNowhere looks for them in documentation, manifests, RBAC, templates, and the program with its flags.
 // Decisions, the changelog and the page about the scope may say what was taken out.
 func TestGone_IsNamedNowhere(t *testing.T) {
 	t.Parallel()
-	pattern := regexp.MustCompile(strings.Join(gone, "|"))
+	var names []string
+	for _, g := range gone {
+		names = append(names, g.names...)
+	}
+	pattern := regexp.MustCompile(strings.Join(names, "|"))
 	may := map[string]bool{"docs/scope.md": true, "docs/adr": true}
 	files := os.DirFS("..")
 	for _, root := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "cmd", "config", "docs", "internal", "templates"} {
@@ -58,6 +69,20 @@ func TestGone_IsNamedNowhere(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestGone_HasASentenceInDocsScope(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/scope.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	for _, g := range gone {
+		if !strings.Contains(text, g.phrase) {
+			t.Errorf("docs/scope.md does not say what to do instead of %v: no %q", g.names, g.phrase)
 		}
 	}
 }
