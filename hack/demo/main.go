@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/ports"
 )
@@ -79,6 +80,9 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	if err := show(ctx, kubeconfig, os.Stdout); err != nil {
 		return err
 	}
+	if err := check(ctx, kubeconfig, binary, os.Stdout); err != nil {
+		return err
+	}
 	fmt.Printf("\nDone in %.0f s.\n", time.Since(start).Seconds())
 	if keep {
 		fmt.Printf("Everything is running until Ctrl-C. Look around in another terminal:\n\n  export KUBECONFIG=%s\n"+
@@ -116,7 +120,7 @@ func startManager(ctx context.Context, cluster *mgmt.Cluster, webhooks *mgmt.Web
 	defer func() { _ = log.Close() }()
 	step("starting the manager as its ServiceAccount, with the rights of config/rbac and no more")
 	manager := exec.CommandContext(context.WithoutCancel(ctx), binary, "manager", "--health-addr", health, //nolint:gosec // the program to show
-		"--diagnostics-address", "0", "--kubeconfig", kubeconfig, "--webhook-bind-address", webhooks.Host,
+		"--diagnostics-address", "0", "--leader-elect", "--leader-elect-namespace", contract.Name+"-system", "--kubeconfig", kubeconfig, "--webhook-bind-address", webhooks.Host,
 		"--webhook-port", strconv.Itoa(webhooks.Port), "--webhook-cert-dir", webhooks.CertDir)
 	manager.Stdout, manager.Stderr = log, log
 	if err := manager.Start(); err != nil {
