@@ -315,9 +315,13 @@ func (c *followed) moves() {
 	c.fence("after-move")
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(1)
-	if got := c.labels(); len(got) != len(nodeNames())+1 {
-		t.Errorf("labels are %v", got)
-	}
+	eventually(t, "labels of all nodes", func() string { // one that was missing for a moment has lost it
+		c.work()
+		if got := c.labels(); len(got) != len(nodeNames())+1 {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
 }
 
 // isUnreachable takes the workload cluster away for a while.

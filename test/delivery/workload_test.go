@@ -36,7 +36,6 @@ func controllers(t *testing.T, workload *mgmt.Cluster) {
 		t.Fatal(err)
 	}
 	log := &logbuffer.Buffer{}
-	//nolint:gosec // a program that was built for the test
 	cmd := exec.CommandContext(t.Context(), program, "--kubeconfig", kubeconfig, "--leader-elect=false",
 		"--bind-address=127.0.0.1", "--secure-port", port, "--cert-dir", dir,
 		"--controllers=daemonset-controller,namespace-controller,garbage-collector-controller")
