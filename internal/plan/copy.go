@@ -24,18 +24,18 @@ func (d decider) copied() (Decision, error) {
 			case err != nil:
 				return Decision{}, err
 			case why != "":
-				return d.takeBack(name, why)
+				return d.removeTaken(name, why)
 			}
 		}
 	}
 	// The Machines do not get what the topology controller has not given to the pool.
 	recipe := d.Copied.Recipe
 	if !d.want.Enabled || IsPausedByUser(d.Annotations) || patch.IsPatched(d.Spec) || !d.Copied.Patched || recipe == nil {
-		return d.leave(), nil
+		return d.skip(), nil
 	}
 	goal, err := patch.Ensure(d.Spec, *recipe)
 	if err != nil {
-		return d.leave(), nil //nolint:nilerr // the finding about its template reports what is wrong
+		return d.skip(), nil //nolint:nilerr // the finding about its template reports what is wrong
 	}
 	if left, cannot, err := d.infrastructure(); cannot || err != nil {
 		return left, err

@@ -39,9 +39,9 @@ func (d decider) decide() (Decision, error) {
 	case d.Copied != nil:
 		return d.copied()
 	case d.want.Frozen:
-		return d.leave(), nil
+		return d.skip(), nil
 	case d.want.Unusable != nil:
-		return d.leave(*d.want.Unusable), nil
+		return d.skip(*d.want.Unusable), nil
 	case d.want.Enabled:
 		return d.enable()
 	default:
@@ -98,7 +98,7 @@ func (d decider) annotations(out Decision) map[string]string {
 // disable removes all managed entries.
 func (d decider) disable() (Decision, error) {
 	if IsTopologyOwned(d.Labels) || d.Write != nil && (d.isUnused() || d.isLate()) {
-		return d.leave(), nil
+		return d.skip(), nil
 	}
 	if !patch.IsPatched(d.Spec) && !patch.IsPatched(d.stored) {
 		out := d.resume()
@@ -106,26 +106,26 @@ func (d decider) disable() (Decision, error) {
 		return out, nil
 	}
 	if IsPausedByUser(d.Annotations) {
-		return d.leave(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is unpaused", d.Name)), nil
+		return d.skip(d.find(contract.ReasonPaused, "%s is paused and keeps the proxy until it is unpaused", d.Name)), nil
 	}
 	if IsOthers(d.stored, d.want.Cluster) {
-		return d.leave(), nil // a shared template that another Cluster had patched
+		return d.skip(), nil // a shared template that another Cluster had patched
 	}
-	return d.take(false)
+	return d.remove(false)
 }
 
 // enable applies the object's recipe.
 func (d decider) enable() (Decision, error) {
-	if found, left := d.leftAlone(); left {
-		return d.leave(found), nil
+	if found, skip := d.skipped(); skip {
+		return d.skip(found), nil
 	}
 	switch {
 	case d.Deleted && IsPausedByUs(d.Annotations):
 		return d.resume(), nil
 	case d.Write != nil && (d.isUnused() || d.isLate()):
-		return d.leave(), nil
+		return d.skip(), nil
 	case !d.pool().UsesProxy():
-		return d.take(false)
+		return d.remove(false)
 	}
 	values, err := d.facts.Values(d.Object)
 	if err != nil {
@@ -137,9 +137,9 @@ func (d decider) enable() (Decision, error) {
 	case err != nil:
 		return Decision{}, err
 	case why != "":
-		return d.takeBack(secret, why)
+		return d.removeTaken(secret, why)
 	}
-	return d.bring(values, secret)
+	return d.apply(values, secret)
 }
 
 // isUnused reports whether a template is used by no pool, so that its Cluster and proxy Secret are not known.
@@ -150,8 +150,8 @@ func (d decider) isLate() bool {
 	return d.Running && !d.Rolls && (d.Kind == KindConfig || d.want.Options.Rollout != contract.RolloutImmediate)
 }
 
-// leftAlone reports whether the object is not written, and why.
-func (d decider) leftAlone() (found finding.Finding, left bool) {
+// skipped reports whether the object is not written, and why.
+func (d decider) skipped() (found finding.Finding, skip bool) {
 	other := d.disagreeing()
 	switch what := patch.Unsupported(d.Spec); {
 	case IsTopologyOwned(d.Labels) && !d.Hooked:
@@ -189,8 +189,8 @@ func (d decider) disagreeing() *Pool {
 	return nil
 }
 
-// take removes the managed entries. forced is for an object that refers to a Secret that is not ours.
-func (d decider) take(forced bool, findings ...finding.Finding) (Decision, error) {
+// remove removes the managed entries. forced is for an object that refers to a Secret that is not ours.
+func (d decider) remove(forced bool, findings ...finding.Finding) (Decision, error) {
 	out := Decision{Edits: patch.Remove(d.Spec), Findings: findings}
 	if !forced {
 		out.Recipe = &patch.Recipe{}
@@ -198,20 +198,20 @@ func (d decider) take(forced bool, findings ...finding.Finding) (Decision, error
 	return d.carryOut(out, forced)
 }
 
-// takeBack removes the managed entries from an object that refers to a Secret that is not ours, and leaves any other
+// removeTaken removes the managed entries from an object that refers to a Secret that is not ours, and keeps any other
 // unchanged, because nothing may be patched to refer to that Secret.
-func (d decider) takeBack(secret, why string) (Decision, error) {
+func (d decider) removeTaken(secret, why string) (Decision, error) {
 	found := d.find(contract.ReasonNameTaken, "%s", why)
 	if !refersTo(d.stored, secret) || d.Running && !d.Rolls {
-		out := d.leave(found)
+		out := d.skip(found)
 		out.pause = pauseClear
 		return out, nil
 	}
-	return d.take(true, found)
+	return d.remove(true, found)
 }
 
-// bring applies the recipe of the object's settings.
-func (d decider) bring(values Values, secret string) (Decision, error) {
+// apply applies the recipe of the object's settings.
+func (d decider) apply(values Values, secret string) (Decision, error) {
 	made, annotations := d.stored, d.Annotations
 	if d.Write != nil {
 		annotations = d.Write.Annotations
@@ -271,7 +271,7 @@ func (d decider) edits(recipe patch.Recipe) (patch.Plan, error) {
 
 // refuse leaves an object unchanged whose recipe cannot be made or applied.
 func (d decider) refuse(out Decision, err error) Decision {
-	refused := d.leave()
+	refused := d.skip()
 	if _, ok := errors.AsType[*patch.ConflictError](err); ok {
 		refused.pause = pauseClear
 	}
@@ -290,11 +290,11 @@ func (d decider) infrastructure() (left Decision, cannot bool, err error) {
 	case err != nil:
 		return left, false, err
 	case tells.Windows != "":
-		left = d.leave(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
+		left = d.skip(NotSupported(d.Name, patch.ForWindows(tells.Windows)))
 		left.pause = pauseClear
 		return left, true, nil
 	case tells.Missing != "" && !d.OfMachine: // the template of a Machine existed, if only for a moment
-		return d.leave(d.find(contract.ReasonWaitingForObjects,
+		return d.skip(d.find(contract.ReasonWaitingForObjects,
 			"%s does not exist yet; it shows whether nodes run Windows", tells.Missing)), true, nil
 	}
 	return left, false, nil
@@ -323,7 +323,7 @@ func (d decider) carryOut(out Decision, forced bool) (Decision, error) {
 	immediate := d.want.Options.Rollout == contract.RolloutImmediate && !waiting
 	switch free := d.Rolls || controlPlane && !forced && immediate; {
 	case running && !free && forced:
-		return d.leaveAs(out, pauseClear), nil
+		return d.skipAs(out, pauseClear), nil
 	case running && !free:
 		return d.wait(out), nil
 	case !running && d.Busy && (d.Write == nil || !d.Write.Creates):
@@ -337,13 +337,13 @@ func (d decider) changes(out Decision) bool {
 	if d.Write == nil {
 		return len(out.Edits) > 0
 	}
-	kept := patch.Apply(d.Spec, d.leave().Edits)
+	kept := patch.Apply(d.Spec, d.skip().Edits)
 	return len(patch.Keep(patch.Apply(d.Spec, out.Edits), kept)) > 0
 }
 
-// leaveAs is leave with everything of a decision except its edits.
-func (d decider) leaveAs(out Decision, p pause) Decision {
-	kept := d.leave(out.Findings...)
+// skipAs is skip with everything of a decision except its edits.
+func (d decider) skipAs(out Decision, p pause) Decision {
+	kept := d.skip(out.Findings...)
 	kept.Warnings = out.Warnings
 	kept.Recipe, kept.Secret, kept.Resolution, kept.pause = out.Recipe, out.Secret, out.Resolution, p
 	return kept
@@ -351,7 +351,7 @@ func (d decider) leaveAs(out Decision, p pause) Decision {
 
 // wait defers the edits of a decision to the user's next rollout.
 func (d decider) wait(out Decision) Decision {
-	kept := d.leaveAs(out, out.pause)
+	kept := d.skipAs(out, out.pause)
 	kept.Waits = true
 	kept.Findings = append(kept.Findings, d.waiting(out.Version == 0))
 	return kept
@@ -361,9 +361,9 @@ func (d decider) wait(out Decision) Decision {
 // that is about to be patched. The control plane is patched when Cluster API has confirmed the pause.
 func (d decider) stop(out Decision) Decision {
 	if d.Write != nil {
-		return d.leaveAs(out, pauseKeep) // the controller pauses it
+		return d.skipAs(out, pauseKeep) // the controller pauses it
 	}
-	kept := d.leaveAs(out, pauseForPatch)
+	kept := d.skipAs(out, pauseForPatch)
 	kept.Findings = append(kept.Findings, d.find(contract.ReasonConfiguring,
 		"%s is paused by annotation %s; it is patched before it has Machines, once Cluster API confirms the pause", d.Name,
 		clusterv1.PausedAnnotation))
@@ -392,9 +392,9 @@ func (d decider) waiting(removing bool) finding.Finding {
 const ToRollNow = "because changing it now would replace its Machines; to roll it now set annotation " +
 	contract.AnnotationRollout + "=" + contract.RolloutImmediate + " on the Cluster"
 
-// leave leaves the managed entries as they are stored. If they do not fit beside the entries of a write, the write is
+// skip keeps the managed entries as they are stored. If they do not fit beside the entries of a write, the write is
 // admitted unchanged.
-func (d decider) leave(findings ...finding.Finding) Decision {
+func (d decider) skip(findings ...finding.Finding) Decision {
 	out := Decision{Findings: findings}
 	if d.Write == nil {
 		if d.Annotations[clusterv1.PausedAnnotation] == contract.PausedForPatch {
@@ -413,7 +413,7 @@ func (d decider) leave(findings ...finding.Finding) Decision {
 
 // resume removes this product's pause from an object.
 func (d decider) resume() Decision {
-	out := d.leave()
+	out := d.skip()
 	out.pause = pauseClear
 	return out
 }
