@@ -120,7 +120,8 @@ func startManager(ctx context.Context, cluster *mgmt.Cluster, webhooks *mgmt.Web
 	defer func() { _ = log.Close() }()
 	step("starting the manager as its ServiceAccount, with the rights of config/rbac and no more")
 	manager := exec.CommandContext(context.WithoutCancel(ctx), binary, "manager", "--health-addr", health, //nolint:gosec // the program to show
-		"--diagnostics-address", "0", "--leader-elect", "--leader-elect-namespace", contract.Name+"-system", "--kubeconfig", kubeconfig, "--webhook-bind-address", webhooks.Host,
+		"--diagnostics-address", "0", "--leader-elect", "--leader-elect-namespace", contract.Name+"-system",
+		"--kubeconfig", kubeconfig, "--webhook-bind-address", webhooks.Host,
 		"--webhook-port", strconv.Itoa(webhooks.Port), "--webhook-cert-dir", webhooks.CertDir)
 	manager.Stdout, manager.Stderr = log, log
 	if err := manager.Start(); err != nil {

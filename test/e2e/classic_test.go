@@ -50,9 +50,12 @@ func TestNewCluster(t *testing.T) {
 
 func TestEndpoint_ArrivesLate(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, start(t), options{controlPlanes: 1, workers: 1, edit: heldEndpoint})
+	c := newCluster(t, start(t), options{
+		controlPlanes: 1, workers: 1, edit: func(manifest string) string { return gated(heldEndpoint(manifest)) },
+	})
 	c.apply(t)
 	c.waitCondition(t, metav1.ConditionUnknown, contract.ReasonWaitingForEndpoint)
+	c.waitAvailableNames(t, true)
 	staysTrue(t, func() error {
 		if endpoint := c.endpoint(t); endpoint != "" {
 			return errors.New("the endpoint is known: the test does not test what it says")
@@ -65,6 +68,7 @@ func TestEndpoint_ArrivesLate(t *testing.T) {
 	c.releaseEndpoint(t)
 	machines := c.waitRunning(t, 3)
 	c.waitCondition(t, metav1.ConditionTrue, contract.ReasonConfigured)
+	c.waitAvailableNames(t, false)
 	c.staysCalm(t, machines)
 	c.checkBoots(t, 3, want{proxy: proxyURL}, everyBoot)
 }

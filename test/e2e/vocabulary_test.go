@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -177,6 +178,29 @@ func annotated(kind, name string, annotations ...string) func(string) string {
 // heldEndpoint edits a manifest to one whose endpoint becomes known late.
 func heldEndpoint(manifest string) string {
 	return annotated("LocalCluster", "work", infra.HoldEndpoint+`: ""`)(manifest)
+}
+
+// gated edits a manifest to one of a Cluster that is available only if the condition of the product is True.
+func gated(manifest string) string {
+	return strings.Replace(manifest, "\nspec:\n", "\nspec:\n  availabilityGates:\n  - conditionType: "+
+		contract.ConditionProxyConfigured+"\n", 1)
+}
+
+// waitAvailableNames waits until Cluster API's condition Available names that of the product as a cause, or does not.
+func (c *cluster) waitAvailableNames(t *testing.T, names bool) {
+	t.Helper()
+	eventually(t, func() error {
+		object := &clusterv1.Cluster{}
+		if err := c.client.Get(t.Context(), c.key(c.name), object); err != nil {
+			return err
+		}
+		available := meta.FindStatusCondition(object.Status.Conditions, clusterv1.ClusterAvailableCondition)
+		if available == nil || strings.Contains(available.Message, contract.ConditionProxyConfigured) != names ||
+			names && available.Status == metav1.ConditionTrue {
+			return fmt.Errorf("Available is %+v; names %s: want %t", available, contract.ConditionProxyConfigured, names)
+		}
+		return nil
+	})
 }
 
 // releaseEndpoint has the endpoint become known.
