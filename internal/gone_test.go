@@ -29,9 +29,10 @@ var gone = []struct {
 	{"Target `kubeadm`", []string{`TargetKubeadm`, `containerd,kubelet,kubeadm`}},
 	{"bring no reconcile", []string{
 		`internal/expiring`, `controller/passes`, `controller/contest`, `every tenth interval`,
+		`report/steady`, `nodeagent/settle`,
 	}},
 	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
-	{"", []string{`hack/(scale|bench|measure)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
+	{"", []string{`hack/(scale|bench|measure|testsummary|licences)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 
