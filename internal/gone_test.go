@@ -32,7 +32,7 @@ var gone = []struct {
 		`report/steady`, `nodeagent/settle`,
 	}},
 	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
-	{"", []string{`hack/(scale|bench|measure|testsummary|licences)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
+	{"", []string{`hack/(scale|bench|measure|rooms|testsummary|licences)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 
