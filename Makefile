@@ -58,6 +58,7 @@ BUILD_PROGRAM = env -u GOEXPERIMENT CGO_ENABLED=0 GOFLAGS= GOAMD64=v1 GOARM64=v8
 
 # Where a release is written, and the repository that its manifests name.
 RELEASE_OUT ?= $(CURDIR)/out/release
+RELEASE_FOLDER = $(RELEASE_OUT)/runtime-extension-capi-proxy-patcher/$(VERSION)
 REGISTRY ?= registry.example.com/capi-proxy-patcher
 
 .PHONY: image
@@ -71,9 +72,11 @@ release: ## Write the folder of release VERSION into out/release, for clusterctl
 	@go run ./hack/release -check -version '$(VERSION)'
 	@$(BUILD_IMAGE) '$(RELEASE_OUT)' >/dev/null
 	@rm -rf '$(RELEASE_OUT)/programs'; for platform in $(PROGRAMS); do \
-	GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD_PROGRAM) -o "$(RELEASE_OUT)/programs/$${platform/\//-}/" ./cmd/capi-proxy-patcher; done
+	GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD_PROGRAM) -o "$(RELEASE_OUT)/programs/$${platform/\//-}/" ./cmd/capi-proxy-patcher; cp LICENSE "$(RELEASE_OUT)/programs/$${platform/\//-}/"; done
 	@go run ./hack/chart -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -out '$(RELEASE_OUT)/chart/capi-proxy-patcher' 2> >(grep -v "'vars' is deprecated" >&2)
 	@go run ./hack/release -version '$(VERSION)' -image '$(REGISTRY)/capi-proxy-patcher' -downloads '$(DOWNLOADS)' -out '$(RELEASE_OUT)'
+	@cp -R templates/*.yaml config/components/monitoring/{dashboard.json,kube-state-metrics.yaml} '$(RELEASE_OUT)'/{image,sbom/*} '$(RELEASE_FOLDER)'
+	@cd '$(RELEASE_FOLDER)'; find * -type f | LC_ALL=C sort | xargs sha256sum >../checksums.txt; mv ../checksums.txt .
 	@rm -rf '$(RELEASE_OUT)'/{image,sbom,programs,chart}
 
 .PHONY: chart

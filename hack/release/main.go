@@ -1,10 +1,10 @@
 // Command release writes the folder of a release, from which clusterctl, the Cluster API Operator and Helm install:
-// components, metadata, templates, ExtensionConfig, chart, programs, image, bills of materials and checksums. Equal
-// input makes equal bytes.
+// components, metadata, ExtensionConfig, chart and programs. Equal input makes equal bytes.
 //
 //	release -version v1.2.3 -image registry/name -downloads https://host/folder -out out/release
 //
-// make release writes image, bills, chart and programs into the folder -out before.
+// make release writes chart and programs into the folder -out before, and copies templates, image and bills of materials
+// into the folder afterwards.
 package main
 
 import (
@@ -42,6 +42,28 @@ const (
 // namespaceVariable stands in extensionconfig.yaml for the namespace of the installation.
 const namespaceVariable = "${CAPI_PROXY_PATCHER_NAMESPACE:=" + mgmt.SystemNamespace + "}"
 
+// krew and krewPlatform are the manifest of krew.
+const (
+	krew = `apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: capi-proxy-patcher
+spec:
+  version: %s
+  homepage: https://github.com/capi-proxy-patcher/capi-proxy-patcher
+  shortDescription: Plan, explain and check proxy settings of Cluster API nodes
+  description: |
+    Shows and checks the HTTP proxy settings that capi-proxy-patcher puts on nodes of Cluster API,
+    in a management cluster or in manifests.
+  platforms:
+`
+	krewPlatform = `  - selector: {matchLabels: {os: %s, arch: %s}}
+    uri: %s
+    sha256: %x
+    bin: capi-proxy-patcher
+`
+)
+
 // release is what a folder is made of.
 type release struct {
 	root, version, image, downloads string
@@ -64,7 +86,7 @@ func run(args []string) error {
 	flags.StringVar(&r.image, "image", "", "name of the image without a tag")
 	flags.StringVar(&r.downloads, "downloads", "", "URL of the folder from which krew fetches programs")
 	check := flags.Bool("check", false, "check the version, and write nothing")
-	flags.StringVar(&r.built, "out", "out/release", "folder for the folder of the provider, with image and sbom")
+	flags.StringVar(&r.built, "out", "out/release", "folder for the folder of the provider, with chart and programs")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -94,12 +116,8 @@ func (r release) write(metadata []byte) error {
 	for _, step := range []func() error{
 		func() error { return r.file(metadataFile, metadata) },
 		func() error { return r.components("") }, func() error { return r.components("in-place") },
-		r.extensionConfig, r.guard, r.monitoring, r.networkPolicies, r.templates, r.chart, r.programs,
-		func() error {
-			return os.CopyFS(filepath.Join(r.folder, "image"), os.DirFS(filepath.Join(r.built, "image")))
-		},
-		func() error { return os.CopyFS(r.folder, os.DirFS(filepath.Join(r.built, "sbom"))) },
-		r.checksums,
+		func() error { return r.added("monitoring") }, func() error { return r.added("network-policies") },
+		r.extensionConfig, r.guard, r.chart, r.programs,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -176,7 +194,7 @@ func (r release) with(base, component string) ([]*unstructured.Unstructured, err
 
 // added writes what a component adds or changes. What it adds has no label of the provider: clusterctl deletes what has
 // it before it installs a new version.
-func (r release) added(component, name string) error {
+func (r release) added(component string) error {
 	before, err := r.with("clusterclass", "")
 	if err != nil {
 		return err
@@ -200,21 +218,8 @@ func (r release) added(component, name string) error {
 		}
 		objects = append(objects, object)
 	}
-	return r.objects(name, objects)
+	return r.objects(component+".yaml", objects)
 }
-
-// monitoring writes what the Prometheus Operator reads, and for those who do not have it the dashboard by itself.
-func (r release) monitoring() error {
-	for _, name := range []string{"dashboard.json", "kube-state-metrics.yaml"} {
-		text, err := os.ReadFile(filepath.Join(r.root, "config/components/monitoring", name)) //nolint:gosec // of the repository
-		if err := errors.Join(err, r.file(name, text)); err != nil {
-			return err
-		}
-	}
-	return r.added("monitoring", "monitoring.yaml")
-}
-
-func (r release) networkPolicies() error { return r.added("network-policies", "network-policies.yaml") }
 
 // chart packs the Helm chart.
 func (r release) chart() error {
@@ -228,12 +233,11 @@ func (r release) programs() error {
 	if err != nil {
 		return err
 	}
-	var platforms []any
+	manifest := fmt.Appendf(nil, krew, r.version)
 	for _, folder := range folders {
 		platform := filepath.Base(folder)
 		name := "capi-proxy-patcher-" + platform + ".tar.gz"
-		if err := errors.Join(copyFile(filepath.Join(r.root, "LICENSE"), filepath.Join(folder, "LICENSE")),
-			r.archive(name, os.DirFS(folder))); err != nil {
+		if err := r.archive(name, os.DirFS(folder)); err != nil {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join(r.folder, name)) //nolint:gosec // just written
@@ -241,30 +245,9 @@ func (r release) programs() error {
 			return err
 		}
 		system, architecture, _ := strings.Cut(platform, "-")
-		platforms = append(platforms, map[string]any{
-			"selector": map[string]any{"matchLabels": map[string]any{"os": system, "arch": architecture}},
-			"uri":      r.downloads + "/" + name, "sha256": fmt.Sprintf("%x", sha256.Sum256(text)), "bin": "capi-proxy-patcher",
-		})
+		manifest = fmt.Appendf(manifest, krewPlatform, system, architecture, r.downloads+"/"+name, sha256.Sum256(text))
 	}
-	return r.objects("krew.yaml", []*unstructured.Unstructured{{Object: map[string]any{
-		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin",
-		"metadata": map[string]any{"name": "capi-proxy-patcher"},
-		"spec": map[string]any{
-			"version": r.version, "homepage": "https://github.com/capi-proxy-patcher/capi-proxy-patcher",
-			"shortDescription": "Plan, explain and check proxy settings of Cluster API nodes",
-			"description": "Shows and checks the HTTP proxy settings that capi-proxy-patcher puts on nodes of Cluster API,\n" +
-				"in a management cluster or in manifests.\n",
-			"platforms": platforms,
-		},
-	}}})
-}
-
-func copyFile(from, to string) error {
-	text, err := os.ReadFile(from) //nolint:gosec // of the repository
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o644) //nolint:gosec // anybody may read it
+	return r.file("krew.yaml", manifest)
 }
 
 // archive packs a folder. Times, owners and the order of files are the same on every machine.
@@ -294,18 +277,20 @@ func ignoreLength(_ int, err error) error { return err }
 
 // objects writes objects as a stream of YAML.
 func (r release) objects(name string, objects []*unstructured.Unstructured) error {
-	var text bytes.Buffer
-	for i, object := range objects {
+	text, err := stream(objects)
+	return errors.Join(err, r.file(name, text))
+}
+
+func stream(objects []*unstructured.Unstructured) ([]byte, error) {
+	var documents [][]byte
+	for _, object := range objects {
 		document, err := yaml.Marshal(object.Object)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if i > 0 {
-			text.WriteString("---\n")
-		}
-		text.Write(document)
+		documents = append(documents, document)
 	}
-	return r.file(name, text.Bytes())
+	return bytes.Join(documents, []byte("---\n")), nil
 }
 
 // extensionConfig writes what tells Cluster API of the hooks. It is not among the components: clusterctl would take it
@@ -318,42 +303,15 @@ func (r release) extensionConfig() error {
 	for _, object := range objects {
 		object.SetNamespace("")
 	}
-	const name = "extensionconfig.yaml"
-	if err := r.objects(name, objects); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(r.folder, name))
-	if err != nil {
-		return err
-	}
-	return r.file(name, bytes.ReplaceAll(text, []byte(mgmt.SystemNamespace), []byte(namespaceVariable)))
+	text, err := stream(objects)
+	return errors.Join(err, r.file("extensionconfig.yaml",
+		bytes.ReplaceAll(text, []byte(mgmt.SystemNamespace), []byte(namespaceVariable))))
 }
 
 // guard writes a second policy, which is effective while clusterctl replaces the components and their policy.
 func (r release) guard() error {
 	objects, err := mgmt.Kustomize(filepath.Join(r.root, "config", "guard"))
-	if err != nil {
-		return err
-	}
-	return r.objects("guard.yaml", objects)
-}
-
-// templates copies what users copy.
-func (r release) templates() error {
-	files, err := filepath.Glob(filepath.Join(r.root, "templates", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		return errors.Join(errors.New("there are no templates"), err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // of the repository
-		if err != nil {
-			return err
-		}
-		if err := r.file(filepath.Base(file), text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(err, r.objects("guard.yaml", objects))
 }
 
 // metadata returns the list of release series, in which the version has to be.
@@ -406,25 +364,4 @@ func (r release) operator(components, file string) error {
 			},
 		}},
 	})
-}
-
-// checksums writes those of all files, for sha256sum -c.
-func (r release) checksums() error {
-	var lines []string
-	err := filepath.WalkDir(r.folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path) //nolint:gosec // just written
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(r.folder, path)
-		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(text), filepath.ToSlash(name)))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return r.file("checksums.txt", []byte(strings.Join(lines, "")))
 }
