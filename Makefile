@@ -205,7 +205,8 @@ MODEL_STEPS ?= 10000000
 MODEL_SEED ?= 1
 .PHONY: test-model
 test-model: ## Run MODEL_STEPS random operations against the product and a model of it, from MODEL_SEED on.
-	$(WITHOUT_PROXY) go test -count=1 -timeout 24h -run '^TestModel_' ./internal/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
+	$(WITHOUT_PROXY) go test -count=1 -timeout 24h -run '^TestModel_Of[^C]|^TestModel_OfController' ./internal/plan ./test/model -args -model.steps=$(MODEL_STEPS) -model.seed=$(MODEL_SEED)
+	$(WITHOUT_PROXY) go test -count=1 -timeout 24h -run '^TestModel_OfCrashes' ./test/model -args -model.steps=$$(($(MODEL_STEPS) / 1000)) -model.seed=$(MODEL_SEED)
 
 .PHONY: test-node
 test-node: ## Boot real nodes, with kubeadm too, behind real proxies. Needs root and Linux; says so where it cannot run.

@@ -242,6 +242,7 @@ func objectOperations() []operation {
 					return nil
 				}
 				object = copyOf(object)
+				w.own[k] = w.own[k].DeepCopy()
 				for _, spec := range []*bootstrapv1.KubeadmConfigSpec{specOf(object), w.own[k]} {
 					spec.PreKubeadmCommands = append(spec.PreKubeadmCommands, "more")
 				}

@@ -19,6 +19,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	diff "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,10 @@ const namespace = "team"
 // key names an object.
 type key struct{ kind, name string }
 
+func (k key) compare(other key) int {
+	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.name, other.name))
+}
+
 // server is an API server with one namespace, and a cache of it that can be behind.
 type server struct {
 	scheme  *runtime.Scheme // with the program's kinds
@@ -60,8 +65,12 @@ type server struct {
 	hooks   http.Handler // nil while the webhooks are away
 	// written is called for every write of the product and every answer of a webhook.
 	written func(before, after client.Object) error
-	writes  []string // of the controller
+	writes  []string // of the controllers
 	failure error    // of written
+	// disturb, if not nil, is called around each write of the controllers. An error before a write refuses it.
+	disturb func(done bool) error
+	// rollouts counts how often rollout.after was set.
+	rollouts int
 }
 
 var (
@@ -132,6 +141,13 @@ func (s *server) put(k key, object client.Object) {
 			object.SetCreationTimestamp(metav1.NewTime(s.now))
 		}
 		object.SetNamespace(namespace)
+		if secret, isSecret := object.(*corev1.Secret); isSecret && len(secret.StringData) > 0 {
+			secret.Data = map[string][]byte{}
+			for name, value := range secret.StringData {
+				secret.Data[name] = []byte(value)
+			}
+			secret.StringData = nil
+		}
 		if len(object.GetAnnotations()) == 0 {
 			object.SetAnnotations(nil) // after encoding and decoding
 		}
@@ -252,8 +268,7 @@ func (r reader) List(_ context.Context, into client.ObjectList, options ...clien
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	kind := r.kindOf(into)
-	keys := slices.SortedFunc(maps.Keys(r.objects()),
-		func(a, b key) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
+	keys := slices.SortedFunc(maps.Keys(r.objects()), key.compare)
 	items := reflect.ValueOf(into).Elem().FieldByName("Items")
 	items.SetZero()
 	for _, k := range keys {
@@ -366,18 +381,40 @@ func (p product) wrote(verb string, before, after client.Object) {
 	}
 }
 
+// begin is called before each write.
+func (p product) begin() error {
+	if p.disturb == nil {
+		return nil
+	}
+	return p.disturb(false)
+}
+
+// end is called after each write.
+func (p product) end(verb string, before, after client.Object) error {
+	p.wrote(verb, before, after)
+	if p.disturb == nil {
+		return nil
+	}
+	return p.disturb(true)
+}
+
 func (p product) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
 	k := p.keyOf(object)
 	if p.live[k] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: k.kind}, k.name)
 	}
 	p.put(k, copyOf(object))
 	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(p.live[k].DeepCopyObject()).Elem())
-	p.wrote("create", nil, p.live[k])
-	return nil
+	return p.end("create", nil, p.live[k])
 }
 
 func (p product) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
 	k := p.keyOf(object)
 	before := p.live[k]
 	if before == nil {
@@ -397,10 +434,19 @@ func (p product) store(verb string, before, after, into client.Object) error {
 	after.SetResourceVersion(before.GetResourceVersion())
 	if !reflect.DeepEqual(before, after) {
 		p.put(k, after)
+		p.countRollouts(before, after)
 	}
 	reader{p.server, false}.give(p.live[k], into)
-	p.wrote(verb, before, p.live[k])
-	return nil
+	return p.end(verb, before, p.live[k])
+}
+
+// countRollouts counts a write that has Cluster API replace the Machines of a MachineDeployment.
+func (s *server) countRollouts(before, after client.Object) {
+	if old, isDeployment := before.(*clusterv1.MachineDeployment); isDeployment {
+		if now, _ := after.(*clusterv1.MachineDeployment); !old.Spec.Rollout.After.Equal(&now.Spec.Rollout.After) {
+			s.rollouts++
+		}
+	}
 }
 
 func (s *server) product() product { return product{reader: reader{s, true}} }
@@ -408,6 +454,9 @@ func (s *server) product() product { return product{reader: reader{s, true}} }
 func (p product) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
 	var o client.DeleteOptions
 	o.ApplyOptions(options)
+	if err := p.begin(); err != nil {
+		return err
+	}
 	k := p.keyOf(object)
 	before := p.live[k]
 	if before == nil {
@@ -419,11 +468,13 @@ func (p product) Delete(_ context.Context, object client.Object, options ...clie
 		return conflict(k)
 	}
 	p.put(k, nil)
-	p.wrote("delete", before, nil)
-	return nil
+	return p.end("delete", before, nil)
 }
 
 func (p product) Patch(_ context.Context, object client.Object, change client.Patch, _ ...client.PatchOption) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
 	k := p.keyOf(object)
 	before := p.live[k]
 	if before == nil {
@@ -473,10 +524,21 @@ type status struct {
 
 func (p product) Status() client.SubResourceWriter { return status{p: p} }
 
-func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+	var o client.SubResourceApplyOptions
+	for _, option := range options {
+		option.ApplyToSubResourceApply(&o)
+	}
+	own := contract.ConditionProxyConfigured // what the field manager has applied before
+	if o.FieldManager != contract.Name {
+		own = contract.ConditionProxyPublished
+	}
 	var configuration struct {
 		Metadata metav1.ObjectMeta
 		Status   struct{ Conditions []metav1.Condition }
+	}
+	if err := s.p.begin(); err != nil {
+		return err
 	}
 	text, err := json.Marshal(applied)
 	must(err)
@@ -491,12 +553,15 @@ func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, _ .
 	}
 	after := copyOf(before)
 	if len(configuration.Status.Conditions) == 0 {
-		meta.RemoveStatusCondition(&after.Status.Conditions, contract.ConditionProxyConfigured)
+		meta.RemoveStatusCondition(&after.Status.Conditions, own)
 	}
 	for _, condition := range configuration.Status.Conditions {
 		after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions,
 			func(c metav1.Condition) bool { return c.Type == condition.Type })
 		after.Status.Conditions = append(after.Status.Conditions, condition)
+	}
+	if len(after.Status.Conditions) == 0 {
+		after.Status.Conditions = nil // after encoding and decoding
 	}
 	return s.p.store("status", before, after, &clusterv1.Cluster{})
 }

@@ -1,0 +1,539 @@
+package model_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/sequence"
+)
+
+// crashes runs each operation, and all that the product writes until it rests, once undisturbed and once for each
+// disturbance of each write.
+type crashes struct {
+	now *world
+	// before is the world before the last operation.
+	before *world
+	*tally
+}
+
+// tally counts what all sequences have done.
+type tally struct {
+	operations, runs int
+	// writes counts those of the product by verb and kind.
+	writes map[string]int
+	// failed has each disturbance follow each write from then on, so that a failure does not depend on its turn.
+	failed bool
+}
+
+// enough is how many operations have the product write everything.
+const enough = 400
+
+func TestModel_OfCrashes(t *testing.T) {
+	t.Parallel()
+	log.SetLogger(logr.Discard())
+	valid := map[string]bool{}
+	done := &tally{writes: map[string]int{}}
+	sequence.Test[*crashes]{
+		New: func() *crashes {
+			w := newWorld(t, valid)
+			return &crashes{now: w, before: w, tally: done}
+		},
+		Operations: crashOperations(), Check: func(*crashes) error { return nil },
+		Finish: func(c *crashes) error { return c.now.finish() },
+		Steps:  enough, Length: 20,
+	}.Run(t)
+	t.Logf("%d operations, %d disturbed runs", done.operations, done.runs)
+	for _, verb := range []string{"create Secret", "update Secret", "delete Secret"} {
+		if done.operations >= enough && done.writes[verb] == 0 {
+			t.Errorf("no sequence had the product %s: the model does not get where it should", verb)
+		}
+	}
+}
+
+// crashOperations are the operations of users and others. What the product does after each is not random.
+func crashOperations() []sequence.Operation[*crashes] {
+	var all []sequence.Operation[*crashes]
+	for _, o := range slices.Concat(clusterOperations(), crossOperations(), secretOperations(), poolOperations(),
+		objectOperations(), otherOperations()) {
+		if slices.Contains([]string{"reconcile", "settle", "the cache of", "restart", "the webhooks are"}, o.Name) {
+			continue
+		}
+		do := o.Do
+		all = append(all, sequence.Operation[*crashes]{
+			Name: o.Name, Args: o.Args, Weight: o.Weight,
+			Do: func(c *crashes, arg string) error {
+				err := c.do(func(w *world) error { return do(w, arg) })
+				c.failed = c.failed || err != nil
+				return err
+			},
+		})
+	}
+	return all
+}
+
+// crossOperations are those of features that single operations of the other model do not need.
+func crossOperations() []operation {
+	return []operation{
+		{Name: "label of prod", Args: []string{"true"}, Weight: 6, Do: func(w *world, value string) error {
+			edit(w, key{"Cluster", prod}, func(c *clusterv1.Cluster) { c.Labels = map[string]string{contract.LabelEnabled: value} })
+			return nil
+		}},
+		annotation(contract.AnnotationPublish, "env", "env,annotations,values", "annotations", "bad"),
+		annotation(contract.AnnotationRollout, contract.RolloutInPlace, contract.RolloutImmediate, "bad"),
+		annotation(contract.AnnotationTargets, "static-pods,containerd,kubelet,commands,trust", "trust"),
+		{Name: "Kubernetes version", Args: []string{"v1.36.4", "v1.37.0"}, Do: func(w *world, version string) error {
+			k := key{"KubeadmControlPlane", prod}
+			controlPlane, _ := copyOf(w.live[k]).(*controlplanev1.KubeadmControlPlane)
+			if controlPlane.Spec.Version == version {
+				return nil
+			}
+			controlPlane.Spec.Version = version
+			w.change(controlPlane)
+			w.due = true
+			return nil
+		}},
+		{Name: "Cluster API creates worker", Args: []string{"md", "md", "mp"}, Weight: 2, Do: func(w *world, pool string) error {
+			if pool == "md" && w.live[key{"KubeadmConfig", "worker"}] == nil {
+				w.worker()
+			}
+			return nil
+		}},
+		{Name: "clusterctl move", Do: func(w *world, _ string) error { w.move(); return nil }},
+	}
+}
+
+// worker has Cluster API create, or replace, the Machine of MachineDeployment prod-md.
+func (w *world) worker() {
+	md, _ := w.live[key{"MachineDeployment", prod + "-md"}].(*clusterv1.MachineDeployment)
+	template, _ := w.live[key{"KubeadmConfigTemplate", md.Spec.Template.Spec.Bootstrap.ConfigRef.Name}].(*bootstrapv1.KubeadmConfigTemplate)
+	labels := map[string]string{clusterv1.ClusterNameLabel: prod, clusterv1.MachineDeploymentNameLabel: md.Name}
+	for _, kind := range []string{"Machine", "KubeadmConfig"} {
+		w.put(key{kind, "worker"}, nil)
+	}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: labels}}
+	machine.Spec = *md.Spec.Template.Spec.DeepCopy()
+	w.change(machine)
+	w.change(&bootstrapv1.KubeadmConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: labels, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "worker", UID: "x", Controller: new(true),
+		}}},
+		Spec: *template.Spec.Template.Spec.DeepCopy(),
+	})
+}
+
+// bootstrap makes the bootstrap data of the worker once all that it refers to exists, and replaces a worker that
+// rollout.after is later than.
+func (w *world) bootstrap() {
+	config, _ := w.live[key{"KubeadmConfig", "worker"}].(*bootstrapv1.KubeadmConfig)
+	md, _ := w.live[key{"MachineDeployment", prod + "-md"}].(*clusterv1.MachineDeployment)
+	if cluster, _ := w.live[key{"Cluster", prod}].(*clusterv1.Cluster); config == nil || md == nil ||
+		cluster.Spec.Paused != nil && *cluster.Spec.Paused {
+		return
+	}
+	if after := md.Spec.Rollout.After; !after.IsZero() && config.CreationTimestamp.Before(&after) && !after.After(w.now) {
+		w.worker()
+		config, _ = w.live[key{"KubeadmConfig", "worker"}].(*bootstrapv1.KubeadmConfig)
+	}
+	missing := slices.ContainsFunc(patch.References(viewOf(config)),
+		func(name string) bool { return w.live[key{"Secret", name}] == nil })
+	if config.Status.DataSecretName != "" || missing {
+		return
+	}
+	config = copyOf(config)
+	config.Status.DataSecretName = "worker"
+	config.Status.Conditions = []metav1.Condition{{
+		Type: bootstrapv1.KubeadmConfigDataSecretAvailableCondition, Status: metav1.ConditionTrue, Reason: "Available",
+		LastTransitionTime: metav1.NewTime(w.now),
+	}}
+	w.put(w.keyOf(config), config)
+}
+
+// move creates all objects anew, as clusterctl move does on another management cluster: without status, and with other
+// UIDs.
+func (w *world) move() {
+	uids := map[types.UID]types.UID{}
+	objects := w.live
+	w.live, w.cached = map[key]client.Object{}, map[key]client.Object{}
+	for _, k := range sortedKeys(objects) {
+		object := copyOf(objects[k])
+		old := object.GetUID()
+		object.SetUID("")
+		switch o := object.(type) {
+		case *clusterv1.Cluster:
+			o.Status = clusterv1.ClusterStatus{}
+		case *bootstrapv1.KubeadmConfig:
+			o.Status.Conditions = nil // the data is found again by its Secret
+		case *controlplanev1.KubeadmControlPlane:
+			o.Status.Conditions = nil
+		}
+		w.put(k, object)
+		uids[old] = object.GetUID()
+	}
+	for _, k := range sortedKeys(w.live) {
+		references := slices.Clone(w.live[k].GetOwnerReferences())
+		for i := range references {
+			if uid := uids[references[i].UID]; uid != "" {
+				references[i].UID = uid
+			}
+		}
+		object := copyOf(w.live[k])
+		object.SetOwnerReferences(references)
+		w.put(k, object)
+	}
+	w.read = nil
+	w.start()
+}
+
+func sortedKeys(objects map[key]client.Object) []key {
+	return slices.SortedFunc(maps.Keys(objects), key.compare)
+}
+
+// fork returns a copy of the world, in which nothing runs.
+func (w *world) fork() *world {
+	forked, stored := *w, *w.server
+	forked.server = &stored
+	forked.own, stored.live, stored.cached = maps.Clone(w.own), maps.Clone(w.live), maps.Clone(w.cached)
+	stored.behind = maps.Clone(w.behind)
+	stored.writes, stored.rollouts, stored.disturb = nil, 0, nil
+	stored.written = forked.checkWrite
+	forked.controller, forked.publisher, stored.hooks = nil, nil, nil
+	return &forked
+}
+
+// death is the end of a process after a write.
+type death struct{}
+
+// survives runs f, and reports whether the process has survived it.
+func survives(f func() error) (alive bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if _, dead := p.(death); !dead {
+				panic(p)
+			}
+		}
+	}()
+	err = f()
+	return true, err
+}
+
+// round has Cluster API and all controllers work once.
+func (w *world) round() error {
+	w.looks()
+	for _, name := range []string{prod, prodEU} {
+		if err := w.reconcile(name); err != nil {
+			return err
+		}
+		if err := w.publishes(name); err != nil {
+			return err
+		}
+	}
+	return w.check()
+}
+
+// publishes is a pass of the publisher over a Cluster.
+func (w *world) publishes(name string) error {
+	cached := w.cached[key{"Cluster", name}]
+	if cached == nil {
+		return nil
+	}
+	_, err := w.publisher.Reconcile(context.Background(), api.As[kinds.Cluster](cached)) //nolint:forbidigo // as above
+	if w.failure != nil {
+		return w.failure
+	}
+	if err != nil && len(w.behind) == 0 {
+		return fmt.Errorf("publishing for %s: %w", name, err)
+	}
+	return nil
+}
+
+// rests has all controllers work until nobody writes any more.
+func (w *world) rests() error {
+	for range 12 {
+		before := w.version
+		if err := w.round(); err != nil {
+			return err
+		}
+		if w.version != before {
+			continue
+		}
+		if w.bootstrap(); w.version == before { // once nobody else writes, so that all runs are alike
+			return nil
+		}
+	}
+	return fmt.Errorf("the product goes on writing: %v", w.writes[max(0, len(w.writes)-6):])
+}
+
+// disturbance is what happens at a write of the product.
+type disturbance struct {
+	name string
+	// kills reports that the process dies after the write. Its successor begins with caches of older, or, if nil, of all
+	// kinds that are as old as the last operation.
+	kills bool
+	older []string
+	// reordered reports that caches are so old that the product decides as if the operation came after its writes, which
+	// may leave something else: a template that is shared by then keeps its entries, and a label that is not there yet
+	// has them removed and added again.
+	reordered bool
+	// refuses and loses report that the API server refuses the write, or that its answer is lost.
+	refuses, loses bool
+	// meanwhile is what another does after the write. lasts reports that it may leave something else than what it finds.
+	meanwhile func(w *world) error
+	lasts     bool
+}
+
+var errAway = errors.New("the API server is away")
+
+func disturbances() []disturbance {
+	all := []string{
+		"Cluster", "KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig", "MachineDeployment", "Machine", "Secret",
+	}
+	out := []disturbance{
+		{name: "the process dies", kills: true},
+		{name: "the process dies, all caches are older", kills: true, older: all, reordered: true},
+		{name: "the write is refused", refuses: true},
+		{name: "the answer is lost", loses: true},
+		{name: "another manager passes", meanwhile: func(w *world) error {
+			other := w.fork()
+			other.server = w.server
+			other.start()
+			return other.another()
+		}},
+		{name: "Cluster API looks", meanwhile: func(w *world) error { w.looks(); return nil }},
+		{name: "a GitOps tool applies", lasts: true, meanwhile: func(w *world) error { w.gitOps(); return nil }},
+	}
+	for _, kind := range all {
+		out = append(out, disturbance{
+			name: "the process dies, the cache of " + kind + " is older", kills: true, older: []string{kind},
+			reordered: kind == "Cluster" || kind == "MachineDeployment",
+		})
+	}
+	return out
+}
+
+// always are the disturbances of every write; one of the others follows, in turn.
+const always = 2
+
+// do carries an operation out, and then lets the product work, undisturbed and with each disturbance.
+func (c *crashes) do(operation func(*world) error) error {
+	earlier := c.before
+	after := c.now.fork()
+	after.start()
+	if err := operation(after); err != nil {
+		return err
+	}
+	if after.failure != nil {
+		return after.failure
+	}
+	c.operations++
+	calm := after.fork()
+	calm.start()
+	writes := 0
+	calm.disturb = func(done bool) error {
+		if done {
+			writes++
+		}
+		return nil
+	}
+	if err := calm.rests(); err != nil {
+		return err
+	}
+	calm.disturb = nil
+	for _, write := range calm.writes {
+		verb, _, _ := strings.Cut(write, " "+prod)
+		c.writes[verb]++
+	}
+	all := disturbances()
+	for n := 1; n <= writes; n++ {
+		turn := always + (c.operations+n)%(len(all)-always)
+		chosen := slices.Concat(all[:always], all[turn:turn+1])
+		if c.failed {
+			chosen = all
+		}
+		for _, d := range chosen {
+			c.runs++
+			disturbed := after.fork()
+			if err := d.run(disturbed, n, earlier); err != nil {
+				return fmt.Errorf("%s at write %d (%s) of %d: %w", d.name, n, at(disturbed.writes, n), writes, err)
+			}
+			if d.reordered {
+				continue
+			}
+			want := calm
+			if d.lasts {
+				want = calm.fork()
+				want.start()
+				want.rollouts = calm.rollouts
+				if err := errors.Join(d.meanwhile(want), want.rests()); err != nil {
+					return err
+				}
+			}
+			if problem := differs(want, disturbed); problem != "" {
+				return fmt.Errorf("%s at write %d (%s) of %d: %s\nwrites undisturbed:\n%q\ndisturbed:\n%q", d.name, n,
+					at(calm.writes, n), writes, problem, calm.writes, disturbed.writes)
+			}
+		}
+	}
+	c.before, c.now = c.now, calm
+	return nil
+}
+
+func at(writes []string, n int) string {
+	if n > len(writes) {
+		return "none"
+	}
+	return writes[n-1]
+}
+
+// run lets the product work with a disturbance of its write n. earlier is the world that older caches show.
+func (d disturbance) run(w *world, n int, earlier *world) error {
+	w.start()
+	count, hit := 0, false
+	w.disturb = func(done bool) error {
+		if !done {
+			if d.refuses && count == n-1 && !hit {
+				hit = true
+				return errAway
+			}
+			return nil
+		}
+		if count++; count != n || hit {
+			return nil
+		}
+		hit = true
+		switch {
+		case d.kills:
+			panic(death{})
+		case d.loses:
+			return errAway
+		case d.meanwhile != nil:
+			return d.meanwhile(w)
+		}
+		return nil
+	}
+	alive, err := survives(w.rests)
+	w.disturb = nil
+	switch {
+	case w.failure != nil:
+		return w.failure
+	case !alive:
+		for _, kind := range d.older {
+			w.shows(kind, earlier)
+		}
+		w.start()
+		if len(d.older) > 0 { // Cluster API waits: data that it made before the product knows would be another story
+			if err := w.round(); err != nil {
+				return err
+			}
+		}
+		w.catchUpAll()
+	case err != nil && !errors.Is(err, errAway) && d.meanwhile == nil:
+		return err
+	}
+	return w.rests()
+}
+
+// shows has the cache show a kind as it was in an earlier world, and not follow.
+func (w *world) shows(kind string, earlier *world) {
+	for k := range w.cached {
+		if k.kind == kind {
+			delete(w.cached, k)
+		}
+	}
+	for k, object := range earlier.cached {
+		if k.kind == kind {
+			w.cached[k] = object
+		}
+	}
+	w.behind[kind] = true
+}
+
+// another is a pass of another manager, which does not know of this one.
+func (w *world) another() error {
+	disturb := w.disturb
+	w.disturb = nil
+	defer func() { w.disturb = disturb }()
+	now := w.now
+	defer func() { w.now = now }()
+	for _, name := range []string{prod, prodEU} {
+		if err := w.reconcile(name); err != nil {
+			return err
+		}
+		if err := w.publishes(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gitOps applies what the user wrote again, through the webhooks.
+func (w *world) gitOps() {
+	for _, k := range slices.SortedFunc(maps.Keys(w.own), key.compare) {
+		object := w.live[k]
+		if object == nil {
+			continue
+		}
+		object = copyOf(object)
+		*specOf(object) = *w.own[k].DeepCopy()
+		w.change(object)
+	}
+}
+
+var (
+	versions = regexp.MustCompile(`,"(resourceVersion|generation|observedGeneration)":"?\d+"?|\\"\d+\\"`)
+	volatile = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|uid-\d+`)
+)
+
+// canonical is an object without what differs between two equal runs: times, UIDs and versions.
+func canonical(object client.Object) string {
+	if cluster, isCluster := object.(*clusterv1.Cluster); isCluster {
+		cluster = copyOf(cluster)
+		slices.SortFunc(cluster.Status.Conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+		object = cluster
+	}
+	text, err := json.Marshal(object)
+	must(err)
+	return string(volatile.ReplaceAll(versions.ReplaceAll(text, nil), []byte("_")))
+}
+
+// differs returns how the state of a disturbed run differs from that of the undisturbed one, or "".
+func differs(calm, disturbed *world) string {
+	for _, k := range sortedKeys(calm.live) {
+		want, got := calm.live[k], disturbed.live[k]
+		if got == nil {
+			return fmt.Sprintf("%v is missing", k)
+		}
+		if want != got && canonical(want) != canonical(got) {
+			return fmt.Sprintf("%v is\n%s\nand undisturbed\n%s", k, canonical(got), canonical(want))
+		}
+	}
+	for _, k := range sortedKeys(disturbed.live) {
+		if calm.live[k] == nil {
+			return fmt.Sprintf("%v is left: %s", k, canonical(disturbed.live[k]))
+		}
+	}
+	if calm.rollouts != disturbed.rollouts {
+		return fmt.Sprintf("rollout.after was set %d times, and undisturbed %d times", disturbed.rollouts, calm.rollouts)
+	}
+	return ""
+}
