@@ -104,6 +104,24 @@ func TestRooms_KeepToTheirLines(t *testing.T) {
 	}
 }
 
+// TestHack_KeepsToItsLines holds the programs for developers to the lines that they may have with their tests.
+func TestHack_KeepsToItsLines(t *testing.T) {
+	t.Parallel()
+	const most = 2500
+	lines, folder := 0, os.DirFS("../hack")
+	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := fs.ReadFile(folder, path)
+		lines += strings.Count(string(text), "\n")
+		return err
+	})
+	if err != nil || lines == 0 || lines > most {
+		t.Errorf("hack/ has %d lines of Go, at most %d: use a tool of others, or a script (%v)", lines, most, err)
+	}
+}
+
 // TestRooms_KeepToTheirImports holds how many packages of the module each imports, how long the longest chain is, and
 // that no small package has one importer.
 func TestRooms_KeepToTheirImports(t *testing.T) {

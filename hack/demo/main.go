@@ -77,11 +77,8 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 	if err := cluster.Install(ctx, webhooks.Configurations...); err != nil {
 		return err
 	}
-	if err := show(ctx, kubeconfig, os.Stdout); err != nil {
-		return err
-	}
-	if err := check(ctx, kubeconfig, binary, os.Stdout); err != nil {
-		return err
+	if err := show(ctx, kubeconfig, binary); err != nil {
+		return fmt.Errorf("hack/demo/show.sh: %w", err)
 	}
 	fmt.Printf("\nDone in %.0f s.\n", time.Since(start).Seconds())
 	if keep {
@@ -90,6 +87,19 @@ func demo(ctx context.Context, dir, binary string, keep bool) (err error) {
 		<-ctx.Done()
 	}
 	return nil
+}
+
+// show runs what a user does, with the kubectl of KUBEBUILDER_ASSETS.
+func show(ctx context.Context, kubeconfig, binary string) error {
+	program, err := filepath.Abs(binary)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, filepath.Join("hack", "demo", "show.sh"), program) //nolint:gosec // the program to show
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
+		"PATH="+os.Getenv("KUBEBUILDER_ASSETS")+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	return command.Run()
 }
 
 func step(text string) { fmt.Println("==> " + text) }

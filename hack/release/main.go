@@ -3,8 +3,8 @@
 //
 //	release -version v1.2.3 -image registry/name -downloads https://host/folder -out out/release
 //
-// make release writes chart and programs into the folder -out before, and copies templates, image and bills of materials
-// into the folder afterwards.
+// make release writes chart and programs into the folder -out before, and copies templates, image and bills of
+// materials into the folder afterwards.
 package main
 
 import (
