@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +26,8 @@ type FromNodes struct {
 	Node string
 	// Client reads and writes the workload cluster.
 	Client client.Client
-	// APIServer is the URL of its API server, as nodes reach it.
-	APIServer string
+	// APIServer is the URL of its API server, as nodes reach it. ServiceDomain is its domain, "" for the default.
+	APIServer, ServiceDomain string
 	// Image is that of the Pods, "" for that of the manager. Endpoints are URLs outside the cluster.
 	Image     string
 	Endpoints []string
@@ -61,6 +62,7 @@ func (c *checker) fromNodes(ctx context.Context) []Group {
 			return skipped("the workload cluster has no nodes yet")
 		}})}
 	}
+	server := c.dns(ctx)
 	groups := make([]Group, len(nodes))
 	var wait sync.WaitGroup
 	free := make(chan struct{}, nodesAtOnce)
@@ -68,7 +70,7 @@ func (c *checker) fromNodes(ctx context.Context) []Group {
 		wait.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			groups[i] = c.group(ctx, "Node "+nodes[i].Name, c.node(ctx, nodes, nodes[i], image)...)
+			groups[i] = c.group(ctx, "Node "+nodes[i].Name, c.node(ctx, nodes, nodes[i], image, server)...)
 		})
 	}
 	wait.Wait()
@@ -104,11 +106,24 @@ func (c *checker) nodes(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, err //nolint:wrapcheck // the result is the error
 }
 
+// dns returns the address of the DNS that Pods of the workload cluster use, "" if it is not known.
+func (c *checker) dns(ctx context.Context) string {
+	service := corev1.Service{}
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-dns"}
+	if err := c.FromNodes.Client.Get(ctx, key, &service); err != nil {
+		return ""
+	}
+	if _, err := netip.ParseAddr(service.Spec.ClusterIP); err != nil {
+		return ""
+	}
+	return service.Spec.ClusterIP
+}
+
 // node runs the Pod of one node, and returns its answers as checks.
-func (c *checker) node(ctx context.Context, all []corev1.Node, node corev1.Node, image string) []one {
+func (c *checker) node(ctx context.Context, all []corev1.Node, node corev1.Node, image, server string) []one {
 	ctx, cancel := context.WithTimeout(ctx, podTime)
 	defer cancel()
-	pod := c.pod(all, node, image)
+	pod := c.pod(all, node, image, server)
 	if err := c.FromNodes.Client.Create(ctx, pod); err != nil {
 		return []one{{CodeNodePod, func(context.Context) Result {
 			if apierrors.IsForbidden(err) {
@@ -200,8 +215,12 @@ func pulled(pod *corev1.Pod, image string) Result {
 }
 
 // pod returns the Pod that asks from a node. It reads /etc and /usr of the node, and changes nothing.
-func (c *checker) pod(all []corev1.Node, node corev1.Node, image string) *corev1.Pod {
-	args := []string{"node", "probe", "--root=/host", "--output=/dev/termination-log", "--dns-name=kubernetes.default.svc"}
+func (c *checker) pod(all []corev1.Node, node corev1.Node, image, server string) *corev1.Pod {
+	args := []string{"node", "probe", "--root=/host", "--output=/dev/termination-log"}
+	if server != "" {
+		args = append(args, "--dns-server="+server,
+			"--dns-name=kubernetes.default.svc."+cmp.Or(c.FromNodes.ServiceDomain, "cluster.local"))
+	}
 	if c.FromNodes.APIServer != "" {
 		args = append(args, "--api-server="+c.FromNodes.APIServer)
 	}
@@ -230,7 +249,7 @@ func (c *checker) pod(all []corev1.Node, node corev1.Node, image string) *corev1
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node.Name, RestartPolicy: corev1.RestartPolicyNever, HostNetwork: true,
-			DNSPolicy:                    corev1.DNSClusterFirstWithHostNet,
+			DNSPolicy:                    corev1.DNSDefault, // as containerd
 			AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 			ActiveDeadlineSeconds:         new(int64(podTime.Seconds())),
 			TerminationGracePeriodSeconds: new(int64(1)),

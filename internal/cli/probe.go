@@ -52,7 +52,8 @@ Exit status: 0 it has asked, whatever the answers are, 1 it could not, 2 wrong u
 	f.StringVar(&o.Root, "root", "/", "folder that is the root of the node")
 	f.StringArrayVar(&o.Endpoints, "endpoint", nil, "URL outside the cluster, at most 6")
 	f.StringVar(&o.APIServer, "api-server", "", "URL of the API server")
-	f.StringVar(&o.DNSName, "dns-name", "", "name of a Service of the API server")
+	f.StringVar(&o.DNSName, "dns-name", "", "full name of the Service of the API server")
+	f.StringVar(&o.DNSServer, "dns-server", "", "address of the DNS of the cluster")
 	f.StringArrayVar(&o.Nodes, "node", nil, "address of another node, at most 6")
 	f.StringVar(&output, "output", "", "file for the answers; defaults to standard output")
 	return cmd

@@ -48,7 +48,7 @@ func check(ctx context.Context, on Files, v node.Version) error {
 	config := httpproxy.Config{
 		HTTPProxy: v.Variable("HTTP_PROXY"), HTTPSProxy: v.Variable("HTTPS_PROXY"), NoProxy: v.Variable("NO_PROXY"),
 	}
-	client := newClient(roots, config)
+	client := newClient(roots, config, nil)
 	defer client.CloseIdleConnections()
 	var failed []string
 	for _, endpoint := range v.Endpoints() {
@@ -80,14 +80,16 @@ func trusted(on Files) (*x509.CertPool, []byte) {
 	return roots, all
 }
 
-// newClient returns a client that asks as a program with variables does. It follows no redirect.
-func newClient(roots *x509.CertPool, variables httpproxy.Config) *http.Client {
+// newClient returns a client that asks as a program with variables does. It follows no redirect. names is nil for the
+// resolver of the node.
+func newClient(roots *x509.CertPool, variables httpproxy.Config, names *net.Resolver) *http.Client {
 	through := variables.ProxyFunc()
 	return &http.Client{
 		Timeout:       checkLimit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:                  func(r *http.Request) (*url.URL, error) { return through(r.URL) },
+			DialContext:            (&net.Dialer{Resolver: names}).DialContext,
 			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			OnProxyConnectResponse: connected,
 			DisableKeepAlives:      true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -47,8 +48,9 @@ type ProbeOptions struct {
 	Root string
 	// Endpoints are URLs outside the cluster, which are asked with the variables of the node.
 	Endpoints []string
-	// APIServer is the URL of the API server, and DNSName the name of its Service. Empty ones are skipped.
-	APIServer, DNSName string
+	// APIServer is the URL of the API server, and DNSName the name of its Service, which DNSServer, the address of the
+	// cluster's own DNS, has to know. Empty ones are skipped.
+	APIServer, DNSName, DNSServer string
 	// Nodes are addresses of nodes. They are not asked: what counts is whether clients would ask the proxy for them.
 	Nodes []string
 }
@@ -70,7 +72,7 @@ func Probe(ctx context.Context, o ProbeOptions) ([]Answer, error) {
 	p := prober{on: on}
 	p.variables()
 	roots := p.trust()
-	outside := newClient(roots, p.config)
+	outside := newClient(roots, p.config, nil)
 	defer outside.CloseIdleConnections()
 	for _, endpoint := range o.Endpoints[:min(len(o.Endpoints), maxProbes)] {
 		p.ask(ctx, CodeNodeEndpoint, outside, endpoint)
@@ -79,11 +81,17 @@ func Probe(ctx context.Context, o ProbeOptions) ([]Answer, error) {
 		roots = x509.NewCertPool()
 		roots.AppendCertsFromPEM(f.Content)
 	}
-	inside := newClient(roots, httpproxy.Config{})
+	inside := newClient(roots, httpproxy.Config{}, nil)
 	defer inside.CloseIdleConnections()
 	p.askDirectly(ctx, CodeNodeAPIServer, inside, o.APIServer)
-	if o.DNSName != "" {
-		p.askDirectly(ctx, CodeNodeDNS, inside, "https://"+o.DNSName)
+	if o.DNSName != "" && o.DNSServer != "" {
+		pods := newClient(roots, httpproxy.Config{}, &net.Resolver{
+			PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(o.DNSServer, "53"))
+			},
+		})
+		defer pods.CloseIdleConnections()
+		p.askDirectly(ctx, CodeNodeDNS, pods, "https://"+o.DNSName)
 	}
 	p.nodes(o.Nodes)
 	return p.answers, nil

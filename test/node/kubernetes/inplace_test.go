@@ -15,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -38,6 +41,7 @@ const (
 
 	stepDeliver = "files for running nodes arrive, and nothing is restarted"
 	stepCheck   = "node check names a drop-in that takes a variable away"
+	stepAsk     = "check --from-nodes says what nodes reach, and how"
 	stepRotate  = "in place: a new password, the old one being refused"
 	stepEntry   = "in place: a NO_PROXY entry"
 	stepTrust   = "in place: a CA is added and removed"
@@ -89,6 +93,7 @@ func (s *suite) inPlace(t *testing.T) {
 	}{
 		{"files arrive", r.arrive},
 		{"what systemd gives to services", r.check},
+		{"what a check from nodes says", r.ask},
 		{"a new password", r.rotate},
 		{"a NO_PROXY entry", r.entry},
 		{"a CA is added and removed", r.trust},
@@ -151,6 +156,54 @@ func (r *running) check(t *testing.T) {
 	r.report.Saw(t, stepCheck, "by systemd's bus, before and after daemon-reload")
 }
 
+// ask has check ask from both nodes: as they are, and while the proxy is away.
+func (r *running) ask(t *testing.T) {
+	t.Helper()
+	r.report.Step(t, stepAsk)
+	const through = "https://" + registryHost + ", through the proxy: status 200, certificate issued by "
+	r.says(t, map[finding.Code]string{
+		check.CodeNodeImage: "ok containerd has pulled ", nodeagent.CodeNodeVariables: "ok the files of the node set 6 variables",
+		nodeagent.CodeNodeTrust: "ok 1 certificates", nodeagent.CodeNodeEndpoint: "ok " + through,
+		nodeagent.CodeNodeAPIServer: "ok https://" + inPlaceEndpoint + ":6443, directly: status ",
+		nodeagent.CodeNodeNetwork:   "failed clients would ask the proxy for nodes: 10.77.0.5",
+	})
+	r.lab.StopProxy(t, rotatingProxy)
+	r.says(t, map[finding.Code]string{check.CodeNodeImage: "failed containerd cannot pull "})
+	r.lab.StartProxy(t, lab.Proxy{Name: rotatingProxy, Port: 3134, Username: "rotating", Password: oldRotating})
+}
+
+// says compares the answers from both nodes, and checks that no Pod is left.
+func (r *running) says(t *testing.T, want map[finding.Code]string) {
+	t.Helper()
+	cmd := r.cluster.host.Command(t, r.cluster.product, "check", "--kubeconfig", r.cluster.kubeconfig, "--cluster", r.namespace+"/"+clusterName,
+		"--from-nodes", "--node-image", registryHost+"/capi-proxy-patcher:v1", "--output", "json")
+	out, _ := cmd.Output() // the installation is not what the release has, so the status is 1
+	var said check.Report
+	decode(t, string(out), &said)
+	count := 0
+	for _, group := range said.Groups {
+		if !strings.HasPrefix(group.Name, "Node ") {
+			continue
+		}
+		count++
+		got := map[finding.Code]string{}
+		for _, result := range group.Checks {
+			got[result.Check] = string(result.Status) + " " + result.Message
+			if strings.HasPrefix(got[result.Check], want[result.Check]) {
+				r.report.Saw(t, stepAsk, "%s: %s", group.Name, got[result.Check])
+				got[result.Check] = want[result.Check]
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", group.Name, diff)
+		}
+	}
+	left := r.first.kubectl(t, "get", "pods", "--namespace=kube-system", "--selector=app.kubernetes.io/component=check", "-o", "name")
+	if count != len(r.nodes()) || strings.TrimSpace(left) != "" || strings.Contains(string(out), "Old1") {
+		t.Errorf("%d nodes, left are %q: %s", count, left, out)
+	}
+}
+
 // rotate changes the password where the old one does not work any more.
 func (r *running) rotate(t *testing.T) {
 	t.Helper()
@@ -168,6 +221,7 @@ func (r *running) rotate(t *testing.T) {
 			t.Errorf("%s pulls with the old password: %s", n.name, out)
 		}
 	}
+	r.says(t, map[finding.Code]string{check.CodeNodeImage: "failed containerd cannot pull "})
 	machines := r.machineNames(t)
 	gaps := r.askAPI(t)
 	r.values[contract.KeyPassword] = newRotating
