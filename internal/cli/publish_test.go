@@ -164,6 +164,8 @@ func TestPublish_SaysHowAListIsGiven(t *testing.T) {
 		"--publish env":   `got "env"; did you mean --publish=env?`,
 		"--publish=a env": `got "env"` + "\n",
 		"env":             `got "env"` + "\n",
+		"--publish=istoi": `--publish: "istoi" is not an output; did you mean istio?` + "\n",
+		"--publish=pods=": `--publish: `,
 	} {
 		status, stdout, stderr := run(t, clusterManifest, append([]string{"render", "-f", "-"}, strings.Fields(args)...)...)
 		if status != 2 || stdout != "" || !strings.Contains(stderr, want) {

@@ -96,6 +96,9 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	case o.publishFor != "" && o.publishFor != publishWorkload:
 		return usageError{fmt.Errorf("render: unknown --publish-for %q; use workload", o.publishFor)}
 	}
+	if err := o.published().Check(); err != nil {
+		return usageError{fmt.Errorf("render: --publish: %w", err)}
+	}
 	defaultSecret, err := manager.ParseDefaultSecret(o.defaultSecret)
 	if err != nil {
 		return usageError{err}

@@ -139,7 +139,7 @@ func (p *parser) entry(position int, entry string) {
 	}
 	d := lookup(o.Name)
 	if d == nil || d.Writer == writerRender && p.writer != writerRender {
-		p.reject(position, fmt.Sprintf("%q is not an output", finding.Cut(string(o.Name), maxPath)), nearest(o.Name))
+		p.reject(position, fmt.Sprintf("%q is not an output", finding.Cut(string(o.Name), maxPath)), p.nearest(o.Name))
 		return
 	}
 	message, advice := "", ""
@@ -195,11 +195,11 @@ func (p *parser) path(o Output) (message, advice string) {
 }
 
 // nearest is the advice about an unknown name: the output that was probably meant.
-func nearest(name Name) string {
+func (p *parser) nearest(name Name) string {
 	all, written := make([]string, 0, len(catalog())), make([]string, 0, len(catalog()))
 	for _, d := range catalog() {
 		all = append(all, string(d.Name))
-		if d.Writer == writerController {
+		if d.Writer == writerController || d.Writer == p.writer {
 			written = append(written, string(d.Name))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
@@ -31,6 +32,15 @@ type Publish struct {
 	Only bool
 	// Workload prints only the objects for workload clusters, as they are delivered.
 	Workload bool
+}
+
+// Check returns what is wrong with the list, whatever Clusters there are.
+func (p Publish) Check() error {
+	_, err := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
+	if found := finding.Of(err); len(found) > 0 {
+		return fmt.Errorf("%s; %s", found[0].Message, found[0].Advice)
+	}
+	return nil
 }
 
 // choose returns the only Cluster whose values are printed, nil for all. Objects for a workload cluster do not say
