@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -788,12 +789,14 @@ func TestTopology_SaysWhatItsClusterClassWaitsFor(t *testing.T) {
 	if err := shared.client.Status().Update(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	cluster := c.cluster()
-	cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
-		Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(),
-		Reason: clusterv1.ClusterTopologyReconciledFailedReason, Message: "no handler generate-patches is registered",
-	})
-	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the manager writes its condition
+		cluster := c.cluster()
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
+			Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(),
+			Reason: clusterv1.ClusterTopologyReconciledFailedReason, Message: "no handler generate-patches is registered",
+		})
+		return shared.client.Status().Update(t.Context(), cluster)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	c.eventuallyReports(contract.ReasonWaitingForObjects, "condition TopologyReconciled of the Cluster has reason "+
