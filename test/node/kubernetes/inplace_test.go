@@ -161,19 +161,24 @@ func (r *running) ask(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepAsk)
 	const through = "https://" + registryHost + ", through the proxy: status 200, certificate issued by "
-	r.says(t, map[finding.Code]string{
+	out := r.says(t, map[finding.Code]string{
 		check.CodeNodeImage: "ok containerd has pulled ", nodeagent.CodeNodeVariables: "ok the files of the node set 6 variables",
 		nodeagent.CodeNodeTrust: "ok 1 certificates", nodeagent.CodeNodeEndpoint: "ok " + through,
 		nodeagent.CodeNodeAPIServer: "ok https://" + inPlaceEndpoint + ":6443, directly: status ",
-		nodeagent.CodeNodeNetwork:   "failed clients would ask the proxy for nodes: 10.77.0.5",
+		nodeagent.CodeNodeNetwork:   "",
 	})
+	for _, network := range []string{"clients would ask the proxy for nodes: " + inPlaceWorker, "nodes are reached directly"} {
+		if strings.Count(out, network) != 1 { // the control plane is the endpoint
+			t.Errorf("lacks %q once: %s", network, out)
+		}
+	}
 	r.lab.StopProxy(t, rotatingProxy)
 	r.says(t, map[finding.Code]string{check.CodeNodeImage: "failed containerd cannot pull "})
 	r.lab.StartProxy(t, lab.Proxy{Name: rotatingProxy, Port: 3134, Username: "rotating", Password: oldRotating})
 }
 
-// says compares the answers from both nodes, and checks that no Pod is left.
-func (r *running) says(t *testing.T, want map[finding.Code]string) {
+// says compares the answers from both nodes, checks that no Pod is left, and returns what check has printed.
+func (r *running) says(t *testing.T, want map[finding.Code]string) string {
 	t.Helper()
 	cmd := r.cluster.host.Command(t, r.cluster.product, "check", "--kubeconfig", r.cluster.kubeconfig, "--cluster", r.namespace+"/"+clusterName,
 		"--from-nodes", "--node-image", registryHost+"/capi-proxy-patcher:v1", "--output", "json")
@@ -202,6 +207,7 @@ func (r *running) says(t *testing.T, want map[finding.Code]string) {
 	if count != len(r.nodes()) || strings.TrimSpace(left) != "" || strings.Contains(string(out), "Old1") {
 		t.Errorf("%d nodes, left are %q: %s", count, left, out)
 	}
+	return string(out)
 }
 
 // rotate changes the password where the old one does not work any more.
