@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -225,7 +226,10 @@ func (c *checker) pod(all []corev1.Node, node corev1.Node, image, server string)
 		args = append(args, "--api-server="+c.FromNodes.APIServer)
 	}
 	for _, endpoint := range c.FromNodes.Endpoints {
-		args = append(args, "--endpoint="+endpoint)
+		// Users, paths and queries may hold tokens, and everyone who may read Pods reads arguments.
+		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+			args = append(args, "--endpoint="+u.Scheme+"://"+u.Host+"/")
+		}
 	}
 	for i := range all {
 		for _, address := range all[i].Status.Addresses {

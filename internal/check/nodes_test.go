@@ -110,6 +110,7 @@ func TestFromNodes_AsksFromEachNodeAndLeavesNothing(t *testing.T) {
 			options := newWorld(t).options(t)
 			options.FromNodes = &check.FromNodes{
 				Node: test.node, Client: remote, Image: image, APIServer: "https://10.0.0.1:6443", Poll: time.Millisecond,
+				Endpoints: []string{"https://user:t0ken@r.example.com:8443/t0ken?t0ken#t0ken"},
 			}
 			report := check.Run(ctx, options)
 			var groups []check.Group
@@ -140,7 +141,8 @@ func TestFromNodes_AsksFromEachNodeAndLeavesNothing(t *testing.T) {
 				t.Errorf("%d Pods are left, %v", len(pods.Items), err)
 			}
 			if test.groups == 2 {
-				if args := strings.Join(<-created, " "); strings.Count(args, "--node=") != 1 {
+				if args := strings.Join(<-created, " "); strings.Count(args, "--node=") != 1 ||
+					!strings.Contains(args, "--endpoint=https://r.example.com:8443/") || strings.Contains(args, "t0ken") {
 					t.Errorf("asks for %s", args)
 				}
 			}

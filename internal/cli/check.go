@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
@@ -243,6 +244,11 @@ func (o checkOptions) workload(ctx context.Context, api client.Client) (*check.F
 	nodes := &check.FromNodes{
 		Node: o.fromNodes, Client: remote, APIServer: config.Host, Image: o.nodeImage, Endpoints: o.endpoints,
 	}
+	described := &kinds.Cluster{}
+	if err := api.Get(ctx, cluster, described); err != nil {
+		return nil, fmt.Errorf("reading Cluster %s: %w", cluster, err)
+	}
+	nodes.ServiceDomain = described.Spec.ClusterNetwork.ServiceDomain
 	if len(nodes.Endpoints) == 0 {
 		generated := &corev1.Secret{}
 		key := types.NamespacedName{Namespace: o.namespace, Name: intent.Pool{}.GeneratedSecret(o.cluster)}
