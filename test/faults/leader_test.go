@@ -13,6 +13,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -39,15 +40,30 @@ func (f *fleet) leader() string {
 // leaderOf returns who holds the lease of a namespace, or "".
 func leaderOf(t *testing.T, ns string) string {
 	t.Helper()
+	return ptr.Deref(leaseOf(t, ns).HolderIdentity, "")
+}
+
+func leaseOf(t *testing.T, ns string) coordinationv1.LeaseSpec {
+	t.Helper()
 	lease := &coordinationv1.Lease{}
 	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: contract.Domain}, lease)
 	if client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	if lease.Spec.HolderIdentity == nil {
+	return lease.Spec
+}
+
+// eventuallyRenewed waits until the leader has just renewed its lease. A manager that ends while it renews cannot release the
+// lease: client-go's two writes conflict.
+func eventuallyRenewed(t *testing.T, ns string) {
+	t.Helper()
+	before := leaseOf(t, ns).RenewTime
+	eventually(t, "a renewed lease", func() string {
+		if leaseOf(t, ns).RenewTime.Equal(before) {
+			return "the leader has not renewed it"
+		}
 		return ""
-	}
-	return *lease.Spec.HolderIdentity
+	})
 }
 
 // eventuallyLed waits until a manager leads.
@@ -92,6 +108,7 @@ func TestLeader_AnswersWhatItHasBegunToRead(t *testing.T) {
 		t.Fatalf("the webhooks answer %s before the request is complete", begun.Status)
 	}
 	send(body[:1])
+	eventuallyRenewed(t, f.ns)
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
