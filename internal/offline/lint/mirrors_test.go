@@ -28,7 +28,10 @@ func TestMirrors_AreNotedIfContainerdAsksTheProxyForThem(t *testing.T) {
 		"the example":           {example, nil},
 		"no entry":              {proxied, []string{where}},
 		"single quotes, a path": {strings.Replace(proxied, host, ` [ host.'https://mirror.corp.example.com:5000/v2' ]`, 1), []string{where}},
-		"a table of a mirror":   {strings.Replace(proxied, host, `[host."https://mirror.corp.example.com".header]`, 1), nil},
+		"a table of a mirror":   {strings.Replace(proxied, host, `[host."https://mirror.corp.example.com".header]`, 1), []string{where}},
+		"not TOML":              {strings.Replace(proxied, host, host+"]", 1), nil},
+		"not in the value":      {strings.Replace(proxied, host, `note = """`+"\n        "+host+"\n        "+`"""`, 1), nil},
+		"without a scheme":      {strings.Replace(proxied, host, `[host."mirror.corp.example.com:5000"]`, 1), []string{where}},
 		"a comment":             {strings.Replace(proxied, host, "# "+host, 1), nil},
 		"two mirrors":           {strings.Replace(proxied, host, host+"\n        [host.\"http://10.9.9.9:5000\"]", 1), []string{where, where}},
 		"no proxy for http": {

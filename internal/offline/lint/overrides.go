@@ -6,7 +6,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
@@ -23,7 +22,7 @@ func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolutio
 	if err != nil {
 		return // nothing is written that could be overridden
 	}
-	for _, o := range l.bootstrap(c.Object, override) {
+	for _, o := range l.manifests.BootstrapObjects(c.Object, override) {
 		path, _ := clusters.SpecPath(o)
 		found := patch.Overrides(patch.SpecOfMap(clusters.Dig(o.Value(), path...)), recipe)
 		for i := range found {
@@ -32,22 +31,4 @@ func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolutio
 		l.addWarnings(o, found)
 		l.mirrors(o, options, resolution)
 	}
-}
-
-// bootstrap returns the bootstrap objects of a Cluster that use a proxy Secret by the name in their pool, "" for that
-// of the Cluster.
-func (l *linter) bootstrap(cluster *manifest.Object, override string) []*manifest.Object {
-	var found []*manifest.Object
-	if o := l.manifests.KubeadmControlPlane(cluster); o != nil && override == "" {
-		found = append(found, o)
-	}
-	for _, worker := range l.manifests.Workers(cluster) {
-		if clusters.Override(worker) != override || plan.IsTopologyOwned(worker.Labels()) {
-			continue
-		}
-		if o := l.manifests.Bootstrap(worker); o != nil {
-			found = append(found, o)
-		}
-	}
-	return found
 }
