@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // The part of SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format) that lint uses. Numbers in comments are
@@ -66,10 +67,7 @@ type (
 	}
 )
 
-const (
-	projectURL = "https://github.com/capi-proxy-patcher/capi-proxy-patcher"
-	rulesURL   = projectURL + "/blob/main/docs/no-proxy.md#codes"
-)
+const projectURL = "https://github.com/capi-proxy-patcher/capi-proxy-patcher"
 
 // SARIF returns the findings as a SARIF 2.1.0 log for code review tools, ended by a line end. version is that of the
 // program. A rejection is an error there, a warning a warning and a note a note; files are relative URIs if their names
@@ -96,7 +94,7 @@ func newSARIF(findings []Row, version string) sarifLog {
 		index := slices.IndexFunc(*rules, func(r sarifRule) bool { return r.ID == string(f.Code) })
 		if index < 0 {
 			index = len(*rules)
-			*rules = append(*rules, sarifRule{ID: string(f.Code), HelpURI: rulesURL})
+			*rules = append(*rules, sarifRule{ID: string(f.Code), HelpURI: finding.Link(string(f.Code))})
 		}
 		text := f.Object + ": "
 		if f.Where != "" {
