@@ -95,7 +95,7 @@ Cluster directly.`,
 	return cmd
 }
 
-// check returns what is wrong with the flags and arguments themselves.
+// check returns the problem with the flags and arguments themselves.
 func (o explainOptions) check(args []string) error {
 	live := o.context != "" || o.kubeconfig != ""
 	switch {

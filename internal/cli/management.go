@@ -47,7 +47,7 @@ func (o *managementOptions) addFlags(cmd *cobra.Command) {
 	complete(cmd, "for", forManagement)
 }
 
-// check returns what is wrong with the flags.
+// check returns the problem with the flags.
 func (o *managementOptions) check() error {
 	network := len(o.podCIDRs)+len(o.serviceCIDR) > 0 || o.serviceDomain != ""
 	switch {

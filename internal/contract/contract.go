@@ -99,8 +99,8 @@ const (
 	// LabelEnabled before it got an unknown one. The topology hook continues with it, because templates without patches
 	// would remove the proxy. Written by the webhook, and removed by it when the label has a known value again.
 	AnnotationEnabledBefore = Domain + "/enabled-before"
-	// AnnotationOutputVersion on a patched object records the output version of what was added to it. It is removed
-	// with our entries.
+	// AnnotationOutputVersion on a patched object records the output version of its managed entries. It is removed with
+	// our entries.
 	AnnotationOutputVersion = Domain + "/output-version"
 	// AnnotationNudge on a KubeadmConfig makes the bootstrap provider reconcile it at once when the generated Secret
 	// that it waits for exists. Its value has no meaning.

@@ -28,7 +28,7 @@ const (
 	maxNote = 1 << 10
 )
 
-// ellipsis replaces what was cut.
+// ellipsis replaces the text that was cut.
 const ellipsis = "…"
 
 // Cut returns text in at most limit bytes, cut between two characters. limit must hold the ellipsis.
@@ -43,8 +43,8 @@ func Cut(text string, limit int) string {
 	return text[:end] + ellipsis
 }
 
-// Line returns a text that others may have written as one line of at most limit bytes: what does not print, and what is
-// no UTF-8, becomes a blank, and blanks beside each other become one. limit must hold the ellipsis of Cut.
+// Line returns a text that others may have written as one line of at most limit bytes: unprintable characters and
+// invalid UTF-8 become blanks, and consecutive blanks become one. limit must hold the ellipsis of Cut.
 func Line(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

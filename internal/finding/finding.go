@@ -1,5 +1,5 @@
-// Package finding defines the one type for everything that is wrong or worth knowing, and composes the text that an
-// operator reads: that of one finding, the condition of many, and which findings are news. It is pure.
+// Package finding defines the one type for every problem and fact that an operator should know, and composes the text
+// of one finding, the condition of many, and the digest that tells which findings are news. It is pure.
 package finding
 
 import (

@@ -17,8 +17,8 @@ func normalize(name string) string {
 	}, name)
 }
 
-// NearestName returns the one of names that word was probably meant to be, or "". Letter case and _-. do not count. A
-// name that is more than three edits away is not suggested. Of equally near names it is the first.
+// NearestName returns the name that word was probably meant to be, or "". Letter case and _-. do not count. A name that
+// is more than three edits away is not suggested. Of equally near names it is the first.
 func NearestName(word string, names []string) string {
 	word = normalize(word)
 	best, distance := "", 4

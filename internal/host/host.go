@@ -42,7 +42,7 @@ var (
 )
 
 // Split separates host and port (RFC 3986 section 3.2). An IPv6 address loses its brackets, and bracketed reports that
-// it had some; what is between them is not checked. The port is without leading zeros, "" if there is none. With
+// it had some; the text between them is not checked. The port is without leading zeros, "" if there is none. With
 // ErrColons, host is text, which may be an IPv6 address.
 func Split(text string) (host, port string, bracketed bool, err error) {
 	var rest string

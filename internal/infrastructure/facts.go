@@ -20,7 +20,7 @@ const (
 	maxVisited = 1000
 )
 
-// Facts are what is known about the infrastructure of a Cluster.
+// Facts are the facts about the infrastructure of a Cluster.
 type Facts struct {
 	noproxy.Infrastructure
 	// EndpointHost is the control-plane endpoint of kinds that have it in a field of their own, or "".

@@ -5,7 +5,7 @@
 // The package is pure. Objects are read as unstructured data, by the names of their fields, in any version.
 package infrastructure
 
-// row is what is known about kinds of infrastructure cluster objects.
+// row describes kinds of infrastructure cluster objects.
 //
 // A path is names of fields with dots between them. A name that ends with [] is a list, each item of which is read; one
 // that ends with {} is a mapping, each value of which is read.
@@ -37,7 +37,7 @@ const linkLocal = "169.254.169.254"
 
 var rows = table() //nolint:gochecknoglobals // a constant
 
-// table returns what is known, in the order of the documentation.
+// table returns all rows, in the order of the documentation.
 func table() []row {
 	aws := row{
 		metadata: []string{linkLocal, "169.254.170.2", "169.254.170.23"}, metadataIPv6: []string{"fd00:ec2::254"},

@@ -21,7 +21,7 @@ type Cluster struct {
 	EndpointPort           int32 // 0 while unknown
 	// Infrastructure names the infrastructure cluster object.
 	Infrastructure Reference
-	// Facts are what is known about it.
+	// Facts are the facts about it.
 	Facts infrastructure.Facts
 	// Provisioned reports that the provider has filled in its object.
 	Provisioned              bool

@@ -14,7 +14,7 @@ type State int
 
 // The states. Where a Cluster has to be chosen among several, the later one counts more.
 const (
-	// Disabled is a Cluster without the label, or with contract.LabelDisabledValue: what was added is removed.
+	// Disabled is a Cluster without the label, or with contract.LabelDisabledValue: managed entries are removed.
 	Disabled State = iota
 	// Unclear is an unknown value: nothing changes.
 	Unclear

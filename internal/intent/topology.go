@@ -43,7 +43,7 @@ type PoolSource struct {
 
 // Topology is what the topology of a Cluster asks for.
 type Topology struct {
-	// Options are those of the Cluster, its variable included.
+	// Options are the options of the Cluster, its variable included.
 	Options Options
 	// SecretName is the proxy Secret that the Cluster names, or "".
 	SecretName string

@@ -67,7 +67,7 @@ func (i *InfrastructureClusters) Facts(ctx context.Context, cluster intent.Clust
 	return known, nil
 }
 
-// Forget drops what is known for a Cluster.
+// Forget drops the facts about a Cluster.
 func (i *InfrastructureClusters) Forget(cluster types.NamespacedName) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()

@@ -44,7 +44,7 @@ const (
 
 type templateKey struct{ group, kind, namespace, name string }
 
-// Template is what is known about an infrastructure template.
+// Template has the facts about an infrastructure template.
 type Template struct {
 	// Windows is the field by which the template asks for Windows nodes, or "".
 	Windows string

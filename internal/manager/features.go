@@ -9,7 +9,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// featurePriorityQueue has the controller look at changed Clusters before those that only a resync brings.
+// featurePriorityQueue makes the controller reconcile changed Clusters before Clusters that are only due by a resync.
 const featurePriorityQueue = "PriorityQueue"
 
 // features are all feature gates with their defaults.

@@ -24,7 +24,7 @@ func parseCIDR(text string) (network netip.Prefix, hostBits, ok bool) {
 	return p.Masked(), p.Masked() != p, true
 }
 
-// badCIDR returns what is wrong with a text that parseCIDR does not read.
+// badCIDR returns why parseCIDR does not accept a text.
 func badCIDR(text string) *finding.Finding {
 	const form = "write address/length"
 	base, length, cut := strings.Cut(strings.Trim(text, "[]"), "/")

@@ -26,7 +26,7 @@ const (
 	CodeBadName finding.Code = "bad-name"
 )
 
-// Codes of warnings. They report and never change what is composed.
+// Codes of warnings. They report and never change the composed value.
 const (
 	// CodePortEntry is an entry with a port, which curl, wget, aiohttp and LWP never match.
 	CodePortEntry finding.Code = "port-entry"

@@ -56,7 +56,7 @@ type Input struct {
 	ServiceDomain string
 	// EndpointHost is spec.controlPlaneEndpoint.host: a name or an address. Empty while it is not known.
 	EndpointHost string
-	// Infrastructure is what is known about the infrastructure.
+	// Infrastructure has the facts about the infrastructure.
 	Infrastructure Infrastructure
 	// Installation is the list that the operator of the manager gives to all Clusters.
 	Installation Layer
@@ -220,7 +220,7 @@ func (c *composer) reject(code finding.Code, place finding.Place, message, advic
 	c.rejected = append(c.rejected, finding.Rejection(code, place, message, advice))
 }
 
-// rejectAt adds a rejection of what is at a place.
+// rejectAt adds a rejection of the value at a place.
 func (c *composer) rejectAt(place finding.Place, f *finding.Finding) {
 	c.reject(f.Code, place, f.Message, f.Advice)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-// Infrastructure is what is known about the infrastructure of a Cluster. What cannot be used is ignored with a warning,
-// because it is not the user's list: the provider writes it, too.
+// Infrastructure has the facts about the infrastructure of a Cluster. Values that cannot be used are ignored with a
+// warning, because it is not the user's list: the provider writes it, too.
 type Infrastructure struct {
 	// Metadata are the hosts of the instance metadata service.
 	Metadata []Fact

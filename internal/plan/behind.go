@@ -44,6 +44,6 @@ func LagOf(spec patch.Spec, recipe patch.Recipe, made, updated, changed time.Tim
 }
 
 // Replaces reports whether rollout.after, if it were set to now, would replace a Machine that the present value does
-// not: Cluster API replaces what is older than it. after is zero if it is not set. A time in the future is a scheduled
-// rollout that has not begun.
+// not: Cluster API replaces Machines that are older than rollout.after. after is zero if it is not set. A time in the
+// future is a scheduled rollout that has not begun.
 func Replaces(created, after time.Time) bool { return after.IsZero() || !created.Before(after) }

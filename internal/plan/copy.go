@@ -28,7 +28,7 @@ func (d decider) copied() (Decision, error) {
 			}
 		}
 	}
-	// The Machines do not get what the topology controller has not given to the pool.
+	// Machines do not get entries that the topology controller has not applied to the pool.
 	recipe := d.Copied.Recipe
 	if !d.want.Enabled || IsPausedByUser(d.Annotations) || patch.IsPatched(d.Spec) || !d.Copied.Patched || recipe == nil {
 		return d.skip(), nil

@@ -72,8 +72,7 @@ type Write struct {
 	Creates bool
 }
 
-// Facts answers what a decision may need to know about an object and what costs a request or a search. A decision calls
-// only the methods that it needs.
+// Facts has the facts about an object that cost a request or a search. A decision calls only the methods that it needs.
 type Facts interface {
 	// Values returns the settings of the object's proxy Secret.
 	Values(o Object) (Values, error)
@@ -89,8 +88,8 @@ type Facts interface {
 type Values struct {
 	// Resolution is nil if there are no settings that can be used; findings of the Cluster say why.
 	Resolution *resolve.Resolution
-	// TrustOnly says of settings that are not in Resolution whether they are certificates without a proxy URL; nil is
-	// that nobody knows.
+	// TrustOnly reports whether settings that are missing in Resolution have certificates and no proxy URL; nil if that is
+	// not known.
 	TrustOnly *bool
 	// Recipe is the recipe that an earlier decision has made of the same settings, or nil.
 	Recipe *patch.Recipe
@@ -161,7 +160,7 @@ const (
 	OutcomeWaiting = "waiting"
 	// OutcomeConflict: the recipe cannot be made or applied.
 	OutcomeConflict = "conflict"
-	// OutcomeLeftAlone: what it should have is not known, or it cannot be patched.
+	// OutcomeLeftAlone: the desired entries are not known, or the object cannot be patched.
 	OutcomeLeftAlone = "left-alone"
 )
 

@@ -17,9 +17,9 @@ func Keep(stored, asked patch.Spec) (patch.Plan, error) {
 	return patch.Plan{Edits: kept}, nil
 }
 
-// Bring returns the edits that apply recipe to an object in a write. A write of what is already stored, with or without
-// managed entries, results in what is stored, whatever the order of its entries. On an error of Keep or patch.Ensure,
-// the edits are those of Keep.
+// Bring returns the edits that apply recipe to an object in a write. Writing the stored object again, with or without
+// managed entries and in any order, results in the stored object. On an error of Keep or patch.Ensure, the edits are
+// those of Keep.
 func Bring(stored, asked patch.Spec, recipe patch.Recipe) (patch.Plan, error) {
 	kept, err := Keep(stored, asked)
 	if err != nil {

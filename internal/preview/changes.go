@@ -147,7 +147,7 @@ func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte
 	return bytes.TrimSpace(encoded), nil
 }
 
-// replaced returns the part of a merge patch that sets the keys of now, and removes those of before that users set and
+// replaced returns the part of a merge patch that sets the keys of now, and removes the former ones that users set and
 // that now has not.
 func replaced(before, now map[string]string, users []string) map[string]any {
 	keys := map[string]any{}

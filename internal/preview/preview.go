@@ -1,5 +1,5 @@
 // Package preview runs one pass of the controller over a Cluster of a management cluster without writing: every write
-// is a dry run. The decisions are those of the controller, as it is the controller that decides.
+// is a dry run. The controller itself decides.
 package preview
 
 import (
@@ -38,7 +38,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
-// Options say what is looked at.
+// Options select the Clusters of a preview.
 type Options struct {
 	// Config is the management cluster.
 	Config *rest.Config

@@ -46,7 +46,7 @@ func parseEndpoints(text string) ([]string, finding.Errors) {
 	return endpoints, found
 }
 
-// parseEndpoint reads one URL, and returns what is wrong with it, or "".
+// parseEndpoint reads one URL, and returns the problem with it, or "".
 func parseEndpoint(text string) (endpoint, message, advice string) {
 	if len(text) > maxEndpoint {
 		return "", fmt.Sprintf("a URL of %d bytes; at most %d are allowed", len(text), maxEndpoint), "write a shorter one"

@@ -139,7 +139,7 @@ func parseURL(key, text string) (URL, *finding.Finding) {
 	return u, nil
 }
 
-// checkUserinfo checks userinfo against RFC 3986 section 3.2.1 and returns what is wrong, or "".
+// checkUserinfo checks userinfo against RFC 3986 section 3.2.1 and returns the problem, or "".
 func checkUserinfo(userinfo string) string {
 	if userinfo == "" || userinfo == ":" {
 		return "an empty user and password before the @"

@@ -28,8 +28,8 @@ func SecretData(resolution Resolution) (map[string][]byte, error) {
 	return data, nil
 }
 
-// origins is NO_PROXY with Secrets named as in a cluster: in which file the manifest of one is does not belong into
-// another Secret.
+// origins lists NO_PROXY with Secrets named as in a cluster: the file of a Secret's manifest does not belong in another
+// Secret.
 func (r Resolution) origins() noproxy.Result {
 	result := r.NoProxy
 	if len(r.documents) == 0 {

@@ -53,8 +53,8 @@ func SecretAnnotations(resolution Resolution) map[string]string {
 	return annotations
 }
 
-// Mendable returns warnings without those of an endpoint or an infrastructure that is not known yet, which are states
-// and not mistakes.
+// Mendable returns the warnings that a user can mend. An endpoint or infrastructure that is not known yet is a state
+// and not a mistake.
 func Mendable(warnings []finding.Finding) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(warnings),
 		func(w finding.Finding) bool {

@@ -9,7 +9,7 @@ import (
 )
 
 // Parsed remembers the settings of the proxy Secret that was parsed last. Mostly one Secret serves many Clusters, and
-// to parse its certificates costs more than all else that is done for one of them. The zero value is empty. Its methods
+// parsing its certificates costs more than the rest of a pass over one of them. The zero value is empty. Its methods
 // can be called concurrently.
 type Parsed struct {
 	last atomic.Pointer[parsed]

@@ -59,7 +59,7 @@ type SecretReader interface {
 	ReadSecret(ctx context.Context, name types.NamespacedName) (*Secret, error)
 }
 
-// InfrastructureReader finds what the infrastructure cluster object of a Cluster tells.
+// InfrastructureReader reads the facts of the infrastructure cluster object of a Cluster.
 type InfrastructureReader interface {
 	Facts(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, error)
 }
@@ -67,7 +67,7 @@ type InfrastructureReader interface {
 // Resolver finds proxy Secrets and composes NO_PROXY.
 type Resolver struct {
 	Secrets SecretReader
-	// Infrastructure reads infrastructure cluster objects. Nil is that Clusters have their facts already.
+	// Infrastructure reads infrastructure cluster objects. Nil means that Clusters have their facts already.
 	Infrastructure InfrastructureReader
 	// Default is the installation-wide Secret. Its zero value means that there is none.
 	Default Installation
@@ -119,7 +119,7 @@ type Resolution struct {
 	NoProxy noproxy.Result
 	// Warnings are the findings about the Secret and about NO_PROXY, in this order.
 	Warnings []finding.Finding
-	// Infrastructure is what the infrastructure cluster object told; nil if Resolver.Infrastructure is.
+	// Infrastructure has the facts of the infrastructure cluster object; nil if Resolver.Infrastructure is nil.
 	Infrastructure *infrastructure.Memory
 	// Complete reports whether the control-plane endpoint is known, or the user left it out.
 	Complete bool
@@ -164,8 +164,8 @@ func Candidates(cluster intent.Cluster, override string) []types.NamespacedName 
 // what nodes get. Only Secrets of the Cluster's own namespace are read, and the installation-wide one.
 //
 // It returns finding.Errors if the user has to change something, one with contract.ReasonSettingsNotFound if no Secret
-// exists, and other errors as they come from the SecretReader. After what is rejected come the warnings, so that both
-// are mended in one round, but for usual ones (noproxy.IsUsual).
+// exists, and other errors as they come from the SecretReader. Warnings follow the rejections, so that a user mends
+// both in one round; usual ones (noproxy.IsUsual) are left out.
 func (r Resolver) Resolve(ctx context.Context, cluster intent.Cluster, options intent.Options,
 	override string,
 ) (Resolution, error) {

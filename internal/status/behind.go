@@ -1,4 +1,4 @@
-// Package status says how far the Machines of Clusters have followed their configuration: what the controller records
+// Package status compares the Machines of Clusters with their configuration: the record that the controller writes
 // about a Cluster, and the rows that command status makes of it.
 package status
 

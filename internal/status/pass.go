@@ -19,8 +19,8 @@ import (
 type Pass struct {
 	// Lease is the Lease that the manager renews as long as it runs, as namespace/name, or "" without leader election.
 	Lease string `json:"lease,omitempty"`
-	// Secrets are the resourceVersions of the proxy Secrets that it has looked for, by namespace/name; "" is one that did
-	// not exist.
+	// Secrets are the resourceVersions of the proxy Secrets that it has read, by namespace/name; "" stands for a Secret
+	// that did not exist.
 	Secrets map[string]string `json:"secrets"`
 	// More counts the Secrets that have no room in the record.
 	More int `json:"more,omitempty"`
@@ -84,7 +84,7 @@ type Lease struct {
 	Unknown string
 }
 
-// Present is what exists of what passes have used, by namespace/name.
+// Present has the objects that passes have used and that still exist, by namespace/name.
 type Present struct {
 	Secrets map[string]Secret
 	Leases  map[string]Lease
@@ -98,8 +98,8 @@ func (r *Row) Uses() (secrets []string, lease string) {
 	return slices.Sorted(maps.Keys(r.pass.Secrets)), r.pass.Lease
 }
 
-// Prove compares what the last pass has used with what exists, and marks the row as stale if something differs: then
-// the row says nothing about the Machines.
+// Prove compares the objects that the last pass has used with those that exist, and marks the row as stale if one
+// differs: then the row says nothing about the Machines.
 func (r *Row) Prove(now Present) {
 	if r.Stale = r.stale(now); r.Stale != "" && r.Paused {
 		r.Stale = "the Cluster is paused: " + r.Stale

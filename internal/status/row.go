@@ -16,7 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// State is how far Machines have followed the configuration.
+// State compares Machines with the configuration.
 type State string
 
 // The states.

@@ -18,7 +18,7 @@ import (
 type Table struct {
 	// Namespaces adds the column of namespaces.
 	Namespaces bool
-	// Wide adds what is behind in detail, and the message of the condition.
+	// Wide adds details about Machines that are behind, and the message of the condition.
 	Wide bool
 	// Now is the time that ages are computed for.
 	Now time.Time
@@ -46,7 +46,7 @@ func (t Table) Write(out io.Writer, header bool, rows ...Row) error {
 	return write(out, lines)
 }
 
-// columns leaves out the columns that are not asked for: the first, and the last two.
+// columns leaves out the optional columns that are off: the first, and the last two.
 func (t Table) columns(all ...string) []string {
 	if !t.Wide {
 		all = all[:len(all)-2]

@@ -150,8 +150,8 @@ func (f facts) Begun() (bool, error) {
 	return lookup.ControlPlanes{Cached: f.Cached, Live: f.Live}.Begun(f.ctx, f.view.Namespace, f.view.Name)
 }
 
-// answer converts a decision into a JSON patch and warnings. It does not warn about what resolves itself, nor about
-// what the user has asked for.
+// answer converts a decision into a JSON patch and warnings. It does not warn about problems that resolve themselves or
+// that the user has asked for.
 func (a *admission) answer(ctx context.Context, decision plan.Decision) answer {
 	var warnings []string
 	for _, found := range decision.Report() {

@@ -85,8 +85,8 @@ func (w *Webhook) ownerOfTemplate(ctx context.Context, object write) (owner, err
 	return w.ownerByPools(ctx, object, pools)
 }
 
-// ownerOfConfig finds the pool and the Cluster of a KubeadmConfig: of a MachinePool that refers to it, or those that
-// Cluster API has written on the KubeadmConfig of a Machine.
+// ownerOfConfig finds the pool and the Cluster of a KubeadmConfig: by the MachinePool that refers to it, or by the
+// labels and owners that Cluster API has written on the KubeadmConfig of a Machine.
 func (w *Webhook) ownerOfConfig(ctx context.Context, object write) (owner, error) {
 	labels := object.asked.GetLabels()
 	deployment, name := labels[clusterv1.MachineDeploymentNameLabel], labels[clusterv1.ClusterNameLabel]
@@ -183,7 +183,7 @@ func (w *Webhook) pools(ctx context.Context, object write, list client.ObjectLis
 	return pools, nil
 }
 
-// poolsOf returns those of list that refer to the object.
+// poolsOf returns the pools of list that refer to the object.
 func poolsOf(list client.ObjectList, object write) []plan.Pool {
 	var pools []plan.Pool
 	add := func(p plan.Pool) {
@@ -214,7 +214,7 @@ func (w *Webhook) cluster(ctx context.Context, namespace, name string) (*kinds.C
 	return cluster, nil
 }
 
-// clusterOfNow returns a Cluster of the cache as the API server has it. One manifest may set the label, or remove it,
+// clusterOfNow reads a Cluster of the cache again from the API server. One manifest may set the label, or remove it,
 // and milliseconds later change the control plane so that its Machines are replaced, with or without the proxy. If the
 // API server does not answer, the Cluster of the cache counts.
 func (w *Webhook) clusterOfNow(ctx context.Context, cached *kinds.Cluster) *kinds.Cluster {

@@ -24,8 +24,8 @@ type write struct {
 	namespace, name string
 	// created reports whether the write creates the object.
 	created bool
-	// asked is the object that the request asks for, stored the one before it. On creation they are the same: what an
-	// object contains from a backup or from an earlier call of the webhook counts as stored.
+	// asked is the object of the request, stored the object before it. On creation they are the same: entries from a
+	// backup or from an earlier call of the webhook count as stored.
 	asked, stored object
 }
 
@@ -132,7 +132,7 @@ func (w write) isBusy() bool {
 }
 
 // rolls reports whether the write replaces the Machines of a control plane for the user's own reason. Most updates
-// change nothing of what that depends on.
+// change no field that this depends on.
 func (w write) rolls(now time.Time) bool {
 	if w.kind != plan.KindControlPlane || w.created {
 		return false

@@ -33,13 +33,14 @@ import (
 
 // Webhook answers admission requests for bootstrap objects and Clusters.
 type Webhook struct {
-	// Cached reads from the manager's cache, by the indexes of package plan. What it does not find is read from Live.
+	// Cached reads from the manager's cache, by the indexes of package plan. Objects that it does not find are read from
+	// Live.
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure
-	// Scope is whose writes are changed. Others pass unchanged.
+	// Scope selects the Clusters whose writes are patched. Other writes pass unchanged.
 	Scope intent.Scope
 	// Now is the clock.
 	Now func() time.Time

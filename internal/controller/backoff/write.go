@@ -26,7 +26,7 @@ type digest [sha256.Size]byte
 type write struct {
 	// paths are the fields that it changes, spec for one that changes a spec.
 	paths string
-	// digest is that of what it writes there, without versions; times count to the minute.
+	// digest is that of the content that it writes there, without versions; times count to the minute.
 	digest digest
 	// conditional reports that the API server refuses it if the object has changed.
 	conditional bool

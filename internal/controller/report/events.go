@@ -20,8 +20,8 @@ const (
 	actionValidate = "Validate"
 )
 
-// A pass over a Cluster emits one event: about its condition if that is news, with what was changed before it, else
-// about what was changed. The note goes through "%s", because names and messages may contain a percent sign.
+// A pass over a Cluster emits one event: about its condition if that is news, with the changes before it, else about
+// the changes. The note goes through "%s", because names and messages may contain a percent sign.
 
 // maxObjects is the largest number of objects that an event names for each kind of change.
 const maxObjects = 5

@@ -13,7 +13,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-// state is what is known of a Cluster since the last pass over it.
+// state is the state of a Cluster after the last pass over it.
 type state struct {
 	cluster        types.NamespacedName
 	status, reason string
@@ -29,7 +29,7 @@ type tally struct {
 	count   int
 }
 
-// states are those of all Clusters that have the condition, by UID.
+// states are the states of all Clusters that have the condition, by UID.
 type states struct {
 	mutex sync.Mutex
 	known map[types.UID]state

@@ -80,7 +80,7 @@ func (r *Reporter) Remove(ctx context.Context, cluster *kinds.Cluster, out Outco
 	return nil
 }
 
-// record writes what a pass has counted, and what it has used for that, in one write: one without the other would prove
+// record writes the counts of a pass and the objects behind them in one write: one without the other would prove
 // nothing.
 func (r *Reporter) record(ctx context.Context, cluster *kinds.Cluster, out Outcome) error {
 	annotations := map[string]any{}
@@ -132,8 +132,8 @@ func HasCondition(cluster *kinds.Cluster) bool {
 	return Condition{Type: contract.ConditionProxyConfigured}.IsOn(cluster)
 }
 
-// news remembers what was last reported about each Cluster, because a cache that is behind shows the old condition once
-// more. After a restart the condition itself shows it.
+// news remembers the last report about each Cluster, because a cache that is behind shows the old condition once more.
+// After a restart the condition itself shows it.
 type news struct {
 	mutex sync.Mutex
 	last  map[types.UID]string

@@ -95,7 +95,7 @@ func labelsOf(o *manifest.Object) map[string]string {
 	return labels
 }
 
-// hiddenOf returns what is hidden of the Secret that an object is or makes, nil if nothing is.
+// hiddenOf returns the hidden keys of the Secret that an object is or makes, nil if there are none.
 func hiddenOf(o *manifest.Object) *HiddenError {
 	e := &HiddenError{Place: Place(o), Data: map[string][]byte{}, keys: map[string]bool{}, all: true}
 	value := o.Value()

@@ -71,7 +71,7 @@ type Report struct {
 	ownAddresses bool
 }
 
-// Entry is one item of the list and what is wrong with it.
+// Entry is one item of the list and the findings about it.
 type Entry struct {
 	// Value is the text, userinfo replaced by xxxxx.
 	Value string `json:"value"`

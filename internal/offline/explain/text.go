@@ -98,7 +98,7 @@ func (p *printer) section(title string) {
 	p.line(title)
 }
 
-// head prints what is explained.
+// head prints the subject of the explanation.
 func (p *printer) head() {
 	r := p.report
 	var parts []string

@@ -18,7 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// Result is what was read.
+// Result has the settings that were read.
 type Result struct {
 	// Data is the data of a proxy Secret. It is not validated, and holds the credentials of the proxy.
 	Data map[string]string
@@ -28,7 +28,7 @@ type Result struct {
 	Notes []string
 }
 
-// reader has the values that were read so far, by what they mean, and how many more bytes may be read.
+// reader has the values that were read so far, by their meaning, and how many more bytes may be read.
 type reader struct {
 	rows   []row
 	values map[string][]value

@@ -124,7 +124,7 @@ func (l *linter) addError(o *manifest.Object, err error) error {
 	}
 	for _, f := range found {
 		level := Rejection
-		if f.Reason == "" { // a warning about what was rejected
+		if f.Reason == "" { // a warning about a rejected value
 			level = Warning
 		}
 		l.add(o, level, f)

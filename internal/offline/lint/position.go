@@ -19,7 +19,7 @@ func (l *linter) line(o *manifest.Object, at finding.Place) int {
 	return o.Line()
 }
 
-// paths returns the fields that may hold what is at a place, the most exact one first.
+// paths returns the fields that may hold the value at a place, the most exact one first.
 func paths(at finding.Place) [][]string {
 	path := make([]string, len(at.Path))
 	for i, step := range at.Path {

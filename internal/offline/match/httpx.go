@@ -33,7 +33,8 @@ func (p httpxPattern) matches(scheme, host string, port int) bool {
 }
 
 // httpxRules are the two generations of httpx. Up to 0.24 URLs are parsed by the rfc3986 package and every entry is a
-// name; later httpx has its own parser, knows addresses and URLs as entries, and raises on what it cannot parse.
+// name; later httpx has its own parser, knows addresses and URLs as entries, and raises an error for entries that it
+// cannot parse.
 type httpxRules struct{ legacy bool }
 
 func (h httpxRules) match(list string, d destination, _ Resolver) Answer {

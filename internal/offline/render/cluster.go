@@ -234,7 +234,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision) {
 	}
 }
 
-// missingNetwork returns what is not known yet about the network of a Cluster, or "".
+// missingNetwork returns the missing fact about the network of a Cluster, or "".
 func missingNetwork(unresolved []finding.Place, resolution resolve.Resolution) string {
 	switch {
 	case resolution.Settings.IsTrustOnly(): // there is no NO_PROXY

@@ -34,7 +34,7 @@ type Publish struct {
 	Workload bool
 }
 
-// Check returns what is wrong with the list, whatever Clusters there are.
+// Check returns the problem with the list itself, whatever Clusters there are.
 func (p Publish) Check() error {
 	_, err := publish.ReadForRender(map[string]string{contract.AnnotationPublish: p.List})
 	if found := finding.Of(err); len(found) > 0 {
@@ -234,7 +234,7 @@ func (c *clusterRun) version() string {
 	return text
 }
 
-// metadata brings the annotations and the label of a Cluster to what is published.
+// metadata updates the annotations and the label of a Cluster to the published outputs.
 func (c *clusterRun) metadata(result publish.Result) {
 	var edits []manifest.Edit
 	set := func(list, key, current, value string) {

@@ -37,7 +37,7 @@ type Options struct {
 	IncludeSecrets bool
 	// IncompleteSecrets prints generated Secrets even if the network of the Cluster is not fully known.
 	IncompleteSecrets bool
-	// Publish says what is printed of published values.
+	// Publish selects the published values that are printed.
 	Publish Publish
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
@@ -51,7 +51,7 @@ type Result struct {
 	Notes []string
 	// Warnings counts the notes that are warnings.
 	Warnings int
-	// Summary is a line for people about what is usual and needs no change, or "".
+	// Summary is a line for people about usual facts that need no change, or "".
 	Summary string
 
 	streams []*manifest.Stream

@@ -13,7 +13,7 @@ import (
 // usual is what most inputs have and what needs no change. It is reported in one line, so that the rest is not
 // overlooked.
 type usual struct {
-	// clusters are those that a usual warning is about (noproxy.IsUsual), or codeVariables.
+	// clusters are the Clusters that a usual warning (noproxy.IsUsual), or codeVariables, is about.
 	clusters map[finding.Code]map[*manifest.Object]bool
 	// secrets are the names of the generated Secrets that are not printed.
 	secrets []string

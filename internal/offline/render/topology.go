@@ -63,8 +63,8 @@ func hookFields(version string) manifest.Map {
 	return fields
 }
 
-// declare adds the product's patch to a ClusterClass, after all others, so that it sees what they add to the templates.
-// An existing declaration is left unchanged.
+// declare adds the product's patch to a ClusterClass, after all others, so that it sees their additions to the
+// templates. An existing declaration is left unchanged.
 func (r *renderer) declare(class *manifest.Object) {
 	if r.declared[class] {
 		return
