@@ -1,10 +1,26 @@
 package reconcile
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 func TestRollout_OfTheUserIsAwaitedAndUsedOnce(t *testing.T) {
@@ -31,5 +47,238 @@ func TestRollout_OfTheUserIsAwaitedAndUsedOnce(t *testing.T) {
 		if got := o.RollsIn(now); got != test.later {
 			t.Errorf("%s: rolls in %v, want %v", name, got, test.later)
 		}
+	}
+}
+
+// commands are a recipe without files, so that new Machines wait for no settings.
+func commands() patch.Recipe {
+	return patch.Recipe{First: []string{"sh /etc/capi-proxy-patcher/setup.sh daemon-reload || exit 1 # capi-proxy-patcher"}}
+}
+
+// TestFollow_CountsTheMachinesThatAreBehind has one KubeadmConfig each, and the control plane and pool md of a Cluster
+// that asks for a rollout.
+func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
+	t.Parallel()
+	of := func(labels ...string) func(*kinds.KubeadmConfig) {
+		return func(c *kinds.KubeadmConfig) {
+			for pair := range slices.Chunk(labels, 2) {
+				c.Labels[pair[0]] = pair[1]
+			}
+		}
+	}
+	controlPlane := of(clusterv1.MachineControlPlaneLabel, "")
+	worker := of(clusterv1.MachineDeploymentNameLabel, "md")
+	data := func(c *kinds.KubeadmConfig) {
+		c.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: commands().First}}
+	}
+	for name, test := range map[string]struct {
+		change  []func(*kinds.KubeadmConfig)
+		objects func(controlPlane, template *Settled)
+		changed time.Time
+		behind  string
+		// rolls is the object that the controller rolls itself.
+		rolls string
+	}{
+		"of the control plane, old entries":  {change: []func(*kinds.KubeadmConfig){controlPlane}, behind: "KubeadmControlPlane cp"},
+		"of the control plane, old content":  {change: []func(*kinds.KubeadmConfig){controlPlane, data}, changed: noon(), behind: "KubeadmControlPlane cp", rolls: "cp"},
+		"of a pool, old entries":             {change: []func(*kinds.KubeadmConfig){worker}, behind: "MachineDeployment md", rolls: "md"},
+		"of a pool, old content":             {change: []func(*kinds.KubeadmConfig){worker, data}, changed: noon(), behind: "MachineDeployment md", rolls: "md"},
+		"current":                            {change: []func(*kinds.KubeadmConfig){worker, data}},
+		"made after the content changed":     {change: []func(*kinds.KubeadmConfig){worker, data}, changed: noon().Add(-2 * time.Hour)},
+		"of another pool":                    {change: []func(*kinds.KubeadmConfig){of(clusterv1.MachineDeploymentNameLabel, "other")}},
+		"of a pool and the control plane":    {change: []func(*kinds.KubeadmConfig){worker, controlPlane}},
+		"of neither pool nor control plane":  {},
+		"without bootstrap data":             {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.Status.DataSecretName = "" }}},
+		"that is being deleted":              {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.DeletionTimestamp = new(metav1.NewTime(noon())) }}},
+		"of a MachinePool":                   {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.OwnerReferences[0].Kind = "MachinePool" }}},
+		"of nobody":                          {change: []func(*kinds.KubeadmConfig){worker, func(c *kinds.KubeadmConfig) { c.OwnerReferences = nil }}},
+		"of an object that is left alone":    {change: []func(*kinds.KubeadmConfig){worker}, objects: func(_, template *Settled) { template.Recipe = nil }},
+		"of a topology's pool, old entries":  {change: []func(*kinds.KubeadmConfig){worker}, objects: owned, behind: "MachineDeployment md"},
+		"of settings that cannot be used":    {change: []func(*kinds.KubeadmConfig){worker}, objects: unusable(""), behind: "MachineDeployment md"},
+		"of settings that can be used again": {change: []func(*kinds.KubeadmConfig){worker}, objects: unusable("team/proxy"), behind: "MachineDeployment md", rolls: "md"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := configOf("m")
+			for _, change := range test.change {
+				change(config)
+			}
+			secret := generated("one-proxy-files")
+			if !test.changed.IsZero() {
+				secret.Annotations = map[string]string{contract.AnnotationChangedAt: test.changed.Format(time.RFC3339)}
+			}
+			cp, md := &kinds.KubeadmControlPlane{ObjectMeta: named("cp")}, &kinds.MachineDeployment{ObjectMeta: named("md")}
+			s, writer := show(t, config, secret, cp, md)
+			reader, cluster, recipe := Reader{Client: s}, &kinds.Cluster{ObjectMeta: named("one")}, commands()
+			p := Pass{Cluster: cluster, Configs: reader.Configs(intent.ClusterOf(cluster))}
+			p.Secrets = Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, intent.ClusterOf(cluster), p.Configs)
+			controlPlane := Settled{Object: NewObject(cp, plan.KindControlPlane, true), Recipe: &recipe, Secret: secret.Name}
+			template := Settled{
+				Object: NewObject(&kinds.KubeadmConfigTemplate{ObjectMeta: named("t")}, plan.KindTemplate, false),
+				Recipe: &recipe, Secret: secret.Name,
+			}
+			template.Pools = []plan.Pool{{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "md"}}
+			if test.objects != nil {
+				test.objects(&controlPlane, &template)
+			}
+			for _, rollout := range []string{contract.RolloutOnNextRollout, contract.RolloutImmediate} {
+				s.writes = nil
+				r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: events.NewFakeRecorder(1)}, Now: noon}
+				out, err := r.Follow(t.Context(), p, []Settled{controlPlane, template}, rollout)
+				if err != nil {
+					t.Fatal(err)
+				}
+				behind, rolls := "", ""
+				for _, group := range *out.Behind {
+					behind += group.Kind + " " + group.Name
+				}
+				for _, group := range out.RolledOut {
+					rolls += group.Name
+				}
+				want := test.rolls
+				if rollout != contract.RolloutImmediate {
+					want = ""
+				}
+				if behind != test.behind || rolls != want || len(s.writes) != len(out.RolledOut) ||
+					(len(out.Findings) > 0) != (behind != "") || !out.Changed.Equal(test.changed) && test.objects == nil {
+					t.Errorf("%s: behind %q, rolled out %q, writes %q, findings %v, changed %v", rollout, behind, rolls, s.writes,
+						out.Findings, out.Changed)
+				}
+			}
+		})
+	}
+}
+
+// owned makes the topology controller the owner of a template.
+func owned(_, template *Settled) {
+	template.SetLabels(map[string]string{clusterv1.ClusterTopologyOwnedLabel: ""})
+}
+
+// unusable gives a template files whose settings come from a proxy Secret, or cannot be used.
+func unusable(proxy string) func(_, template *Settled) {
+	return func(_, template *Settled) {
+		recipe := commands()
+		recipe.Files = []patch.File{{Path: contract.PathProxyEnv, Content: "x"}}
+		template.Recipe, template.Proxy = &recipe, proxy
+	}
+}
+
+// TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces sorts the Machines by name.
+func TestLagging_NamesTheYoungestMachineThatOnlyARolloutReplaces(t *testing.T) {
+	t.Parallel()
+	recipe, configs := commands(), []*kinds.KubeadmConfig{}
+	for i, name := range []string{"b", "c", "a"} {
+		config := configOf(name)
+		config.CreationTimestamp = metav1.NewTime(noon().Add(time.Duration([]int{1, 3, 2}[i]) * time.Minute))
+		configs = append(configs, config)
+	}
+	o := Settled{Object: Object{BootstrapObject: &kinds.KubeadmConfigTemplate{}, Kind: plan.KindTemplate}, Recipe: &recipe}
+	got := lagging(&madeTimes{}, configs, o, intent.KindMachineDeployment, "md", time.Time{})
+	var names []string
+	for _, machine := range got.Machines {
+		names = append(names, machine.Name)
+	}
+	if !slices.Equal(names, []string{"a", "b", "c"}) || !got.replaceable.Equal(noon().Add(3*time.Minute)) {
+		t.Errorf("got %v, the youngest of %v", names, got.replaceable)
+	}
+}
+
+// TestRollOut_SetsTheTimeOnce has Machines that were created an hour before noon.
+func TestRollOut_SetsTheTimeOnce(t *testing.T) {
+	t.Parallel()
+	const (
+		merge = `{"metadata":{"resourceVersion":"7"},"spec":{"rollout":{"after":"2026-01-01T12:00:00Z"}}}`
+		base  = `{"op":"replace","path":"/metadata/resourceVersion","value":"7"}`
+		parts = `,{"op":"add","path":"%s","value":{}}`
+		last  = `,{"op":"add","path":"%s/after","value":"2026-01-01T12:00:00Z"}`
+
+		spec        = "/spec/topology/controlPlane"
+		rollout     = "/spec/topology/controlPlane/rollout"
+		poolRollout = "/spec/topology/workers/machineDeployments/1/rollout"
+	)
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "cp")
+	refused := errors.New("refused")
+	created := noon().Add(-time.Hour)
+	after := func(d time.Duration) kinds.Rollout { return kinds.Rollout{After: metav1.NewTime(created.Add(d))} }
+	pools := func(names ...string) *kinds.Topology {
+		topology := &kinds.Topology{}
+		for _, name := range names {
+			topology.Workers.MachineDeployments = append(topology.Workers.MachineDeployments,
+				kinds.TopologyMachineDeployment{TopologyPool: kinds.TopologyPool{Name: name}})
+		}
+		return topology
+	}
+	rolling := func(d time.Duration) *kinds.Topology {
+		topology := pools("x", "workers")
+		topology.Workers.MachineDeployments[1].Rollout = new(after(d))
+		topology.ControlPlane = &kinds.TopologyControlPlane{Rollout: new(after(d))}
+		return topology
+	}
+	cp := func(change func(*kinds.KubeadmControlPlane)) client.Object {
+		object := &kinds.KubeadmControlPlane{ObjectMeta: named("g")}
+		change(object)
+		return object
+	}
+	annotated := func(value string) client.Object {
+		return cp(func(o *kinds.KubeadmControlPlane) {
+			o.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+		})
+	}
+	plain := cp(func(*kinds.KubeadmControlPlane) {})
+	ownedPlane := cp(func(o *kinds.KubeadmControlPlane) { o.Labels[clusterv1.ClusterTopologyOwnedLabel] = "" })
+	pool := &kinds.MachineDeployment{ObjectMeta: named("g")}
+	ownedPool := &kinds.MachineDeployment{ObjectMeta: named("g", clusterv1.ClusterTopologyOwnedLabel, "",
+		clusterv1.ClusterTopologyMachineDeploymentNameLabel, "workers")}
+	for name, test := range map[string]struct {
+		kind     string
+		object   client.Object
+		topology *kinds.Topology
+		refusal  error
+		// write is what is written to target.
+		target, write string
+	}{
+		"a control plane":             {kind: plan.KindControlPlane, object: plain, target: "g", write: merge},
+		"a MachineDeployment":         {kind: intent.KindMachineDeployment, object: pool, target: "g", write: merge},
+		"a MachinePool":               {kind: intent.KindMachinePool, object: pool},
+		"an object that is gone":      {kind: intent.KindMachineDeployment, object: plain},
+		"one that goes meanwhile":     {kind: plan.KindControlPlane, object: plain, refusal: notFound, target: "g", write: merge},
+		"a refused write":             {kind: plan.KindControlPlane, object: plain, refusal: refused, target: "g", write: merge},
+		"one that is being deleted":   {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.DeletionTimestamp = new(metav1.NewTime(noon())) })},
+		"one that the user paused":    {kind: plan.KindControlPlane, object: annotated("")},
+		"one that we paused":          {kind: plan.KindControlPlane, object: annotated(contract.PausedForPatch), target: "g", write: merge},
+		"a rollout before":            {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout = after(-time.Second) }), target: "g", write: merge},
+		"a rollout that has begun":    {kind: plan.KindControlPlane, object: cp(func(o *kinds.KubeadmControlPlane) { o.Spec.Rollout = after(time.Second) })},
+		"a rollout of tomorrow":       {kind: intent.KindMachineDeployment, object: &kinds.MachineDeployment{ObjectMeta: named("g"), Spec: kinds.MachineDeploymentSpec{Rollout: after(24 * time.Hour)}}},
+		"a topology that is gone":     {kind: plan.KindControlPlane, object: ownedPlane},
+		"a topology without the part": {kind: plan.KindControlPlane, object: ownedPlane, topology: pools(), target: "one", write: "[" + base + fmt.Sprintf(parts+parts+last, spec, rollout, rollout) + "]"},
+		"a topology's control plane":  {kind: plan.KindControlPlane, object: ownedPlane, topology: &kinds.Topology{ControlPlane: &kinds.TopologyControlPlane{}}, target: "one", write: "[" + base + fmt.Sprintf(parts+last, rollout, rollout) + "]"},
+		"its second rollout":          {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, rollout) + "]"},
+		"its rollout that has begun":  {kind: plan.KindControlPlane, object: ownedPlane, topology: rolling(time.Second)},
+		"a topology's pool":           {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x", "workers"), target: "one", write: "[" + base + fmt.Sprintf(parts+last, poolRollout, poolRollout) + "]"},
+		"a pool's second rollout":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(-time.Second), target: "one", write: "[" + base + fmt.Sprintf(last, poolRollout) + "]"},
+		"a pool's that has begun":     {kind: intent.KindMachineDeployment, object: ownedPool, topology: rolling(time.Second)},
+		"a pool that is removed":      {kind: intent.KindMachineDeployment, object: ownedPool, topology: pools("x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := show(t, test.object)
+			s.refusal = test.refusal
+			recorder := events.NewFakeRecorder(1)
+			r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: recorder}, Now: noon}
+			cluster := &kinds.Cluster{ObjectMeta: named("one"), Spec: kinds.ClusterSpec{Topology: test.topology}}
+			group := behind{Group: status.Group{Kind: test.kind, Name: "g"}, replaceable: created}
+			done, err := r.rollOut(t.Context(), cluster, group)
+			if failed := errors.Is(test.refusal, refused); (err != nil) != failed || done != (test.write != "" && !failed) ||
+				(len(recorder.Events) == 1) != done {
+				t.Errorf("done %v, error %v, %d events", done, err, len(recorder.Events))
+			}
+			var want []string
+			if test.write != "" {
+				want = []string{"patch " + test.target + " " + test.write}
+			}
+			if !slices.Equal(s.writes, want) {
+				t.Errorf("got  %q\nwant %q", s.writes, want)
+			}
+		})
 	}
 }
