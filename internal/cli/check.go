@@ -211,7 +211,7 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 		Rows: func(ctx context.Context, one types.NamespacedName) ([]status.Row, error) {
 			s := statusReader{
 				statusOptions: statusOptions{namespace: one.Namespace, cluster: one.Name},
-				api:           reader, streams: quiet, now: clock.now,
+				api:           reader, streams: quiet, now: clock.now, removed: one.Name != "",
 			}
 			rows, _, err := s.list(ctx)
 			return rows, err

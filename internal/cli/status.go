@@ -20,6 +20,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
@@ -230,6 +231,8 @@ type statusReader struct {
 	api     client.WithWatch
 	streams Streams
 	now     func() time.Time
+	// removed selects a Cluster by its name alone: one without the label counts as long as it has a condition of ours.
+	removed bool
 }
 
 // list reads all Clusters in one request, and the metadata of their generated Secrets in another. version is that of
@@ -252,7 +255,12 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	case err != nil:
 		return nil, "", fmt.Errorf("listing generated Secrets: %w", err)
 	}
-	if s.cluster != "" && len(clusters.Items) == 0 {
+	if s.removed {
+		clusters.Items = slices.DeleteFunc(clusters.Items, func(c kinds.Cluster) bool {
+			_, labelled := c.Labels[contract.LabelEnabled]
+			return !labelled && !report.HasCondition(&c)
+		})
+	} else if s.cluster != "" && len(clusters.Items) == 0 {
 		return nil, "", fmt.Errorf("status: no labelled Cluster %s in namespace %s", s.cluster, s.namespace)
 	}
 	rows = status.Rows(clusters.Items, generated.Items)
@@ -261,7 +269,10 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 
 // selected selects the Clusters that are shown: those with any value of the label.
 func (s statusReader) selected() []client.ListOption {
-	options := []client.ListOption{client.InNamespace(s.namespace), client.HasLabels{contract.LabelEnabled}}
+	options := []client.ListOption{client.InNamespace(s.namespace)}
+	if !s.removed {
+		options = append(options, client.HasLabels{contract.LabelEnabled})
+	}
 	if s.cluster != "" {
 		options = append(options, client.MatchingFields{"metadata.name": s.cluster})
 	}
