@@ -98,9 +98,9 @@ func named(name string, labels ...string) metav1.ObjectMeta {
 	return meta
 }
 
-// configOf is the KubeadmConfig of a Machine of Cluster one that has its bootstrap data, with pairs of labels.
-func configOf(machine string, labels ...string) *kinds.KubeadmConfig {
-	config := &kinds.KubeadmConfig{ObjectMeta: named(machine, append(labels, clusterv1.ClusterNameLabel, "one")...)}
+// configOf is the KubeadmConfig of a Machine of Cluster one that has its bootstrap data.
+func configOf(machine string) *kinds.KubeadmConfig {
+	config := &kinds.KubeadmConfig{ObjectMeta: named(machine, clusterv1.ClusterNameLabel, "one")}
 	config.OwnerReferences = []metav1.OwnerReference{{Kind: "Machine", Name: machine, Controller: new(true)}}
 	config.Status.DataSecretName = "data"
 	return config
@@ -114,4 +114,12 @@ func generated(name string) *corev1.Secret {
 	}
 	secret.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "one", UID: "cluster"}}
 	return secret
+}
+
+// poolOf is MachineDeployment name of Cluster one, whose bootstrap objects come from an object of a kind.
+func poolOf(name, kind, bootstrap string) *kinds.MachineDeployment {
+	pool := &kinds.MachineDeployment{ObjectMeta: named(name)}
+	pool.Spec.ClusterName = "one"
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: kind, Name: bootstrap}
+	return pool
 }
