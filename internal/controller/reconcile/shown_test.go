@@ -18,6 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
@@ -69,7 +70,9 @@ func (s *shown) Patch(_ context.Context, object client.Object, change client.Pat
 }
 
 func (s *shown) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	object.SetUID("new")
+	if s.refusal == nil {
+		object.SetUID("new")
+	}
 	return s.record("create " + object.GetName())
 }
 
@@ -122,4 +125,11 @@ func poolOf(name, kind, bootstrap string) *kinds.MachineDeployment {
 	pool.Spec.ClusterName = "one"
 	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: kind, Name: bootstrap}
 	return pool
+}
+
+// referring is a spec with a managed file from a generated Secret.
+func referring(secret string) *kinds.Bootstrap {
+	return &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{
+		Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: secret, Key: contract.KeyProxyEnv},
+	}}}}
 }
