@@ -380,6 +380,7 @@ func TestEnsure_WarnsOfDropInsThatSystemdReadsLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		at, content string
 		more        string // another file
+		encoded     bool   // its content is not as it is
 		want        []string
 	}{
 		"a reset":                         {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=\n", want: []string{"resets EnvironmentFile="}},
@@ -399,11 +400,12 @@ func TestEnsure_WarnsOfDropInsThatSystemdReadsLater(t *testing.T) {
 		"of another unit":                 {at: "/etc/systemd/system/docker.service.d/zz.conf", content: "[Service]\nEnvironmentFile=\n"},
 		"no drop-in":                      {at: etc + "zz.txt", content: "[Service]\nEnvironmentFile=\n"},
 		"another section":                 {at: etc + "zz.conf", content: "[Unit]\nEnvironmentFile=\n"},
+		"an encoded file":                 {at: etc + "zz.conf", content: "[Service]\nEnvironmentFile=\n", encoded: true},
 		"no unit":                         {at: etc + "zz.conf", content: "[Service\nEnvironmentFile=\x00\\"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files := []patch.File{{Path: "/a"}, {Path: test.at, Content: test.content}}
+			files := []patch.File{{Path: "/a"}, {Path: test.at, Content: test.content, Other: test.encoded}}
 			if test.more != "" {
 				files = append(files, patch.File{Path: test.more})
 			}
@@ -531,6 +533,56 @@ func TestUnsupported_NamesWindowsNodesAndOtherFormats(t *testing.T) {
 				t.Errorf("from a typed spec %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestWindowsField_IsOneThatNamesTheOperatingSystem in the spec of a machine template.
+func TestWindowsField_IsOneThatNamesTheOperatingSystem(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{}":            "",
+		"{os: windows}": "spec.os", "{os: Linux}": "", "{osType: Windows}": "spec.osType", "{name: windows}": "",
+		"{osType: {os: linux}}": "", "{template: {disks: [{os: linux}, {os: WINDOWS}]}}": "spec.template.disks[1].os",
+		"{os: [windows]}": "", "{a: 1, b: [x, [{osType: windows}]]}": "spec.b[1][0].osType",
+	} {
+		var spec any
+		if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
+			t.Fatal(err)
+		}
+		if got := patch.WindowsField(spec); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestIsTrustOnly_KnowsTheEntriesOfEachTarget has the entries of some targets beside the user's.
+func TestIsTrustOnly_KnowsTheEntriesOfEachTarget(t *testing.T) {
+	t.Parallel()
+	user := api.Spec(parse(t, ownUser))
+	with := func(targets ...contract.Target) patch.Spec {
+		goal, err := patch.Ensure(user, recipe(t, patch.Options{Targets: targets}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return patch.Apply(user, goal.Edits)
+	}
+	alone, both := with(contract.TargetTrust), with(contract.TargetTrust, contract.TargetContainerd)
+	for name, test := range map[string]struct {
+		spec patch.Spec
+		want bool
+	}{
+		"the user's":             {user, false},
+		"trust":                  {alone, true},
+		"containerd":             {with(contract.TargetContainerd), false},
+		"both":                   {both, false},
+		"files of both":          {patch.Spec{Files: both.Files, PreKubeadmCommands: alone.PreKubeadmCommands}, false},
+		"commands of both":       {patch.Spec{Files: alone.Files, PreKubeadmCommands: both.PreKubeadmCommands}, false},
+		"commands after kubeadm": {patch.Spec{Files: alone.Files, PostKubeadmCommands: both.PreKubeadmCommands}, false},
+		"commands of trust":      {patch.Spec{PreKubeadmCommands: alone.PreKubeadmCommands}, true},
+	} {
+		if got := patch.IsTrustOnly(test.spec); got != test.want {
+			t.Errorf("%s: got %t", name, got)
+		}
 	}
 }
 

@@ -329,6 +329,33 @@ func TestDecide_WithoutTheLabel(t *testing.T) {
 	}, disabled)
 }
 
+// TestDecide_KnowsWhatMachinesShouldHave by the recipe: none if it is not known, and an empty one for no entry.
+func TestDecide_KnowsWhatMachinesShouldHave(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		is           []is
+		known, empty bool
+	}{
+		"the proxy":                      {nil, true, false},
+		"no proxy":                       {[]is{patched, disabled}, true, true},
+		"no proxy, never patched":        {[]is{disabled}, true, true},
+		"a pool without the proxy":       {[]is{patched, override(contract.SecretNone)}, true, true},
+		"entries of somebody's Secret":   {[]is{patched, taken}, false, false},
+		"a template for Windows":         {[]is{windows}, false, false},
+		"entries of another Cluster":     {[]is{patched, others, disabled}, false, false},
+		"a template of a paused Cluster": {[]is{frozen}, false, false},
+	} {
+		s := newScene(t, template, test.is...)
+		d, err := plan.Decide(s.object, s.want, &s.answers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known := d.Recipe != nil; known != test.known || known && (len(d.Recipe.Files) == 0) != test.empty {
+			t.Errorf("%s: recipe %+v", name, d.Recipe)
+		}
+	}
+}
+
 func TestDecide_InAWrite(t *testing.T) {
 	t.Parallel()
 	const secret = " prod-proxy-files"

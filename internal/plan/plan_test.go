@@ -333,3 +333,23 @@ func TestAtRest_IsFalseOnlyWhileClusterAPIWorks(t *testing.T) {
 		}
 	}
 }
+
+func TestObject_NamesTheProxySecretOfItsPools(t *testing.T) {
+	t.Parallel()
+	pool := plan.Pool{Pool: intent.Pool{Kind: intent.KindMachineDeployment}, Object: "md"}
+	own := pool
+	own.Override = "s"
+	for name, test := range map[string]struct {
+		pools                   []plan.Pool
+		override, by, generated string
+	}{
+		"no pool":              {nil, "", "", "one-proxy-files"},
+		"one of the Cluster's": {[]plan.Pool{pool}, "", "", "one-proxy-files"},
+		"one with its own":     {[]plan.Pool{own, own}, "s", "MachineDeployment md", "one..md.proxy-files"},
+	} {
+		o := plan.Object{Pools: test.pools}
+		if o.Override() != test.override || o.Overrider() != test.by || o.GeneratedSecret("one") != test.generated {
+			t.Errorf("%s: %q by %q, generated %q", name, o.Override(), o.Overrider(), o.GeneratedSecret("one"))
+		}
+	}
+}
