@@ -73,3 +73,16 @@ func TestSecretData_HasReadinessEndpointsIfThereAreAny(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretData_RendersWhatNobodyHasRendered has settings that no Resolver has found.
+func TestSecretData_RendersWhatNobodyHasRendered(t *testing.T) {
+	t.Parallel()
+	settings, err := proxyconfig.Parse(map[string][]byte{"httpProxy": []byte("http://p:1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := resolve.SecretData(resolve.Resolution{Settings: settings})
+	if err != nil || !strings.Contains(string(data[contract.KeyProxyEnv]), "http://p:1") {
+		t.Errorf("got %q, error %v", data[contract.KeyProxyEnv], err)
+	}
+}

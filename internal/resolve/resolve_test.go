@@ -18,6 +18,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 )
 
 // secrets are those of a test, by namespace/name; reads records which were asked for.
@@ -285,6 +286,69 @@ func TestComplete_MeansThatTheEndpointIsKnownOrUnwanted(t *testing.T) {
 			intent.Cluster{Namespace: "team", Name: "one", EndpointHost: test.host}, intent.Options{OmitGroups: test.omit}, "")
 		if err != nil || got.Complete != test.expect {
 			t.Errorf("%s: complete %t, error %v", name, got.Complete, err)
+		}
+	}
+}
+
+// TestResolve_OfCertificatesAloneNeedsNothingOfTheNetwork and says that there is no proxy.
+func TestResolve_OfCertificatesAloneNeedsNothingOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		data     map[string]string
+		complete bool
+		note     string
+	}{
+		"certificates": {map[string]string{"trustedCA": cabundle.Small(t)}, true, "Secret team/http-proxy has only key trustedCA"},
+		"a proxy":      {proxy("x"), false, ""},
+	} {
+		reader := &secrets{data: map[string]map[string]string{"team/http-proxy": test.data}}
+		got, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+			intent.Options{}, "")
+		if err != nil || got.Complete != test.complete || !strings.HasPrefix(got.Note(), test.note) ||
+			(got.Note() != "") != (test.note != "") {
+			t.Errorf("%s: complete %t, note %q, error %v", name, got.Complete, got.Note(), err)
+		}
+	}
+}
+
+// TestResolve_ReadsTheListOfTheVariable beside that of the Secret.
+func TestResolve_ReadsTheListOfTheVariable(t *testing.T) {
+	t.Parallel()
+	reader := &secrets{data: map[string]map[string]string{"team/http-proxy": proxy("x")}}
+	for text, want := range map[string]bool{"": false, "a.example.com": true} {
+		got, err := resolve.Resolver{Secrets: reader}.Resolve(t.Context(), intent.Cluster{Namespace: "team", Name: "one"},
+			intent.Options{NoProxy: text}, "")
+		if err != nil || strings.Contains(got.NoProxy.Value, "a.example.com") != want {
+			t.Errorf("%q: NO_PROXY %q, error %v", text, got.NoProxy.Value, err)
+		}
+	}
+}
+
+// TestNoProxyInput_SaysWhatOfTheInfrastructureIsNotKnown of a Cluster, with a topology or without.
+func TestNoProxyInput_SaysWhatOfTheInfrastructureIsNotKnown(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind           string
+		topology, read bool
+		want           string
+	}{
+		"no kind yet":          {"", true, false, "the kind of infrastructure is not known yet"},
+		"none":                 {"", false, false, ""},
+		"an object not read":   {"AWSCluster", false, false, "AWSCluster a is not known yet"},
+		"that of a topology":   {"AWSCluster", true, false, "AWSCluster a is not known yet"},
+		"an object":            {"AWSCluster", true, true, ""},
+		"one that nobody asks": {"OtherCluster", true, false, ""},
+	} {
+		input := resolve.NoProxyInput(intent.Cluster{
+			Topology: test.topology, Infrastructure: intent.Reference{Kind: test.kind, Name: "a"},
+			Facts: infrastructure.Facts{Read: test.read},
+		}, intent.Options{})
+		got := ""
+		for _, f := range input.Infrastructure.Findings {
+			got += f.Message
+		}
+		if !strings.HasPrefix(got, test.want) || (got != "") != (test.want != "") {
+			t.Errorf("%s: got %q", name, got)
 		}
 	}
 }
