@@ -33,6 +33,10 @@ var gone = []struct {
 	}},
 	{"a proxy Secret without the label the moment", []string{`names of Secrets are watched`}},
 	{"", []string{`hack/(scale|bench|measure|rooms|testsummary|licences)\b`, `bench-growth`, `bench-baseline`, `demo-stop`}},
+	{"by ClusterResourceSets", []string{
+		`--deliver\b`, `components/deliver`, `LabelDeliverTo`, `/deliver-to`, `DeliveryNotInstalled`, `digest-key`,
+		`ClusterResourceSet`,
+	}},
 	{"Flags of our own for certificates and ciphers", []string{`internal/diagnostics`, `TokenReviewer`, `--diagnostics-cert`}},
 }
 

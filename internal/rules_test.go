@@ -23,7 +23,7 @@ const (
 	longestChain = 17
 )
 
-var importsOfOurs = map[string]int{"controller": 18, "controller/publisher": 15}
+var importsOfOurs = map[string]int{"controller": 16, "controller/publisher": 16, "controller/workload": 13}
 
 // forms are the types that have the name of an object of package kinds, and why.
 var forms = map[string]string{
@@ -43,21 +43,21 @@ var forms = map[string]string{
 
 // memories are what outlives a call and changes, and what a crash loses of it.
 var memories = map[string]string{
-	"cli.serverClock":                 "for one command",
-	"controller.Config":               "the same Secrets as lookup.Secrets",
-	"controller/publisher.Config":     "the same",
-	"controller/publisher.Controller": "outputs whose leftovers are gone: they are looked for once more",
-	"controller/workload.Follower":    "nodes with the current files, and clusters that do not answer: both are asked again",
-	"lookup.Infrastructure":           "network facts of a namespace: one read each",
-	"lookup.Secrets":                  "Secrets that do not exist: one read each",
-	"controller/backoff.memory":       "which writes another manager reverts: a few writes are repeated",
-	"controller/reconcile.madeTimes":  "when bootstrap data was made first: a Machine may count as current",
-	"controller/report.news":          "findings that have an event: the condition shows them",
-	"controller/report.states":        "metrics: each Cluster's first reconcile reports it again",
-	"kinds.words":                     "strings that many objects share: nothing",
-	"lookup.InfrastructureClusters":   "network facts, which generated Secrets keep: one read a Cluster",
-	"nodeagent.watcher":               "the state that was logged: it is logged again",
-	"resolve.Parsed":                  "the last proxy Secret: it is parsed again",
+	"cli.serverClock":                "for one command",
+	"controller.Config":              "the same Secrets as lookup.Secrets",
+	"controller/publisher.Config":    "the same",
+	"controller/workload.Applier":    "what was applied, and which clusters answer: each object is compared once more",
+	"controller/workload.Follower":   "nodes with the current files, and clusters that do not answer: both are asked again",
+	"lookup.Infrastructure":          "network facts of a namespace: one read each",
+	"lookup.Secrets":                 "Secrets that do not exist: one read each",
+	"controller/backoff.memory":      "which writes another manager reverts: a few writes are repeated",
+	"controller/reconcile.madeTimes": "when bootstrap data was made first: a Machine may count as current",
+	"controller/report.news":         "findings that have an event: the condition shows them",
+	"controller/report.states":       "metrics: each Cluster's first reconcile reports it again",
+	"kinds.words":                    "strings that many objects share: nothing",
+	"lookup.InfrastructureClusters":  "network facts, which generated Secrets keep: one read a Cluster",
+	"nodeagent.watcher":              "the state that was logged: it is logged again",
+	"resolve.Parsed":                 "the last proxy Secret: it is parsed again",
 }
 
 // libraries are what a library does for the product, the packages that may come near it, and the decision for each.

@@ -21,18 +21,17 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 )
 
-// component is a part of the installation that a value of the chart turns on. One that needs another is off without it.
-type component struct{ path, condition, needs string }
+// component is a part of the installation that a value of the chart turns on.
+type component struct{ path, condition string }
 
-// components are in the order in which a kustomization has to name them. config/components/in-place contains deliver.
+// components are in the order in which a kustomization has to name them.
 var components = []component{ //nolint:gochecknoglobals // a constant
-	{"default", ".Values.webhooks.enabled", ""},
-	{"extension", ".Values.hooks.enabled", ""},
-	{"components/deliver", "(or .Values.deliver.enabled .Values.inPlace.enabled)", ""},
-	{"components/in-place", ".Values.inPlace.enabled", "components/deliver"},
-	{"components/namespaced", ".Values.watchNamespace", ""},
-	{"components/monitoring", ".Values.monitoring.enabled", ""},
-	{"components/network-policies", ".Values.networkPolicies.enabled", ""},
+	{"default", ".Values.webhooks.enabled"},
+	{"extension", ".Values.hooks.enabled"},
+	{"components/in-place", ".Values.inPlace.enabled"},
+	{"components/namespaced", ".Values.watchNamespace"},
+	{"components/monitoring", ".Values.monitoring.enabled"},
+	{"components/network-policies", ".Values.networkPolicies.enabled"},
 }
 
 // separator ends a condition before a line.
@@ -137,7 +136,7 @@ func combine(dir string, with map[string]bool, rest []component) (map[string]str
 		return combine(dir, decided, rest[1:])
 	}
 	off, err := decide(false)
-	if err != nil || c.needs != "" && !with[c.needs] {
+	if err != nil {
 		return off, err
 	}
 	on, err := decide(true)
@@ -161,7 +160,7 @@ func kustomization(with map[string]bool) string {
 	}
 	var parts []string
 	for _, c := range components {
-		if with[c.path] && c.path != "default" && (c.path != "components/deliver" || !with["components/in-place"]) {
+		if with[c.path] && c.path != "default" {
 			parts = append(parts, "../"+c.path)
 		}
 	}

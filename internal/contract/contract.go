@@ -28,12 +28,9 @@ const (
 	// LabelGenerated marks an object that the product generated. Written by the product; its value is the name
 	// of the Cluster.
 	LabelGenerated = Domain + "/generated-for"
-	// LabelOutput marks a generated Secret of AnnotationPublish, which no node reads. Its value is the end of the
-	// Secret's name.
+	// LabelOutput marks a generated Secret of AnnotationPublish, which no node reads, with the end of the Secret's name,
+	// and an object that is applied to a workload cluster, with the name of its output.
 	LabelOutput = Domain + "/output"
-	// LabelDeliverTo on a Cluster selects it for the ClusterResourceSet that delivers its outputs. Its value is the name
-	// of the Cluster. Written by the product, and removed by it when nothing is delivered any more.
-	LabelDeliverTo = Domain + "/deliver-to"
 	// LabelNodeFiles on a Node of a workload cluster selects it for the DaemonSet of RolloutInPlace. Its value is the
 	// label value of the generated Secret that the Node's files come from. Written by the product, and removed by it when
 	// the Cluster no longer asks for RolloutInPlace. The prefix is one that a kubelet cannot set on its own Node, so that
@@ -119,20 +116,14 @@ const (
 	// resourceVersions of the proxy Secrets. It is written together with AnnotationMachinesBehind, so that command status
 	// finds out whether that is current. Nothing else reads it. It is removed with the condition.
 	AnnotationLastPass = Domain + "/last-pass"
-	// AnnotationInPlace on a Cluster, with the value InPlaceValue, is there while anything of RolloutInPlace may be in the
-	// workload cluster. Written by the product before the first delivery, and removed by it after the last object is gone
-	// there.
-	AnnotationInPlace = Domain + "/in-place"
+	// AnnotationApplied on a Cluster, with the value AppliedValue, is there while anything of ours may be in the workload
+	// cluster. Written by the product before the first object is applied, and removed by it after the last one is gone.
+	AnnotationApplied = Domain + "/applied"
 	// AnnotationUpdatedAt on the KubeadmConfig of a Machine is AnnotationChangedAt of the generated Secret with the values
 	// that its Node has by RolloutInPlace. Written by the product; a Machine is not behind values of this time or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
-	// AnnotationDigestKey on a Secret that delivers files to nodes is the key of LabelFilesDigest, 32 random bytes in
-	// base64. A digest without a key would let everybody who can read a DaemonSet guess the password offline.
-	AnnotationDigestKey = Domain + "/digest-key"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"
-	// AnnotationOutput on a Secret that is delivered to the workload cluster is its output, as NAME or NAME=ARGUMENT.
-	AnnotationOutput = Domain + "/output"
 	// AnnotationHTTPProxy, AnnotationHTTPSProxy and AnnotationNoProxy on a Cluster are the values of output annotations.
 	AnnotationHTTPProxy  = Domain + "/http-proxy"
 	AnnotationHTTPSProxy = Domain + "/https-proxy"
@@ -150,8 +141,8 @@ const (
 	RolloutInPlace = "InPlace"
 	// InPlaceMaxUnavailableDefault changes one Node of a pool at a time.
 	InPlaceMaxUnavailableDefault = "1"
-	// InPlaceValue is the value of AnnotationInPlace.
-	InPlaceValue = "true"
+	// AppliedValue is the value of AnnotationApplied.
+	AppliedValue = "true"
 	// PublishCredentialsValue is the only value of AnnotationPublishCredentials that publishes credentials.
 	PublishCredentialsValue = "true"
 	// HoldEnabled begins an AnnotationTopologyHold that keeps templates with the proxy.
@@ -173,9 +164,6 @@ const (
 	// PoolSecretSuffix ends the name of the generated Secret of a pool with a proxy Secret of its own. It begins with a
 	// dot, so that no such name is that of a Cluster's generated Secret.
 	PoolSecretSuffix = ".proxy-files"
-	// DeliverySuffix after the name of a Cluster is the name of the ClusterResourceSet that delivers its outputs. With a
-	// hyphen and the output it is the name of a delivered Secret.
-	DeliverySuffix = "-proxy"
 )
 
 // Names in the workload cluster of a Cluster with RolloutInPlace.

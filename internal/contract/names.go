@@ -3,7 +3,7 @@ package contract
 import "strings"
 
 // UserLabels returns the labels that users set on a Cluster.
-func UserLabels() []string { return []string{LabelEnabled, LabelDeliverTo} }
+func UserLabels() []string { return []string{LabelEnabled} }
 
 // UserAnnotations returns the annotations that users set on a Cluster. They set AnnotationSecret on a pool, too.
 func UserAnnotations() []string {
@@ -22,7 +22,7 @@ func ClusterAnnotations() []string {
 	return append(names(UserAnnotations()...),
 		names(AnnotationTopologyHold, AnnotationEnabledBefore, AnnotationOutputVersion,
 			AnnotationHTTPProxy, AnnotationHTTPSProxy, AnnotationNoProxy, AnnotationMachinesBehind,
-			AnnotationLastPass, AnnotationInPlace)...)
+			AnnotationLastPass, AnnotationApplied)...)
 }
 
 // PoolAnnotations returns the names, without the domain, of the annotations that a MachineDeployment, a MachinePool or

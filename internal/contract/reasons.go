@@ -27,16 +27,15 @@ const (
 
 // Reasons of ConditionProxyPublished alone.
 const (
-	ReasonPublished            = "Published"            // every output is out
-	ReasonInvalidOutput        = "InvalidOutput"        // AnnotationPublish or AnnotationPublishCredentials cannot be read
-	ReasonCredentialsWithheld  = "CredentialsWithheld"  // AnnotationPublishCredentials does not let credentials out
-	ReasonKubernetesTooOld     = "KubernetesTooOld"     // the workload cluster does not have what an output needs
-	ReasonTooLarge             = "TooLarge"             // values are too long for an output; what is out stays as it is
-	ReasonDeliveryFailed       = "DeliveryFailed"       // Cluster API could not apply an output to the workload cluster
-	ReasonDeliveryNotInstalled = "DeliveryNotInstalled" // the manager runs without --deliver
-	ReasonInPlaceNotInstalled  = "InPlaceNotInstalled"  // the manager runs without --node-image
-	ReasonDelivering           = "Delivering"           // Cluster API has not applied an output yet
-	ReasonWithdrawing          = "Withdrawing"          // Cluster API has not applied the withdrawal of an output yet
+	ReasonPublished           = "Published"           // every output is out
+	ReasonInvalidOutput       = "InvalidOutput"       // AnnotationPublish or AnnotationPublishCredentials cannot be read
+	ReasonCredentialsWithheld = "CredentialsWithheld" // AnnotationPublishCredentials does not let credentials out
+	ReasonKubernetesTooOld    = "KubernetesTooOld"    // the workload cluster does not have what an output needs
+	ReasonTooLarge            = "TooLarge"            // values are too long for an output; what is out stays as it is
+	ReasonDeliveryFailed      = "DeliveryFailed"      // an output could not be applied to the workload cluster
+	ReasonInPlaceNotInstalled = "InPlaceNotInstalled" // the manager runs without --node-image
+	ReasonDelivering          = "Delivering"          // the workload cluster has not answered yet
+	ReasonWithdrawing         = "Withdrawing"         // objects of the workload cluster are not deleted yet
 )
 
 // Reason is a row of the table of reasons.
@@ -82,7 +81,6 @@ func Reasons() []Reason {
 		{ReasonKubernetesTooOld, statusFalse, TaskAct},
 		{ReasonTooLarge, statusFalse, TaskAct},
 		{ReasonDeliveryFailed, statusFalse, TaskAct},
-		{ReasonDeliveryNotInstalled, statusFalse, TaskAct},
 		{ReasonInPlaceNotInstalled, statusFalse, TaskAct},
 		{ReasonConflictingFile, statusFalse, TaskAct},
 		{ReasonSharedTemplate, statusFalse, TaskAct},

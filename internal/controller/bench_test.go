@@ -107,7 +107,7 @@ func converged(tb testing.TB, secrets cache.Cache) reconcile.Reconciler {
 	}
 	server := httptest.NewServer(lists{stored})
 	tb.Cleanup(server.Close)
-	options, err := caches.Options("", time.Hour, false)
+	options, err := caches.Options("", time.Hour)
 	must(tb, err)
 	options.Scheme = shown.Scheme()
 	config := &rest.Config{Host: server.URL, QPS: -1}

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
@@ -22,8 +20,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -397,26 +393,8 @@ func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Settled, b
 		return report.Outcome{}, nil
 	}
 	return p.inPlace.Follow(ctx, workload.Pass{
-		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind, Keys: p.digestKeys,
+		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind,
 	})
-}
-
-// digestKeys returns the keys of the digests of files, by the generated Secret, of those that are delivered to nodes.
-func (p *pass) digestKeys(ctx context.Context) (map[string][]byte, error) {
-	var delivered corev1.SecretList
-	if err := p.Client.List(ctx, &delivered, client.InNamespace(p.view.Namespace),
-		client.MatchingFields{caches.IndexOutputs: p.view.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing Secrets of outputs: %w", err)
-	}
-	keys := map[string][]byte{}
-	for i := range delivered.Items {
-		annotations := delivered.Items[i].Annotations
-		output, known := publish.Delivered(annotations)
-		if key, usable := nodes.KeyOf(annotations); known && output.Name == publish.Nodes && usable {
-			keys[output.Argument] = key
-		}
-	}
-	return keys, nil
 }
 
 // finishTopology completes the pass for the topology. missing are findings about missing objects.

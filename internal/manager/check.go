@@ -58,8 +58,6 @@ func (o Options) checkNodeImage() error {
 		return nil
 	case len(o.NodeImage) > maxImage || !imagePattern.MatchString(o.NodeImage):
 		return usagef("--node-image %q: not the name of an image", o.NodeImage)
-	case !o.Deliver:
-		return usagef("--node-image: add --deliver, by which the image reaches workload clusters")
 	}
 	return nil
 }

@@ -46,11 +46,8 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 		"interval at which a Cluster is reconciled even if nothing changed")
 	f.Float32Var(&o.QPS, "kube-api-qps", 100, "requests per second to the API server")
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
-	f.BoolVar(&o.Deliver, "deliver", false,
-		"deliver outputs of Clusters to their workload clusters with ClusterResourceSets; without it their Secrets are only "+
-			"written")
 	f.StringVar(&o.NodeImage, "node-image", "", "image of this program as nodes of workload clusters pull it: serves "+
-		"Clusters with rollout "+contract.RolloutInPlace+"; needs --deliver; empty: not served")
+		"Clusters with rollout "+contract.RolloutInPlace+"; empty: not served")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {

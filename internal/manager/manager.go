@@ -69,7 +69,7 @@ func New(ctx context.Context, config *rest.Config, o Options) (manager.Manager, 
 	if err != nil {
 		return nil, err
 	}
-	cacheOptions, err := caches.Options(o.Namespace, o.SyncPeriod, o.Deliver)
+	cacheOptions, err := caches.Options(o.Namespace, o.SyncPeriod)
 	if err != nil {
 		return nil, err
 	}
@@ -160,15 +160,15 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		Cached: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Mapper: mgr.GetRESTMapper(),
 	}
-	var (
-		workloads clustercache.ClusterCache
-		cleaner   publisher.Workload
-	)
+	var workloads clustercache.ClusterCache
 	if o.NodeImage != "" {
 		if workloads, err = workload.SetupWithManager(ctx, mgr, mgr.GetAPIReader(), o.scope(), o.Namespace); err != nil {
 			return err
 		}
-		cleaner = workload.Cleaner{Clients: workloads}
+	}
+	connect, err := workload.Connect(mgr.GetAPIReader())
+	if err != nil {
+		return fmt.Errorf("setting up connections to workload clusters: %w", err)
 	}
 	c, err := controller.New(controller.Config{
 		Client:         mgr.GetClient(),
@@ -197,8 +197,8 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	}
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Absent: absent,
-		InfrastructureClusters: clusters, Installation: installation, Deliver: o.Deliver,
-		NodeImage: o.NodeImage, Workload: cleaner, Scope: o.scope(),
+		InfrastructureClusters: clusters, Installation: installation,
+		NodeImage: o.NodeImage, Applier: workload.NewApplier(connect), Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {

@@ -44,9 +44,7 @@ type Options struct {
 	WebhookCertName, WebhookKeyName string
 	// FeatureGates switches features on or off by name.
 	FeatureGates map[string]bool
-	// Deliver delivers outputs to workload clusters with ClusterResourceSets.
-	Deliver bool
-	// NodeImage is the image that changes nodes in place; empty if that is not installed. It needs Deliver.
+	// NodeImage is the image that changes nodes in place; empty if that is not installed.
 	NodeImage string
 }
 

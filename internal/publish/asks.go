@@ -43,7 +43,7 @@ func (o Output) String() string {
 // IsDelivered reports whether the controller writes the output for the workload cluster.
 func (o Output) IsDelivered() bool {
 	d := lookup(o.Name)
-	return o.Name == Nodes || d != nil && d.isDelivered()
+	return d != nil && d.isDelivered()
 }
 
 // IsForWorkload reports whether the output is for the workload cluster, whoever writes it.

@@ -69,9 +69,9 @@ func described(t *testing.T, list string, in Input) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	keys := func(secret Secret, what string) {
+	keys := func(secret Secret) {
 		for key, value := range secret.Data {
-			fmt.Fprintf(&b, "\n### %s: %s %s, key %s, labels %v\n%s", list, what, secret.Name, key, secret.Labels, value)
+			fmt.Fprintf(&b, "\n### %s: Secret %s, key %s, labels %v\n%s", list, secret.Name, key, secret.Labels, value)
 		}
 	}
 	for _, secret := range result.Secrets {
@@ -82,14 +82,7 @@ func described(t *testing.T, list string, in Input) string {
 			}
 			secret.Data = map[string][]byte{"*": text}
 		}
-		keys(secret, "Secret")
-		if secret.Delivered != nil {
-			withdrawn, err := Withdraw(in.Cluster, *secret.Delivered)
-			if err != nil {
-				t.Fatal(err)
-			}
-			keys(withdrawn, "withdrawn Secret")
-		}
+		keys(secret)
 	}
 	for _, value := range []any{result.Annotations, result.Printed, result.Findings} {
 		if text, err := yaml.Marshal(value); err != nil {

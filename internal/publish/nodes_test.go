@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -15,7 +14,7 @@ import (
 
 func nodesInput(secret string, size int) nodes.Input {
 	return nodes.Input{
-		Cluster: "prod", Secret: secret, Key: bytes.Repeat([]byte{1}, nodes.KeyBytes), Image: "i", MaxUnavailable: "1",
+		Cluster: "prod", Secret: secret, Key: []byte{1}, Image: "i", MaxUnavailable: "1",
 		Data: map[string][]byte{
 			contract.KeyProxyEnv: []byte("HTTP_PROXY=\"http://u:s3cr@p:1\"\n"), contract.KeySetup: []byte("#!/bin/sh\n"),
 			contract.KeyTrustedCABundle: bytes.Repeat([]byte("a"), size),
@@ -23,38 +22,22 @@ func nodesInput(secret string, size int) nodes.Input {
 	}
 }
 
-func TestOfNodes_HasANameAndADigestForEachGeneratedSecret(t *testing.T) {
+func TestOfNodes_NamesItsGeneratedSecretAndIsInNoSecret(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
 	for _, generated := range []string{
-		"prod-proxy-files", "prod.a.md.proxy-files", "prod.b.md.proxy-files", "prod." + strings.Repeat("x", 200) + ".mp.proxy-files",
+		"prod-proxy-files", "prod.a.md.proxy-files", "prod." + strings.Repeat("x", 200) + ".mp.proxy-files",
 	} {
 		secret, found, err := publish.OfNodes(nodesInput(generated, 10))
-		if err != nil || len(found) > 0 || secret.Kept || len(secret.Output) > 63 || seen[secret.Name] {
+		if err != nil || len(found) > 0 || secret.Kept || secret.Delivered == nil || secret.Delivered.Argument != generated {
 			t.Fatalf("%s: %v, %v, %v", generated, secret, found, err)
 		}
-		seen[secret.Name] = true
-		if secret.Name != "prod-"+secret.Output {
-			t.Errorf("%s: name %s, output %s", generated, secret.Name, secret.Output)
+		objects, err := secret.Objects()
+		if err != nil || len(objects) != 3 {
+			t.Errorf("%s: %d objects, %v", generated, len(objects), err)
 		}
-		if got := publish.ClustersOf(secret.Name); !cmp.Equal(got, []string{"prod"}) {
-			t.Errorf("%s may be wanted by %v", secret.Name, got)
-		}
-		o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: secret.Delivered.String()})
-		if !known || o != *secret.Delivered || o.Argument != generated || !o.IsDelivered() {
-			t.Errorf("%s is read as %v, %t", secret.Delivered, o, known)
-		}
-		withdrawn, err := publish.Withdraw("prod", o)
-		if err != nil || withdrawn.Name != secret.Name || strings.Contains(string(withdrawn.Data["nodes.yaml"]), "kind: Secret") ||
-			!strings.Contains(string(secret.Data["nodes.yaml"]), string(withdrawn.Data["nodes.yaml"])) {
-			t.Errorf("withdrawn: %v, %v", withdrawn, err)
-		}
-		if kept := publish.KeptNodes("prod", generated); kept.Name != secret.Name || !kept.Kept {
-			t.Errorf("kept is %v", kept)
-		}
-		if _, usable := nodes.KeyOf(secret.Annotations); !usable || secret.Labels[contract.LabelFilesDigest] == "" {
-			t.Errorf("annotations %v, labels %v", secret.Annotations, secret.Labels)
-		}
+	}
+	if kept := publish.KeptNodes(); !kept.Kept || kept.Delivered == nil || kept.Data != nil {
+		t.Errorf("kept is %v", kept)
 	}
 }
 
@@ -66,7 +49,7 @@ func TestOfNodes_KeepsWhatItCannotMake(t *testing.T) {
 	}
 	large, found, err := publish.OfNodes(nodesInput("prod-proxy-files", 900_000))
 	if err != nil || len(found) != 1 || found[0].Reason != contract.ReasonTooLarge || !large.Kept || large.Data != nil ||
-		!strings.Contains(found[0].Message, "output nodes=prod-proxy-files: Secret prod-proxy-nodes would hold 12") {
+		!strings.Contains(found[0].Message, "output nodes=prod-proxy-files: its objects would have 12") {
 		t.Errorf("%v, %v, %v", large, found, err)
 	}
 	in := nodesInput("prod-proxy-files", 10)

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 // Limits in bytes.
@@ -39,18 +39,17 @@ type Input struct {
 	Version string
 }
 
-// Secret is the content of a Secret in the namespace of the Cluster.
+// Secret is the content of a Secret in the namespace of the Cluster or, if it is Delivered, objects of the workload
+// cluster, which are in no Secret.
 type Secret struct {
 	Name string
 	// Output is the value of contract.LabelOutput.
 	Output string
 	// Labels are labels beside those of every generated Secret.
 	Labels map[string]string
-	// Annotations are annotations beside those of every Secret of an output.
-	Annotations map[string]string
-	Data        map[string][]byte
-	// Delivered is the output for the workload cluster that the Secret holds, under one key as a stream of YAML. Nil for
-	// a Secret that is not delivered.
+	Data   map[string][]byte
+	// Delivered is the output for the workload cluster whose objects are in Data, under one key as a stream of YAML. Nil
+	// for a Secret.
 	Delivered *Output
 	// Kept reports that there is no content now: a Secret that exists stays as it is, and none is created.
 	Kept bool
@@ -126,32 +125,40 @@ func Kept(asks Asks, cluster string) (r Result) {
 func secretOf(cluster, end string) Secret { return Secret{Name: cluster + "-" + end, Output: end} }
 
 func deliveredSecret(cluster string, o Output) Secret {
-	if o.Name == Nodes {
-		return nodesSecret(cluster, o)
-	}
 	secret := secretOf(cluster, deliveredEnd(o.Name))
 	secret.Delivered = &o
 	return secret
 }
 
-// deliveredEnd ends the name of the Secret of a delivered output.
-func deliveredEnd(name Name) string {
-	return strings.TrimPrefix(contract.DeliverySuffix, "-") + "-" + string(name)
+// deliveredEnd ends the name of a delivered output.
+func deliveredEnd(name Name) string { return "proxy-" + string(name) }
+
+// Objects returns the objects of a delivered output.
+func (s Secret) Objects() (all []map[string]any, err error) {
+	for _, stream := range s.Data { // one key
+		for document := range strings.SplitSeq("\n"+string(stream), "\n---\n") {
+			var one map[string]any
+			if err := yaml.Unmarshal([]byte(document+"\n"), &one); err != nil {
+				return nil, fmt.Errorf("reading objects of output %s: %w", s.Delivered, err)
+			}
+			if one != nil {
+				all = append(all, one)
+			}
+		}
+	}
+	return all, nil
 }
 
-// key is the key of a delivered Secret.
+// key is the key of the objects of a delivered output.
 func (o Output) key() string { return string(o.Name) + ".yaml" }
 
 // ClustersOf returns the names of the Clusters for which a Secret of a name may be wanted.
 func ClustersOf(secret string) []string {
 	var clusters []string
-	for _, end := range slices.Concat(written(goesManagement), written(goesWorkload)) {
+	for _, end := range written(goesManagement) {
 		if cluster, found := strings.CutSuffix(secret, "-"+end); found && cluster != "" {
 			clusters = append(clusters, cluster)
 		}
-	}
-	if found := nodesPattern.FindStringSubmatch(secret); found != nil {
-		clusters = append(clusters, found[1])
 	}
 	return clusters
 }
@@ -184,8 +191,12 @@ func (m *maker) add(secret Secret, outputs []Output) {
 	}
 	if size > maxSecret {
 		secret.Data, secret.Kept = nil, true
-		m.leaveOut(contract.ReasonTooLarge, outputs, "Secret %s would hold %d bytes, and it can hold %d; "+
-			"write networks or suffixes instead of single hosts into noProxy", secret.Name, size, maxSecret)
+		what := "Secret " + secret.Name
+		if secret.Delivered != nil {
+			what = "an object of the workload cluster"
+		}
+		m.leaveOut(contract.ReasonTooLarge, outputs, "%s would hold %d bytes, and it can hold %d; "+
+			"write networks or suffixes instead of single hosts into noProxy", what, size, maxSecret)
 	}
 	m.Secrets = append(m.Secrets, secret)
 }
@@ -284,32 +295,14 @@ func (m *maker) one(d *definition, o Output) {
 	m.add(secret, []Output{o})
 }
 
-// Withdraw returns the Secret of a delivered output with content that has no effect in the workload cluster.
-func Withdraw(cluster string, o Output) (Secret, error) {
-	secret := deliveredSecret(cluster, o)
-	text, err := withdrawn(cluster, o)
-	secret.Data = map[string][]byte{o.key(): text}
-	return secret, err
-}
-
-func withdrawn(cluster string, o Output) ([]byte, error) {
-	if o.Name == Nodes {
-		return nodes.Withdrawn(cluster)
+// KeptDelivered returns every output that is delivered, to be left as it is.
+func KeptDelivered() (all []Secret) {
+	for _, d := range catalog() {
+		if d.isDelivered() {
+			all = append(all, Secret{Delivered: &Output{Name: d.Name}, Kept: true})
+		}
 	}
-	return lookup(o.Name).text(&values{Cluster: cluster, Argument: o.Argument, withdrawn: true})
-}
-
-// Delivered reads the output of a delivered Secret from the Secret's annotation. It reports false for one that names
-// none.
-func Delivered(annotations map[string]string) (Output, bool) {
-	if o, found := deliveredNodes(annotations[contract.AnnotationOutput]); found {
-		return o, true
-	}
-	asks, err := ParseList(annotations[contract.AnnotationOutput])
-	if err != nil || len(asks.Outputs) != 1 || !asks.Outputs[0].IsDelivered() {
-		return Output{}, false
-	}
-	return asks.Outputs[0], true
+	return all
 }
 
 // IsWritten reports whether a Cluster has annotations of an output.

@@ -161,7 +161,7 @@ func isTheKustomization(t *testing.T, product *chart.Chart) {
 	defaults := "patches:\n" + arguments("--diagnostics-address=:8443", "--feature-gates=", "--default-proxy-secret=", "--watch-filter=")
 	for n := range 1 << 6 {
 		on := func(bit int) bool { return n&(1<<bit) != 0 }
-		for delivery, component := range []string{"", "deliver", "in-place"} {
+		for inPlace, component := range []string{"", "in-place"} {
 			base := map[bool]string{true: "default", false: "without-webhooks"}[on(0)]
 			text := "resources: [../" + base + "]\ncomponents:\n"
 			for _, part := range []struct {
@@ -188,8 +188,8 @@ func isTheKustomization(t *testing.T, product *chart.Chart) {
 			}
 			got := rendered(t, product, mgmt.SystemNamespace, values(t, fmt.Sprintf(`{webhooks: {enabled: %t},
 hooks: {enabled: %t, register: %t}, watchNamespace: "%s", monitoring: {enabled: %t}, networkPolicies: {enabled: %t},
-deliver: {enabled: %t}, inPlace: {enabled: %t}}`, on(0), on(1), on(5), map[bool]string{true: "team-a"}[on(2)], on(3), on(4),
-				delivery == 1, delivery == 2)))
+inPlace: {enabled: %t}}`, on(0), on(1), on(5), map[bool]string{true: "team-a"}[on(2)], on(3), on(4),
+				inPlace == 1)))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s\n(-kustomize +Helm):\n%s", text, diff)
 			}

@@ -1,9 +1,9 @@
-// Package delivery has Cluster API's own controller of ClusterResourceSets deliver what the manager publishes.
+// Package delivery has the manager apply what it publishes to a second API server.
 package delivery
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,66 +11,16 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
-	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourceset"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// deliverer runs Cluster API's own controller of ClusterResourceSets for a namespace.
-func deliverer(t *testing.T, ns string) {
-	t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	mgr, err := ctrl.NewManager(shared.cluster.Config(), ctrl.Options{
-		Scheme: shared.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}},
-		Controller: config.Controller{SkipNameValidation: new(true)}, // each test has its own
-		// As in Cluster API's manager.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: mgr.GetClient(), Client: clustercache.ClientOptions{UserAgent: "test"},
-	}, controller.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	secrets, err := cache.New(mgr.GetConfig(), cache.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultNamespaces: map[string]cache.Config{ns: {}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Add(secrets); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&clusterresourceset.Reconciler{Client: mgr.GetClient(), ClusterCache: clusters}).SetupWithManager(ctx, mgr,
-		controller.Options{}, secrets); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Cluster API's controller: %v", err)
-		}
-	})
-}
-
-// connect gives Cluster API the workload cluster of c.
+// connect gives the manager the workload cluster of p.
 func (p publisher) connect(workload *mgmt.Cluster) client.Client {
 	p.T.Helper()
 	kubeconfig, err := mgmt.Kubeconfig(workload.Config())
@@ -85,7 +35,7 @@ func (p publisher) connect(workload *mgmt.Cluster) client.Client {
 	return remote
 }
 
-// connectTo gives Cluster API a kubeconfig.
+// connectTo gives the manager a kubeconfig.
 func (p publisher) connectTo(kubeconfig []byte) {
 	p.T.Helper()
 	vocabulary.Create(p.T, shared.client, &corev1.Secret{
@@ -113,43 +63,80 @@ func podEnv(t *testing.T, remote client.Client, name string) string {
 	return fmt.Sprint(pod.Spec.Containers[0].Env)
 }
 
-// TestOutputs_ReachTheWorkloadCluster has Cluster API's own controller deliver to another API server.
-func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
-	ns := start(t)
-	workload := vocabulary.StartCluster(t)
-	t.Cleanup(func() { // it would wait for the watches of Cluster API
-		if err := workload.KillServer(); err != nil {
-			t.Error(err)
+// everything names all objects of all kinds that an API server knows, but for Pods and what it makes for itself, with
+// our field manager where it is in one.
+func everything(t *testing.T, workload *mgmt.Cluster, remote client.Client) (all []string) {
+	t.Helper()
+	api, err := discovery.NewDiscoveryClientForConfig(workload.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := api.ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resources := range lists {
+		group, err := schema.ParseGroupVersion(resources.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	deliverer(t, ns)
+		for i := range resources.APIResources {
+			resource := &resources.APIResources[i]
+			if !slices.Contains(resource.Verbs, "list") || slices.Contains([]string{"Pod", "Event", "Lease", "ComponentStatus"}, resource.Kind) {
+				continue
+			}
+			var list metav1.PartialObjectMetadataList
+			list.SetGroupVersionKind(group.WithKind(resource.Kind + "List"))
+			if err := remote.List(t.Context(), &list); err != nil {
+				t.Fatalf("listing %s: %v", resource.Name, err)
+			}
+			for _, item := range list.Items {
+				name := fmt.Sprintf("%s %s/%s", resource.Kind, item.Namespace, item.Name)
+				for _, fields := range item.ManagedFields {
+					if fields.Manager == contract.Name {
+						name += " of " + fields.Manager
+					}
+				}
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestOutputs_ReachTheWorkloadCluster applies outputs to another API server, changes them, and removes them.
+func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
+	ns, stop := start(t)
+	workload := vocabulary.StartCluster(t)
 	c := newPublisher(t, ns, "prod", "pods,trust=proxy-system,kapp-controller=proxy-system",
 		map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t), "noProxy": "192.168.0.0/16"})
 	c.Runs("v1.35.4")
+	c.Eventually(contract.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4", "the workload cluster does not answer")
 	remote := c.connect(workload)
-	// Another ClusterResourceSet on the same Cluster.
-	vocabulary.Create(t, shared.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string]string{
-		"a": "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: proxy-mine\n",
-	}}, &addonsv1.ClusterResourceSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"},
-		Spec: addonsv1.ClusterResourceSetSpec{
-			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{contract.LabelEnabled: "true"}},
-			Resources:       []addonsv1.ResourceRef{{Kind: "ConfigMap", Name: "mine"}}, Strategy: "ApplyOnce",
-		},
-	})
-	c.Eventually(contract.ReasonKubernetesTooOld, "the control plane runs Kubernetes v1.35.4",
-		"output trust=proxy-system: Cluster API could not apply Secret "+ns+"/prod-proxy-trust: Failed to apply ClusterResourceSet resources")
-	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}})
+	c.Eventually(contract.ReasonKubernetesTooOld, "output trust=proxy-system: the workload cluster has no Namespace proxy-system; create it",
+		"output kapp-controller=proxy-system: the workload cluster has no Namespace proxy-system; create it")
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "proxy-system", Name: "http-proxy-ca"}, Data: map[string]string{"a": "b"}}
+	vocabulary.Create(t, remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "proxy-system"}}, foreign)
+	before := everything(t, workload, remote)
 	c.Runs("v1.36.3")
-	c.Eventually(contract.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
-	set := vocabulary.Fetch(t, shared.client, ns, "prod-proxy", &addonsv1.ClusterResourceSet{})
-	if uid := c.Cluster().UID; len(set.OwnerReferences) != 1 || set.OwnerReferences[0].UID != uid {
-		t.Errorf("the ClusterResourceSet is owned by %v, not by the Cluster %s", set.OwnerReferences, uid)
+	c.Eventually(contract.ReasonNameTaken, "output trust=proxy-system: ConfigMap proxy-system/http-proxy-ca of the workload cluster exists and was not written by")
+	if got := vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", &corev1.ConfigMap{}); got.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("the ConfigMap of another is %v", got)
 	}
+	if err := remote.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	before = slices.DeleteFunc(before, func(name string) bool {
+		return name == "ConfigMap proxy-system/http-proxy-ca" || strings.HasSuffix(name, " of "+contract.Name) // already applied
+	})
+	c.Publish("pods, trust=proxy-system, kapp-controller=proxy-system")
+	c.Eventually(contract.ReasonPublished, "pods, trust=proxy-system, kapp-controller=proxy-system")
 	ca := vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", &corev1.ConfigMap{})
 	kapp := vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})
-	if !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") || string(kapp.Data["httpsProxy"]) != proxyURL {
-		t.Errorf("got %q and %q", ca.Data, kapp.Data)
+	if !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") || string(kapp.Data["httpsProxy"]) != proxyURL ||
+		ca.Labels[contract.LabelGenerated] != "prod" {
+		t.Errorf("got %q, labels %v, and %q", ca.Data, ca.Labels, kapp.Data)
 	}
 	pods := 0
 	eventually(t, "the policy in the workload cluster", func() string { // it takes a moment to be in effect
@@ -159,18 +146,62 @@ func TestOutputs_ReachTheWorkloadCluster(t *testing.T) {
 		}
 		return ""
 	})
-	c.changesAndGoes(workload, remote)
+	c.isCorrected(remote, stop)
+	c.changes(workload, remote)
+	c.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
+	c.Eventually("")
+	if diff := cmp.Diff(before, everything(t, workload, remote)); diff != "" {
+		t.Errorf("the workload cluster (-before +after):\n%s", diff)
+	}
+	if annotations := c.Cluster().Annotations; annotations[contract.AnnotationApplied] != "" {
+		t.Errorf("annotations %v", annotations)
+	}
 }
 
-// changesAndGoes changes the proxy, also while the workload cluster is away, and withdraws everything.
-func (p publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) {
+// isCorrected has somebody edit one object, delete another and make a third one immutable. A manager that has just
+// started compares all of them.
+func (p publisher) isCorrected(remote client.Client, stop func()) {
 	t := p.T
 	t.Helper()
-	data := map[string]string{"httpProxy": otherProxyURL, "noProxy": "192.168.0.0/16"}
+	stop()
+	values := vocabulary.Fetch(t, remote, "kube-system", "http-proxy-env", &corev1.ConfigMap{})
+	vocabulary.Change(t, remote, values, func(c *corev1.ConfigMap) { c.Data["HTTP_PROXY"], c.Immutable = "http://evil.example.com", new(true) })
+	ca := vocabulary.Fetch(t, remote, "proxy-system", "http-proxy-ca", &corev1.ConfigMap{})
+	vocabulary.Change(t, remote, ca, func(c *corev1.ConfigMap) { c.Data["ca.crt"], c.Data["mine"] = "edited", "stays" })
+	if err := remote.Delete(t.Context(), vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})); err != nil {
+		t.Fatal(err)
+	}
+	manage(t, p.Namespace)
+	eventually(t, "what somebody changed in the workload cluster", func() string {
+		var env, bundle corev1.ConfigMap
+		var kapp corev1.Secret
+		for object, key := range map[client.Object]client.ObjectKey{
+			&env:    {Namespace: "kube-system", Name: "http-proxy-env"},
+			&bundle: {Namespace: "proxy-system", Name: "http-proxy-ca"},
+			&kapp:   {Namespace: "proxy-system", Name: "kapp-controller-config"},
+		} {
+			if err := remote.Get(t.Context(), key, object); err != nil {
+				return err.Error()
+			}
+		}
+		if env.Data["HTTP_PROXY"] != proxyURL || !strings.Contains(bundle.Data["ca.crt"], "BEGIN") || bundle.Data["mine"] != "stays" {
+			return fmt.Sprint(env.Data, bundle.Data)
+		}
+		return ""
+	})
+}
+
+// changes changes the proxy, also while the workload cluster is away, and stops asking for two of the outputs.
+func (p publisher) changes(workload *mgmt.Cluster, remote client.Client) {
+	t := p.T
+	t.Helper()
 	values := func() map[string]string {
 		return vocabulary.Fetch(t, remote, "kube-system", "http-proxy-env", &corev1.ConfigMap{}).Data
 	}
-	p.UseProxy(data)
+	use := func(entry string) {
+		p.UseProxy(map[string]string{"httpProxy": otherProxyURL, "noProxy": "192.168.0.0/16\n" + entry})
+	}
+	use("there.example.com")
 	eventually(t, "the changed proxy in the workload cluster", func() string {
 		if got := values()["HTTP_PROXY"]; got != otherProxyURL {
 			return got
@@ -181,38 +212,19 @@ func (p publisher) changesAndGoes(workload *mgmt.Cluster, remote client.Client) 
 	if err := workload.KillServer(); err != nil {
 		t.Fatal(err)
 	}
-	data["noProxy"] = "192.168.0.0/16\naway.example.com"
-	p.UseProxy(data)
-	p.Eventually(contract.ReasonDeliveryFailed, "output pods: Cluster API could not apply")
+	use("away.example.com")
+	p.Eventually(contract.ReasonDeliveryFailed, "the workload cluster does not answer with the kubeconfig of Secret "+p.Namespace+"/prod-kubeconfig")
 	if err := workload.StartServer(); err != nil {
 		t.Fatal(err)
 	}
+	use("back.example.com") // it would be asked again after half a minute
 	p.Eventually(contract.ReasonPublished, "pods")
-	if got := values()["NO_PROXY"]; !strings.Contains(got, "away.example.com") {
+	if got := values()["NO_PROXY"]; !strings.Contains(got, "back.example.com") {
 		t.Errorf("NO_PROXY is %s", got)
 	}
 	p.Publish("kapp-controller=proxy-system")
 	p.Publishes("kapp-controller=proxy-system")
-	if got := values(); len(got) > 0 || p.Secret("-proxy-pods") != nil || p.Secret("-proxy-trust") != nil {
-		t.Errorf("withdrawn values are %q", got)
-	}
 	if env := podEnv(t, remote, "after"); env != "[]" {
 		t.Errorf("a Pod has %s", env)
-	}
-	p.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
-	p.Eventually("")
-	var left corev1.SecretList
-	if err := shared.client.List(t.Context(), &left, client.InNamespace(p.Namespace), client.HasLabels{contract.LabelOutput}); err != nil ||
-		len(left.Items) > 0 || p.Cluster().Labels[contract.LabelDeliverTo] != "" {
-		t.Errorf("left are %v, %v, and labels %v", left.Items, err, p.Cluster().Labels)
-	}
-	kapp := vocabulary.Fetch(t, remote, "proxy-system", "kapp-controller-config", &corev1.Secret{})
-	if len(kapp.Data["httpsProxy"])+len(kapp.Data["noProxy"]) > 0 {
-		t.Errorf("withdrawn settings are %q", kapp.Data)
-	}
-	var binding addonsv1.ClusterResourceSetBinding
-	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, &binding); err != nil ||
-		len(binding.Spec.Bindings) != 1 || binding.Spec.Bindings[0].ClusterResourceSetName != "mine" {
-		t.Errorf("binding %v, %v", binding.Spec, err)
 	}
 }

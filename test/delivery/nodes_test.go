@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -40,7 +39,7 @@ type inPlace struct {
 }
 
 // newInPlace makes one, with a manager for its namespace that the returned function ends, and waits until the first
-// files are delivered.
+// files are applied.
 func newInPlace(t *testing.T, before func(inPlace)) (inPlace, func()) {
 	t.Helper()
 	if shared == nil {
@@ -55,7 +54,6 @@ func newInPlace(t *testing.T, before func(inPlace)) (inPlace, func()) {
 		}
 	})
 	t.Cleanup(leave) // it would wait for the watches of Cluster API
-	deliverer(t, ns)
 	c := inPlace{publisher: newPublisher(t, ns, "prod", "annotations", map[string]string{
 		"httpProxy": proxyURL, "username": "u", "password": password, "readinessEndpoints": "https://a.example.com/",
 	}), workload: workload, leave: leave}
@@ -172,7 +170,7 @@ func (c inPlace) isGone() {
 	c.Eventually("")
 	cluster := c.Cluster()
 	for key := range maps.Keys(cluster.Annotations) {
-		if key == contract.AnnotationInPlace {
+		if key == contract.AnnotationApplied {
 			c.T.Errorf("the Cluster has annotations %v", cluster.Annotations)
 		}
 	}
@@ -197,13 +195,12 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "1" {
 		t.Errorf("image %s, %v", got, set.Spec.UpdateStrategy)
 	}
-	if c.Cluster().Annotations[contract.AnnotationInPlace] != contract.InPlaceValue {
+	if c.Cluster().Annotations[contract.AnnotationApplied] != contract.AppliedValue {
 		t.Errorf("annotations %v", c.Cluster().Annotations)
 	}
-	delivered := vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-nodes", &corev1.Secret{})
-	key, usable := nodes.KeyOf(delivered.Annotations)
-	if !usable || nodes.Digest(key, c.Secret("-proxy-files")) != digest {
-		t.Errorf("the digest is %s, with key %q", digest, delivered.Annotations[contract.AnnotationDigestKey])
+	generated := vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-files", &corev1.Secret{})
+	if nodes.Digest(nodes.KeyOf(generated.UID), generated.Data) != digest {
+		t.Errorf("the digest is %s", digest)
 	}
 	versions := c.objectVersions()
 	c.annotate("example.com/own", "x")
@@ -220,15 +217,14 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	c.isGone()
 }
 
-// objectVersions are the resource versions of what is written for the delivery in both clusters.
+// objectVersions are the resource versions of what is applied.
 func (c inPlace) objectVersions() map[string]string {
 	c.T.Helper()
-	ns, name := c.Namespace, "prod-proxy-files"
+	const name = "prod-proxy-files"
 	set, digest := c.has(name)
 	return map[string]string{
-		"Secret":             vocabulary.Fetch(c.T, shared.client, ns, "prod-proxy-nodes", &corev1.Secret{}).ResourceVersion,
-		"ClusterResourceSet": vocabulary.Fetch(c.T, shared.client, ns, "prod-proxy", &addonsv1.ClusterResourceSet{}).ResourceVersion,
-		"DaemonSet":          set.ResourceVersion,
+		"DaemonSet": set.ResourceVersion,
+		"Namespace": vocabulary.Fetch(c.T, c.remote, "", contract.NodesNamespace, &corev1.Namespace{}).ResourceVersion,
 		"files": vocabulary.Fetch(c.T, c.remote, contract.NodesNamespace, nodes.SecretName(name, digest),
 			&corev1.Secret{}).ResourceVersion,
 	}
@@ -355,9 +351,15 @@ func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 		},
 	}
 	c, _ := newInPlace(t, func(c inPlace) {
-		vocabulary.Create(t, c.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: contract.NodesNamespace}}, mine)
+		vocabulary.Create(t, c.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: contract.NodesNamespace,
+			Labels: map[string]string{
+				contract.LabelGenerated: c.Name, contract.LabelOutput: "nodes", "app.kubernetes.io/managed-by": contract.Name,
+			},
+		}}, mine)
 	})
-	c.Eventually(contract.ReasonDeliveryFailed, "output nodes=prod-proxy-files: Cluster API could not apply")
+	c.Eventually(contract.ReasonNameTaken, "output nodes=prod-proxy-files: DaemonSet "+contract.NodesNamespace+
+		"/prod-proxy-files of the workload cluster exists and was not written by")
 	set := &appsv1.DaemonSet{}
 	if !get(c, "prod-proxy-files", set) || set.UID != mine.UID || set.Spec.Template.Spec.Containers[0].Image != "mine" {
 		t.Errorf("the DaemonSet is %v", set)
@@ -375,16 +377,13 @@ func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 	c, _ := newInPlace(t, nil)
 	c.has("prod-proxy-files")
 	c.Eventually(contract.ReasonPublished)
-	content := func() string {
-		return vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-nodes", &corev1.Secret{}).ResourceVersion
-	}
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) })
-	before := content()
+	before := c.objectVersions()
 	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "3")
 	c.annotate(contract.AnnotationRollout, "")
 	c.fence("paused")
-	if content() != before {
-		t.Error("the delivery of a paused Cluster changes")
+	if diff := cmp.Diff(before, c.objectVersions()); diff != "" {
+		t.Errorf("what is applied for a paused Cluster changes:\n%s", diff)
 	}
 	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
@@ -399,14 +398,13 @@ func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 	c.leave()
 	const own = "example.com/hold"
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = []string{own} })
-	before = content()
 	if err := shared.client.Delete(t.Context(), c.Cluster()); err != nil {
 		t.Fatal(err)
 	}
 	c.annotate(contract.AnnotationRollout, "")
 	c.fence("deleted")
-	if cluster := c.Cluster(); content() != before || !slices.Equal(cluster.Finalizers, []string{own}) {
-		t.Errorf("finalizers of a deleted Cluster are %v, and its delivery may change", cluster.Finalizers)
+	if cluster := c.Cluster(); !slices.Equal(cluster.Finalizers, []string{own}) {
+		t.Errorf("finalizers of a deleted Cluster are %v", cluster.Finalizers)
 	}
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = nil })
 	err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &clusterv1.Cluster{})

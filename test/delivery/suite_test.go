@@ -42,9 +42,6 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return 1, err
 		}
-		if err := cluster.ApplyKustomize(ctx, "../faults/testdata/deliver"); err != nil {
-			return 1, err
-		}
 		if err := mgmt.WriteKubeconfig(w.kubeconfig, config); err != nil {
 			return 1, err
 		}
@@ -56,25 +53,24 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// start makes a namespace with a manager that delivers.
-func start(t *testing.T) string {
+// start makes a namespace with a manager, which the returned function ends.
+func start(t *testing.T) (ns string, stop func()) {
 	t.Helper()
 	if shared == nil {
 		t.Skipf("%s is not set", mgmt.AssetsVariable)
 	}
-	ns := vocabulary.Namespace(t, shared.client, "delivery-")
-	manage(t, ns)
-	return ns
+	ns = vocabulary.Namespace(t, shared.client, "delivery-")
+	return ns, manage(t, ns)
 }
 
-// manage runs a manager that delivers, for a namespace, until the test ends or the returned function is called.
+// manage runs a manager for a namespace until the test ends or the returned function is called.
 func manage(t *testing.T, ns string, arguments ...string) (stop func()) {
 	t.Helper()
 	log := &logbuffer.Buffer{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, shared.binary, append([]string{
 		"manager", "--kubeconfig", shared.kubeconfig, "--namespace", ns, "--health-addr", "0", "--diagnostics-address", "0",
-		"--sync-period", "1h", "--deliver",
+		"--sync-period", "1h",
 	}, arguments...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

@@ -161,7 +161,7 @@ func TestInPlace_WithoutItsImageIsReported(t *testing.T) {
 		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutInPlace}
 	})
 	published(contract.ReasonInPlaceNotInstalled)
-	if cluster := c.cluster(); cluster.Annotations[contract.AnnotationInPlace] != "" {
+	if cluster := c.cluster(); cluster.Annotations[contract.AnnotationApplied] != "" {
 		t.Errorf("annotations %v", cluster.Annotations)
 	}
 	c.edit(func(cluster *clusterv1.Cluster) { cluster.Annotations = nil })

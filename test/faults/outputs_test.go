@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,34 +56,29 @@ func (p publisher) eventuallyUnpatched() {
 	})
 }
 
+// wantNoSecret fails if a Secret of an output is left in the management cluster.
+func (p publisher) wantNoSecret() {
+	p.T.Helper()
+	var secrets corev1.SecretList
+	if err := shared.client.List(p.T.Context(), &secrets, client.InNamespace(p.Namespace), client.HasLabels{contract.LabelOutput}); err != nil {
+		p.T.Fatal(err)
+	}
+	for _, secret := range secrets.Items {
+		p.T.Errorf("Secret %s is left", secret.Name)
+	}
+}
+
 // wantGone fails if anything of the outputs is left in the management cluster.
 func (p publisher) wantGone() {
 	p.T.Helper()
-	var secrets corev1.SecretList
-	var sets addonsv1.ClusterResourceSetList
-	for _, found := range []client.ObjectList{&secrets, &sets} {
-		if err := shared.client.List(p.T.Context(), found, client.InNamespace(p.Namespace), client.HasLabels{contract.LabelGenerated}); err != nil {
-			p.T.Fatal(err)
-		}
-	}
-	for _, secret := range secrets.Items {
-		if _, output := secret.Labels[contract.LabelOutput]; output {
-			p.T.Errorf("Secret %s is left", secret.Name)
-		}
-	}
-	for _, set := range sets.Items {
-		if set.DeletionTimestamp.IsZero() {
-			p.T.Errorf("ClusterResourceSet %s is left", set.Name)
-		}
-	}
+	p.wantNoSecret()
 	cluster := p.Cluster()
-	for _, key := range []string{contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy} {
+	for _, key := range []string{
+		contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy, contract.AnnotationApplied,
+	} {
 		if _, found := cluster.Annotations[key]; found {
 			p.T.Errorf("annotation %s is left", key)
 		}
-	}
-	if _, found := cluster.Labels[contract.LabelDeliverTo]; found {
-		p.T.Error("the label is left")
 	}
 }
 
@@ -183,28 +176,20 @@ func TestOutputs_WaitForTheEndpoint(t *testing.T) {
 func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 	ns := namespace(t)
 	t.Parallel()
-	manager(t, ns, noResync, "--deliver")
+	manager(t, ns, noResync)
 	foreign := []client.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod-proxy-outputs"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: ns, Name: "prod-cluster-values", Labels: map[string]string{contract.LabelGenerated: "else"},
 		}},
-		&addonsv1.ClusterResourceSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod-proxy"},
-			Spec: addonsv1.ClusterResourceSetSpec{
-				ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-				Resources:       []addonsv1.ResourceRef{{Kind: "ConfigMap", Name: "mine"}},
-			},
-		},
 	}
 	create(t, foreign...)
 	versions := make([]string, len(foreign))
 	for i := range foreign {
 		versions[i] = foreign[i].GetResourceVersion()
 	}
-	c := newPublisher(t, ns, "prod", "env,giantswarm,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
-	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists",
-		"ClusterResourceSet "+ns+"/prod-proxy exists")
+	c := newPublisher(t, ns, "prod", "env,giantswarm", map[string]string{"httpProxy": proxyURL})
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists")
 	for i, object := range slices.Backward(foreign) {
 		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetResourceVersion() != versions[i] {
 			t.Errorf("%T %s was touched: %v", object, object.GetName(), err)
@@ -213,62 +198,34 @@ func TestOutputs_NeverTouchWhatIsNotTheirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	c.Eventually(contract.ReasonPublished)
 	if c.Secret("-proxy-outputs") == nil || c.Secret("-cluster-values") == nil {
 		t.Error("a Secret whose name is free again was not written")
 	}
 	c.Publish("")
-	c.Eventually(contract.ReasonWithdrawing, "output trust=kube-system")
-	if got := string(c.Secret("-proxy-trust")["trust.yaml"]); strings.Contains(got, "BEGIN") || !strings.Contains(got, `ca.crt: ""`) {
-		t.Errorf("a withdrawn output is %s", got)
-	}
-	set := &addonsv1.ClusterResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod-proxy"}}
-	if err := shared.client.Delete(t.Context(), set); err != nil { // whatever it would have delivered
-		t.Fatal(err)
-	}
 	c.Eventually("")
 	c.wantGone()
 }
 
-func TestOutputs_AreWrittenWithoutDelivery(t *testing.T) {
+func TestOutputs_ForAWorkloadClusterThatIsNotThere(t *testing.T) {
 	ns := namespace(t)
 	t.Parallel()
 	p := manager(t, ns, noResync)
 	data := map[string]string{"httpProxy": proxyURL, "username": "needle", "password": "needle", "trustedCA": cabundle.Small(t)}
-	c := newPublisher(t, ns, "prod", "trust=cert-manager,kapp-controller", data)
-	c.Eventually(contract.ReasonCredentialsWithheld, "output kapp-controller=kapp-controller", "output trust=cert-manager", "--deliver")
-	if c.Secret("-proxy-kapp-controller") != nil {
-		t.Error("credentials leave the management cluster")
+	c := newPublisher(t, ns, "prod", "kapp-controller", data)
+	c.Eventually(contract.ReasonCredentialsWithheld, "output kapp-controller=kapp-controller")
+	if applied := c.Cluster().Annotations[contract.AnnotationApplied]; applied != "" {
+		t.Errorf("nothing is applied, and the annotation is %q", applied)
 	}
-	c.Edit(func(cluster *clusterv1.Cluster) {
-		cluster.Annotations[contract.AnnotationPublishCredentials] = contract.PublishCredentialsValue
-	})
-	c.Eventually(contract.ReasonDeliveryNotInstalled, "output kapp-controller=kapp-controller: Secret "+ns+"/prod-proxy-kapp-controller is written")
-	trust := vocabulary.Fetch(t, shared.client, ns, "prod-proxy-trust", &corev1.Secret{})
-	if trust.Type != addonsv1.ClusterResourceSetSecretType || !strings.Contains(string(trust.Data["trust.yaml"]), "BEGIN CERTIFICATE") {
-		t.Errorf("Secret of type %s: %q", trust.Type, trust.Data)
-	}
-	if uid := c.Cluster().UID; len(trust.OwnerReferences) != 1 || trust.OwnerReferences[0].UID != uid {
-		t.Errorf("clusterctl move takes what the Cluster %s owns, and its Secret is owned by %v", uid, trust.OwnerReferences)
-	}
-	if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "prod-proxy"}, &addonsv1.ClusterResourceSet{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a ClusterResourceSet without --deliver: %v", err)
-	}
+	c.Publish("trust=cert-manager")
+	c.Eventually(contract.ReasonDelivering, "the workload cluster does not answer with the kubeconfig of Secret "+ns+"/prod-kubeconfig")
 	c.eventuallyConfigured()
 	p.stop()
-	staysQuiet(t, ns)
 	manager(t, ns, noResync)
 	c.Publish("")
-	c.Eventually(contract.ReasonDeliveryNotInstalled, "content without effect", "delete the Secret")
-	if got := string(c.Secret("-proxy-kapp-controller")["kapp-controller.yaml"]); !strings.Contains(got, `httpProxy: ""`) {
-		t.Errorf("a withdrawn output is %s", got)
+	c.Eventually(contract.ReasonWithdrawing, "the workload cluster does not answer")
+	if c.Cluster().Annotations[contract.AnnotationApplied] == "" {
+		t.Error("it is forgotten that something may be in the workload cluster")
 	}
-	for _, name := range []string{"prod-proxy-trust", "prod-proxy-kapp-controller"} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-		if err := shared.client.Delete(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.Eventually("")
-	c.wantGone()
+	c.wantNoSecret()
 }

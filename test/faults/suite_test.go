@@ -58,9 +58,6 @@ func newWorld(ctx context.Context, cluster *mgmt.Cluster, dir string) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.ApplyKustomize(ctx, "testdata/deliver"); err != nil {
-		return nil, err
-	}
 	if err := mgmt.WriteKubeconfig(w.kubeconfig, config); err != nil {
 		return nil, err
 	}

@@ -8,12 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/cabundle"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
 )
 
@@ -25,17 +23,6 @@ func (p publisher) foreignSecret(end string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + end},
 		Data:       map[string][]byte{"NO_PROXY": []byte(foreignValue)},
-	}
-}
-
-// foreignSet is a ClusterResourceSet of another with the name of that of the Cluster.
-func (p publisher) foreignSet() *addonsv1.ClusterResourceSet {
-	return &addonsv1.ClusterResourceSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name + contract.DeliverySuffix},
-		Spec: addonsv1.ClusterResourceSetSpec{
-			ClusterSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-			Resources:       []addonsv1.ResourceRef{{Kind: "ConfigMap", Name: "mine"}},
-		},
 	}
 }
 
@@ -51,20 +38,20 @@ func (p publisher) remove(object client.Object) {
 func TestOutputs_TakeTheirNamesBack(t *testing.T) {
 	ns := namespace(t)
 	t.Parallel()
-	p := manager(t, ns, noResync, "--deliver")
-	c := newPublisher(t, ns, "prod", "env,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
-	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	p := manager(t, ns, noResync)
+	c := newPublisher(t, ns, "prod", "env,giantswarm", map[string]string{"httpProxy": proxyURL})
+	c.Eventually(contract.ReasonPublished)
 	p.stop()
-	env, set := c.foreignSecret("-proxy-outputs"), c.foreignSet()
+	env, set := c.foreignSecret("-proxy-outputs"), c.foreignSecret("-cluster-values")
 	c.remove(vocabulary.Fetch(t, shared.client, ns, env.Name, &corev1.Secret{}))
-	c.remove(vocabulary.Fetch(t, shared.client, ns, set.Name, &addonsv1.ClusterResourceSet{}))
+	c.remove(vocabulary.Fetch(t, shared.client, ns, set.Name, &corev1.Secret{}))
 	create(t, env, set)
 
-	p = manager(t, ns, noResync, "--deliver")
-	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "ClusterResourceSet "+ns+"/prod-proxy exists")
+	p = manager(t, ns, noResync)
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists")
 	c.remove(set)
-	eventually(t, "ClusterResourceSet whose name is free again", func() string {
-		var ours addonsv1.ClusterResourceSet
+	eventually(t, "Secret whose name is free again", func() string {
+		var ours corev1.Secret
 		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(set), &ours); err != nil {
 			return err.Error()
 		}
@@ -72,13 +59,13 @@ func TestOutputs_TakeTheirNamesBack(t *testing.T) {
 	})
 	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists")
 	c.remove(env)
-	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	c.Eventually(contract.ReasonPublished)
 	if got := string(c.Secret("-proxy-outputs")["HTTPS_PROXY"]); got != proxyURL {
 		t.Errorf("HTTPS_PROXY is %s", got)
 	}
-	again := vocabulary.Fetch(t, shared.client, ns, set.Name, &addonsv1.ClusterResourceSet{})
+	again := vocabulary.Fetch(t, shared.client, ns, set.Name, &corev1.Secret{})
 	if again.UID == set.UID || len(again.OwnerReferences) != 1 || again.OwnerReferences[0].UID != c.Cluster().UID {
-		t.Errorf("the ClusterResourceSet is %v", again.ObjectMeta)
+		t.Errorf("the Secret is %v", again.ObjectMeta)
 	}
 
 	// One of ours that somebody has made theirs by taking off its label.
@@ -92,13 +79,13 @@ func TestOutputs_TakeTheirNamesBack(t *testing.T) {
 		t.Errorf("the Secret of another holds %q", got)
 	}
 	c.remove(mine)
-	c.Eventually(contract.ReasonDelivering, "output trust=kube-system")
+	c.Eventually(contract.ReasonPublished)
 	if got := string(c.Secret("-proxy-outputs")["NO_PROXY"]); !strings.Contains(got, "prod.example.com") {
 		t.Errorf("NO_PROXY is %q", got)
 	}
 	c.eventuallyConfigured()
 	p.stop()
-	staysQuiet(t, ns, "--deliver")
+	staysQuiet(t, ns)
 }
 
 // TestOutputs_LeaveADeletedClusterAlone deletes a Cluster whose names are taken, as one that waits for its Machines to
@@ -107,13 +94,12 @@ func TestOutputs_LeaveADeletedClusterAlone(t *testing.T) {
 	const waits = "example.com/waits"
 	ns := namespace(t)
 	t.Parallel()
-	manager(t, ns, noResync, "--deliver")
+	manager(t, ns, noResync)
 	c := publisherOf(t, ns, "prod")
-	env, set := c.foreignSecret("-proxy-outputs"), c.foreignSet()
-	values := c.foreignSecret("-cluster-values")
-	create(t, env, set, values)
-	c.Create("env,giantswarm,trust", map[string]string{"httpProxy": proxyURL, "trustedCA": cabundle.Small(t)})
-	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "ClusterResourceSet "+ns+"/prod-proxy exists")
+	env, values := c.foreignSecret("-proxy-outputs"), c.foreignSecret("-cluster-values")
+	create(t, env, values)
+	c.Create("env,giantswarm", map[string]string{"httpProxy": proxyURL})
+	c.Eventually(contract.ReasonNameTaken, "Secret "+ns+"/prod-proxy-outputs exists", "Secret "+ns+"/prod-cluster-values exists")
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Finalizers = append(cluster.Finalizers, waits) })
 	c.remove(c.Cluster())
 	// What the manager says of a Cluster that was created later shows that it knows of the deletion.
@@ -128,11 +114,9 @@ func TestOutputs_LeaveADeletedClusterAlone(t *testing.T) {
 	if c.Secret("-proxy-outputs") != nil {
 		t.Error("an output was written for a Cluster that is being deleted")
 	}
-	for _, object := range []client.Object{set, values} {
-		version := object.GetResourceVersion()
-		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetResourceVersion() != version {
-			t.Errorf("%T %s was touched: %v", object, object.GetName(), err)
-		}
+	version := values.ResourceVersion
+	if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(values), values); err != nil || values.ResourceVersion != version {
+		t.Errorf("Secret %s was touched: %v", values.Name, err)
 	}
 	c.Edit(func(cluster *clusterv1.Cluster) {
 		cluster.Finalizers = nil // ours is none of them

@@ -35,7 +35,6 @@ var installs = map[string]string{
 	"extension":       "resources: [%[1]s/default]\ncomponents: [%[1]s/extension]",
 	"extension alone": "resources: [%[1]s/extension/resources]",
 	"everything":      "resources: [%[1]s/clusterclass]\ncomponents: [%[1]s/components/network-policies]",
-	"delivery":        "resources: [%[1]s/default]\ncomponents: [%[1]s/components/deliver]",
 	"in place":        "resources: [%[1]s/default]\ncomponents: [%[1]s/components/in-place]",
 	"ExtensionConfig": "resources: [%[1]s/extensionconfig]",
 	"no webhooks":     "resources: [%[1]s/without-webhooks]",

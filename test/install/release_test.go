@@ -196,10 +196,6 @@ func checkInPlace(t *testing.T, files map[string][]byte) {
 	if plain := processed(t, files[components], nil); len(objects) != len(plain) {
 		t.Errorf("%d objects, and %d without InPlace", len(objects), len(plain))
 	}
-	if !bytes.Contains(files["runtime-extension-components-in-place.yaml"], []byte("clusterresourcesets")) ||
-		bytes.Contains(files[components], []byte("clusterresourcesets")) {
-		t.Error("the right to write ClusterResourceSets is not where it is needed, or elsewhere, too")
-	}
 }
 
 // checkAdded checks what is applied beside the components. clusterctl does not know of it.

@@ -88,7 +88,7 @@ func newServer() *server {
 		indexes: map[string]map[string]client.IndexerFunc{}, trim: map[string]toolscache.TransformFunc{},
 		now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
 	}
-	options, err := caches.Options("", time.Hour, false)
+	options, err := caches.Options("", time.Hour)
 	must(err)
 	for object, by := range options.ByObject {
 		s.trim[s.kindOf(object)] = by.Transform

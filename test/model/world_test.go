@@ -25,6 +25,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
@@ -104,6 +105,9 @@ func (w *world) start() {
 	w.controller = c
 	w.publisher, err = publisher.New(publisher.Config{
 		Client: cached, Live: live, ProxySecrets: secrets, InfrastructureClusters: clusters, Now: now, Concurrency: 1,
+		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
+			return nil, nil, errors.New("the model has no workload clusters")
+		}),
 	})
 	must(err)
 	handlers := mux{http.NewServeMux()}

@@ -33,16 +33,11 @@ func Variables() []envfile.Var {
 	}
 }
 
-// Manifest returns what an output delivers for variables: the ConfigMap and the policy. Without variables the output is
-// withdrawn.
+// Manifest returns what an output applies for variables: the ConfigMap and the policy.
 func Manifest(output string, vars []envfile.Var) ([]byte, error) {
-	o, known := publish.Delivered(map[string]string{contract.AnnotationOutput: output})
-	if !known {
-		return nil, fmt.Errorf("%s is not delivered", output)
-	}
-	if len(vars) == 0 {
-		secret, err := publish.Withdraw("prod", o)
-		return secret.Data["pods.yaml"], err
+	asks, err := publish.ParseList(output)
+	if err != nil {
+		return nil, err
 	}
 	data, noProxy := map[string][]byte{}, ""
 	for _, v := range vars {
@@ -59,7 +54,7 @@ func Manifest(output string, vars []envfile.Var) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := publish.Of(publish.Asks{Outputs: []publish.Output{o}, Credentials: true}, publish.Input{
+	result, err := publish.Of(publish.Asks{Outputs: asks.Outputs, Credentials: true}, publish.Input{
 		Cluster: "prod", Settings: settings, NoProxy: noProxy, HasNodeNetwork: true, Version: "v1.36.0",
 	})
 	if err != nil || len(result.Findings) > 0 {

@@ -120,7 +120,6 @@ func TestPolicy_FollowsTheConfigMap(t *testing.T) {
 	const other = "http://other.example.com:1"
 	one := []envfile.Var{{Name: "HTTPS_PROXY", Value: other}, {Name: "https_proxy", Value: other}}
 	install(t, one) // waits for exactly these
-	install(t, nil) // withdrawn
 	install(t, podcases.Variables())
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "http-proxy-env"}}
 	if err := shared.client.Delete(t.Context(), config); err != nil {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,8 +23,7 @@ import (
 // NewScheme returns the scheme of the kinds that the controller reads and writes.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), addonsv1.AddToScheme(scheme),
-		kinds.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kinds.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building scheme: %w", err)
 	}
 	return scheme, nil
@@ -34,8 +32,8 @@ func NewScheme() (*runtime.Scheme, error) {
 // Options returns the options of the manager's cache: of every object only what decisions read (kinds.Trim), and of
 // Secrets only those that the product generated, which nobody may change that reads one. namespace limits it to one
 // namespace if not empty. resync is for Clusters; no other kind has one. Reading a kind that is not watched fails
-// instead of starting a watch. deliver adds our ClusterResourceSets, and what Cluster API has applied of them.
-func Options(namespace string, resync time.Duration, deliver bool) (cache.Options, error) {
+// instead of starting a watch.
+func Options(namespace string, resync time.Duration) (cache.Options, error) {
 	generated, err := exists(contract.LabelGenerated)
 	if err != nil {
 		return cache.Options{}, err
@@ -53,10 +51,6 @@ func Options(namespace string, resync time.Duration, deliver bool) (cache.Option
 			},
 			&kinds.Cluster{}: {SyncPeriod: &resync},
 		},
-	}
-	if deliver {
-		options.ByObject[&addonsv1.ClusterResourceSet{}] = cache.ByObject{Transform: trim(clusterResourceSet)}
-		options.ByObject[&addonsv1.ClusterResourceSetBinding{}] = cache.ByObject{Transform: trim(binding)}
 	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}

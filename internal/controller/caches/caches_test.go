@@ -12,7 +12,7 @@ import (
 
 func TestOptions_KeepTheScriptOnceForAllSecrets(t *testing.T) {
 	t.Parallel()
-	options, err := Options("", time.Minute, false)
+	options, err := Options("", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,10 @@ package caches
 
 import (
 	"bytes"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -44,23 +42,4 @@ func proxySecret(secret *corev1.Secret) {
 		},
 		Data: proxyconfig.Bound(secret.Data),
 	}
-}
-
-// clusterResourceSet keeps what it delivers, and Cluster API's message about it.
-func clusterResourceSet(set *addonsv1.ClusterResourceSet) {
-	set.Status = addonsv1.ClusterResourceSetStatus{
-		Conditions: slices.DeleteFunc(set.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type != addonsv1.ClusterResourceSetResourcesAppliedCondition
-		}),
-	}
-}
-
-// binding keeps what Cluster API has applied of our ClusterResourceSet.
-func binding(binding *addonsv1.ClusterResourceSetBinding) {
-	binding.ObjectMeta = metav1.ObjectMeta{
-		Namespace: binding.Namespace, Name: binding.Name, UID: binding.UID, ResourceVersion: binding.ResourceVersion,
-	}
-	binding.Spec.Bindings = slices.DeleteFunc(binding.Spec.Bindings, func(b addonsv1.ResourceSetBinding) bool {
-		return b.ClusterResourceSetName != binding.Name+contract.DeliverySuffix
-	})
 }

@@ -51,15 +51,12 @@ func OfGeneratedSecret(_ context.Context, object client.Object) []ctrl.Request {
 	return requestFor(object.GetNamespace(), caches.ClusterOf(object))
 }
 
-// OfOutput finds the Cluster that a Secret of an output, or its ClusterResourceSet, was generated for.
+// OfOutput finds the Cluster that a Secret of an output was generated for.
 func OfOutput(_ context.Context, object client.Object) []ctrl.Request {
-	if _, secret := object.(*corev1.Secret); secret {
-		if !caches.IsOutput(object) {
-			return nil
-		}
-		return requestFor(object.GetNamespace(), caches.ClusterOf(object))
+	if !caches.IsOutput(object) {
+		return nil
 	}
-	return requestFor(object.GetNamespace(), object.GetLabels()[contract.LabelGenerated])
+	return requestFor(object.GetNamespace(), caches.ClusterOf(object))
 }
 
 func ofPool(_ context.Context, object client.Object) []ctrl.Request {

@@ -1,19 +1,17 @@
 // Package publisher is the controller that carries out what Clusters ask to be published (package publish): it writes
-// Secrets beside the Cluster and annotations on it, has ClusterResourceSets deliver some of the Secrets, and takes all
-// of it back. It has a queue and a condition of its own, and never changes a bootstrap object.
+// Secrets beside the Cluster and annotations on it, has objects applied to the workload cluster (package workload), and
+// removes all of it. It has a queue and a condition of its own, and never changes a bootstrap object.
 package publisher
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,6 +28,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -62,12 +61,10 @@ type Config struct {
 	Scope intent.Scope
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
-	// Deliver reports whether ClusterResourceSets deliver. Without it nothing of them is read.
-	Deliver bool
 	// NodeImage is the image that changes nodes in place; "" if that is not installed.
 	NodeImage string
-	// Workload deletes in workload clusters what changes nodes in place; nil if that is not installed.
-	Workload Workload
+	// Applier applies objects to workload clusters.
+	Applier *workload.Applier
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
 	Concurrency int
 }
@@ -79,31 +76,26 @@ type Controller struct {
 	condition report.Condition
 	guarded   *backoff.Client
 	parsed    resolve.Parsed
-	// cleaned is what workload clusters had when there was nothing to delete in them.
-	cleaned *cache.Expiring
 }
 
 // New returns a Controller. It fails if something is missing in its configuration.
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil ||
-		config.InfrastructureClusters == nil || config.Now == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope, Installation, Deliver, NodeImage and Workload " +
-			"is required")
+		config.InfrastructureClusters == nil || config.Now == nil || config.Applier == nil || config.Concurrency < 1 {
+		return nil, errors.New("publisher: every field of Config but Scope, Installation and NodeImage is required")
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded
 	return &Controller{
 		Config:  config,
 		guarded: guarded,
-		cleaned: cache.NewExpiring(),
 		condition: report.Condition{
 			Client: config.Client, Now: config.Now, Type: contract.ConditionProxyPublished, Owner: fieldOwner,
 		},
 	}, nil
 }
 
-// SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway, except
-// those of Deliver.
+// SetupWithManager registers the controller and its watches. They are on objects that the manager caches anyway.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	find := owners.Finder{Client: c.Client, Installation: c.Installation.Secret}
 	changed := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
@@ -124,11 +116,6 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.Watches(lookup.NamespaceMetadata(), c.enqueue(find.OfNamespace),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
-	if c.Deliver {
-		b = b.Watches(&addonsv1.ClusterResourceSet{}, handler.EnqueueRequestsFromMapFunc(owners.OfOutput), changed).
-			Watches(&addonsv1.ClusterResourceSet{}, c.enqueue(ofSetName), builder.WithPredicates(ofExistence[client.Object]())).
-			Watches(&addonsv1.ClusterResourceSetBinding{}, c.enqueue(ofBinding), changed)
-	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), c))
 }
 
@@ -136,7 +123,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 func isConcerned(cluster client.Object) bool {
 	annotations := cluster.GetAnnotations()
 	if annotations[contract.AnnotationPublish] != "" || publish.IsWritten(annotations) ||
-		asksForNodes(cluster) || cluster.GetLabels()[contract.LabelDeliverTo] != "" {
+		asksForNodes(cluster) {
 		return true
 	}
 	typed, ok := cluster.(*kinds.Cluster)
@@ -169,11 +156,6 @@ func versionOf(object client.Object) string {
 	return ""
 }
 
-// ofBinding finds the Cluster that Cluster API's record of what it has applied is about.
-func ofBinding(_ context.Context, binding client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(binding)}}
-}
-
 // ofOutputName finds the Clusters that may want a Secret of this name.
 func ofOutputName(_ context.Context, secret client.Object) []reconcile.Request {
 	clusters := publish.ClustersOf(secret.GetName())
@@ -184,15 +166,6 @@ func ofOutputName(_ context.Context, secret client.Object) []reconcile.Request {
 		})
 	}
 	return requests
-}
-
-// ofSetName finds the Cluster that may want a ClusterResourceSet of this name.
-func ofSetName(_ context.Context, set client.Object) []reconcile.Request {
-	cluster, found := strings.CutSuffix(set.GetName(), contract.DeliverySuffix)
-	if !found {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: cluster}}}
 }
 
 // ofExistence passes the events by which a name, whoever the object was generated for, is taken or free again.

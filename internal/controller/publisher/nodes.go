@@ -2,21 +2,16 @@ package publisher
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/owners"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -25,35 +20,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
-// Workload deletes what contract.RolloutInPlace has in workload clusters; see workload.Cleaner.
-type Workload interface {
-	Clean(ctx context.Context, cluster client.ObjectKey, keep map[string]string) (left bool, err error)
-}
-
-// When a workload cluster is looked at again, because nothing of it is watched here.
-const (
-	// withdrawDelay is how soon while something is withdrawn.
-	withdrawDelay = 2 * time.Second
-	// cleanDelay is how soon while nodes use earlier versions of files, or if the workload cluster cannot be reached.
-	cleanDelay = time.Minute
-	// cleanPeriod is how soon if there was nothing to delete.
-	cleanPeriod = time.Hour
-)
-
-// workloadTime is how long one pass waits for a workload cluster. Whoever has it decides how it answers.
-const workloadTime = 5 * time.Second
-
-// installed reports whether files can be brought to nodes, and taken back.
-func (c *Controller) installed() bool { return c.Deliver && c.NodeImage != "" && c.Workload != nil }
-
-// isNodes reports whether a Secret delivers files to nodes, and which generated Secret it delivers.
-func isNodes(secret *corev1.Secret) (generated string, ok bool) {
-	o, known := publish.Delivered(secret.Annotations)
-	return o.Argument, known && o.Name == publish.Nodes
-}
-
-// nodes returns the Secrets that bring files to running nodes, one for each generated Secret of the Cluster. What is
-// out stays as long as it is not known what the Cluster asks for, or its files.
+// nodes returns the objects that bring files to running nodes, for each generated Secret of the Cluster. Those that are
+// applied stay as long as it is not known what the Cluster asks for, or its files.
 func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	if !p.view.Enabled {
 		return nil, nil
@@ -70,7 +38,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		return nil, err
 	case options.Rollout != contract.RolloutInPlace:
 		return nil, nil
-	case !p.installed():
+	case p.NodeImage == "":
 		p.out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s asks for %s, and the manager runs without "+
 			"--node-image; add it, or remove the annotation", contract.AnnotationRollout, contract.RolloutInPlace)
 		return p.keptNodes(), nil
@@ -83,9 +51,12 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	slices.SortFunc(generated.Items, func(a, b corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
 	var wanted []publish.Secret
 	for i := range generated.Items {
+		if caches.IsOutput(&generated.Items[i]) {
+			continue
+		}
 		secret, found, err := publish.OfNodes(nodes.Input{
 			Cluster: p.cluster.Name, Secret: generated.Items[i].Name, Data: generated.Items[i].Data,
-			Key: p.keyOf(generated.Items[i].Name), Image: p.NodeImage, MaxUnavailable: options.MaxUnavailable,
+			Key: nodes.KeyOf(generated.Items[i].UID), Image: p.NodeImage, MaxUnavailable: options.MaxUnavailable,
 		})
 		if err != nil {
 			return nil, err
@@ -96,11 +67,11 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 	return wanted, nil
 }
 
-// asksForNodes reports whether files of a Cluster are to be, or may be, on running nodes by us.
+// asksForNodes reports whether files of a Cluster are to be on running nodes, or may be in its workload cluster.
 func asksForNodes(cluster client.Object) bool {
 	annotations := cluster.GetAnnotations()
 	return annotations[contract.AnnotationRollout] == contract.RolloutInPlace ||
-		annotations[contract.AnnotationInPlace] != ""
+		annotations[contract.AnnotationApplied] != ""
 }
 
 // ofFiles finds the Cluster whose running nodes get the content of a generated Secret.
@@ -111,112 +82,43 @@ func (c *Controller) ofFiles(ctx context.Context, secret client.Object) []reconc
 	})
 }
 
-// keptNodes are the Secrets that exist, to be left as they are.
-func (p *pass) keptNodes() (kept []publish.Secret) {
-	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
-		if generated, ok := isNodes(p.existing[name]); ok {
-			kept = append(kept, publish.KeptNodes(p.cluster.Name, generated))
-		}
+// keptNodes are the objects for nodes that may be in the workload cluster, to be left as they are.
+func (p *pass) keptNodes() []publish.Secret {
+	if p.cluster.Annotations[contract.AnnotationApplied] == "" {
+		return nil
 	}
-	return kept
+	return []publish.Secret{publish.KeptNodes()}
 }
 
-// keyOf returns the key of the digest of a generated Secret's files: the one that it has, or a new one.
-func (p *pass) keyOf(generated string) []byte {
-	if secret := p.existing[publish.KeptNodes(p.cluster.Name, generated).Name]; secret != nil {
-		if key, usable := nodes.KeyOf(secret.Annotations); usable {
-			return key
+// apply has the workload cluster brought to what is wanted there, and reports whether anything may be left in it. An
+// annotation of the Cluster says so before the first object is applied, and until the last one is deleted.
+func (p *pass) apply(ctx context.Context, wanted []publish.Secret) (left bool, err error) {
+	begins := slices.ContainsFunc(wanted, func(s publish.Secret) bool { return !s.Kept })
+	if !begins && p.cluster.Annotations[contract.AnnotationApplied] == "" {
+		return false, nil
+	}
+	if begins {
+		if err := p.markApplied(ctx, true); err != nil {
+			return true, err
 		}
 	}
-	key := make([]byte, nodes.KeyBytes)
-	_, _ = rand.Read(key) // it never fails
-	return key
+	out, left, err := p.Applier.Apply(ctx, p.cluster, p.guarded, wanted)
+	p.out.Join(out)
+	if err != nil || left {
+		return true, err //nolint:wrapcheck // it says what failed
+	}
+	return len(wanted) > 0, p.markApplied(ctx, len(wanted) > 0)
 }
 
-// markInPlace writes or removes the annotation that says whether anything may be in the workload cluster.
-func (p *pass) markInPlace(ctx context.Context, there bool) error {
-	return p.change(ctx, "annotation "+contract.AnnotationInPlace, func(cluster *kinds.Cluster) {
-		if delete(cluster.Annotations, contract.AnnotationInPlace); !there {
+// markApplied writes or removes the annotation that says whether anything of ours may be in the workload cluster.
+func (p *pass) markApplied(ctx context.Context, there bool) error {
+	return p.change(ctx, "annotation "+contract.AnnotationApplied, func(cluster *kinds.Cluster) {
+		if delete(cluster.Annotations, contract.AnnotationApplied); !there {
 			return
 		}
 		if cluster.Annotations == nil {
 			cluster.Annotations = map[string]string{}
 		}
-		cluster.Annotations[contract.AnnotationInPlace] = contract.InPlaceValue
+		cluster.Annotations[contract.AnnotationApplied] = contract.AppliedValue
 	})
-}
-
-// clean deletes in the workload cluster what withdrawn Secrets have brought to it, and versions of files that no node
-// uses any more. It reports whether the withdrawn Secrets can go, and with the last of them the annotation of the
-// Cluster.
-func (p *pass) clean(ctx context.Context, set *addonsv1.ClusterResourceSet, withdrawn []*corev1.Secret) (bool, error) {
-	keep, settled, err := p.keep(ctx, set, withdrawn)
-	if err != nil || p.cluster.Annotations[contract.AnnotationInPlace] == "" {
-		return err == nil, err
-	}
-	withdraws := len(withdrawn) > 0 || len(keep) == 0 // the Secret itself may have been deleted by others
-	if !p.installed() {
-		if withdraws {
-			p.out.Add(contract.ReasonInPlaceNotInstalled, "Namespace %s of the workload cluster is to be deleted, and the "+
-				"manager runs without --node-image; add it until that is done", contract.NodesNamespace)
-		}
-		return false, nil
-	}
-	state := fmt.Sprint(keep)
-	if done, _ := p.cleaned.Get(p.cluster.UID); !withdraws && (!settled || done == state) {
-		return false, nil
-	}
-	remoteCtx, cancel := context.WithTimeout(ctx, workloadTime)
-	defer cancel()
-	switch left, err := p.Workload.Clean(remoteCtx, client.ObjectKeyFromObject(p.cluster), keep); {
-	case err != nil:
-		ctrl.LoggerFrom(ctx).Info("Waiting for the workload cluster", "Cluster", klog.KObj(p.cluster), "cause", err.Error())
-		if withdraws {
-			p.out.Add(contract.ReasonWithdrawing, "the workload cluster cannot be reached, so what %s has brought to it is not "+
-				"deleted yet", contract.RolloutInPlace)
-		}
-		p.out.LookAgain(cleanDelay)
-		return false, nil
-	case left && withdraws:
-		p.out.Add(contract.ReasonWithdrawing, "what %s has brought to the workload cluster is being deleted",
-			contract.RolloutInPlace)
-		p.out.LookAgain(withdrawDelay)
-		return false, nil
-	case left:
-		p.out.LookAgain(cleanDelay)
-		return false, nil
-	}
-	p.cleaned.Set(p.cluster.UID, state, cleanPeriod)
-	return withdraws, nil
-}
-
-// keep returns what stays in the workload cluster, as workload.Cleaner wants it: the labels of the generated Secrets
-// whose delivery is not withdrawn, each with the digest of its files, or "" as long as that is not applied. settled
-// reports whether all are applied.
-func (p *pass) keep(ctx context.Context, set *addonsv1.ClusterResourceSet, withdrawn []*corev1.Secret) (
-	keep map[string]string, settled bool, err error,
-) {
-	keep, settled = map[string]string{}, true
-	for _, secret := range p.files {
-		if p.existing[secret.Name] == nil {
-			keep[nodes.Label(secret.Delivered.Argument)], settled = "", false
-		}
-	}
-	for _, secret := range p.existing {
-		generated, ok := isNodes(secret)
-		if !ok || slices.Contains(withdrawn, secret) {
-			continue
-		}
-		state, _, err := p.state(ctx, set, secret)
-		if err != nil {
-			return nil, false, err
-		}
-		digest := ""
-		if state == applied {
-			digest = secret.Labels[contract.LabelFilesDigest]
-		}
-		keep[nodes.Label(generated)] = digest
-		settled = settled && digest != ""
-	}
-	return keep, settled, nil
 }

@@ -37,7 +37,7 @@ type pass struct {
 	out     report.Outcome
 	// existing are the Secrets of outputs by name, as this pass has read or written them.
 	existing map[string]*corev1.Secret
-	// files are the Secrets that bring files to running nodes, as they are wanted.
+	// files are the objects that bring files to running nodes, as they are wanted.
 	files []publish.Secret
 }
 
@@ -87,7 +87,9 @@ func (p *pass) summary() string {
 		names = append(names, o.String())
 	}
 	for _, secret := range p.files {
-		names = append(names, "node files "+secret.Delivered.Argument)
+		if secret.Delivered.Argument != "" {
+			names = append(names, "node files "+secret.Delivered.Argument)
+		}
 	}
 	return strings.Join(names, ", ")
 }
@@ -105,26 +107,29 @@ func (p *pass) run(ctx context.Context) (idle bool, err error) {
 	if p.files, err = p.nodes(ctx); err != nil {
 		return false, err
 	}
-	result.Secrets = append(result.Secrets, p.files...)
-	if len(p.keptNodes()) > 0 || slices.ContainsFunc(p.files, func(s publish.Secret) bool { return !s.Kept }) {
-		if err := p.markInPlace(ctx, true); err != nil {
-			return false, err
-		}
-	}
 	if err := p.annotate(ctx, result); err != nil {
 		return false, err
 	}
+	var delivered []publish.Secret
 	for _, secret := range result.Secrets {
-		if err := p.settle(ctx, secret); err != nil {
+		if secret.Delivered != nil {
+			delivered = append(delivered, secret)
+		} else if err := p.settle(ctx, secret); err != nil {
 			return false, err
 		}
 	}
-	left, err := p.finish(ctx, result.Secrets)
-	asks := len(p.asks.Outputs)+len(p.files) > 0
-	if left && !asks && !p.out.IsExplained() {
-		p.out.Add(contract.ReasonWithdrawing, "ClusterResourceSet %s is being deleted", p.setKey())
+	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
+		if slices.ContainsFunc(result.Secrets, func(w publish.Secret) bool { return w.Delivered == nil && w.Name == name }) {
+			continue
+		}
+		if err := p.remove(ctx, p.existing[name]); err != nil {
+			return false, err
+		}
+		delete(p.existing, name)
 	}
-	return !asks && !left && len(p.out.Findings) == 0, err
+	left, err := p.apply(ctx, append(delivered, p.files...))
+	asks := len(p.asks.Outputs)+len(p.files) > 0
+	return !asks && !left && len(p.existing) == 0 && len(p.out.Findings) == 0, err
 }
 
 // make makes what the Cluster asks for. As long as its values are not known, what is out stays.
@@ -165,16 +170,11 @@ func (p *pass) make(ctx context.Context) (result publish.Result, err error) {
 // kept is the result while it is not known what the Cluster asks for: everything that exists stays as it is.
 func (p *pass) kept() publish.Result {
 	result := publish.Result{AnnotationsKept: true}
+	if p.cluster.Annotations[contract.AnnotationApplied] != "" {
+		result.Secrets = publish.KeptDelivered()
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
-		secret := p.existing[name]
-		if _, ok := isNodes(secret); ok {
-			continue // another annotation asks for it
-		}
-		stays := publish.Secret{Name: name, Kept: true}
-		if o, known := publish.Delivered(secret.Annotations); known {
-			stays.Delivered = &o
-		}
-		result.Secrets = append(result.Secrets, stays)
+		result.Secrets = append(result.Secrets, publish.Secret{Name: name, Kept: true})
 	}
 	return result
 }
@@ -255,57 +255,4 @@ func (p *pass) change(ctx context.Context, what string, edit func(*kinds.Cluster
 	}
 	p.cluster.Annotations, p.cluster.Labels = changed.Annotations, changed.Labels
 	return nil
-}
-
-// finish withdraws what is not wanted any more, and has the rest delivered. It reports whether anything is left.
-func (p *pass) finish(ctx context.Context, wanted []publish.Secret) (left bool, err error) {
-	names := make([]string, len(wanted))
-	for i := range wanted {
-		names[i] = wanted[i].Name
-	}
-	set, err := p.set(ctx)
-	if err != nil {
-		return false, err
-	}
-	var done, ofNodes []*corev1.Secret
-	for _, name := range slices.Sorted(maps.Keys(p.existing)) {
-		secret := p.existing[name]
-		if !isWithdrawn(secret, wanted) {
-			continue
-		}
-		gone, err := p.withdraw(ctx, set, secret)
-		if err != nil {
-			return false, err
-		}
-		if _, ok := isNodes(secret); gone && ok {
-			ofNodes = append(ofNodes, p.existing[name])
-		} else if gone {
-			done = append(done, secret)
-		}
-	}
-	cleaned, err := p.clean(ctx, set, ofNodes)
-	if err != nil {
-		return false, err
-	}
-	if cleaned {
-		done = append(done, ofNodes...)
-	}
-	for _, secret := range done {
-		delete(p.existing, secret.Name)
-	}
-	if err := p.deliver(ctx, set, wanted); err != nil {
-		return false, err
-	}
-	for _, secret := range done {
-		if err := p.remove(ctx, secret); err != nil {
-			return false, err
-		}
-	}
-	if cleaned && len(p.keptNodes()) == 0 {
-		if err := p.markInPlace(ctx, false); err != nil {
-			return false, err
-		}
-	}
-	return len(p.existing) > 0 || p.cluster.Annotations[contract.AnnotationInPlace] != "" ||
-		p.cluster.Labels[contract.LabelDeliverTo] != "", nil
 }

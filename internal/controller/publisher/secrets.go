@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
-// settle writes a Secret that is wanted. One that holds an output with another argument is withdrawn first.
+// settle writes a Secret that is wanted.
 func (p *pass) settle(ctx context.Context, wanted publish.Secret) error {
 	if wanted.Kept {
 		return nil
@@ -31,9 +30,6 @@ func (p *pass) settle(ctx context.Context, wanted publish.Secret) error {
 	current := p.existing[wanted.Name]
 	if current == nil {
 		return p.create(ctx, wanted)
-	}
-	if o, known := publish.Delivered(current.Annotations); known && (wanted.Delivered == nil || o != *wanted.Delivered) {
-		return nil
 	}
 	return p.update(ctx, current, wanted)
 }
@@ -49,11 +45,6 @@ func (p *pass) desired(wanted publish.Secret) *corev1.Secret {
 	}
 	maps.Copy(secret.Labels, wanted.Labels)
 	secret.Labels[contract.LabelOutput] = wanted.Output
-	if wanted.Delivered != nil {
-		secret.Type = addonsv1.ClusterResourceSetSecretType
-		secret.Annotations = map[string]string{contract.AnnotationOutput: wanted.Delivered.String()}
-		maps.Copy(secret.Annotations, wanted.Annotations)
-	}
 	return secret
 }
 
@@ -117,17 +108,13 @@ func (p *pass) create(ctx context.Context, wanted publish.Secret) error {
 // be changed is deleted; its event brings the pass that creates it again.
 func (p *pass) update(ctx context.Context, current *corev1.Secret, wanted publish.Secret) error {
 	desired, next := p.desired(wanted), current.DeepCopy()
-	if next.Annotations == nil {
-		next.Annotations = map[string]string{}
-	}
 	next.Data = desired.Data
 	maps.Copy(next.Labels, desired.Labels)
-	maps.Copy(next.Annotations, desired.Annotations)
 	if !reconcile.IsOwned(current, p.cluster.UID) {
 		next.OwnerReferences = append(next.OwnerReferences, desired.OwnerReferences...)
 	}
 	if maps.EqualFunc(current.Data, next.Data, bytes.Equal) && maps.Equal(current.Labels, next.Labels) &&
-		maps.Equal(current.Annotations, next.Annotations) && len(current.OwnerReferences) == len(next.OwnerReferences) &&
+		len(current.OwnerReferences) == len(next.OwnerReferences) &&
 		current.Type == desired.Type {
 		return nil
 	}

@@ -104,9 +104,8 @@ func (c *clusterAPI) GetClient() client.Client { return c.clusters.GetClient() }
 
 // isConnected reports whether the workload cluster of a Cluster is connected to.
 func isConnected(cluster *clusterv1.Cluster, scope intent.Scope) bool {
-	asks := intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
 	return cluster.DeletionTimestamp.IsZero() && scope.Has(cluster.Namespace, cluster.Labels) &&
-		(asks || cluster.Annotations[contract.AnnotationInPlace] != "")
+		intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
 }
 
 // byObject limits what is cached of a workload cluster: our Pods, and the names and one label of Nodes.
@@ -135,8 +134,8 @@ func keep[T metav1.Object](keep func(T)) func(any) (any, error) {
 	}
 }
 
-// kubeconfigs reads Secrets with kubeconfigs, and refuses those that refuse names: a user of one namespace may have
-// written the Secret.
+// kubeconfigs reads Secrets with kubeconfigs, refuses those that refuse names, because a user of one namespace may have
+// written the Secret, and disables compression in the others.
 type kubeconfigs struct{ client.Reader }
 
 // Get implements client.Reader.
@@ -152,11 +151,20 @@ func (k kubeconfigs) Get(ctx context.Context, key client.ObjectKey, into client.
 	}
 	config, err := clientcmd.Load(secret.Data["value"])
 	if err != nil {
-		return fmt.Errorf("reading kubeconfig of Secret %s: key value cannot be parsed", key) // the text may have secrets
+		return refused("reading kubeconfig of Secret %s: key value cannot be parsed", key) // the text may have secrets
 	}
 	if why := refuse(config); why != "" {
-		return fmt.Errorf("reading kubeconfig of Secret %s: %s", key, why)
+		return refused("reading kubeconfig of Secret %s: %s", key, why)
 	}
+	// A megabyte of gzip can be a gigabyte of memory.
+	for _, cluster := range config.Clusters {
+		cluster.DisableCompression = true
+	}
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return refused("reading kubeconfig of Secret %s: it cannot be encoded", key) // the text may have secrets
+	}
+	secret.Data = map[string][]byte{"value": text}
 	return nil
 }
 
@@ -170,7 +178,7 @@ func RESTConfig(ctx context.Context, reader client.Reader, cluster client.Object
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig of Secret %s: it cannot be used", key) // the text may have secrets
+		return nil, refused("reading kubeconfig of Secret %s: it cannot be used", key) // the text may have secrets
 	}
 	return config, nil
 }

@@ -37,20 +37,16 @@ func TestIsConnected_OnlyForWhatAsks(t *testing.T) {
 		"another rollout": {func(c *clusterv1.Cluster) { c.Annotations[contract.AnnotationRollout] = contract.RolloutImmediate }, false},
 		"no rollout":      {func(c *clusterv1.Cluster) { c.Annotations = nil }, false},
 		"may have something left": {func(c *clusterv1.Cluster) {
-			c.Labels, c.Annotations = nil, map[string]string{contract.AnnotationInPlace: "true"}
-		}, true},
-		"is being deleted":            {func(c *clusterv1.Cluster) { c.DeletionTimestamp = &metav1.Time{} }, true},
-		"is of another namespace":     {func(c *clusterv1.Cluster) { c.Namespace = "other" }, false},
-		"and may have something left": {func(c *clusterv1.Cluster) { c.Namespace, c.Annotations[contract.AnnotationInPlace] = "other", "true" }, false},
+			c.Labels, c.Annotations = nil, map[string]string{contract.AnnotationApplied: contract.AppliedValue}
+		}, false},
+		"is being deleted":        {func(c *clusterv1.Cluster) { c.DeletionTimestamp = new(metav1.Now()) }, false},
+		"is of another namespace": {func(c *clusterv1.Cluster) { c.Namespace = "other" }, false},
 	} {
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "prod", Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
 			Annotations: map[string]string{contract.AnnotationRollout: contract.RolloutInPlace},
 		}}
 		test.edit(cluster)
-		if cluster.DeletionTimestamp != nil {
-			*cluster.DeletionTimestamp, test.want = metav1.Now(), false
-		}
 		if got := isConnected(cluster, intent.Scope{Namespace: "team"}); got != test.want {
 			t.Errorf("%s: connected %v", name, got)
 		}

@@ -75,8 +75,6 @@ type Pass struct {
 	Cluster *kinds.Cluster
 	Configs *reconcile.Configs
 	Secrets *reconcile.Secrets
-	// Keys returns the keys of the digests of files, by the generated Secret, of those that are delivered.
-	Keys func(context.Context) (map[string][]byte, error)
 	// Objects are the bootstrap objects.
 	Objects []reconcile.Settled
 	// Behind are the Machines that are behind.
@@ -234,10 +232,6 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 
 // wantsOf returns what the nodes of each generated Secret should have, and when it last changed.
 func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, changed map[string]time.Time, err error) {
-	keys, err := p.Keys(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	changed = map[string]time.Time{}
 	for _, m := range members {
 		if slices.ContainsFunc(wants, func(w Want) bool { return w.Secret == m.Secret }) {
@@ -249,9 +243,10 @@ func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, chang
 			return nil, nil, err
 		}
 		want := Want{Secret: m.Secret}
-		if key := keys[m.Secret]; exists && key != nil && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
+		if exists && nodes.IsComplete(secret.Data) && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
 			// Digest and time are of the same version of the Secret.
-			want.Digest, changed[m.Secret] = nodes.Digest(key, secret.Data), reconcile.ChangedAt(secret)
+			want.Digest = nodes.Digest(nodes.KeyOf(secret.UID), secret.Data)
+			changed[m.Secret] = reconcile.ChangedAt(secret)
 		}
 		wants = append(wants, want)
 	}

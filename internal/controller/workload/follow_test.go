@@ -100,7 +100,6 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 		reader := reconcile.Reader{Client: api}
 		out, err := f.Follow(t.Context(), Pass{
 			Cluster: cluster, Configs: reader.Configs(view), Secrets: reconcile.Store{Reader: reader}.Of(cluster, view, reader.Configs(view)),
-			Keys: func(context.Context) (map[string][]byte, error) { return map[string][]byte{}, nil },
 		})
 		const want = "cannot tell which nodes have the current files: the workload cluster does not answer with the kubeconfig " +
 			"of Secret team/prod-kubeconfig; the log of the manager has the details"

@@ -20,11 +20,8 @@ func TestWorkload_HasWhatIsDeliveredOnly(t *testing.T) {
 	if !slices.EqualFunc(got, []string{"a: b\n"}, func(g []byte, w string) bool { return string(g) == w }) {
 		t.Errorf("got %q", got)
 	}
-	if !render.IsDelivered(result) || render.IsDelivered(publish.Result{Secrets: result.Secrets[:2]}) {
-		t.Error("what is delivered is wrong")
-	}
 	objects := render.OutputSecrets(intent.Cluster{Name: "c"}, result)
-	if len(objects) != 3 { // two Secrets with content, and the ClusterResourceSet
+	if len(objects) != 1 { // the Secret in the management cluster
 		t.Errorf("got %v", objects)
 	}
 }

@@ -209,7 +209,7 @@ func (c *clusterRun) add(value any) {
 		c.reject(existing, "it has the name of an output and was not written for Cluster %s; rename it", c.view.Name)
 		return
 	}
-	data, _ := object["data"].(map[string][]byte) // a ClusterResourceSet has none, and its fields stay
+	data, _ := object["data"].(map[string][]byte)
 	var edits []manifest.Edit
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		encoded := base64.StdEncoding.EncodeToString(data[key])
@@ -234,7 +234,7 @@ func (c *clusterRun) version() string {
 	return text
 }
 
-// metadata updates the annotations and the label of a Cluster to the published outputs.
+// metadata updates the annotations of a Cluster to the published outputs.
 func (c *clusterRun) metadata(result publish.Result) {
 	var edits []manifest.Edit
 	set := func(list, key, current, value string) {
@@ -252,13 +252,10 @@ func (c *clusterRun) metadata(result publish.Result) {
 			set("annotations", key, c.object.Annotations()[key], result.Annotations[key])
 		}
 	}
-	if IsDelivered(result) {
-		set("labels", contract.LabelDeliverTo, c.object.Labels()[contract.LabelDeliverTo], c.view.Name)
-	}
 	switch {
 	case len(edits) == 0:
 	case c.Publish.Only:
-		c.note(c.object, "has labels or annotations of outputs that are not printed; --publish prints the Cluster with them")
+		c.note(c.object, "has annotations of outputs that are not printed; --publish prints the Cluster with them")
 	default:
 		c.edits[c.object] = append(c.edits[c.object], edits...)
 		if len(result.Annotations) == 0 && !result.AnnotationsKept {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -20,9 +21,6 @@ import (
 // Port is where a Pod on a node says whether the files on the host are those that it has. It listens on the loopback
 // interface only.
 const Port = 19279
-
-// KeyBytes is the length of the key of a Digest.
-const KeyBytes = 32
 
 // maxLabel is how long the value of a label may be in Kubernetes.
 const maxLabel = 63
@@ -97,15 +95,15 @@ func Digest(key []byte, data map[string][]byte) string {
 // SecretName returns the name of the immutable Secret in the workload cluster.
 func SecretName(label, digest string) string { return label + "-" + digest }
 
-// KeyOf reads the key of the Digest from the annotations of a Secret that delivers files. It reports false if there is
-// none that can be used.
-func KeyOf(annotations map[string]string) ([]byte, bool) {
-	key, err := base64.StdEncoding.DecodeString(annotations[contract.AnnotationDigestKey])
-	return key, err == nil && len(key) == KeyBytes
-}
+// KeyOf returns the key of the Digest for a generated Secret of a UID, which only those know who may read Secrets in
+// the management cluster. With another UID, as after clusterctl move, the Pods are replaced, and the files stay.
+func KeyOf(uid types.UID) []byte { return []byte(uid) }
 
-// KeyText is the annotation that KeyOf reads.
-func KeyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
+// IsComplete reports whether there are files for nodes in the data of a generated Secret.
+func IsComplete(data map[string][]byte) bool {
+	_, complete := data[contract.KeySetup]
+	return complete
+}
 
 // object is a value in YAML.
 type object = map[string]any
@@ -123,23 +121,23 @@ func Objects(in Input) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := Withdrawn(in.Cluster)
+	ns, err := encode(namespace(in.Cluster))
 	if err != nil {
 		return nil, err
 	}
-	return []byte(strings.Join([]string{string(namespace), string(secret), string(daemonSet)}, "---\n")), nil
+	return []byte(strings.Join([]string{string(ns), string(secret), string(daemonSet)}, "---\n")), nil
 }
 
-// Withdrawn returns what replaces the objects while they are withdrawn: the Namespace alone.
-func Withdrawn(cluster string) ([]byte, error) {
+// namespace returns the Namespace of the objects.
+func namespace(cluster string) object {
 	const podSecurity = "pod-security.kubernetes.io/"
 	labels := Marks(cluster)
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels[podSecurity+mode] = "privileged" // the Pods write files of the host
 	}
-	return encode(object{
+	return object{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": contract.NodesNamespace, "labels": labels},
-	})
+	}
 }
 
 func encode(document object) ([]byte, error) {
@@ -150,7 +148,7 @@ func encode(document object) ([]byte, error) {
 	return text, nil
 }
 
-// Marks are the labels of every object. By them, and only by them, an object is deleted.
+// Marks are labels of every object, and of the Pods.
 func Marks(cluster string) map[string]string {
 	return map[string]string{appLabel: contract.NodesApp, contract.LabelGenerated: cluster}
 }

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // rude holds what ends a value early in a text that is pasted together.
 const rude = "HTTP_PROXY=\"http://u:%40'\\\\\\$`{{x}}: #\n---\n@[2001:db8::1]:3128\"\n"
 
-func key() []byte { return bytes.Repeat([]byte{0x5a}, nodes.KeyBytes) }
+func key() []byte { return bytes.Repeat([]byte{0x5a}, 32) }
 
 func inputs() map[string]nodes.Input {
 	return map[string]nodes.Input{
@@ -173,7 +173,7 @@ func TestDigest_DependsOnTheKeyAndOnEachFile(t *testing.T) {
 		}
 		seen[digest] = what
 	}
-	other("another key", bytes.Repeat([]byte{1}, nodes.KeyBytes), data)
+	other("another key", []byte{1}, data)
 	for file := range nodes.Files(data) {
 		changed := maps.Clone(data)
 		changed[file] = append([]byte("x"), changed[file]...)
@@ -185,31 +185,6 @@ func TestDigest_DependsOnTheKeyAndOnEachFile(t *testing.T) {
 	more[contract.KeyNoProxyOrigins] = []byte("x")
 	if nodes.Digest(key(), more) != nodes.Digest(key(), data) {
 		t.Error("a key that no node reads changes the digest")
-	}
-}
-
-func TestKeyOf_ReadsWhatKeyTextWrote(t *testing.T) {
-	t.Parallel()
-	annotation := func(text string) map[string]string { return map[string]string{contract.AnnotationDigestKey: text} }
-	if got, ok := nodes.KeyOf(annotation(nodes.KeyText(key()))); !ok || !bytes.Equal(got, key()) {
-		t.Errorf("%x, %t", got, ok)
-	}
-	for _, text := range []string{"", "%", "AAAA", nodes.KeyText(append(key(), 1))} {
-		if _, ok := nodes.KeyOf(annotation(text)); ok {
-			t.Errorf("%q is a key", text)
-		}
-	}
-}
-
-func TestWithdrawn_IsTheNamespaceOfObjects(t *testing.T) {
-	t.Parallel()
-	text, err := nodes.Withdrawn("prod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := nodes.Objects(inputs()["plain"])
-	if err != nil || !strings.HasPrefix(string(all), string(text)+"---\n") || strings.Contains(string(text), "---") {
-		t.Errorf("%s, %v", text, err)
 	}
 }
 

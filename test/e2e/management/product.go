@@ -65,17 +65,14 @@ func BuildChanged(ctx context.Context, root, dir, file string, change func(strin
 	return mgmt.Build(ctx, root, dir, "-overlay", overlay)
 }
 
-// withDelivery is config/default with config/components/deliver.
-const withDelivery = "test/faults/testdata/deliver"
-
-// InstallProduct applies config/default and the component for delivery, starts the manager with the arguments of its
+// InstallProduct applies config/default, starts the manager with the arguments of its
 // Deployment, those of more added, and has its webhooks asked. It returns when the manager is ready.
 func (c *Cluster) InstallProduct(ctx context.Context, binary string, more ...string) (*Product, error) {
 	port, err := ports.Free(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.load(filepath.Join(c.root, filepath.FromSlash(withDelivery)), port)
+	m, err := c.load(filepath.Join(c.root, "config", "default"), port)
 	if err != nil {
 		return nil, err
 	}

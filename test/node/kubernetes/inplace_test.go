@@ -426,11 +426,11 @@ func (c cluster) generated(t *testing.T) map[string][]byte {
 	return secret.Data
 }
 
-// deliver applies the objects to the workload cluster, as Cluster API's ClusterResourceSet does.
+// deliver applies the objects to the workload cluster, as the manager does.
 func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	t.Helper()
 	objects, err := nodes.Objects(nodes.Input{
-		Cluster: clusterName, Secret: generatedName, Data: data, Key: bytes.Repeat([]byte("k"), nodes.KeyBytes),
+		Cluster: clusterName, Secret: generatedName, Data: data, Key: []byte("key"),
 		Image: registryHost + "/capi-proxy-patcher:v1", MaxUnavailable: "1",
 	})
 	if err != nil {

@@ -1,0 +1,106 @@
+// Package workload is the manager's way to workload clusters. It applies objects there and deletes them (Applier),
+// with a connection for each time. For updates in place (contract.RolloutInPlace) it follows the nodes, too: it labels
+// the Nodes that get files, records which Machines have got them, and reports how far that is; a function of values
+// decides (Decide). Only Clusters that ask for updates in place stay connected.
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
+)
+
+// maxAnswer is the largest answer of a workload cluster that is read, in bytes. An object has 1.5 MiB at most, and the
+// metadata of a page of them less than this.
+const maxAnswer = 32 << 20
+
+// refusedError is a kubeconfig that the manager does not connect with.
+type refusedError struct{ why string }
+
+func (e *refusedError) Error() string { return e.why }
+
+func refused(format string, key client.ObjectKey, more ...any) error {
+	return &refusedError{fmt.Sprintf(format, append([]any{key}, more...)...)}
+}
+
+// Connect returns a function for Applier.Connect: it reads the kubeconfig of a Cluster as Cluster API does, from live.
+func Connect(live client.Reader) (func(context.Context, client.ObjectKey) (client.Client, func(), error), error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building scheme: %w", err)
+	}
+	mapper := newMapper()
+	return func(ctx context.Context, cluster client.ObjectKey) (client.Client, func(), error) {
+		config, err := RESTConfig(ctx, live, cluster)
+		if err != nil {
+			return nil, nil, err
+		}
+		httpClient, err := rest.HTTPClientFor(bounded(config))
+		if err != nil {
+			return nil, nil, refused("reading kubeconfig of Secret %s-kubeconfig: it cannot be used", cluster)
+		}
+		httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		remote, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})
+		if err != nil {
+			return nil, nil, fmt.Errorf("connecting to the workload cluster: %w", err)
+		}
+		return remote, func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) }, nil
+	}, nil
+}
+
+// bounded bounds what the server of a config can make the manager read, and returns config.
+func bounded(config *rest.Config) *rest.Config {
+	config.UserAgent = contract.Name + "/" + version.Get().Version
+	config.Timeout, config.DisableCompression = callTime, true
+	config.QPS = -1                          // one pass is bounded already
+	config.Proxy = http.ProxyFromEnvironment // and client-go keeps no transport for ever
+	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next} })
+	return config
+}
+
+// limited ends answers with more than maxAnswer bytes with an error.
+type limited struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = &limitedBody{response.Body, maxAnswer}
+	}
+	return response, err //nolint:wrapcheck // it is the transport
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper, by which connections are closed.
+func (l limited) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
+
+type limitedBody struct {
+	io.ReadCloser
+
+	left int
+}
+
+var errTooLarge = errors.New("the answer of the workload cluster is too large")
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(into []byte) (int, error) {
+	if len(into) > b.left+1 {
+		into = into[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(into)
+	if b.left -= n; b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err //nolint:wrapcheck // io.EOF must be itself
+}
