@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,11 +60,13 @@ func deletable() []schema.GroupVersionKind {
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicyBinding"},
 		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicy"},
 		{Group: "policies.kyverno.io", Version: "v1", Kind: "MutatingPolicy"},
-		corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-		corev1.SchemeGroupVersion.WithKind(kindSecret),
-		corev1.SchemeGroupVersion.WithKind(kindNamespace),
+		ofCore("ConfigMap"),
+		ofCore(kindSecret),
+		ofCore(kindNamespace),
 	}
 }
+
+func ofCore(kind string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(kind) }
 
 const (
 	kindSecret    = "Secret"
@@ -73,14 +76,13 @@ const (
 // newMapper maps the kinds that are read and written. Nothing is discovered: the answer would be another's.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range append(deletable(), corev1.SchemeGroupVersion.WithKind("Pod")) {
-		mapper.Add(kind, meta.RESTScopeNamespace)
-	}
-	for _, kind := range []schema.GroupVersionKind{
-		deletable()[1], deletable()[2], deletable()[3], corev1.SchemeGroupVersion.WithKind(kindNamespace),
-		corev1.SchemeGroupVersion.WithKind("Node"),
-	} {
-		mapper.Add(kind, meta.RESTScopeRoot)
+	for _, kind := range append(deletable(), ofCore("Pod"), ofCore("Node")) {
+		switch kind.Kind {
+		case "DaemonSet", "ConfigMap", kindSecret, "Pod":
+			mapper.Add(kind, meta.RESTScopeNamespace)
+		default:
+			mapper.Add(kind, meta.RESTScopeRoot)
+		}
 	}
 	return mapper
 }
@@ -399,7 +401,7 @@ func (p *application) apply(ctx context.Context, object wantedObject) error {
 
 // statusOf returns the HTTP status of an error of an API server.
 func statusOf(err error) int32 {
-	if status, ok := err.(apierrors.APIStatus); ok {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code
 	}
 	return 0
@@ -412,7 +414,7 @@ func (p *application) postpone() {
 
 func (p *application) isMissing(ctx context.Context, namespace string) bool {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kindNamespace))
+	object.SetGroupVersionKind(ofCore(kindNamespace))
 	return apierrors.IsNotFound(p.Get(ctx, client.ObjectKey{Name: namespace}, object))
 }
 
@@ -470,12 +472,12 @@ func (p *application) remove(ctx context.Context, object *metav1.PartialObjectMe
 // used returns the names of the Secrets that Pods on nodes use.
 func (p *application) used(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
-	if !slices.ContainsFunc(p.existing[deletable()[5]], func(secret metav1.PartialObjectMetadata) bool {
+	if !slices.ContainsFunc(p.existing[ofCore(kindSecret)], func(secret metav1.PartialObjectMetadata) bool {
 		return secret.Namespace == contract.NodesNamespace
 	}) {
 		return used, nil
 	}
-	pods, err := p.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), client.InNamespace(contract.NodesNamespace),
+	pods, err := p.metadata(ctx, ofCore("Pod"), client.InNamespace(contract.NodesNamespace),
 		client.MatchingLabels(nodes.Marks(p.cluster.Name)))
 	for i := range pods {
 		labels := pods[i].Labels
@@ -486,10 +488,10 @@ func (p *application) used(ctx context.Context) (map[string]bool, error) {
 
 // unlabel takes the label from Nodes of generated Secrets that are not wanted.
 func (p *application) unlabel(ctx context.Context) error {
-	if len(p.existing[deletable()[len(deletable())-1]]) == 0 {
+	if len(p.existing[ofCore(kindNamespace)]) == 0 {
 		return nil // nothing of nodes has been there
 	}
-	labelled, err := p.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Node"), client.HasLabels{contract.LabelNodeFiles})
+	labelled, err := p.metadata(ctx, ofCore("Node"), client.HasLabels{contract.LabelNodeFiles})
 	if err != nil {
 		return err
 	}

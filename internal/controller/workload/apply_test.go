@@ -109,9 +109,23 @@ func TestApplier_ReadsNoMoreThanAnAnswerMayHave(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(bomb.Bytes())
 	}
+	var paged atomic.Int64
+	pages := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for range 4 {
+			n, _ := w.Write(chunk)
+			paged.Add(int64(n))
+		}
+		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"continue":"a"},"items":[]}`)
+	}
 	apply := applying(t, map[string]client.Reader{
 		"endless": secrets{value: hostile(t, endless)}, "compressed": secrets{value: hostile(t, compressed)},
+		"pages": secrets{value: hostile(t, pages)},
 	})
+	wantAway(t, apply("pages"))
+	if got := paged.Load(); got < maxAnswer || got > maxAnswers+maxAnswer {
+		t.Errorf("the manager has read about %d bytes of pages", got)
+	}
 	wantAway(t, apply("endless"))
 	if got := sent.Load(); got < maxAnswer || got > 2*maxAnswer {
 		t.Errorf("the manager has read about %d bytes", got)

@@ -21,9 +21,14 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/version"
 )
 
-// maxAnswer is the largest answer of a workload cluster that is read, in bytes. An object has 1.5 MiB at most, and the
-// metadata of a page of them less than this.
-const maxAnswer = 32 << 20
+const (
+	// maxAnswer is the largest answer of a workload cluster that is read, in bytes. An object has 1.5 MiB at most, and the
+	// metadata of a page of them less than this.
+	maxAnswer = 32 << 20
+	// maxAnswers bounds all answers to one connection together, in bytes: lists are kept until the pass ends. The metadata
+	// of the Nodes and Pods of 5,000 nodes have 40 MB.
+	maxAnswers = 2 * maxAnswer
+)
 
 // refusedError is a kubeconfig that the manager does not connect with.
 type refusedError struct{ why string }
@@ -66,18 +71,24 @@ func bounded(config *rest.Config) *rest.Config {
 	config.QPS = -1                          // one pass is bounded already
 	config.Proxy = http.ProxyFromEnvironment // and client-go keeps no transport for ever
 	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next} })
+	left := maxAnswers
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, &left} })
 	return config
 }
 
-// limited ends answers with more than maxAnswer bytes with an error.
-type limited struct{ http.RoundTripper }
+// limited ends an answer with more than maxAnswer bytes, and answers with more than maxAnswers together, with an error.
+// Requests of a pass follow each other.
+type limited struct {
+	http.RoundTripper
+
+	left *int
+}
 
 // RoundTrip implements http.RoundTripper.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := l.RoundTripper.RoundTrip(r)
 	if err == nil {
-		response.Body = &limitedBody{response.Body, maxAnswer}
+		response.Body = &limitedBody{response.Body, maxAnswer, l.left}
 	}
 	return response, err //nolint:wrapcheck // it is the transport
 }
@@ -88,10 +99,11 @@ func (l limited) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper
 type limitedBody struct {
 	io.ReadCloser
 
-	left int
+	left  int
+	total *int
 }
 
-var errTooLarge = errors.New("the answer of the workload cluster is too large")
+var errTooLarge = errors.New("the workload cluster answers with too many bytes")
 
 // Read implements io.Reader.
 func (b *limitedBody) Read(into []byte) (int, error) {
@@ -99,7 +111,8 @@ func (b *limitedBody) Read(into []byte) (int, error) {
 		into = into[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(into)
-	if b.left -= n; b.left < 0 {
+	b.left -= n
+	if *b.total -= n; b.left < 0 || *b.total < 0 {
 		return 0, errTooLarge
 	}
 	return n, err //nolint:wrapcheck // io.EOF must be itself
