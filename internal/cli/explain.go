@@ -46,7 +46,7 @@ func newExplain(streams Streams) *cobra.Command {
 		Long: `Shows for each destination and each client whether a request is sent directly or through the proxy, and which
 entry of NO_PROXY decides. Nodes run Go programs; --client all adds the clients of common images. A destination is a
 URL, a host, host:port or an address. Without a scheme it is https, or http for port 80. Without a destination, the
-important ones of the Cluster are used.
+important ones of the Cluster are used, and with -f the registry mirrors in files of its bootstrap objects.
 
 The value of NO_PROXY is that of a Cluster in manifests (-f), that of a Cluster in a management cluster (--cluster,
 --context), or the one of --no-proxy. No name is resolved and no connection is made, except to the API server of the

@@ -230,3 +230,71 @@ func TestExplain_NotesAClusterWithoutTheLabel(t *testing.T) {
 		t.Errorf("standard error %q, want %q", stderr, want)
 	}
 }
+
+// TestExplain_ShowsMirrors begins with the example of docs/scope.md, which is right.
+func TestExplain_ShowsMirrors(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/scope.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Registry mirrors")
+	_, example, _ := strings.Cut(section, "```yaml\n")
+	example, after, _ := strings.Cut(example, "```")
+	_, answer, _ := strings.Cut(after, "```\n")
+	answer, _, _ = strings.Cut(answer, "```")
+	const (
+		noProxy = "  noProxy: mirror.corp.example.com\n"
+		address = "https://mirror.corp.example.com"
+		shown   = address + ", mirror of registry.example.com in KubeadmControlPlane prod\n  "
+		direct  = shown + "direct    go"
+		proxied = shown + "proxied   go"
+		pool    = `---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: edge, namespace: team-a, annotations: {capi-proxy-patcher.io/secret: prod-http-proxy}}
+spec: {clusterName: prod, template: {spec: {clusterName: prod, bootstrap: {configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: edge}}}}}
+---
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfigTemplate
+metadata: {name: edge, namespace: team-a}
+spec: {template: {spec: {files: [{path: /etc/containerd/certs.d/docker.io/hosts.toml, content: '[host."http://10.96.0.99:5000"]'}]}}}
+`
+	)
+	for name, test := range map[string]struct {
+		text, args, want string
+	}{
+		"the example":               {example, "", answer},
+		"no entry":                  {strings.Replace(example, noProxy, "", 1), "", proxied},
+		"a path is dropped":         {strings.Replace(example, address+`"]`, address+`/v2"]`, 1), "", direct},
+		"a password is dropped":     {strings.Replace(example, address+`"]`, `https://u:s3cr@mirror.corp.example.com"]`, 1), "", direct},
+		"a host that is none":       {strings.Replace(example, address+`"]`, `https://a\u001b[2J"]`, 1), "", ""},
+		"a variable":                {strings.Replace(example, address+`"]`, `https://${MIRROR}"]`, 1), "", ""},
+		"a name with a control":     {strings.Replace(example, "certs.d/registry.example.com", `certs.d/a b`, 1), "", address + ", mirror of a b in"},
+		"a given destination":       {example, "10.96.0.1", ""},
+		"containerd has no proxy":   {strings.Replace(example, "  labels: {capi-proxy-patcher.io/enabled", "  annotations: {capi-proxy-patcher.io/targets: kubelet}\n  labels: {capi-proxy-patcher.io/enabled", 1), "", ""},
+		"a pool with its Secret":    {example + pool, "--pool edge", "http://10.96.0.99:5000, mirror of docker.io in KubeadmConfigTemplate edge\n  direct    go"},
+		"a Cluster without it":      {example + pool, "", direct},
+		"two objects, one mirror":   {example + strings.NewReplacer(", annotations: {capi-proxy-patcher.io/secret: prod-http-proxy}", "", "docker.io", "registry.example.com", "http://10.96.0.99:5000", address).Replace(pool), "", direct},
+		"a value that is given":     {example, "--no-proxy a.example", proxied},
+		"the Cluster's own address": {strings.Replace(example, address+`"]`, `https://10.96.0.99"]`, 1), "--no-proxy a.example", "https://10.96.0.99, mirror of registry.example.com in KubeadmControlPlane prod\n  proxied!  go"},
+	} {
+		if !strings.HasPrefix(answer, direct) {
+			t.Errorf("the page has the answer %q", answer)
+		}
+		if test.text == example && test.args == "" && name != "the example" {
+			t.Errorf("%s: nothing of the example is replaced", name)
+		}
+		status, stdout, stderr := run(t, test.text, append([]string{"explain", "-f", "-"}, strings.Fields(test.args)...)...)
+		count := 1
+		if test.want == "" {
+			count = 0
+		}
+		if status != 0 || !strings.Contains(stdout, test.want) || strings.Count(stdout, ", mirror of ") != count {
+			t.Errorf("%s: exit status %d, %s%s", name, status, stdout, stderr)
+		}
+		if strings.Contains(stdout+stderr, "s3cr") || strings.Contains(stdout+stderr, "\x1b") {
+			t.Errorf("%s: a credential, or an escape sequence", name)
+		}
+	}
+}

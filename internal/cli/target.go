@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -26,6 +29,8 @@ type target struct {
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
 	override   string
 	unresolved []finding.Place
+	// bootstrap are the bootstrap objects of the Cluster that use that Secret, in manifests.
+	bootstrap []*manifest.Object
 }
 
 // resolve completes in with the list of the chosen Cluster, and returns what belongs to that Cluster.
@@ -52,6 +57,7 @@ func (o explainOptions) resolve(ctx context.Context, in *explain.Input, streams 
 	if err != nil {
 		return explain.Cluster{}, fmt.Errorf("%s: %w", name, err)
 	}
+	t.addMirrors(&network)
 	in.Cluster, in.Pool = clusters.Qualified(t.cluster.Namespace, t.cluster.Name), o.pool
 	if len(t.unresolved) > 0 {
 		note("%s has unresolved variables and is left out", clusters.Unresolved(t.unresolved))
@@ -140,12 +146,14 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 		secrets: manifests.Resolver(nil).Secrets, unresolved: all[i].Unresolved,
 	}
 	if o.pool == "" {
+		t.bootstrap = manifests.BootstrapObjects(all[i].Object, "")
 		return t, nil
 	}
 	pools := make([]string, 0, len(all[i].Pools))
 	for _, pool := range all[i].Pools {
 		if pool.Object.Name() == o.pool {
 			t.override = pool.Secret
+			t.bootstrap = manifests.BootstrapObjects(all[i].Object, pool.Secret)
 			return t, nil
 		}
 		pools = append(pools, pool.Object.Name())
@@ -159,6 +167,31 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	}
 	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input; %s", names[i], o.pool, clusters.Listed(pools))
 }
+
+// maxMirrors bounds how many mirrors are destinations.
+const maxMirrors = 100
+
+// addMirrors adds the registry mirrors in the user's own files, each once with the first object that names it.
+func (t target) addMirrors(network *explain.Cluster) {
+	if !slices.Contains(t.settings.Options.Targets, contract.TargetContainerd) {
+		return
+	}
+	known := map[clusters.Mirror]bool{}
+	for _, o := range t.bootstrap {
+		at, _ := clusters.SpecPath(o)
+		for _, mirror := range clusters.Mirrors(patch.SpecOfMap(clusters.Dig(o.Value(), at...)).Files) {
+			if mirror.File = 0; known[mirror] || len(known) == maxMirrors {
+				continue
+			}
+			known[mirror] = true
+			network.Add(mirror.URL, fmt.Sprintf("mirror of %s in %s %s", finding.Line(mirror.Registry, maxName), o.Kind(),
+				finding.Line(o.Name(), maxName)))
+		}
+	}
+}
+
+// maxName is the length of the longest name of an object or a host.
+const maxName = 253
 
 // clusterNames returns the names of Clusters with their namespaces.
 func clusterNames(all []clusters.Cluster) []string {

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
@@ -22,6 +23,7 @@ type Cluster struct {
 	entries []noproxy.Entry
 	domain  string
 	port    int32
+	added   []Destination
 }
 
 // NewCluster reads the network, the endpoint and the infrastructure of a Cluster; lists, omitted groups and profile of
@@ -46,9 +48,21 @@ func NewCluster(in noproxy.Input, endpointPort int32) (Cluster, error) {
 	return c, nil
 }
 
+// Add adds a destination of Destinations that nodes ask for by the user's own files. It skips a text that is no
+// destination.
+func (c *Cluster) Add(text, what string) {
+	d, err := ParseDestination(text)
+	if _, notURL := url.Parse(d.URL); err != nil || notURL != nil {
+		return
+	}
+	d.What, d.InCluster = what, c.Contains(d)
+	c.added = append(c.added, d)
+}
+
 // Destinations returns the important destinations of the Cluster in a fixed order: the API Service by address and by
 // its names, DNS, an address of a Pod and of a node, the control plane endpoint, the metadata service of the cloud and
-// other internal hosts, each where the Cluster has one, and last a counter-check that should go to the proxy.
+// other internal hosts, each where the Cluster has one, then the added ones, and last a counter-check that should go to
+// the proxy.
 func (c Cluster) Destinations() []Destination {
 	var out []Destination
 	add := func(d Destination) { out = append(out, d) }
@@ -77,7 +91,7 @@ func (c Cluster) Destinations() []Destination {
 			add(at("https", e.Value, 0, "an internal host"))
 		}
 	}
-	return append(out, Destination{
+	return append(append(out, c.added...), Destination{
 		Name: counterCheck, URL: counterCheck, What: "counter-check, should be proxied",
 		CounterCheck: true,
 	})
