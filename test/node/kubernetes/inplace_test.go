@@ -156,7 +156,8 @@ func (r *running) check(t *testing.T) {
 	r.report.Saw(t, stepCheck, "by systemd's bus, before and after daemon-reload")
 }
 
-// ask has check ask from both nodes: as they are, and while the proxy is away.
+// ask has check ask from both nodes: as they are, while the proxy is away, with a proxy that intercepts TLS and whose
+// CA the nodes lack, and with one that has another password.
 func (r *running) ask(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepAsk)
@@ -173,8 +174,28 @@ func (r *running) ask(t *testing.T) {
 		}
 	}
 	r.lab.StopProxy(t, rotatingProxy)
-	r.says(t, map[finding.Code]string{check.CodeNodeImage: "failed containerd cannot pull "})
-	r.lab.StartProxy(t, lab.Proxy{Name: rotatingProxy, Port: 3134, Username: "rotating", Password: oldRotating})
+	r.cannotPull(t, "connect: connection refused")
+	proxy := lab.Proxy{Name: rotatingProxy, Port: 3134, Username: "rotating", Password: oldRotating}
+	for why, change := range map[string]func(*lab.Proxy){
+		"x509: certificate signed by unknown authority": func(p *lab.Proxy) { p.Intercept = lab.NewAuthority(t, "proxy CA") },
+		"Proxy Authentication Required":                 func(p *lab.Proxy) { p.Password = newRotating },
+	} {
+		changed := proxy
+		change(&changed)
+		r.lab.StartProxy(t, changed)
+		r.cannotPull(t, why)
+		r.lab.StopProxy(t, rotatingProxy)
+	}
+	r.lab.StartProxy(t, proxy)
+}
+
+// cannotPull has check say of both nodes why containerd cannot pull.
+func (r *running) cannotPull(t *testing.T, why string) {
+	t.Helper()
+	out := r.says(t, map[finding.Code]string{check.CodeNodeImage: "failed containerd cannot pull "})
+	if got := strings.Count(out, why); got != len(r.nodes()) {
+		t.Errorf("%d nodes say %q: %s", got, why, out)
+	}
 }
 
 // says compares the answers from both nodes, checks that no Pod is left, and returns what check has printed.
@@ -227,7 +248,6 @@ func (r *running) rotate(t *testing.T) {
 			t.Errorf("%s pulls with the old password: %s", n.name, out)
 		}
 	}
-	r.says(t, map[finding.Code]string{check.CodeNodeImage: "failed containerd cannot pull "})
 	machines := r.machineNames(t)
 	gaps := r.askAPI(t)
 	r.values[contract.KeyPassword] = newRotating

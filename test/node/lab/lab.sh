@@ -42,9 +42,9 @@ proxy() {
 		mount --bind /proc "$root/proc"
 		mount --bind "$folder/$1" "$root/work"
 		chown -R 13:13 "$root/work"
-		if [ -e "$root/work/ca.pem" ]; then
-			chroot --userspec=13:13 "$root" /usr/lib/squid/security_file_certgen -c -s /work/certificates -M 4MB
-		fi
+	fi
+	if [ -e "$root/work/ca.pem" ] && ! [ -e "$root/work/certificates" ]; then
+		chroot --userspec=13:13 "$root" /usr/lib/squid/security_file_certgen -c -s /work/certificates -M 4MB
 	fi
 	exec chroot "$root" /usr/sbin/squid -N -f /work/squid.conf
 }
