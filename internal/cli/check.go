@@ -179,7 +179,7 @@ func runCheck(ctx context.Context, o checkOptions, streams Streams) error {
 
 // unchecked ends the command with the status of a check that could not be made.
 func unchecked(streams Streams, err error) error {
-	_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
+	_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, linksOf(err))
 	return statusError{exitUnchecked}
 }
 

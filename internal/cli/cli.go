@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
 // Exit statuses.
@@ -84,13 +86,17 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	case errors.As(err, &status):
 		return status.status
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%sRun '%s --help' for usage.\n", err, linksOf(err),
+			cmd.CommandPath())
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
+		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n%s", err, linksOf(err))
 		return exitInput
 	}
 }
+
+// linksOf returns the lines with the sections about the findings in an error.
+func linksOf(err error) string { return finding.Links(finding.Of(err).Sections()...) }
 
 func newRoot(streams Streams) *cobra.Command {
 	var printVersion bool

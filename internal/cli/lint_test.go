@@ -123,7 +123,7 @@ stringData: {HTTP_PROXY: "http://proxy.example.com:3128"}
 	if want := "in 1 labelled Cluster and 2 proxy Secrets\n"; !strings.HasSuffix(stdout, want) {
 		t.Errorf("output\n%s\ndoes not end with\n%s", stdout, want)
 	}
-	if n := strings.Count(stdout, "defaults-used"); n != 2 {
+	if n := strings.Count(stdout, "(defaults-used)"); n != 2 {
 		t.Errorf("the network of the Cluster is reported %d times instead of 2", n)
 	}
 }

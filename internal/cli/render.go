@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/render"
@@ -121,6 +122,7 @@ func runRender(cmd *cobra.Command, o renderOptions, streams Streams) error {
 	if result.Summary != "" {
 		_, _ = fmt.Fprintln(streams.Err, result.Summary)
 	}
+	_, _ = fmt.Fprint(streams.Err, finding.Links(result.Findings.Sections()...))
 	if o.strict && result.Warnings > 0 {
 		return errors.New("render: nothing is written, because --strict makes the warnings above errors")
 	}

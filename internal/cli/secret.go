@@ -89,6 +89,7 @@ func runSecret(ctx context.Context, o secretOptions, now time.Time, streams Stre
 	for _, row := range report.Findings {
 		_, _ = fmt.Fprintln(streams.Err, row)
 	}
+	_, _ = fmt.Fprint(streams.Err, report.Links())
 	if report.Summary.Rejections > 0 {
 		return errors.New("reading proxy settings: nothing is printed, because the settings are rejected")
 	}

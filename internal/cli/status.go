@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/preview"
@@ -204,8 +205,9 @@ func (o statusOptions) listMachines(ctx context.Context, config *rest.Config, st
 	case len(groups) > 0:
 		err = status.MachineTable(streams.Out, groups, now())
 	case !known:
-		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n",
-			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"))
+		_, err = fmt.Fprintf(streams.Err, "which Machines are behind is not known: %s\n%s",
+			cmp.Or(result.Condition.Reason, "the Cluster is paused or has no label"),
+			finding.Links(result.Condition.Reason))
 	default:
 		_, err = fmt.Fprintln(streams.Err, "no Machine is behind")
 	}
@@ -289,9 +291,34 @@ func (s statusReader) print(rows []status.Row) error {
 		return err //nolint:wrapcheck // of the standard error itself
 	}
 	if s.isTable() {
-		return s.table().Write(s.streams.Out, true, rows...)
+		if err := s.table().Write(s.streams.Out, true, rows...); err != nil {
+			return err //nolint:wrapcheck // of the table
+		}
+		_, err := fmt.Fprint(s.streams.Err, linksOfRows(rows))
+		return err //nolint:wrapcheck // of the standard error itself
 	}
 	return writeData(s.streams, s.output, map[string]any{"version": 1, "clusters": rows})
+}
+
+// linksOfRows returns the lines with the sections about what check would report of the Clusters.
+func linksOfRows(rows []status.Row) string {
+	var names []string
+	for _, row := range rows {
+		if !row.IsTrue() {
+			names = append(names, row.Reason)
+		}
+		if row.Published != contract.ReasonPublished {
+			names = append(names, row.Published)
+		}
+		if row.Stale != "" {
+			names = append(names, string(check.CodeSecrets))
+		}
+		if row.IsBehind() {
+			names = append(names, string(check.CodeMachines))
+		}
+		names = append(names, row.Warning)
+	}
+	return finding.Links(names...)
 }
 
 func (s statusReader) table() status.Table {
@@ -338,6 +365,7 @@ func (s statusReader) follow(ctx context.Context, rows []status.Row, version str
 			if err := s.table().Write(s.streams.Out, false, changed...); err != nil {
 				return err
 			}
+			_, _ = fmt.Fprint(s.streams.Err, linksOfRows(changed))
 		}
 	}
 }

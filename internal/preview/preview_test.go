@@ -91,6 +91,12 @@ Condition after: True Configured: fine
 	if err := result.Data().Print(&out); err != nil || !strings.HasSuffix(out.String(), "\n\n"+list) {
 		t.Errorf("error %v, want at the end\n%s\ngot\n%s", err, list, out.String())
 	}
+	result.Condition = finding.Condition{Status: "False", Reason: "WaitingForRollout", Message: "it waits"}
+	out.Reset()
+	link := "Condition after: False WaitingForRollout: it waits\n" + finding.Links("WaitingForRollout")
+	if err := result.Data().Print(&out); err != nil || !strings.HasSuffix(out.String(), link) {
+		t.Errorf("error %v, want at the end\n%s\ngot\n%s", err, link, out.String())
+	}
 	result.Writes = []Write{{"update", "Secret", "prod-proxy-files", true}, {"patch", "KubeadmConfig", "x", false}}
 	if !result.Differs() || (Result{Writes: result.Writes[1:]}).Differs() {
 		t.Error("an update of a Secret is a difference, a nudge is none")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
@@ -118,6 +120,9 @@ func (d Data) Print(out io.Writer) error {
 	}
 	none(&b, len(d.Behind))
 	fmt.Fprintf(&b, "\nCondition now:   %s\nCondition after: %s\n", d.Before, d.After)
+	if d.After != nil && d.After.Status != string(metav1.ConditionTrue) {
+		b.WriteString(finding.Links(d.After.Reason))
+	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
 	}

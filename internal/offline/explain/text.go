@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/match"
 )
 
@@ -273,4 +274,5 @@ func (p *printer) warnings() {
 		p.line("  " + string(w.Code) + ": " + w.Place.String())
 		p.line("      " + text)
 	}
+	p.b.WriteString(finding.Links(finding.Errors(p.report.Warnings).Sections()...))
 }

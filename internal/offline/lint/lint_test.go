@@ -387,7 +387,7 @@ func TestText_PrintsOnceWhatIsTrueForManyClusters(t *testing.T) {
 		t.Errorf("%d findings, want one for each Cluster", got)
 	}
 	const also = "    also: Cluster team/c0, Cluster team/c1, Cluster team/c2 and 997 more\n"
-	if got := report.Text(); strings.Count(got, "bad-cidr") != 1 || !strings.Contains(got, also) {
+	if got := report.Text(); strings.Count(got, "(bad-cidr)") != 1 || !strings.Contains(got, also) {
 		t.Errorf("want one line with bad-cidr and %q:\n%.2000s", also, got)
 	}
 }

@@ -72,7 +72,8 @@ type Summary struct {
 	Secrets    int `json:"secrets"`
 }
 
-// Text prints each finding in one line, with the fix and the other objects that have it below it, and the counts.
+// Text prints each finding in one line, with the fix and the other objects that have it below it, then the links and
+// the counts.
 func (r Report) Text() string {
 	var b strings.Builder
 	same := func(f Row) Row {
@@ -94,11 +95,21 @@ func (r Report) Text() string {
 			_, _ = fmt.Fprintf(&b, "    also: %s\n", clusters.Few(others))
 		}
 	}
+	b.WriteString(r.Links())
 	s := r.Summary
 	_, _ = fmt.Fprintf(&b, "%s, %s, %s in %s and %s\n", plural(s.Rejections, "rejection"),
 		plural(s.Warnings, "warning"), plural(s.Notes, "note"),
 		plural(s.Clusters, "labelled Cluster"), plural(s.Secrets, "proxy Secret"))
 	return b.String()
+}
+
+// Links are the lines with the sections about the findings.
+func (r Report) Links() string {
+	names := make([]string, len(r.Findings))
+	for i, f := range r.Findings {
+		names[i] = string(f.Code)
+	}
+	return finding.Links(names...)
 }
 
 func plural(n int, noun string) string {

@@ -218,6 +218,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision) {
 	}
 	if conflict, ok := errors.AsType[*patch.ConflictError](decision.Refused); ok {
 		for _, found := range conflict.Conflicts {
+			found.Reason = contract.ReasonConflictingFile
 			c.reject(m.object, "conflict: %s", inSpec(found))
 		}
 	} else if decision.Refused != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
@@ -53,10 +54,22 @@ type Result struct {
 	Warnings int
 	// Summary is a line for people about usual facts that need no change, or "".
 	Summary string
+	// Findings are those that the notes show.
+	Findings finding.Errors
 
 	streams []*manifest.Stream
 	secrets []byte // generated ones that no input has
 }
+
+// rejection is an error with the findings that its text shows.
+type rejection struct {
+	error
+
+	found finding.Errors
+}
+
+// Unwrap implements the interface of package errors for finding.Of.
+func (r *rejection) Unwrap() error { return r.found }
 
 // Diff returns a unified diff for each input that changed, and one for the generated Secrets that are new.
 func (r Result) Diff() []byte {
@@ -94,7 +107,7 @@ func Render(ctx context.Context, o Options) (Result, error) {
 		r.checkNames()
 	}
 	if err := r.problems.err(); err != nil {
-		return Result{}, err
+		return Result{}, &rejection{err, r.rejected}
 	}
 	return r.result()
 }
@@ -109,6 +122,8 @@ type renderer struct {
 	warnings int // among notes, for each object
 	usual    usual
 	problems lines
+	// noted and rejected are the findings in notes and in problems.
+	noted, rejected finding.Errors
 	// edits are the changes to make.
 	edits map[*manifest.Object][]manifest.Edit
 	// users are those of each bootstrap object, as findUsers returns them.
@@ -149,6 +164,7 @@ func newRenderer(o Options) (*renderer, error) {
 }
 
 func (r *renderer) note(o *manifest.Object, format string, args ...any) (added bool) {
+	r.noted = append(r.noted, finding.Among(args)...)
 	return r.notes.add(o, fmt.Sprintf(format, args...))
 }
 
@@ -160,6 +176,7 @@ func (r *renderer) warn(o *manifest.Object, format string, args ...any) {
 }
 
 func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
+	r.rejected = append(r.rejected, finding.Among(args)...)
 	r.problems.add(o, fmt.Sprintf(format, args...))
 }
 
@@ -212,7 +229,7 @@ func (r *renderer) result() (Result, error) {
 	if r.Publish.Only {
 		r.noteSilence()
 		text := bytes.Join(r.published, nil)
-		return Result{Output: text, Notes: r.notes.texts(), Warnings: r.warnings, secrets: text}, nil
+		return Result{Output: text, Notes: r.notes.texts(), Warnings: r.warnings, Findings: r.noted, secrets: text}, nil
 	}
 	added, err := r.writeSecrets()
 	if err != nil {
@@ -232,7 +249,8 @@ func (r *renderer) result() (Result, error) {
 	}
 	return Result{
 		Output: output, Notes: r.notes.texts(), Warnings: r.warnings, Summary: r.usual.String(),
-		streams: r.Streams, secrets: added,
+		Findings: r.noted,
+		streams:  r.Streams, secrets: added,
 	}, nil
 }
 
