@@ -31,6 +31,8 @@ func TestCondition_SummarizesFindings(t *testing.T) {
 	rude := "a \"%s\" ' \\ $ ` {{ x }}\n[::1] bücher.example"
 	rudeLine := "a \"%s\" ' \\ $ ` {{ x }} [::1] bücher.example"
 	long := strings.Repeat("ü", 50_000)
+	// room is how long a note may be behind three of the longest, with "And 1 more finding" in its place.
+	room := 4096 - 3*(len("* 1…\n")+1020) - len("* ") - len("\nAnd 1 more finding") - 1
 	var eight []string
 	for i := range 8 {
 		eight = append(eight, fmt.Sprintf(`* key "k%03d"`, i))
@@ -46,6 +48,7 @@ func TestCondition_SummarizesFindings(t *testing.T) {
 		"notes come behind it":   {[]finding.Finding{note("n1"), note("n2")}, "s", "True", "Configured", "s\n* n1\n* n2"},
 		"a finding hides it":     {[]finding.Finding{of("InvalidSettings", "bad")}, "s", "False", "InvalidSettings", "bad"},
 		"the severe come first":  {[]finding.Finding{note("n"), of("Paused", "p"), of("SettingsNotFound", "s1"), of("Paused", "p2")}, "", "False", "SettingsNotFound", "* s1\n* p\n* p2\n* n"},
+		"the severe of two":      {[]finding.Finding{of("Paused", "p"), of("SettingsNotFound", "s1")}, "", "False", "SettingsNotFound", "* s1\n* p"},
 		"a wait is Unknown":      {[]finding.Finding{of("WaitingForObjects", "w")}, "", "Unknown", "WaitingForObjects", "w"},
 		"each is told once":      {[]finding.Finding{of("Paused", "p"), note("p"), of("Paused", "p"), note("p")}, "", "Unknown", "Paused", "* p\n* p"},
 		"text is text":           {[]finding.Finding{note(rude)}, "", "True", "Configured", rudeLine},
@@ -62,6 +65,18 @@ func TestCondition_SummarizesFindings(t *testing.T) {
 			"", "True", "Configured",
 			"* 1" + strings.Repeat("ü", 510) + "…\n* 2" + strings.Repeat("ü", 510) + "…\n* 3" + strings.Repeat("ü", 510) +
 				"…\nAnd 2 more findings",
+		},
+		"exactly what has room": {
+			[]finding.Finding{note("1" + long), note("2" + long), note("3" + long), note(strings.Repeat("x", room))},
+			"", "True", "Configured",
+			"* 1" + strings.Repeat("ü", 510) + "…\n* 2" + strings.Repeat("ü", 510) + "…\n* 3" + strings.Repeat("ü", 510) +
+				"…\n* " + strings.Repeat("x", room),
+		},
+		"a byte more": {
+			[]finding.Finding{note("1" + long), note("2" + long), note("3" + long), note(strings.Repeat("x", room+1))},
+			"", "True", "Configured",
+			"* 1" + strings.Repeat("ü", 510) + "…\n* 2" + strings.Repeat("ü", 510) + "…\n* 3" + strings.Repeat("ü", 510) +
+				"…\nAnd 1 more finding",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

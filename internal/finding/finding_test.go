@@ -93,6 +93,12 @@ func TestErrors_AreFoundInEveryTree(t *testing.T) {
 	if text := got.Err().Error(); text != "1; 2; do; 1" {
 		t.Errorf("got %q", text)
 	}
+	if diff := cmp.Diff(two, finding.Errors{two}.One()); diff != "" {
+		t.Errorf("one finding is another one (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(finding.Finding{Reason: one.Reason, Message: "1; 2; do"}, finding.Errors{one, two}.One()); diff != "" {
+		t.Errorf("two findings as one (-want +got):\n%s", diff)
+	}
 	if !got.Has(contract.ReasonInvalidSettings) || got.Has(contract.ReasonPaused) {
 		t.Error("Has finds something else")
 	}

@@ -257,6 +257,32 @@ func TestRead_IsBounded(t *testing.T) {
 	}
 }
 
+// TestRead_ReadsAThousandValues has a network behind items without one.
+func TestRead_ReadsAThousandValues(t *testing.T) {
+	t.Parallel()
+	network := map[string]any{"cidrBlock": "10.0.0.0/16"}
+	for items, want := range map[int]bool{998: true, 999: true, 1000: false, 1001: false} {
+		subnets := append(slices.Repeat([]any{map[string]any{}}, items), network)
+		entries, _ := compose(t, infrastructure.Read("AWSCluster", "prod",
+			map[string]any{"spec": map[string]any{"network": map[string]any{"subnets": subnets}}}))
+		if got := strings.Contains(strings.Join(entries, " "), "10.0.0.0/16"); got != want {
+			t.Errorf("behind %d items the network is read: %v", items, got)
+		}
+	}
+	for items, want := range map[int]bool{997: true, 998: false} {
+		blocks := map[string]any{"z": "10.0.0.0/16"}
+		for i := range items {
+			blocks[fmt.Sprintf("a%04d", i)] = nil
+		}
+		entries, _ := compose(t, infrastructure.Read("GCPCluster", "prod", map[string]any{"spec": map[string]any{
+			"network": map[string]any{"subnets": []any{map[string]any{"secondaryCidrBlocks": blocks}}},
+		}}))
+		if got := strings.Contains(strings.Join(entries, " "), "10.0.0.0/16"); got != want {
+			t.Errorf("behind %d keys the network is read: %v", items, got)
+		}
+	}
+}
+
 // TestTable_LeavesNothingInternalToTheProxy asks explain about every row: containerd and kubelet, which are Go programs, reach
 // nodes, metadata and internal hosts directly, and the internet through the proxy.
 func TestTable_LeavesNothingInternalToTheProxy(t *testing.T) {

@@ -200,7 +200,7 @@ func TestCompose_RejectsBadNetworks(t *testing.T) {
 }
 
 // TestCompose_SaysWhatIsWrongWithANetwork has what people write in place of a length.
-func TestCompose_SaysWhatIsWrongWithANetwork(t *testing.T) {
+func TestCompose_SaysWhatIsWrongWithAnEntry(t *testing.T) {
 	t.Parallel()
 	const in = `Secret team-a/proxy, key noProxy entry 1 `
 	for entry, want := range map[string]string{
@@ -214,6 +214,10 @@ func TestCompose_SaysWhatIsWrongWithANetwork(t *testing.T) {
 		"10.0.0/8":           `"10.0.0/8": the text before the slash is not an address (bad-cidr); write the address in full`,
 		"example.net/24":     `"example.net/24": the text before the slash is not an address (bad-cidr); write the address in full`,
 		"010.0.0.0/8":        `"010.0.0.0/8": the text before the slash is not an address (bad-cidr); write the address in full`,
+		"fd00::1::2":         `"fd00::1::2": the entry is neither an IPv6 address nor host:port (bad-name); write [address]:port for IPv6 with a port`,
+		"[fd00::1":           `"[fd00::1": the bracket is not closed (bad-name); write the IPv6 address without brackets`,
+		"[a.example]":        `"[a.e…": the brackets do not hold an IPv6 address (bad-name); write names and IPv4 addresses without brackets`,
+		"[fd00::1]x":         `"[fd00::1]…": there is text after the bracket (bad-name); write the IPv6 address without brackets`,
 	} {
 		if _, err := noproxy.Compose(plain(entry)); err == nil || err.Error() != in+want {
 			t.Errorf("%s:\ngot  %v\nwant %s", entry, err, in+want)
@@ -325,6 +329,9 @@ func TestCompose_RejectsBadNames(t *testing.T) {
 		"an octet beyond 255":                     "10.1.2.300",
 		"an address with leading zeros":           "010.001.002.003",
 		"five parts":                              "1.2.3.4.5",
+		"a part beyond 255":                       "10.300",
+		"an empty part":                           "10..3",
+		"a number beyond any address":             "4294967296",
 		"an international name that IDNA refuses": "a\u0301\u0300\u2603-.example",
 		"digits of another script":                "１０.１.２.３",
 	})
@@ -461,7 +468,62 @@ func TestCompose_WarnsOfServiceNetworks(t *testing.T) {
 			in.ServiceCIDRs = []string{"127.1.0.0/16"}
 			return in
 		}, "localhost,127.0.0.1,10.244.0.0/16,127.1.0.0/16,127.1.0.1,127.1.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a link-local Service network", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"169.254.0.0/16"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,169.254.0.0/16,169.254.0.1,169.254.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a multicast Service network", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"224.0.0.0/16"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,224.0.0.0/16,224.0.0.1,224.0.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
+		{"a Service network of the unspecified address", func() noproxy.Input {
+			in := plain("")
+			in.ServiceCIDRs = []string{"0.0.0.0/16"}
+			return in
+		}, "localhost,127.0.0.1,10.244.0.0/16,0.0.0.0/16,0.0.0.1,0.0.0.10,kubernetes,kubernetes.default,.svc,.cluster.local,.cluster.local.,cp.example.org", "bad-service-cidr"},
 	})
+}
+
+// TestCompose_KnowsANetworkOfTheNodes has no network by itself that may be that of nodes.
+func TestCompose_KnowsANetworkOfTheNodes(t *testing.T) {
+	t.Parallel()
+	node := noproxy.Infrastructure{Entries: []noproxy.Fact{{Text: "10.0.0.0/16", Node: true}}}
+	for name, test := range map[string]struct {
+		change func(*noproxy.Input)
+		known  bool
+		// marked is the entry that is marked as one of nodes.
+		marked string
+	}{
+		"nothing":                      {change: func(*noproxy.Input) {}},
+		"the infrastructure's network": {change: func(in *noproxy.Input) { in.Infrastructure = node }, known: true, marked: "10.0.0.0/16"},
+		"another fact of it":           {change: func(in *noproxy.Input) { in.Infrastructure.Entries = []noproxy.Fact{{Text: "10.0.0.0/16"}} }},
+		"a group that is left out": {change: func(in *noproxy.Input) {
+			in.Infrastructure, in.OmitGroups = node, []noproxy.Group{noproxy.GroupInfrastructure}
+		}},
+		"a network that Pods have, too": {change: func(in *noproxy.Input) { in.Infrastructure, in.PodCIDRs = node, []string{"10.0.0.0/16"} }, known: true, marked: "10.0.0.0/16"},
+		"a network that is the first": {change: func(in *noproxy.Input) {
+			in.Infrastructure, in.PodCIDRs, in.OmitGroups = node, []string{"10.0.0.0/16"}, []noproxy.Group{noproxy.GroupLoopback}
+		}, known: true, marked: "10.0.0.0/16"},
+		"a network of the user":          {change: func(in *noproxy.Input) { in.User.Text = "10.0.0.0/16" }, known: true},
+		"a network of the installation":  {change: func(in *noproxy.Input) { in.Installation.Text = "10.0.0.0/16" }, known: true},
+		"a name and an address of users": {change: func(in *noproxy.Input) { in.User.Text = "a.example,10.0.0.1" }},
+		"a star":                         {change: func(in *noproxy.Input) { in.User.Text = "*" }, known: true},
+	} {
+		in := plain("")
+		test.change(&in)
+		r, err := noproxy.Compose(in)
+		marked := ""
+		for _, e := range r.Entries {
+			if e.Node {
+				marked += e.Value
+			}
+		}
+		if err != nil || r.HasNodeNetwork != test.known || marked != test.marked {
+			t.Errorf("%s: known %v, marked %q, error %v", name, r.HasNodeNetwork, marked, err)
+		}
+	}
 }
 
 func TestCompose_EveryGroupCanBeLeftOut(t *testing.T) {
@@ -565,6 +627,23 @@ func TestCompose_Length(t *testing.T) {
 	}
 }
 
+// TestCompose_NamesAnEntryWithoutAPlaceThatDoesNotFit has so many networks of Pods that one of the names of Kubernetes is
+// the first entry that does not fit.
+func TestCompose_NamesAnEntryWithoutAPlaceThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	in := plain("")
+	size := 131072 - len("NO_PROXY=") - 1 - strings.Index(generated, ",kubernetes")
+	for i := 0; size > 20; i++ {
+		network := fmt.Sprintf("1.%d.%d.0/24", i/256, i%256)
+		in.PodCIDRs, size = append(in.PodCIDRs, network), size-len(network)-1
+	}
+	_, err := noproxy.Compose(in)
+	found := finding.Of(err)
+	if len(found) != 1 || found[0].Code != noproxy.CodeTooLong || found[0].Place.String() != "API Service name" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCompose_UnknownProfile(t *testing.T) {
 	t.Parallel()
 	if _, err := noproxy.Compose(noproxy.Input{Profile: "portable"}); err == nil || finding.Of(err) != nil {
@@ -619,16 +698,19 @@ func TestOrigins(t *testing.T) {
 		strings.Count(all, "\n") != len(r.Entries) {
 		t.Errorf("listing is\n%s", all)
 	}
+	lines := strings.SplitAfter(strings.TrimSuffix(all, "\n"), "\n")
 	for limit := range len(all) + 2 {
-		got := r.Origins(limit)
-		if len(got) > limit {
-			t.Fatalf("limit %d: %d bytes", limit, len(got))
-		}
-		if lines := strings.SplitAfter(got, "\n"); limit < len(all) && got != "" {
-			want := fmt.Sprintf("... and %d more\n", len(r.Entries)-(len(lines)-2))
-			if lines[len(lines)-2] != want || !strings.HasPrefix(all, strings.TrimSuffix(got, want)) {
-				t.Fatalf("limit %d: %q", limit, got)
+		want := ""
+		for n := range lines { // the longest that fits
+			if text := fmt.Sprintf("%s... and %d more\n", strings.Join(lines[:n], ""), len(lines)-n); len(text) <= limit {
+				want = text
 			}
+		}
+		if limit >= len(all) {
+			want = all
+		}
+		if got := r.Origins(limit); got != want {
+			t.Fatalf("limit %d:\n%q, want\n%q", limit, got, want)
 		}
 	}
 }

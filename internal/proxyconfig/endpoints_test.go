@@ -59,6 +59,13 @@ func TestReadinessEndpoints_AreAtMost16(t *testing.T) {
 		strings.Contains(fmt.Sprintf("%v %+v", s, s), "a.example.com") {
 		t.Errorf("%d URLs, printed as %v", len(s.ReadinessEndpoints), s)
 	}
+	longest := strings.Repeat("https://a/"+strings.Repeat("x", 2048-len("https://a/"))+",", 16)
+	if s := parse(t, "httpProxy", "http://proxy:1", "readinessEndpoints", longest); len(s.ReadinessEndpoints) != 16 {
+		t.Errorf("%d of the longest URLs", len(s.ReadinessEndpoints))
+	}
+	if _, err := proxyconfig.Parse(data("httpProxy", "http://proxy:1", "readinessEndpoints", longest+" ")); err == nil {
+		t.Error("a value that is longer than 16 of the longest URLs is read")
+	}
 	_, err := proxyconfig.Parse(data("httpProxy", "http://proxy:1", "readinessEndpoints", list+strings.Repeat("s3cr,", 4000)))
 	if found := finding.Of(err); len(found) != 1 || found[0].Message != "more than 16 URLs" || strings.Contains(err.Error(), "s3cr") {
 		t.Errorf("got %v", err)

@@ -62,6 +62,7 @@ func TestParse_AcceptsWhatClientsAgreeOn(t *testing.T) {
 		"an absolute name":               {"http://proxy.example.com.:80", "http://proxy.example.com:80"},
 		"a user":                         {"http://user@proxy:1", "http://user@proxy:1"},
 		"a percent-encoded password":     {"http://user:p%40ss%2F%23@proxy:1", "http://user:p%40ss%2F%23@proxy:1"},
+		"the ends of each kind of digit": {"http://user:%09%90%af%AF@proxy:1", "http://user:%09%90%af%AF@proxy:1"},
 		"sub-delimiters in the password": {"http://user:!$&'()*+,;=:x@proxy:1", "http://user:!$&'()*+,;=:x@proxy:1"},
 		"a leading zero in the port":     {"http://proxy:0080", "http://proxy:80"},
 	} {

@@ -115,6 +115,22 @@ func TestOf_MakesEachOutput(t *testing.T) {
 }
 
 // TestOf_EncodesRudeValues reads back what is in each output.
+func TestOutputs_GoWhereTheirHeaderSays(t *testing.T) {
+	t.Parallel()
+	workload := []publish.Name{"istio", "kapp-controller", "pods", "trust"}
+	for _, name := range []publish.Name{
+		"annotations", "env", "env-file", "giantswarm", "istio", "kapp-controller", "nodes", "pods", "tkg", "trust", "values", "unknown",
+	} {
+		if got := (publish.Output{Name: name}).IsForWorkload(); got != slices.Contains(workload, name) {
+			t.Errorf("%s is for the workload cluster: %v", name, got)
+		}
+	}
+	want := []string{contract.AnnotationHTTPProxy, contract.AnnotationHTTPSProxy, contract.AnnotationNoProxy}
+	if got := publish.AnnotationKeys(); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("outputs write the annotations %q", got)
+	}
+}
+
 func TestOf_EncodesRudeValues(t *testing.T) {
 	t.Parallel()
 	in := input(t, map[string]string{
