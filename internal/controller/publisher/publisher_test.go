@@ -1,0 +1,437 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/publisher"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/workload"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+)
+
+const team = "team"
+
+// world is an API server with Cluster prod, whose proxy Secret is http-proxy, and a publisher.
+type world struct {
+	t         *testing.T
+	stored    client.Client
+	publisher *publisher.Controller
+	shown     client.Client
+	// writes are those since the last pass, refusals their errors.
+	writes   []string
+	refusals map[string]error
+	// image is that of nodes, and answers reports whether the workload cluster does, which then has nothing.
+	image   string
+	answers bool
+}
+
+// indexer has the fake client index as a cache does.
+type indexer struct {
+	*fake.ClientBuilder
+	shown *api.Client
+}
+
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	object, values, err := i.shown.Index(object, values)
+	i.WithIndex(object, field, values)
+	return err
+}
+
+// cached is a cache that only reads.
+type cached struct {
+	cache.Cache
+	client.Reader
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Object, with ...client.GetOption) error {
+	return c.Reader.Get(ctx, key, into, with...)
+}
+
+func (c cached) List(ctx context.Context, into client.ObjectList, with ...client.ListOption) error {
+	return c.Reader.List(ctx, into, with...)
+}
+
+// mapper knows no kind of infrastructure.
+type mapper struct{ meta.RESTMapper }
+
+func (mapper) RESTMapping(kind schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	return nil, &meta.NoKindMatchError{GroupKind: kind}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) write(verb string, object client.Object, send func() error) error {
+	name := fmt.Sprintf("%s %s", verb, object.GetName())
+	w.writes = append(w.writes, name)
+	if err := w.refusals[name]; err != nil {
+		return err
+	}
+	return send()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, refusals: map[string]error{}}
+	scheme, err := api.NewScheme()
+	w.must(err)
+	classic := vocabulary.NewClassic(team, "prod", "demo")
+	classic.Cluster.UID = "one"
+	classic.Cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
+	proxy := vocabulary.ProxySecret(team, "http-proxy", nil)
+	proxy.Data = map[string][]byte{"httpProxy": []byte("http://p:1"), "username": []byte("u"), "password": []byte("hunter2")}
+	building := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Cluster{}).WithObjects(classic.Cluster, classic.ControlPlane, proxy)
+	first, err := api.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build())
+	w.must(err)
+	w.must(caches.SetupIndexes(t.Context(), indexer{building, first}))
+	building.WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return w.write("create", o, func() error { o.SetUID("new"); return c.Create(ctx, o, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return w.write("update", o, func() error { return c.Update(ctx, o, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			return w.write("delete", o, func() error { return c.Delete(ctx, o, options...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			return w.write("patch", o, func() error { return c.Patch(ctx, o, p, options...) })
+		},
+	})
+	w.stored = building.Build()
+	w.shown, err = api.NewClient(w.stored)
+	w.must(err)
+	return w
+}
+
+// start starts the publisher, which remembers nothing.
+func (w *world) start() {
+	w.t.Helper()
+	var err error
+	w.publisher, err = publisher.New(publisher.Config{
+		Client: w.shown, Live: w.shown, ProxySecrets: cached{Reader: w.shown},
+		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w.shown, Live: w.shown, Mapper: mapper{}},
+		Now:                    func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodeImage: w.image,
+		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
+			if !w.answers {
+				return nil, nil, errors.New("no route to host")
+			}
+			return empty{}, func() {}, nil
+		}),
+	})
+	w.must(err)
+}
+
+// empty is a workload cluster that has nothing, and takes everything.
+type empty struct{ client.Client }
+
+func (empty) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
+	return o.GetObjectKind().GroupVersionKind(), nil
+}
+
+func (empty) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+func (empty) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (empty) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	o.SetResourceVersion("1")
+	return nil
+}
+
+func (w *world) cluster() *clusterv1.Cluster {
+	w.t.Helper()
+	cluster := &clusterv1.Cluster{}
+	w.must(w.stored.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, cluster))
+	return cluster
+}
+
+// edit changes the Cluster as its user does.
+func (w *world) edit(change func(*clusterv1.Cluster)) {
+	w.t.Helper()
+	cluster := w.cluster()
+	if cluster.Annotations == nil {
+		cluster.Annotations = map[string]string{}
+	}
+	change(cluster)
+	w.must(w.stored.Update(w.t.Context(), cluster))
+	w.writes = nil
+}
+
+func annotated(pairs ...string) func(*clusterv1.Cluster) {
+	return func(c *clusterv1.Cluster) {
+		for pair := range slices.Chunk(pairs, 2) {
+			if c.Annotations[pair[0]] = pair[1]; pair[1] == "" {
+				delete(c.Annotations, pair[0])
+			}
+		}
+	}
+}
+
+func (w *world) secret(name string, change func(*corev1.Secret)) {
+	w.t.Helper()
+	secret := &corev1.Secret{}
+	err := w.stored.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: name}, secret)
+	if missing := apierrors.IsNotFound(err); missing {
+		secret.Namespace, secret.Name = team, name
+		change(secret)
+		w.must(w.stored.Create(w.t.Context(), secret))
+	} else if change(secret); secret.Name == "" {
+		w.must(w.stored.Delete(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}}))
+	} else {
+		w.must(w.stored.Update(w.t.Context(), secret))
+	}
+	w.writes = nil
+}
+
+// pass returns the writes of a pass, and the condition after it as "status reason message".
+func (w *world) pass() (writes []string, condition string, again time.Duration, err error) {
+	w.t.Helper()
+	cluster := &kinds.Cluster{}
+	w.must(w.shown.Get(w.t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, cluster))
+	result, err := w.publisher.Reconcile(w.t.Context(), cluster)
+	if c := meta.FindStatusCondition(w.cluster().Status.Conditions, contract.ConditionProxyPublished); c != nil {
+		condition = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+	}
+	writes, w.writes = w.writes, nil
+	return writes, condition, result.RequeueAfter, err
+}
+
+// TestReconcile_PublishesWhatAClusterAsksFor begins with a Cluster that has asked for output env, and has it. Each row
+// changes something, and has two passes: the second one writes nothing.
+func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
+	t.Parallel()
+	const (
+		env       = "prod-proxy-outputs"
+		published = "True Published env"
+		publish   = contract.AnnotationPublish
+	)
+	key := client.ObjectKey{Namespace: team, Name: env}
+	for name, test := range map[string]struct {
+		change    func(*world)
+		writes    []string
+		condition string
+		again     time.Duration
+		// fails is the error of the pass, and data what the Secret has then: "" if it is gone.
+		fails, data string
+	}{
+		"nothing": {change: func(*world) {}, condition: published, data: "p:1"},
+		"the proxy is another": {change: func(w *world) {
+			w.secret("http-proxy", func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("http://other:2") })
+		}, writes: []string{"update " + env}, condition: published, data: "other:2"},
+		"somebody changes the Secret":  {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Data = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"somebody's labels":            {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Labels["own"] = "1" }) }, condition: published, data: "p:1"},
+		"somebody removes its owner":   {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.OwnerReferences = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"somebody deletes it":          {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Name = "" }) }, writes: []string{"create " + env}, condition: published, data: "p:1"},
+		"somebody makes it immutable":  {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Immutable = new(true) }) }, condition: published, data: "p:1"},
+		"a change of an immutable one": {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Immutable, s.Data = new(true), nil }) }, writes: []string{"delete " + env}, condition: published},
+		"no output is asked for":       {change: func(w *world) { w.edit(annotated(publish, "")) }, writes: []string{"delete " + env}},
+		"another output is asked for":  {change: func(w *world) { w.edit(annotated(publish, "annotations")) }, writes: []string{"patch prod", "delete " + env}, condition: "True Published annotations"},
+		"the label is gone":            {change: func(w *world) { w.edit(func(c *clusterv1.Cluster) { c.Labels = nil }) }, writes: []string{"delete " + env}},
+		"a label that cannot be read":  {change: func(w *world) { w.edit(func(c *clusterv1.Cluster) { c.Labels[contract.LabelEnabled] = "yes" }) }, condition: published, data: "p:1"},
+		"the Cluster is paused": {change: func(w *world) {
+			w.edit(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true); delete(c.Annotations, publish) })
+		}, condition: published, data: "p:1"},
+		"an output that does not exist":     {change: func(w *world) { w.edit(annotated(publish, "evn")) }, condition: `False InvalidOutput annotation capi-proxy-patcher.io/publish entry 1: "evn" is not an output; did you mean env?`, data: "p:1"},
+		"an annotation that cannot be read": {change: func(w *world) { w.edit(annotated(contract.AnnotationRollout, "never")) }, condition: "False InvalidSettings annotation capi-proxy-patcher.io/rollout", data: "p:1"},
+		"the proxy Secret is gone":          {change: func(w *world) { w.secret("http-proxy", func(s *corev1.Secret) { s.Name = "" }) }, condition: "False SettingsNotFound ", data: "p:1"},
+		"the proxy Secret is wrong":         {change: func(w *world) { w.secret("http-proxy", func(s *corev1.Secret) { s.Data["httpProxy"] = []byte("p") }) }, condition: "False InvalidSettings ", data: "p:1"},
+		"no endpoint yet": {change: func(w *world) {
+			w.edit(func(c *clusterv1.Cluster) { c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} })
+		}, condition: "Unknown WaitingForControlPlaneEndpoint spec.controlPlaneEndpoint of Cluster team/prod is not set yet", data: "p:1"},
+		"a refused write": {change: func(w *world) {
+			w.secret(env, func(s *corev1.Secret) { s.Data = nil })
+			w.refusals["update "+env] = errors.New("refused")
+		}, writes: []string{"update " + env}, condition: "Unknown InternalError Please check controller logs for errors", fails: "updating Secret team/" + env + ": refused", data: "-"},
+		"a write that conflicts": {change: func(w *world) {
+			w.secret(env, func(s *corev1.Secret) { s.Data = nil })
+			w.refusals["update "+env] = apierrors.NewConflict(schema.GroupResource{}, env, nil)
+		}, writes: []string{"update " + env}, condition: published, data: "-"},
+		"in place without an image": {change: func(w *world) { w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace)) }, condition: "False InPlaceNotInstalled annotation capi-proxy-patcher.io/rollout asks for InPlace", data: "p:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.edit(annotated(publish, "env"))
+			w.start()
+			if writes, condition, _, err := w.pass(); err != nil || condition != published || !slices.Equal(writes, []string{"create " + env}) {
+				t.Fatalf("at first: writes %q, condition %q, %v", writes, condition, err)
+			}
+			test.change(w)
+			w.start()
+			writes, condition, again, err := w.pass()
+			if !slices.Equal(writes, test.writes) || !strings.HasPrefix(condition, test.condition) || (condition == "") != (test.condition == "") ||
+				again != test.again || (err == nil) != (test.fails == "") || err != nil && err.Error() != test.fails {
+				t.Errorf("writes %q, condition %q, again after %s, error %v", writes, condition, again, err)
+			}
+			secret := &corev1.Secret{}
+			found := w.stored.Get(t.Context(), key, secret) == nil
+			if text := fmt.Sprintf("%s", secret.Data); found != (test.data != "") || found && test.data != "-" && !strings.Contains(text, test.data) {
+				t.Errorf("Secret is there: %v, with %s", found, text)
+			}
+			if strings.Contains(fmt.Sprint(w.cluster()), "hunter2") {
+				t.Error("a credential in the Cluster")
+			}
+			if test.fails != "" || test.data == "-" || test.data == "" && test.condition == published {
+				return
+			}
+			if writes, again, _, err := w.pass(); err != nil || len(writes) > 0 || again != condition {
+				t.Errorf("the second pass: writes %q, condition %q, %v", writes, again, err)
+			}
+		})
+	}
+}
+
+// TestReconcile_LeavesSecretsOfOthersAlone has a Secret with the name of output env.
+func TestReconcile_LeavesSecretsOfOthersAlone(t *testing.T) {
+	t.Parallel()
+	const env = "prod-proxy-outputs"
+	for name, labels := range map[string]map[string]string{
+		"of a user":          nil,
+		"of another Cluster": {contract.LabelGenerated: "other", contract.LabelOutput: env},
+	} {
+		w := newWorld(t)
+		w.edit(annotated(contract.AnnotationPublish, "env,annotations"))
+		w.secret(env, func(s *corev1.Secret) { s.Labels, s.Data = labels, map[string][]byte{"own": nil} })
+		w.start()
+		writes, condition, again, err := w.pass()
+		if err != nil || !slices.Equal(writes, []string{"patch prod"}) || again != time.Minute ||
+			!strings.HasPrefix(condition, "False NameTaken * Secret team/prod-proxy-outputs exists and was not written by capi-proxy-patcher for this Cluster; delete or rename it\n") {
+			t.Errorf("%s: writes %q, condition %q, again after %s, %v", name, writes, condition, again, err)
+		}
+		w.edit(annotated(contract.AnnotationPublish, ""))
+		if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || condition != "" {
+			t.Errorf("%s, not asked for: writes %q, condition %q, %v", name, writes, condition, err)
+		}
+	}
+}
+
+// TestReconcile_WritesAnnotations also removes them.
+func TestReconcile_WritesAnnotations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.secret("http-proxy", func(s *corev1.Secret) { delete(s.Data, "username"); delete(s.Data, "password") })
+	w.edit(annotated(contract.AnnotationPublish, "annotations", "own", "1"))
+	w.start()
+	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || condition != "True Published annotations" {
+		t.Errorf("writes %q, condition %q, %v", writes, condition, err)
+	}
+	if got := w.cluster().Annotations; got[contract.AnnotationHTTPProxy] != "http://p:1" || got["own"] != "1" {
+		t.Errorf("annotations %v", got)
+	}
+	w.edit(annotated(contract.AnnotationHTTPProxy, "http://forged:1"))
+	if writes, _, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) ||
+		w.cluster().Annotations[contract.AnnotationHTTPProxy] != "http://p:1" {
+		t.Errorf("writes %q, %v", writes, err)
+	}
+	w.edit(annotated(contract.AnnotationPublish, ""))
+	if _, condition, _, err := w.pass(); err != nil || condition != "" || !maps.Equal(w.cluster().Annotations, map[string]string{"own": "1"}) {
+		t.Errorf("condition %q, annotations %v, %v", condition, w.cluster().Annotations, err)
+	}
+}
+
+// TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster publishes a ConfigMap there, and takes it back.
+func TestReconcile_MarksAClusterBeforeAnythingIsInItsWorkloadCluster(t *testing.T) {
+	t.Parallel()
+	const away = "the workload cluster does not answer with the kubeconfig of Secret team/prod-kubeconfig; the log of the manager has the details"
+	marked := func(w *world) bool {
+		return w.cluster().Annotations[contract.AnnotationApplied] == contract.AppliedValue
+	}
+	w := newWorld(t)
+	w.edit(annotated(contract.AnnotationPublish, "trust"))
+	w.start()
+	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || !marked(w) ||
+		!strings.HasPrefix(condition, "Unknown Delivering * "+away) {
+		t.Errorf("not applied yet: writes %q, condition %q, %v", writes, condition, err)
+	}
+	w.edit(annotated(contract.AnnotationPublish, "", contract.AnnotationRollout, contract.RolloutInPlace))
+	if writes, condition, _, err := w.pass(); err != nil || len(writes) > 0 || !marked(w) ||
+		!strings.HasPrefix(condition, "False InPlaceNotInstalled ") && !strings.Contains(condition, "InPlaceNotInstalled") {
+		t.Errorf("files that may be there: writes %q, condition %q, %v", writes, condition, err)
+	}
+	w.edit(annotated(contract.AnnotationRollout, ""))
+	if writes, condition, _, err := w.pass(); err != nil || len(writes) > 0 || !marked(w) || condition != "Unknown Withdrawing "+away {
+		t.Errorf("not deleted yet: writes %q, condition %q, %v", writes, condition, err)
+	}
+	w.answers = true
+	w.start()
+	if writes, condition, _, err := w.pass(); err != nil || !slices.Equal(writes, []string{"patch prod"}) || marked(w) || condition != "" {
+		t.Errorf("nothing is left: writes %q, condition %q, %v", writes, condition, err)
+	}
+	w.edit(annotated(contract.AnnotationPublish, "trust"))
+	if _, condition, _, err := w.pass(); err != nil || !marked(w) || !strings.HasPrefix(condition, "True Published trust=kube-system") {
+		t.Errorf("applied: condition %q, %v", condition, err)
+	}
+	w.refusals["patch prod"] = errors.New("refused")
+	w.edit(annotated(contract.AnnotationApplied, ""))
+	if _, condition, _, err := w.pass(); err == nil || condition != "Unknown InternalError Please check controller logs for errors" {
+		t.Errorf("a mark that is refused: condition %q, %v", condition, err)
+	}
+}
+
+// TestReconcile_BringsFilesToNodes has a generated Secret, and one of an output.
+func TestReconcile_BringsFilesToNodes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.image, w.answers = "image", true
+	w.secret("prod-proxy-files", func(s *corev1.Secret) {
+		s.UID, s.Labels = "generated", map[string]string{contract.LabelGenerated: "prod", clusterv1.ClusterNameLabel: "prod"}
+		s.Data = map[string][]byte{contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyProxyEnv: []byte("A=\"1\"\n")}
+	})
+	w.edit(annotated(contract.AnnotationRollout, contract.RolloutInPlace, contract.AnnotationPublish, "env"))
+	w.start()
+	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env, node files prod-proxy-files" ||
+		w.cluster().Annotations[contract.AnnotationApplied] == "" {
+		t.Errorf("condition %q, %v", condition, err)
+	}
+	w.edit(annotated(contract.AnnotationRollout, ""))
+	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" || w.cluster().Annotations[contract.AnnotationApplied] != "" {
+		t.Errorf("not in place: condition %q, %v", condition, err)
+	}
+}
+
+func TestNew_NeedsItsConfiguration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	for name, remove := range map[string]func(*publisher.Config){
+		"Client":                 func(c *publisher.Config) { c.Client = nil },
+		"Live":                   func(c *publisher.Config) { c.Live = nil },
+		"ProxySecrets":           func(c *publisher.Config) { c.ProxySecrets = nil },
+		"InfrastructureClusters": func(c *publisher.Config) { c.InfrastructureClusters = nil },
+		"Now":                    func(c *publisher.Config) { c.Now = nil },
+		"Applier":                func(c *publisher.Config) { c.Applier = nil },
+		"Concurrency":            func(c *publisher.Config) { c.Concurrency = 0 },
+	} {
+		config := w.publisher.Config
+		if remove(&config); func() bool { _, err := publisher.New(config); return err == nil }() {
+			t.Errorf("without %s a Controller is made", name)
+		}
+	}
+}
