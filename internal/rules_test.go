@@ -31,13 +31,11 @@ var forms = map[string]string{
 	"finding.Object":              "a row of the condition",
 	"intent.Cluster":              "the settings of a Cluster, not its object",
 	"intent.Pool":                 "the settings of a pool, not its object",
-	"offline/clusters.Cluster":    "an object in its text, until render reads package kinds",
-	"offline/clusters.Pool":       "the same",
+	"offline/clusters.Cluster":    "an object in its text, and its settings",
 	"offline/explain.Cluster":     "its destinations",
 	"offline/manifest.Object":     "a part of a text",
 	"plan.Object":                 "the facts about an object that is decided about",
 	"plan.Pool":                   "the same, of a pool",
-	"resolve.Machine":             "its addresses",
 	"status.Machine":              "a row of the record",
 }
 

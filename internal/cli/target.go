@@ -10,12 +10,11 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/manager"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/explain"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -30,7 +29,7 @@ type target struct {
 	override   string
 	unresolved []finding.Place
 	// bootstrap are the bootstrap objects of the Cluster that use that Secret, in manifests.
-	bootstrap []*manifest.Object
+	bootstrap []kinds.BootstrapObject
 }
 
 // resolve completes in with the list of the chosen Cluster, and returns what belongs to that Cluster.
@@ -145,18 +144,24 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 		cluster: all[i].View, settings: all[i].Settings, invalid: all[i].Invalid,
 		secrets: manifests.Resolver(nil).Secrets, unresolved: all[i].Unresolved,
 	}
+	bootstrap := func(override string) (objects []kinds.BootstrapObject) {
+		for _, object := range manifests.BootstrapObjects(all[i].Object, override) {
+			objects = append(objects, manifests.BootstrapOf(object))
+		}
+		return objects
+	}
 	if o.pool == "" {
-		t.bootstrap = manifests.BootstrapObjects(all[i].Object, "")
+		t.bootstrap = bootstrap("")
 		return t, nil
 	}
 	pools := make([]string, 0, len(all[i].Pools))
 	for _, pool := range all[i].Pools {
-		if pool.Object.Name() == o.pool {
-			t.override = pool.Secret
-			t.bootstrap = manifests.BootstrapObjects(all[i].Object, pool.Secret)
+		if pool.Name() == o.pool {
+			t.override = manifests.Pool(pool).Override
+			t.bootstrap = bootstrap(t.override)
 			return t, nil
 		}
-		pools = append(pools, pool.Object.Name())
+		pools = append(pools, pool.Name())
 	}
 	if override, found := topologyPool(t.settings, o.pool); found {
 		t.override = override
@@ -178,14 +183,13 @@ func (t target) addMirrors(network *explain.Cluster) {
 	}
 	known := map[clusters.Mirror]bool{}
 	for _, o := range t.bootstrap {
-		at, _ := clusters.SpecPath(o)
-		for _, mirror := range clusters.Mirrors(patch.SpecOfMap(clusters.Dig(o.Value(), at...)).Files) {
+		for _, mirror := range clusters.Mirrors(o.Bootstrap().View().Files) {
 			if mirror.File = 0; known[mirror] || len(known) == maxMirrors {
 				continue
 			}
 			known[mirror] = true
-			network.Add(mirror.URL, fmt.Sprintf("mirror of %s in %s %s", finding.Line(mirror.Registry, maxName), o.Kind(),
-				finding.Line(o.Name(), maxName)))
+			network.Add(mirror.URL, fmt.Sprintf("mirror of %s in %s %s", finding.Line(mirror.Registry, maxName),
+				o.GetObjectKind().GroupVersionKind().Kind, finding.Line(o.GetName(), maxName)))
 		}
 	}
 }

@@ -156,15 +156,7 @@ func (p *pass) proxiedNodes(ctx context.Context, main *resolve.Resolution) (out 
 		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return out, fmt.Errorf("listing Machines of the control plane: %w", err)
 	}
-	machines := make([]resolve.Machine, len(list.Items))
-	for i := range list.Items {
-		machines[i].Name = list.Items[i].Name
-		for _, address := range list.Items[i].Status.Addresses {
-			machines[i].Addresses = append(machines[i].Addresses,
-				resolve.Address{Type: string(address.Type), Value: address.Address})
-		}
-	}
-	out.Warnings = main.ProxiedNodes(p.options, machines)
+	out.Warnings = main.ProxiedNodes(p.options, list.Items)
 	return out, nil
 }
 

@@ -27,7 +27,6 @@ type Cluster struct {
 	Provisioned              bool
 	ControlPlaneKind         string
 	ControlPlaneName         string
-	ControlPlaneGroup        string
 	Topology                 bool
 	Enabled, Paused, Deleted bool
 	// Unclear is the finding about a label whose value means neither enabled nor disabled, or nil. Nothing changes
@@ -54,16 +53,15 @@ func ClusterOf(cluster *kinds.Cluster) Cluster {
 			Group: cluster.Spec.InfrastructureRef.APIGroup, Kind: cluster.Spec.InfrastructureRef.Kind,
 			Name: cluster.Spec.InfrastructureRef.Name,
 		},
-		Facts:             infrastructure.Of(cluster.Spec.InfrastructureRef.Kind),
-		Provisioned:       isTrue(cluster.Status.Initialization.InfrastructureProvisioned),
-		ControlPlaneKind:  cluster.Spec.ControlPlaneRef.Kind,
-		ControlPlaneName:  cluster.Spec.ControlPlaneRef.Name,
-		ControlPlaneGroup: cluster.Spec.ControlPlaneRef.APIGroup,
-		Topology:          cluster.Spec.Topology != nil,
-		Enabled:           IsEnabled(cluster.Labels),
-		Unclear:           CheckLabel(cluster.Labels),
-		Paused:            annotated || isTrue(cluster.Spec.Paused),
-		Deleted:           !cluster.DeletionTimestamp.IsZero(),
+		Facts:            infrastructure.Of(cluster.Spec.InfrastructureRef.Kind),
+		Provisioned:      isTrue(cluster.Status.Initialization.InfrastructureProvisioned),
+		ControlPlaneKind: cluster.Spec.ControlPlaneRef.Kind,
+		ControlPlaneName: cluster.Spec.ControlPlaneRef.Name,
+		Topology:         cluster.Spec.Topology != nil,
+		Enabled:          IsEnabled(cluster.Labels),
+		Unclear:          CheckLabel(cluster.Labels),
+		Paused:           annotated || isTrue(cluster.Spec.Paused),
+		Deleted:          !cluster.DeletionTimestamp.IsZero(),
 	}
 }
 

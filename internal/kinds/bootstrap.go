@@ -37,26 +37,22 @@ func (a *args) UnmarshalJSON(text []byte) error {
 	*a = nil
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		named := map[string]string{}
-		if err := Decode(text, &named); err != nil {
-			return err
-		}
+		err := Decode(text, &named)
 		for name, value := range named {
 			*a = append(*a, name+"="+value)
 		}
 		slices.Sort(*a)
-		return nil
+		return err
 	}
 	var list []struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	}
-	if err := Decode(text, &list); err != nil {
-		return err
-	}
+	err := Decode(text, &list)
 	for _, arg := range list {
 		*a = append(*a, arg.Name+"="+arg.Value)
 	}
-	return nil
+	return err
 }
 
 // file is an entry of files.
@@ -81,39 +77,32 @@ func (f *file) view() patch.File {
 	}
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. With an error, b has the fields that could be read.
 func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 	var members map[string]json.RawMessage
 	if err := Decode(text, &members); err != nil {
 		return err
 	}
 	*b = Bootstrap{}
-	for _, name := range []string{"initConfiguration", "joinConfiguration"} {
-		of := registration{}
+	var problem error
+	read := func(name string, into any) {
 		if value, found := members[name]; found {
-			if err := Decode(value, &of); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+			if err := Decode(value, into); err != nil && problem == nil {
+				problem = fmt.Errorf("%s: %w", name, err)
 			}
 		}
+	}
+	for _, name := range []string{"initConfiguration", "joinConfiguration"} {
+		of := registration{}
+		read(name, &of)
 		b.CRISockets = append(b.CRISockets, of.NodeRegistration.CRISocket)
 		b.KubeletArgs = append(b.KubeletArgs, of.NodeRegistration.KubeletExtraArgs...)
 	}
 	var files []file
-	for _, field := range []struct {
-		name string
-		into any
-	}{
-		{string(patch.ListFiles), &files},
-		{string(patch.ListPre), &b.PreKubeadmCommands},
-		{string(patch.ListPost), &b.PostKubeadmCommands},
-		{"format", &b.Format},
-	} {
-		if value, found := members[field.name]; found {
-			if err := Decode(value, field.into); err != nil {
-				return fmt.Errorf("%s: %w", field.name, err)
-			}
-		}
-	}
+	read(string(patch.ListFiles), &files)
+	read(string(patch.ListPre), &b.PreKubeadmCommands)
+	read(string(patch.ListPost), &b.PostKubeadmCommands)
+	read("format", &b.Format)
 	for i := range files {
 		b.Files = append(b.Files, files[i].view())
 	}
@@ -122,7 +111,7 @@ func (b *Bootstrap) UnmarshalJSON(text []byte) error {
 		lists += min(entries, 1)
 	}
 	b.Alone = len(members) == lists
-	return nil
+	return problem
 }
 
 // MarshalJSON returns an error: written whole, a spec would lose the fields that are not read.

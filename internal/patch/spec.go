@@ -81,34 +81,6 @@ func HasMark(content string) bool {
 	return first == managedHeader || second == managedHeader
 }
 
-// SpecOfMap returns the view of a bootstrap spec that was decoded from JSON or YAML without its type, in v1beta1 or
-// v1beta2. Fields of an unexpected type are ignored: the API server rejects them.
-func SpecOfMap(object map[string]any) Spec {
-	spec := Spec{
-		PreKubeadmCommands:  stringsOf(object["preKubeadmCommands"]),
-		PostKubeadmCommands: stringsOf(object["postKubeadmCommands"]),
-		Format:              stringOf(object["format"]),
-	}
-	for _, item := range listOf(object["files"]) {
-		spec.Files = append(spec.Files, fileOfMap(mapOf(item)))
-	}
-	for _, configuration := range []string{"initConfiguration", "joinConfiguration"} {
-		registration := mapOf(mapOf(object[configuration])["nodeRegistration"])
-		spec.CRISockets = append(spec.CRISockets, stringOf(registration["criSocket"]))
-		switch args := registration["kubeletExtraArgs"].(type) {
-		case map[string]any: // v1beta1
-			for _, name := range sortedKeys(args) {
-				spec.KubeletArgs = append(spec.KubeletArgs, name+"="+stringOf(args[name]))
-			}
-		case []any: // v1beta2
-			for _, arg := range args {
-				spec.KubeletArgs = append(spec.KubeletArgs, stringOf(mapOf(arg)["name"])+"="+stringOf(mapOf(arg)["value"]))
-			}
-		}
-	}
-	return spec
-}
-
 func fileOfMap(entry map[string]any) File {
 	secret := mapOf(mapOf(entry["contentFrom"])["secret"])
 	f := File{

@@ -11,13 +11,4 @@ func mapOf(value any) map[string]any { m, _ := value.(map[string]any); return m 
 func listOf(value any) []any         { l, _ := value.([]any); return l }
 func stringOf(value any) string      { s, _ := value.(string); return s }
 
-func stringsOf(value any) []string {
-	list := listOf(value)
-	texts := make([]string, 0, len(list))
-	for _, item := range list {
-		texts = append(texts, stringOf(item))
-	}
-	return texts
-}
-
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -13,22 +13,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
-
-// Machine is a Machine of a control plane.
-type Machine struct {
-	Name string
-	// Addresses are those of its status.
-	Addresses []Address
-}
-
-// Address is an address of a Machine.
-type Address struct {
-	// Type is a type of Cluster API, such as InternalIP.
-	Type  string
-	Value string
-}
 
 // maxAddresses is how many addresses a finding names.
 const maxAddresses = 3
@@ -44,18 +31,18 @@ func (r Resolution) AsksNodes(options intent.Options) bool {
 
 // ProxiedNodes warns of the addresses of Machines of a control plane that other control-plane nodes ask through the
 // proxy. It counts what a Machine that joins later asks, so one Machine is enough.
-func (r Resolution) ProxiedNodes(options intent.Options, machines []Machine) []finding.Finding {
+func (r Resolution) ProxiedNodes(options intent.Options, machines []kinds.Machine) []finding.Finding {
 	if !r.AsksNodes(options) {
 		return nil
 	}
 	const proxy = "http://proxy.invalid"
 	proxyOf := (&httpproxy.Config{HTTPProxy: proxy, HTTPSProxy: proxy, NoProxy: r.NoProxy.Value}).ProxyFunc()
 	var proxied []string
-	for _, machine := range machines {
-		for _, address := range asked(machine.Addresses) {
+	for i := range machines {
+		for _, address := range asked(&machines[i]) {
 			through, err := proxyOf(&url.URL{Scheme: "https", Host: net.JoinHostPort(address, "10250")})
 			if err == nil && through != nil {
-				proxied = append(proxied, fmt.Sprintf("Machine %s at %s", finding.Line(machine.Name, 253),
+				proxied = append(proxied, fmt.Sprintf("Machine %s at %s", finding.Line(machines[i].Name, 253),
 					finding.Line(address, 253)))
 			}
 		}
@@ -96,18 +83,19 @@ func (r Resolution) IsProxied(address string) (host string, proxied bool) {
 // asked returns the addresses under which kube-apiserver asks a node, by the order that kubeadm gives it, and etcd
 // advertises itself: internal ones, or else external ones, or else names. Addresses that only the node has are not
 // asked.
-func asked(addresses []Address) (asked []string) {
+func asked(machine *kinds.Machine) (asked []string) {
 	for _, types := range [][]string{{"InternalIP"}, {"ExternalIP"}, {"Hostname", "InternalDNS"}} {
-		for _, address := range addresses {
-			if !slices.Contains(types, address.Type) || address.Value == "" || slices.Contains(asked, address.Value) {
+		for _, address := range machine.Status.Addresses {
+			of, value := string(address.Type), address.Address
+			if !slices.Contains(types, of) || value == "" || slices.Contains(asked, value) {
 				continue
 			}
-			ip, err := netip.ParseAddr(address.Value)
-			if isIP := strings.HasSuffix(address.Type, "IP"); isIP &&
+			ip, err := netip.ParseAddr(value)
+			if isIP := strings.HasSuffix(of, "IP"); isIP &&
 				(err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast()) {
 				continue
 			}
-			asked = append(asked, address.Value)
+			asked = append(asked, value)
 		}
 		if len(asked) > 0 {
 			return asked

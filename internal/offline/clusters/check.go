@@ -6,6 +6,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -32,18 +33,16 @@ func CheckMetadata(o *manifest.Object) finding.Errors {
 
 // CheckNames warns of labels and annotations of a Cluster, a pool or a bootstrap object that carry the domain of the
 // product and that nothing reads.
-func CheckNames(o *manifest.Object) []finding.Finding {
-	switch group, _, _ := strings.Cut(o.APIVersion(), "/"); {
-	case group == GroupControlPlane && o.Kind() == plan.KindControlPlane,
-		group == GroupBootstrap && (o.Kind() == plan.KindTemplate || o.Kind() == plan.KindConfig):
+func (x Index) CheckNames(o *manifest.Object) []finding.Finding {
+	switch x.forms[o].(type) {
+	case kinds.BootstrapObject:
 		return intent.CheckBootstrap(o.Annotations())
-	case group != GroupCluster:
-		return nil
-	case o.Kind() == "Cluster":
-		said, _ := topologySource(o)
-		return intent.CheckNames(o.Labels(), said)
-	case IsPool(o) && !plan.IsTopologyOwned(o.Labels()):
-		return intent.CheckPool(o.Annotations())
+	case *kinds.Cluster:
+		return intent.CheckNames(o.Labels(), intent.TopologySourceOf(x.cluster(o)))
+	case *kinds.MachineDeployment, *kinds.MachinePool:
+		if IsPool(o) && !plan.IsTopologyOwned(o.Labels()) {
+			return intent.CheckPool(o.Annotations())
+		}
 	}
 	return nil
 }

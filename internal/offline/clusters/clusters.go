@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
@@ -70,15 +70,7 @@ type Cluster struct {
 	// intent.ParseOptions and those of CheckMetadata.
 	Invalid error
 	// Pools are its MachineDeployments and MachinePools, in this order.
-	Pools []Pool
-}
-
-// Pool is a MachineDeployment or MachinePool.
-type Pool struct {
-	// Object is its object in the manifests.
-	Object *manifest.Object
-	// Secret is the value of its annotation contract.AnnotationSecret, or "".
-	Secret string
+	Pools []*manifest.Object
 }
 
 // Objects returns the objects of the inputs in order, then those of the files with Secrets.
@@ -95,7 +87,7 @@ func (m *Manifests) Clusters() []Cluster {
 		c.Invalid = append(finding.Of(c.Invalid), CheckMetadata(o)...).Err()
 		for _, worker := range m.Workers(o) {
 			if IsPool(worker) {
-				c.Pools = append(c.Pools, Pool{Object: worker, Secret: Override(worker)})
+				c.Pools = append(c.Pools, worker)
 			}
 		}
 		clusters[i] = c
@@ -141,16 +133,11 @@ func Listed(names []string) string {
 
 // Cluster reads a Cluster, without its pools and without CheckMetadata.
 func (m *Manifests) Cluster(o *manifest.Object) Cluster {
-	c := Cluster{Object: o}
-	c.View, c.Unresolved = clusterView(o)
-	if c.View.Topology {
-		said, unresolved := topologySource(o)
-		c.Unresolved = append(c.Unresolved, unresolved...)
-		c.Settings, c.Invalid = intent.ReadTopology(said)
-	} else {
-		c.Settings.SecretName = c.View.Annotations[contract.AnnotationSecret]
-		c.Settings.Options, c.Invalid = intent.ParseOptions(c.View.Annotations)
-	}
+	cluster := m.cluster(o)
+	c := Cluster{Object: o, View: intent.ClusterOf(cluster), Unresolved: m.unresolved[o]}
+	c.View.Namespace, c.View.Name = manifest.PartOfName(o.Namespace()), manifest.PartOfName(o.Name())
+	c.View.Provisioned = true // nothing will change in a manifest
+	c.Settings, c.Invalid = intent.TopologyOf(cluster)
 	if c.Invalid == nil {
 		c.View = c.Settings.ApplyTo(c.View)
 	}
@@ -159,18 +146,11 @@ func (m *Manifests) Cluster(o *manifest.Object) Cluster {
 }
 
 // ControlPlane returns the control-plane Machines of a Cluster among the inputs.
-func (m *Manifests) ControlPlane(cluster *manifest.Object) (machines []resolve.Machine) {
+func (m *Manifests) ControlPlane(cluster *manifest.Object) (machines []kinds.Machine) {
 	for _, o := range m.Workers(cluster) {
-		if _, controlPlane := o.Labels()[clusterv1.MachineControlPlaneLabel]; o.Kind() != "Machine" || !controlPlane {
-			continue
+		if machine, ok := m.forms[o].(*kinds.Machine); ok && IsControlPlane(o) {
+			machines = append(machines, *machine)
 		}
-		machine := resolve.Machine{Name: o.Name()}
-		for _, item := range Items(o.Value(), "status", "addresses") {
-			kind, _ := item["type"].(string)
-			value, _ := item["address"].(string)
-			machine.Addresses = append(machine.Addresses, resolve.Address{Type: kind, Value: value})
-		}
-		machines = append(machines, machine)
 	}
 	return machines
 }

@@ -1,6 +1,7 @@
 package clusters_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 func manifests(t *testing.T, text string, secrets ...clusters.Input) *clusters.Manifests {
@@ -69,7 +71,7 @@ spec: {controlPlaneEndpoint: {host: 192.0.2.1, port: "${PORT}"}}
 			Enabled: c.View.Enabled, Unresolved: clusters.Unresolved(c.Unresolved),
 		}
 		for _, pool := range c.Pools {
-			found.Pools = append(found.Pools, pool.Object.Name()+" "+pool.Secret)
+			found.Pools = append(found.Pools, pool.Name()+" "+m.Pool(pool).Override)
 		}
 		got = append(got, found)
 	}
@@ -145,5 +147,60 @@ func TestReadManifests_ReportsEveryFile(t *testing.T) {
 		if !strings.Contains(err.Error(), file) {
 			t.Errorf("%v does not name %s", err, file)
 		}
+	}
+}
+
+func TestManifests_ReadWhatClusterctlAndUsersLeaveOpen(t *testing.T) {
+	t.Parallel()
+	m := manifests(t, `apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: "${NAME}", creationTimestamp: null}
+spec:
+  paused: "${PAUSED}"
+  clusterNetwork: {apiServerPort: "${PORT}", pods: {cidrBlocks: ["${PODS}", 10.1.0.0/16, 7]}, services: {cidrBlocks: "${SERVICES}"}}
+  controlPlaneEndpoint: {host: cp.example.com, port: "${PORT}"}
+  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: "${NAME}-cp"}
+  topology:
+    variables: [{name: other, value: "${OTHER}"}]
+    controlPlane: {variables: {overrides: [{name: capiProxyPatcher, value: {secretName: "${SECRET}"}}]}}
+    workers: {machinePools: [{name: a, variables: {overrides: [{name: capiProxyPatcher, value: {secretName: "${SECRET}"}}]}}]}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: "${NAME}-cp"}
+spec:
+  replicas: "${CONTROL_PLANE_MACHINE_COUNT}"
+  rollout: {after: "${DATE}"}
+  version: "${VERSION}"
+  kubeadmConfigSpec:
+    format: "${FORMAT}"
+    files: [{path: /a, permissions: 0644, content: "${A}"}, 5, {path: /b, contentFrom: {secret: {name: "${B}", key: c}}}]
+    preKubeadmCommands: [5, "b"]
+    initConfiguration: {nodeRegistration: {kubeletExtraArgs: {a: 5, b: "c"}, taints: "${TAINTS}"}}
+`)
+	c := m.Clusters()[0]
+	const unresolved = "spec.clusterNetwork.pods.cidrBlocks[0], spec.clusterNetwork.services.cidrBlocks, " +
+		"spec.topology.controlPlane.variables.overrides[capiProxyPatcher], " +
+		"spec.topology.workers.machinePools[a].variables.overrides[capiProxyPatcher]"
+	if got := clusters.Unresolved(c.Unresolved); got != unresolved {
+		t.Errorf("unresolved:\n%s\nwant:\n%s", got, unresolved)
+	}
+	if c.View.Paused || c.View.EndpointHost != "cp.example.com" || c.View.EndpointPort != 0 || c.Invalid != nil ||
+		!slices.Equal(c.View.PodCIDRs, []string{"10.1.0.0/16"}) || c.View.ServiceCIDRs != nil || c.Settings.SecretName != "" ||
+		c.View.ControlPlaneName != "${NAME}-cp" {
+		t.Errorf("read %+v, %v", c.View, c.Invalid)
+	}
+	want := patch.Spec{
+		Files: []patch.File{
+			{Path: "/a", Content: "${A}"}, {}, {Path: "/b", ContentFrom: patch.SecretKey{Name: "${B}", Key: "c"}},
+		},
+		PreKubeadmCommands: []string{"", "b"}, CRISockets: []string{"", ""}, KubeletArgs: []string{"a=", "b=c"},
+	}
+	controlPlane := m.Objects()[1]
+	if diff := cmp.Diff(want, m.BootstrapOf(controlPlane).Bootstrap().View()); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if m.BootstrapOf(c.Object) != nil {
+		t.Error("a Cluster has no bootstrap spec")
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -19,6 +21,9 @@ type Index struct {
 	kinds  map[string][]*manifest.Object // by kind, in order
 	names  map[kindName]*namesakes
 	makers map[string]*namesakes // of Secrets, by manifest.SameName of what they make
+	// forms are the objects in the form that decisions read, unresolved their fields as decode names them.
+	forms      map[*manifest.Object]metav1.Object
+	unresolved map[*manifest.Object][]finding.Place
 	// workers are those of Workers.
 	workers map[*manifest.Object][]*manifest.Object
 }
@@ -29,8 +34,12 @@ func newIndex(objects []*manifest.Object) Index {
 	x := Index{
 		Objects: objects, kinds: map[string][]*manifest.Object{}, names: map[kindName]*namesakes{},
 		makers: map[string]*namesakes{}, workers: map[*manifest.Object][]*manifest.Object{},
+		forms: map[*manifest.Object]metav1.Object{}, unresolved: map[*manifest.Object][]finding.Place{},
 	}
 	for _, o := range objects {
+		if form, unresolved := decode(o); form != nil {
+			x.forms[o], x.unresolved[o] = form, unresolved
+		}
 		key := kindName{o.Kind(), manifest.SameName(o.Name())}
 		x.kinds[key.kind] = append(x.kinds[key.kind], o)
 		if x.names[key] == nil {
@@ -45,7 +54,7 @@ func newIndex(objects []*manifest.Object) Index {
 		}
 	}
 	for _, worker := range x.AllWorkers() {
-		if cluster := x.Lookup(worker.Namespace(), GroupCluster, "Cluster", ClusterName(worker)); cluster != nil {
+		if cluster := x.Lookup(worker.Namespace(), GroupCluster, "Cluster", x.Pool(worker).Cluster); cluster != nil {
 			x.workers[cluster] = append(x.workers[cluster], worker)
 		}
 	}
@@ -62,7 +71,7 @@ func (x Index) Workers(cluster *manifest.Object) []*manifest.Object { return x.w
 // NamedBy returns the Cluster that a worker belongs to, nil if it is in another namespace, and all Clusters with the
 // name that it refers to.
 func (x Index) NamedBy(worker *manifest.Object) (own *manifest.Object, all []*manifest.Object) {
-	named := x.names[kindName{"Cluster", manifest.SameName(ClusterName(worker))}]
+	named := x.names[kindName{"Cluster", manifest.SameName(x.Pool(worker).Cluster)}]
 	if named == nil {
 		return nil, nil
 	}
@@ -74,9 +83,7 @@ func (x Index) AllWorkers() []*manifest.Object {
 	var found []*manifest.Object
 	for _, kind := range []string{intent.KindMachineDeployment, intent.KindMachinePool, kindMachineSet, kindMachine} {
 		for _, o := range x.Find(kind) {
-			owners := Items(o.Value(), "metadata", "ownerReferences")
-			controlled := slices.ContainsFunc(owners, func(owner map[string]any) bool { return owner["controller"] == true })
-			if IsPool(o) || !controlled {
+			if IsPool(o) || metav1.GetControllerOf(x.forms[o]) == nil {
 				found = append(found, o)
 			}
 		}
@@ -161,23 +168,9 @@ const (
 	kindMachine    = "Machine"
 )
 
-// ClusterName is the name of the Cluster that a worker belongs to, "" if it names none.
-func ClusterName(worker *manifest.Object) string {
-	name, _ := Dig(worker.Value(), "spec")["clusterName"].(string)
-	return name
-}
-
 // IsPool reports whether a worker is a pool, which may name its own proxy Secret.
 func IsPool(worker *manifest.Object) bool {
 	return worker.Kind() == intent.KindMachineDeployment || worker.Kind() == intent.KindMachinePool
-}
-
-// MachinePath is where the spec of Machines is in a worker.
-func MachinePath(worker *manifest.Object) []string {
-	if worker.Kind() == kindMachine {
-		return []string{"spec"}
-	}
-	return []string{"spec", "template", "spec"}
 }
 
 // BootstrapKind is the kind of bootstrap object that a worker refers to if its nodes are kubeadm's.

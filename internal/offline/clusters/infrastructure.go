@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"math"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -29,11 +30,19 @@ func (m *Manifests) infrastructureOf(cluster *manifest.Object, view *intent.Clus
 	endpoint := Dig(o.Value(), "spec", "controlPlaneEndpoint")
 	host, _ := endpoint["host"].(string)
 	if strings.Contains(host, "${") {
-		*unresolved = append(*unresolved, endpointHost().Of(o.String()))
+		*unresolved = append(*unresolved, finding.Field("spec", "controlPlaneEndpoint", "host").Of(o.String()))
 		return
 	}
 	view.EndpointHost, view.EndpointPort = host, port(endpoint)
 	if host == "" {
 		view.EndpointHost = view.Facts.EndpointHost
 	}
+}
+
+// port returns the port of an endpoint, 0 if there is none or it is an unresolved variable.
+func port(endpoint map[string]any) int32 {
+	if n, ok := endpoint["port"].(int64); ok && 0 < n && n <= math.MaxUint16 {
+		return int32(n)
+	}
+	return 0
 }

@@ -159,7 +159,7 @@ func (l *linter) run(ctx context.Context) error {
 	}
 	for _, o := range l.objects {
 		l.add(o, Rejection, clusters.CheckMetadata(o)...)
-		l.addWarnings(o, clusters.CheckNames(o))
+		l.addWarnings(o, l.manifests.CheckNames(o))
 		if clusters.IsProxySecret(o) {
 			if err := l.secret(o); err != nil {
 				return err
@@ -205,21 +205,18 @@ func (l *linter) cluster(ctx context.Context, c clusters.Cluster) error {
 		}
 		return nil
 	}
-	pools := slices.Concat([]clusters.Pool{{Object: c.Object}}, c.Pools)
+	problems := []error{resolve(c.Object, "")}
+	for _, worker := range c.Pools {
+		if pool := l.manifests.Pool(worker); pool.HasOwnSecret() {
+			problems = append(problems, resolve(worker, pool.Override))
+		}
+	}
 	for _, pool := range c.Settings.Pools {
-		if pool.Override != "" {
-			pools = append(pools, clusters.Pool{Object: c.Object, Secret: pool.Override})
+		if pool.HasOwnSecret() {
+			problems = append(problems, resolve(c.Object, pool.Override))
 		}
 	}
-	for i, pool := range pools {
-		if i > 0 && pool.Secret == "" || pool.Secret == contract.SecretNone {
-			continue
-		}
-		if err := resolve(pool.Object, pool.Secret); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // ofCluster assigns findings about fields of the Cluster to the Cluster, also those from the settings of a pool.

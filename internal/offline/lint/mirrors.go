@@ -9,7 +9,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
@@ -22,15 +21,15 @@ func (l *linter) mirrors(o *manifest.Object, options intent.Options, resolution 
 	if !slices.Contains(options.Targets, contract.TargetContainerd) {
 		return
 	}
-	at, _ := clusters.SpecPath(o)
-	for _, mirror := range clusters.Mirrors(patch.SpecOfMap(clusters.Dig(o.Value(), at...)).Files) {
+	object := l.manifests.BootstrapOf(o)
+	for _, mirror := range clusters.Mirrors(object.Bootstrap().View().Files) {
 		host, proxied := resolution.IsProxied(mirror.URL)
 		if !proxied {
 			continue
 		}
 		l.add(o, Note, finding.Finding{
 			Code:  CodeMirrorProxied,
-			Place: finding.Field(append(slices.Clone(at), "files")...).Index(mirror.File),
+			Place: finding.Field(append(clusters.SpecPath(object), "files")...).Index(mirror.File),
 			Message: fmt.Sprintf("containerd reaches mirror %s of %s through the proxy", finding.Line(host, 253),
 				finding.Line(mirror.Registry, 253)),
 			Advice: "add its host to noProxy, unless the proxy shall ask the mirror",

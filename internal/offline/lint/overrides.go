@@ -23,10 +23,11 @@ func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolutio
 		return // nothing is written that could be overridden
 	}
 	for _, o := range l.manifests.BootstrapObjects(c.Object, override) {
-		path, _ := clusters.SpecPath(o)
-		found := patch.Overrides(patch.SpecOfMap(clusters.Dig(o.Value(), path...)), recipe)
+		object := l.manifests.BootstrapOf(o)
+		found := patch.Overrides(object.Bootstrap().View(), recipe)
+		at := finding.Field(clusters.SpecPath(object)...)
 		for i := range found {
-			found[i].Code, found[i].Place.Path = CodeOverridden, slices.Concat(finding.Field(path...).Path, found[i].Place.Path)
+			found[i].Code, found[i].Place.Path = CodeOverridden, slices.Concat(at.Path, found[i].Place.Path)
 		}
 		l.addWarnings(o, found)
 		l.mirrors(o, options, resolution)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
@@ -62,19 +61,24 @@ func (r *renderer) members(cluster *manifest.Object, view intent.Cluster) []memb
 
 // explain reports why the bootstrap object of a worker is not patched.
 func (r *renderer) explain(worker *manifest.Object) {
-	kind, name := clusters.BootstrapReference(worker)
-	want := clusters.BootstrapKind(worker)
+	pool, want := r.Pool(worker), clusters.BootstrapKind(worker)
+	reference := pool.Bootstrap
 	switch {
-	case plan.IsTopologyOwned(worker.Labels()), clusters.Override(worker) == contract.SecretNone:
-	case name == "":
+	case plan.IsTopologyOwned(worker.Labels()), !pool.UsesProxy():
+	case reference.Name == "":
 		r.note(worker, "has its own bootstrap data and is not patched")
-	case kind != want:
-		path := strings.Join(append(clusters.MachinePath(worker), "bootstrap", "configRef"), ".")
-		r.warn(worker, "%s.kind: %s cannot be patched, only %s", path, cmp.Or(kind, "an empty kind"), want)
+	case reference.Kind != want:
+		path := "spec.template.spec"
+		if worker.Kind() == "Machine" {
+			path = "spec"
+		}
+		r.warn(worker, "%s.bootstrap.configRef.kind: %s cannot be patched, only %s", path,
+			cmp.Or(reference.Kind, "an empty kind"), want)
 	case clusters.IsControlPlane(worker):
-		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", kind, name, plan.KindControlPlane)
+		r.warn(worker, "belongs to the control plane; %s %s is not patched, only a %s is", reference.Kind, reference.Name,
+			plan.KindControlPlane)
 	default:
-		r.warn(worker, "%s %s is not in the input and is not patched", kind, name)
+		r.warn(worker, "%s %s is not in the input and is not patched", reference.Kind, reference.Name)
 	}
 }
 
@@ -128,35 +132,28 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.V
 // settle changes one bootstrap object to what the Cluster asks for. main are the settings of the Cluster, nil if there
 // are none.
 func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *plan.Values) {
-	at, _ := locate(m.object)
-	object := c.objectOf(m, at)
+	object := c.objectOf(m)
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
 	decision, err := plan.Decide(object, want, facts{c, m, main, ctx})
 	if err != nil {
 		return // it has been recorded as a problem
 	}
-	c.carryOut(m, at, decision)
+	c.carryOut(m, decision)
 	if !enabled && len(decision.Edits) > 0 {
 		c.note(m.object, "removed the proxy, because Cluster %s has no label %s", c.view.Name, contract.LabelEnabled)
 	}
 }
 
 // objectOf is what the manifests show about a bootstrap object.
-func (c *clusterRun) objectOf(m member, at location) plan.Object {
+func (c *clusterRun) objectOf(m member) plan.Object {
 	object := plan.Object{
 		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),
-		Spec: patch.SpecOfMap(clusters.Dig(m.object.Value(), at.path...)), Foreign: c.foreignUser(m.object, c.object),
-	}
-	if strings.Contains(object.Spec.Format, "${") {
-		object.Spec.Format = "" // not known yet
+		Spec: c.BootstrapOf(m.object).Bootstrap().View(), Foreign: c.foreignUser(m.object, c.object),
 	}
 	for _, worker := range m.workers {
-		object.Pools = append(object.Pools, plan.Pool{
-			Pool: intent.Pool{
-				Kind: worker.Kind(), Name: manifest.PartOfName(worker.Name()), Override: clusters.Override(worker),
-			},
-			Object: manifest.PartOfName(worker.Name()), Cluster: c.view.Name,
-		})
+		pool := c.Pool(worker)
+		pool.Name, pool.Object = manifest.PartOfName(pool.Name), manifest.PartOfName(pool.Object)
+		object.Pools = append(object.Pools, pool)
 	}
 	return object
 }
@@ -188,10 +185,8 @@ func (f facts) Values(o plan.Object) (plan.Values, error) {
 // Infrastructure is about machine templates in the input. Others count as existing.
 func (f facts) Infrastructure(plan.Object) (says plan.Infrastructure, _ error) {
 	for _, worker := range f.workers {
-		reference := clusters.Dig(worker.Value(), append(clusters.MachinePath(worker), "infrastructureRef")...)
-		kind, _ := reference["kind"].(string)
-		name, _ := reference["name"].(string)
-		if o := f.Lookup(f.NamespaceOf(worker), "", kind, name); o != nil {
+		template := f.Pool(worker).Infrastructure
+		if o := f.Lookup(f.NamespaceOf(worker), "", template.Kind, template.Name); o != nil {
 			if field := patch.WindowsField(clusters.Dig(o.Value(), "spec")); field != "" {
 				says.Windows = field + " of " + o.String()
 			}
@@ -204,9 +199,10 @@ func (facts) Taken(plan.Object, string) (string, error) { return "", nil }
 func (facts) Begun() (bool, error)                      { return false, nil }
 
 // carryOut carries out a decision about a bootstrap object and reports its findings.
-func (c *clusterRun) carryOut(m member, at location, decision plan.Decision) {
+func (c *clusterRun) carryOut(m member, decision plan.Decision) {
+	path := clusters.SpecPath(c.BootstrapOf(m.object))
 	inSpec := func(f finding.Finding) finding.Finding {
-		f.Place.Path = slices.Concat(finding.Field(at.path...).Path, f.Place.Path)
+		f.Place.Path = slices.Concat(finding.Field(path...).Path, f.Place.Path)
 		return f
 	}
 	for _, found := range decision.Findings {
@@ -228,7 +224,7 @@ func (c *clusterRun) carryOut(m member, at location, decision plan.Decision) {
 		c.warn(m.object, "%s", inSpec(warning))
 	}
 	if version, changes := decision.Annotations[contract.AnnotationOutputVersion]; changes {
-		c.apply(m.object, at, decision.Edits, version)
+		c.apply(m.object, path, decision.Edits, version)
 	}
 	if decision.Secret != "" {
 		c.generate(decision.Secret, decision.Resolution)

@@ -139,7 +139,7 @@ func TestManifests_FindTheEndpointAndThePoolsWhoseNamespaceIsLeftOut(t *testing.
 			cluster := manifests(t, test.manifests).Clusters()[0]
 			pool := ""
 			for _, p := range cluster.Pools {
-				pool += p.Object.Name()
+				pool += p.Name()
 			}
 			if cluster.View.EndpointHost != test.host || pool != test.pool {
 				t.Errorf("got endpoint %q and pool %q, want %q and %q", cluster.View.EndpointHost, pool, test.host, test.pool)

@@ -12,7 +12,7 @@ import (
 // checkNames reports the warnings of CheckNames, and notes if nothing can be patched because no Cluster has the label.
 func (r *renderer) checkNames() {
 	for _, o := range r.Index.Objects {
-		for _, warning := range clusters.CheckNames(o) {
+		for _, warning := range r.CheckNames(o) {
 			r.warn(o, "%s", warning)
 		}
 	}

@@ -293,38 +293,25 @@ func (r *renderer) checkWorkers() {
 // checkStrays notes patched objects that belong to no Cluster in the input.
 func (r *renderer) checkStrays() {
 	for _, o := range r.Index.Objects {
-		location, known := locate(o)
+		object := r.BootstrapOf(o)
 		inUse := slices.ContainsFunc(r.users[o], func(u user) bool { return u.cluster != nil })
-		if known && !inUse && !plan.IsTopologyOwned(o.Labels()) &&
-			patch.IsPatched(patch.SpecOfMap(clusters.Dig(o.Value(), location.path...))) {
+		if object != nil && !inUse && !plan.IsTopologyOwned(o.Labels()) && patch.IsPatched(object.Bootstrap().View()) {
 			r.note(o, "carries the proxy but no Cluster in the input uses it; left unchanged")
 		}
 	}
 }
 
-// location is where a bootstrap spec is in an object of a manifest.
-type location struct {
-	path []string
-	keep int // leading elements that stay when the spec is emptied
-}
-
-// locate returns where the bootstrap spec of o is, if o has one.
-func locate(o *manifest.Object) (location, bool) {
-	path, known := clusters.SpecPath(o)
-	at := location{path: path}
+// apply records the edits of package patch for the spec at a path of o, which may already have some if two Clusters
+// without the label use it, and the output version; "" removes its annotation.
+func (r *renderer) apply(o *manifest.Object, path []string, edits []patch.Edit, version string) {
+	keep := 0 // leading elements that stay when the spec is emptied
 	// Later versions accept no empty spec, and no parent that would be empty without it.
 	if strings.HasSuffix(o.APIVersion(), "/v1beta1") {
-		at.keep = len(path)
+		keep = len(path)
 	}
-	return at, known
-}
-
-// apply records the edits of package patch for o, which may already have some if two Clusters without the label use it,
-// and the output version; zero removes its annotation.
-func (r *renderer) apply(o *manifest.Object, at location, edits []patch.Edit, version string) {
 	var changes []manifest.Edit
 	for _, edit := range edits {
-		change := manifest.Edit{Path: append(slices.Clone(at.path), string(edit.List)), Index: edit.Index, Keep: at.keep}
+		change := manifest.Edit{Path: append(slices.Clone(path), string(edit.List)), Index: edit.Index, Keep: keep}
 		switch edit.Op {
 		case patch.OpAdd:
 			change.Op = manifest.Insert

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/clusters"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -30,10 +28,9 @@ func (r *renderer) findUsers() map[*manifest.Object][]user {
 	for _, worker := range r.AllWorkers() {
 		if o := r.Bootstrap(worker); o != nil {
 			own, _ := r.NamedBy(worker)
-			users[o] = append(users[o], user{cluster: own, pool: plan.Pool{
-				Pool: intent.Pool{Kind: worker.Kind(), Name: worker.Name()}, Object: worker.Name(),
-				Cluster: cmp.Or(clusters.ClusterName(worker), "(no spec.clusterName)"),
-			}})
+			pool := r.Pool(worker)
+			pool.Cluster = cmp.Or(pool.Cluster, "(no spec.clusterName)")
+			users[o] = append(users[o], user{cluster: own, pool: pool})
 		}
 	}
 	for _, all := range users {

@@ -1,0 +1,159 @@
+package clusters
+
+import (
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+)
+
+// newForm returns an empty object of the kind of o, nil if decisions do not read it.
+func newForm(o *manifest.Object) metav1.Object {
+	group, _, _ := strings.Cut(o.APIVersion(), "/")
+	switch o.Kind() + "." + group {
+	case "Cluster." + GroupCluster:
+		return &kinds.Cluster{}
+	case intent.KindMachineDeployment + "." + GroupCluster, kindMachineSet + "." + GroupCluster:
+		return &kinds.MachineDeployment{} // the fields that are read are the same
+	case intent.KindMachinePool + "." + GroupCluster:
+		return &kinds.MachinePool{}
+	case kindMachine + "." + GroupCluster:
+		return &kinds.Machine{}
+	case plan.KindControlPlane + "." + GroupControlPlane, plan.KindTemplate + "." + GroupBootstrap,
+		plan.KindConfig + "." + GroupBootstrap:
+		return kinds.NewBootstrapObject(o.Kind())
+	}
+	return nil
+}
+
+// decode returns an object in the form that decisions read, v1beta1 or v1beta2, nil for other kinds. Fields that hold
+// another type are ignored, because an API server rejects them. Fields with an unresolved variable of clusterctl are
+// omitted and named where decisions read them.
+func decode(o *manifest.Object) (metav1.Object, []finding.Place) {
+	form := newForm(o)
+	if form == nil {
+		return nil, nil
+	}
+	value := o.Value()
+	delete(Dig(value, "spec"), "rollout") // a manifest has no Machines that it replaces
+	cluster, isCluster := form.(*kinds.Cluster)
+	var unresolved []finding.Place
+	if isCluster {
+		unresolved = removeVariables(value)
+	}
+	if text, err := json.Marshal(value); err == nil {
+		_ = kinds.Decode(text, form) // it fills in what it can
+	}
+	form.SetNamespace(o.Namespace())
+	form.SetName(o.Name())
+	form.SetLabels(o.Labels())
+	form.SetAnnotations(o.Annotations())
+	if isCluster {
+		unresolved = append(unresolved, removeValues(cluster.Spec.Topology)...)
+	}
+	if object, ok := form.(kinds.BootstrapObject); ok {
+		if spec := object.Bootstrap(); spec != nil && strings.Contains(spec.Format, "${") {
+			spec.Format = ""
+		}
+	}
+	return form, unresolved
+}
+
+// removeVariables removes and names the fields of the network of a Cluster that have an unresolved variable.
+func removeVariables(cluster map[string]any) (unresolved []finding.Place) {
+	unset := func(value any, at finding.Place) bool {
+		text, _ := value.(string)
+		if strings.Contains(text, "${") {
+			unresolved = append(unresolved, at)
+			return true
+		}
+		return text == ""
+	}
+	for _, path := range [][]string{
+		{"spec", "clusterNetwork", "pods", "cidrBlocks"},
+		{"spec", "clusterNetwork", "services", "cidrBlocks"},
+		{"spec", "clusterNetwork", "serviceDomain"},
+		{"spec", "controlPlaneEndpoint", "host"},
+	} {
+		last, at := len(path)-1, finding.Field(path...)
+		parent := Dig(cluster, path[:last]...)
+		list, isList := parent[path[last]].([]any)
+		switch {
+		case isList:
+			kept := []any{}
+			for i, item := range list {
+				if !unset(item, at.Index(i)) {
+					kept = append(kept, item)
+				}
+			}
+			parent[path[last]] = kept
+		case unset(parent[path[last]], at):
+			delete(parent, path[last])
+		}
+	}
+	return unresolved
+}
+
+// removeValues removes and names the values of the product's variable that have an unresolved variable.
+func removeValues(topology *kinds.Topology) (unresolved []finding.Place) {
+	if topology == nil {
+		return nil
+	}
+	remove := func(variables []kinds.Variable, at finding.Place) {
+		for i := range variables {
+			if v := &variables[i]; v.Name == contract.VariableName && strings.Contains(string(v.Value), "${") {
+				v.Value = nil
+				unresolved = append(unresolved, at.Item(v.Name))
+			}
+		}
+	}
+	at := finding.Field("spec", "topology")
+	remove(topology.Variables, at.Child("variables"))
+	if topology.ControlPlane != nil {
+		remove(topology.ControlPlane.Variables.Overrides, at.Child("controlPlane", "variables", "overrides"))
+	}
+	pool := func(list string, p *kinds.TopologyPool) {
+		remove(p.Variables.Overrides, at.Child("workers", list).Item(p.Name).Child("variables", "overrides"))
+	}
+	for i := range topology.Workers.MachineDeployments {
+		pool("machineDeployments", &topology.Workers.MachineDeployments[i].TopologyPool)
+	}
+	for i := range topology.Workers.MachinePools {
+		pool("machinePools", &topology.Workers.MachinePools[i])
+	}
+	return unresolved
+}
+
+// cluster returns the form of a Cluster.
+func (x Index) cluster(o *manifest.Object) *kinds.Cluster {
+	cluster, _ := x.forms[o].(*kinds.Cluster)
+	return cluster
+}
+
+// BootstrapOf returns the form of a bootstrap object, nil if o is none.
+func (x Index) BootstrapOf(o *manifest.Object) kinds.BootstrapObject {
+	object, _ := x.forms[o].(kinds.BootstrapObject)
+	return object
+}
+
+// Pool returns what a worker is and refers to. Only a pool names its own proxy Secret.
+func (x Index) Pool(worker *manifest.Object) plan.Pool {
+	form := x.forms[worker]
+	if machine, ok := form.(*kinds.Machine); ok {
+		form = &kinds.MachineDeployment{ObjectMeta: machine.ObjectMeta, Spec: kinds.MachineDeploymentSpec{
+			ClusterName: machine.Spec.ClusterName, Template: kinds.MachineTemplate{Spec: machine.Spec},
+		}}
+	}
+	pool := plan.PoolOf(form)
+	if !IsPool(worker) {
+		pool.Pool = intent.Pool{Kind: worker.Kind(), Name: worker.Name()}
+	}
+	return pool
+}
