@@ -15,6 +15,7 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
 // bootstrapInput is what the kubeadm bootstrap provider hands to its renderers for a worker with a patched spec, with
@@ -30,7 +31,7 @@ func bootstrapInput(t *testing.T, s proxyconfig.Settings) *cloudinit.NodeInput {
 	if err := json.Unmarshal(encoded, &spec); err != nil {
 		t.Fatal(err)
 	}
-	data, err := patch.SecretData(s, noProxy)
+	data, err := resolve.Files(s, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func checkIgnition(t *testing.T, s proxyconfig.Settings) {
 // checkFiles compares what a renderer made of the managed files with what was meant.
 func checkFiles(t *testing.T, files map[string]string, s proxyconfig.Settings) {
 	t.Helper()
-	data, err := patch.SecretData(s, noProxy)
+	data, err := resolve.Files(s, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

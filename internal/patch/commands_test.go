@@ -17,6 +17,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/shells"
 )
 
@@ -81,7 +82,7 @@ func (b bootstrap) exported(more ...string) []string {
 func (b bootstrap) run(t *testing.T) (outcome, string) {
 	t.Helper()
 	root := t.TempDir()
-	data, err := patch.SecretData(b.settings, noProxy)
+	data, err := resolve.Files(b.settings, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/api"
 )
 
@@ -182,7 +183,7 @@ func TestRecipe_IsGolden(t *testing.T) {
 
 func TestSecretData_IsGolden(t *testing.T) {
 	t.Parallel()
-	data, err := patch.SecretData(settings(t, map[string]string{
+	data, err := resolve.Files(settings(t, map[string]string{
 		"httpProxy": "http://proxy.example.com:3128", "username": `DOM\user`, "password": "p%4@:/\"'$`\\ {{x}}{%#", "trustedCA": testCA,
 	}), noProxy)
 	if err != nil {
@@ -191,7 +192,7 @@ func TestSecretData_IsGolden(t *testing.T) {
 	golden(t, "secret-proxy.env", data[contract.KeyProxyEnv])
 	golden(t, "secret-trusted-ca.pem", data[contract.KeyTrustedCABundle])
 
-	data, err = patch.SecretData(plain(t), noProxy)
+	data, err = resolve.Files(plain(t), noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestSecretData_IsGolden(t *testing.T) {
 
 func TestReference_KeepsTheScriptInTheSecret(t *testing.T) {
 	t.Parallel()
-	data, err := patch.SecretData(plain(t), noProxy)
+	data, err := resolve.Files(plain(t), noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

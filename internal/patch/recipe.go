@@ -6,13 +6,11 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodescript"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
@@ -223,42 +221,34 @@ func isProxyVariable(name string) bool {
 	return false
 }
 
-// TrustedCABundle returns the content of contract.PathTrustedCA: the certificates of the Secret, or a comment that
-// there are none. Without certificates nodes get the comment, so that adding the first certificate changes the Secret
-// and no spec.
-func TrustedCABundle(s proxyconfig.Settings) string {
-	var b strings.Builder
-	size := len(managedHeader + "\n")
-	for _, certificate := range s.TrustedCA {
-		size += len(certificate.PEM())
+// trustedCABundle returns the content of contract.PathTrustedCA: the certificates of the proxy Secret in PEM, or a
+// comment that there are none. Without certificates nodes get the comment, so that adding the first certificate changes
+// the Secret and no spec.
+func trustedCABundle(certificates [][]byte) []byte {
+	bundle := []byte(managedHeader + "\n")
+	if len(certificates) == 0 {
+		return append(bundle, "# The proxy Secret has no "+contract.KeyTrustedCA+".\n"...)
 	}
-	b.Grow(size)
-	b.WriteString(managedHeader + "\n")
-	if len(s.TrustedCA) == 0 {
-		b.WriteString("# The proxy Secret has no " + contract.KeyTrustedCA + ".\n")
-	}
-	for _, certificate := range s.TrustedCA {
-		b.Write(certificate.PEM())
-	}
-	return b.String()
+	return slices.Concat(append([][]byte{bundle}, certificates...)...)
 }
 
 var setup = []byte(nodescript.Setup()) //nolint:gochecknoglobals // a constant
 
-// SecretData returns the data of the generated Secret: the content of every managed file
-// that comes from it, whatever the targets are. It holds the proxy's credentials. Nobody may change the values.
-func SecretData(s proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
-	env, err := envfile.Render(s.Vars(noProxy))
+// SecretData returns the data of the generated Secret: the content of every managed file that comes from it, whatever
+// the targets are. vars are the variables, which may hold credentials of the proxy, certificates those of the trust
+// store in PEM, readiness the URLs that a node asks before it starts. Nobody may change the values.
+func SecretData(vars []envfile.Var, certificates [][]byte, readiness []string) (map[string][]byte, error) {
+	env, err := envfile.Render(vars)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", contract.PathProxyEnv, err)
 	}
 	script := setup
-	if len(s.ReadinessEndpoints) > 0 {
-		script = []byte(nodescript.SetupAsking(s.ReadinessEndpoints))
+	if len(readiness) > 0 {
+		script = []byte(nodescript.SetupAsking(readiness))
 	}
 	return map[string][]byte{
 		contract.KeyProxyEnv:        env,
-		contract.KeyTrustedCABundle: []byte(TrustedCABundle(s)),
+		contract.KeyTrustedCABundle: trustedCABundle(certificates),
 		contract.KeySetup:           script,
 	}, nil
 }

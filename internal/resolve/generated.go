@@ -8,6 +8,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
 // originsLimit caps the listing of NO_PROXY origins, in bytes.
@@ -20,7 +21,7 @@ func SecretData(resolution Resolution) (map[string][]byte, error) {
 	data := maps.Clone(resolution.files)
 	if data == nil {
 		var err error
-		if data, err = filesOf(resolution); err != nil {
+		if data, err = Files(resolution.Settings, resolution.NoProxy.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -44,10 +45,14 @@ func (r Resolution) origins() noproxy.Result {
 	return result
 }
 
-// filesOf renders what nodes read of a generated Secret.
-func filesOf(resolution Resolution) (map[string][]byte, error) {
-	data, err := patch.SecretData(resolution.Settings, resolution.NoProxy.Value)
-	if endpoints := resolution.Settings.ReadinessEndpoints; err == nil && len(endpoints) > 0 {
+// Files returns the data of a generated Secret that nodes read. Nobody may change the values.
+func Files(settings proxyconfig.Settings, noProxy string) (map[string][]byte, error) {
+	certificates := make([][]byte, len(settings.TrustedCA))
+	for i, certificate := range settings.TrustedCA {
+		certificates[i] = certificate.PEM()
+	}
+	data, err := patch.SecretData(settings.Vars(noProxy), certificates, settings.ReadinessEndpoints)
+	if endpoints := settings.ReadinessEndpoints; err == nil && len(endpoints) > 0 {
 		data[contract.KeyReadiness] = []byte(strings.Join(endpoints, "\n") + "\n")
 	}
 	return data, err

@@ -359,7 +359,7 @@ func noNodeNetwork() finding.Finding {
 
 // render renders what nodes read of a generated Secret.
 func (r *Resolution) render() (err error) {
-	r.files, err = filesOf(*r)
+	r.files, err = Files(r.Settings, r.NoProxy.Value)
 	return err
 }
 

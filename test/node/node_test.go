@@ -20,6 +20,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/machine"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/rootfs"
@@ -152,7 +153,7 @@ func (n *node) bootstrapData(t *testing.T, authorities certificates) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	generated, err := patch.SecretData(settings, noProxy)
+	generated, err := resolve.Files(settings, noProxy)
 	if err != nil {
 		t.Fatal(err)
 	}

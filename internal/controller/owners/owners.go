@@ -13,7 +13,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -25,10 +24,6 @@ type Finder struct {
 	Client client.Reader
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation types.NamespacedName
-}
-
-func (f Finder) get(ctx context.Context, namespace, name string, object client.Object) (bool, error) {
-	return reconcile.Reader{Client: f.Client}.Get(ctx, namespace, name, object)
 }
 
 func requestFor(namespace, name string) []ctrl.Request {
@@ -188,11 +183,11 @@ func (f Finder) OfPool(ctx context.Context, object client.Object) []ctrl.Request
 		return requests
 	}
 	template := &kinds.KubeadmConfigTemplate{}
-	exists, err := f.get(ctx, object.GetNamespace(), pool.Bootstrap.Name, template)
-	if err != nil {
+	err := f.Client.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: pool.Bootstrap.Name}, template)
+	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reading KubeadmConfigTemplate of MachineDeployment")
 	}
-	if err != nil || !exists {
+	if err != nil {
 		return requests
 	}
 	return append(requests, patchedFor(template)...)
