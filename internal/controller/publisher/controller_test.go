@@ -1,13 +1,17 @@
 package publisher
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
@@ -44,6 +48,34 @@ func TestEvents_AreThoseOfClustersWithOutputs(t *testing.T) {
 			p.Delete(event.DeleteEvent{Object: test.cluster}) {
 			t.Errorf("%s: want %v", name, test.want)
 		}
+	}
+}
+
+// clustersOf has Cluster prod, which asks for an output, and Cluster plain.
+type clustersOf struct{ client.Client }
+
+func (clustersOf) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	switch key.Name {
+	case "prod":
+		into.SetAnnotations(map[string]string{contract.AnnotationPublish: "env"})
+	case "plain":
+	default:
+		into.SetAnnotations(map[string]string{contract.AnnotationPublish: "env"})
+		return errors.New("not found")
+	}
+	return nil
+}
+
+func TestConcerned_LeavesOtherClustersOut(t *testing.T) {
+	t.Parallel()
+	c := &Controller{Config: Config{Client: clustersOf{}}}
+	var all []reconcile.Request
+	for _, name := range []string{"plain", "prod", "gone"} {
+		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}})
+	}
+	got := concerned(c, func(context.Context, client.Object) []reconcile.Request { return all })(t.Context(), nil)
+	if !slices.Equal(got, all[1:2]) {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,13 +41,16 @@ type world struct {
 	t         *testing.T
 	stored    client.Client
 	publisher *publisher.Controller
-	shown     client.Client
+	shown     *api.Client
 	// writes are those since the last pass, refusals their errors.
 	writes   []string
 	refusals map[string]error
 	// image is that of nodes, and answers reports whether the workload cluster does, which then has nothing.
 	image   string
 	answers bool
+	// hidden is a Secret that is in no cache.
+	hidden string
+	absent *utilcache.Expiring
 }
 
 // indexer has the fake client index as a cache does.
@@ -74,6 +79,28 @@ func (c cached) List(ctx context.Context, into client.ObjectList, with ...client
 	return c.Reader.List(ctx, into, with...)
 }
 
+// partly is a client whose cache does not have all.
+type partly struct {
+	*api.Client
+
+	w *world
+}
+
+func (p partly) Get(ctx context.Context, key client.ObjectKey, into client.Object, with ...client.GetOption) error {
+	if _, isSecret := into.(*corev1.Secret); isSecret && key.Name == p.w.hidden {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	return p.Client.Get(ctx, key, into, with...)
+}
+
+func (p partly) List(ctx context.Context, into client.ObjectList, with ...client.ListOption) error {
+	err := p.Client.List(ctx, into, with...)
+	if secrets, ok := into.(*corev1.SecretList); ok {
+		secrets.Items = slices.DeleteFunc(secrets.Items, func(s corev1.Secret) bool { return s.Name == p.w.hidden })
+	}
+	return err
+}
+
 // mapper knows no kind of infrastructure.
 type mapper struct{ meta.RESTMapper }
 
@@ -99,7 +126,7 @@ func (w *world) write(verb string, object client.Object, send func() error) erro
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, refusals: map[string]error{}}
+	w := &world{t: t, refusals: map[string]error{}, absent: utilcache.NewExpiring()}
 	scheme, err := api.NewScheme()
 	w.must(err)
 	classic := vocabulary.NewClassic(team, "prod", "demo")
@@ -136,7 +163,7 @@ func (w *world) start() {
 	w.t.Helper()
 	var err error
 	w.publisher, err = publisher.New(publisher.Config{
-		Client: w.shown, Live: w.shown, ProxySecrets: cached{Reader: w.shown},
+		Client: partly{w.shown, w}, Live: w.shown, ProxySecrets: cached{Reader: partly{w.shown, w}}, Absent: w.absent,
 		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w.shown, Live: w.shown, Mapper: mapper{}},
 		Now:                    func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodeImage: w.image,
 		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
@@ -247,6 +274,8 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 		}, writes: []string{"update " + env}, condition: published, data: "other:2"},
 		"somebody changes the Secret":  {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Data = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
 		"somebody's labels":            {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Labels["own"] = "1" }) }, condition: published, data: "p:1"},
+		"somebody changes our label":   {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "x" }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
+		"a topology has a variable":    {change: func(w *world) { w.edit(withTopology) }, writes: []string{"update " + env}, condition: published, data: "of-the-variable.example"},
 		"somebody removes its owner":   {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.OwnerReferences = nil }) }, writes: []string{"update " + env}, condition: published, data: "p:1"},
 		"somebody deletes it":          {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Name = "" }) }, writes: []string{"create " + env}, condition: published, data: "p:1"},
 		"somebody makes it immutable":  {change: func(w *world) { w.secret(env, func(s *corev1.Secret) { s.Immutable = new(true) }) }, condition: published, data: "p:1"},
@@ -306,6 +335,77 @@ func TestReconcile_PublishesWhatAClusterAsksFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+func withTopology(c *clusterv1.Cluster) {
+	c.Spec.Topology.ClassRef.Name, c.Spec.Topology.Version = "class", "v1.36.0"
+	c.Spec.Topology.Variables = []clusterv1.ClusterVariable{{
+		Name: contract.VariableName, Value: apiextensionsv1.JSON{Raw: []byte(`{"noProxy": ["of-the-variable.example"]}`)},
+	}}
+}
+
+// TestReconcile_MeetsASecretThatNoCacheHas creates a Secret whose name is taken.
+func TestReconcile_MeetsASecretThatNoCacheHas(t *testing.T) {
+	t.Parallel()
+	const env = "prod-proxy-outputs"
+	for name, test := range map[string]struct {
+		labels    map[string]string
+		condition string
+		again     time.Duration
+	}{
+		"of a user": {nil, "False NameTaken Secret team/prod-proxy-outputs exists", time.Minute},
+		"of ours":   {map[string]string{contract.LabelGenerated: "prod", contract.LabelOutput: "proxy-outputs"}, "", 0},
+	} {
+		w := newWorld(t)
+		w.edit(annotated(contract.AnnotationPublish, "env"))
+		w.secret(env, func(s *corev1.Secret) { s.Labels = test.labels })
+		w.hidden = env
+		w.start()
+		writes, condition, again, err := w.pass()
+		if err != nil || !slices.Equal(writes, []string{"create " + env}) || again != test.again ||
+			!strings.HasPrefix(condition, test.condition) || (condition == "") != (test.condition == "") {
+			t.Errorf("%s: writes %q, condition %q, again after %s, %v", name, writes, condition, again, err)
+		}
+	}
+}
+
+// TestReconcile_LooksForAnAbsentSecretAgain has a proxy Secret without the label by which it is watched.
+func TestReconcile_LooksForAnAbsentSecretAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.edit(annotated(contract.AnnotationPublish, "env", contract.AnnotationSecret, "other"))
+	w.hidden = "other"
+	w.start()
+	if _, condition, _, err := w.pass(); err != nil || !strings.HasPrefix(condition, "False SettingsNotFound ") {
+		t.Fatalf("condition %q, %v", condition, err)
+	}
+	w.secret("other", func(s *corev1.Secret) { s.Data = map[string][]byte{"httpProxy": []byte("http://p:1")} })
+	if _, condition, _, err := w.pass(); err != nil || !strings.HasPrefix(condition, "True Published env") {
+		t.Errorf("condition %q, %v", condition, err)
+	}
+}
+
+// TestReconcile_GivesWayToAnotherManager has somebody else remove the content of a Secret again and again.
+func TestReconcile_GivesWayToAnotherManager(t *testing.T) {
+	t.Parallel()
+	const env = "prod-proxy-outputs"
+	w := newWorld(t)
+	w.edit(annotated(contract.AnnotationPublish, "env"))
+	w.start()
+	for range 6 {
+		writes, condition, again, err := w.pass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(writes) == 0 {
+			if again != time.Minute || !strings.Contains(condition, "Contested") {
+				t.Errorf("condition %q, again after %s", condition, again)
+			}
+			return
+		}
+		w.secret(env, func(s *corev1.Secret) { s.Data = nil })
+	}
+	t.Error("nobody gives way")
 }
 
 // TestReconcile_LeavesSecretsOfOthersAlone has a Secret with the name of output env.

@@ -167,6 +167,18 @@ func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 	}
 }
 
+// TestDecide_PrefersThePodWithTheFilesOfItsOwnPool has a Pod of before, with the files that another pool has now.
+func TestDecide_PrefersThePodWithTheFilesOfItsOwnPool(t *testing.T) {
+	t.Parallel()
+	old, current := pod("a", stale, true), pod("a", fresh, true)
+	for _, pods := range [][]Pod{{old, current}, {current, old}} {
+		got := Decide([]Want{{main, fresh}, {gpu, stale}}, []Member{machine("a", main)}, all(main, "a"), pods, noon)
+		if len(got.Current) != 1 || len(got.Findings) > 0 {
+			t.Errorf("%v: %+v", pods, got)
+		}
+	}
+}
+
 func TestDecide_NamesFewOfManyFailures(t *testing.T) {
 	t.Parallel()
 	var members []Member
