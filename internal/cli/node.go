@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -21,8 +22,8 @@ func newNode(streams Streams) *cobra.Command {
 		Use:   "node COMMAND",
 		Short: "Change the files of a running node",
 		Long: `Commands that run on a node, in the Pods by which rollout InPlace reaches it. People need them to look at one
-node. Each reads the keys of a generated Secret (proxy.env, trusted-ca.pem, setup.sh, readiness-endpoints) as files of a
-folder. See docs/in-place.md.`,
+node. Each reads the keys of a Secret of namespace capi-proxy-patcher-nodes (node-files.json, proxy.env, trusted-ca.pem,
+setup.sh, readiness-endpoints) as files of a folder. See docs/in-place.md.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())}
@@ -31,14 +32,15 @@ folder. See docs/in-place.md.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newNodeApply(streams), newNodeWatch(streams), newNodeCheck(streams), newNodeProbe(streams))
+	cmd.AddCommand(newNodeApply(streams), newNodeRemove(streams), newNodeWatch(streams), newNodeCheck(streams),
+		newNodeProbe(streams))
 	return cmd
 }
 
 // nodeFlags adds what the commands have in common.
 func nodeFlags(cmd *cobra.Command, o *nodeagent.Options) {
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
-	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the generated Secret as files")
+	cmd.Flags().StringVar(&o.From, "from", "", "folder with the keys of the Secret as files")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if o.From == "" {
 			return usageError{fmt.Errorf("%s: no version; use --from FOLDER", cmd.CommandPath())}
@@ -55,10 +57,13 @@ func newNodeApply(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply --from FOLDER",
 		Short: "Bring the files of a node and its services to a version",
-		Long: `Replaces the files of the product on a node, and restarts containerd and kubelet if the variables or the
-trusted certificates differ. If a service does not come back, or a readiness endpoint does not answer, the
-previous files are restored. It refuses a node on which bootstrap has not written the files, and never writes a file
-without the line "Managed by capi-proxy-patcher". SIGTERM does not end it.
+		Long: `Adds, replaces and removes the files of the product on a node until they are those of a version, and restarts
+containerd and kubelet, each at most once, if what it reads has changed. It asks first whether they can be restarted,
+and writes nothing if not. If a service does not come back, or a readiness endpoint does not answer, the previous files
+are restored. A file without the line "Managed by capi-proxy-patcher" is replaced only if the version allows it, kept
+in /etc/capi-proxy-patcher/replaced, and restored when the product's file goes. SIGTERM does not end what has begun.
+
+With --state a version that fails before anything is written is tried again each minute.
 
 Exit status: 0 the node has the version, 1 it has not and is as it was, 2 wrong usage, 3 it has not and the previous
 files could not be restored (the next run continues). The last line on standard error says why.`,
@@ -73,15 +78,42 @@ files could not be restored (the next run continues). The last line on standard 
 		},
 	}
 	nodeFlags(cmd, &o)
+	cmd.Flags().StringVar(&o.Endpoint, "endpoint", "", "URL that has to answer if the Secret names no readiness endpoint")
 	cmd.Flags().StringVar(&o.State, "state", "",
-		"folder that remembers a version that was put back: it is not tried again")
+		"folder that remembers a version that was put back, which is not tried again, and why others failed")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, without values, and change nothing")
+	return cmd
+}
+
+func newNodeRemove(streams Streams) *cobra.Command {
+	var (
+		o      nodeagent.Options
+		dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:   "remove",
+		Short: "Remove the files of the product from a node",
+		Long: `Removes the files of the product, takes its certificates out of the trust store, restores the files of somebody
+else that it has replaced, and restarts containerd and kubelet, each at most once, if they have read any of them. What
+fails, and how it ends, is as with apply. A Pod of the product on the node writes the files again.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dryRun {
+				return nodeagent.DryRun(o, streams.Out)
+			}
+			return runNodeApply(cmd.Context(), o, streams)
+		},
+	}
+	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, without values, and change nothing")
 	return cmd
 }
 
 func runNodeApply(ctx context.Context, o nodeagent.Options, streams Streams) error {
-	signal.Ignore(syscall.SIGTERM) // what has begun ends, in bounded time
-	err := nodeagent.Apply(ctx, o, streams.Err)
+	stop := make(chan os.Signal, 1) // what has begun ends, in bounded time
+	signal.Notify(stop, syscall.SIGTERM)
+	defer signal.Stop(stop)
+	err := nodeagent.ApplyAgain(ctx, o, nodeagent.AskInterval, stop, streams.Err)
 	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left != nil {
 		_, _ = fmt.Fprintf(streams.Err, "capi-proxy-patcher: %v\n", err)
 		return statusError{exitLeft}

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
 func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
@@ -22,7 +24,21 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(filepath.Join(from, "proxy.env"), envfile.Header+"\nHTTP_PROXY=\"http://u:p4ss@127.0.0.1:1\"\n")
+	recipe, err := patch.NewRecipe(patch.Options{Targets: []contract.Target{contract.TargetCommands}}) // restarts nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := patch.NodeData(map[string][]byte{
+		contract.KeyProxyEnv: []byte(envfile.Header + "\nHTTP_PROXY=\"http://u:p4ss@127.0.0.1:1\"\n"),
+	}, recipe, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, content := range data {
+		put(filepath.Join(from, key), string(content))
+	}
+	put(filepath.Join(root, "etc/mine"), "")
+	put(filepath.Join(root, proxy), "HTTP_PROXY=http://mine\n")
 	for _, test := range []struct {
 		name   string
 		args   []string
@@ -32,15 +48,17 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 	}{
 		{"no command", []string{"node", "delete"}, 2, "", "capi-proxy-patcher: unknown command \"delete\" for \"capi-proxy-patcher node\"\n"},
 		{"no version", []string{"node", "apply"}, 2, "", "capi-proxy-patcher: capi-proxy-patcher node apply: no version; use --from FOLDER\n"},
-		{"a node of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it\n"},
-		{"a dry run", []string{"node", "apply", "--root", root, "--from", from, "--dry-run"}, 0, "write /etc/capi-proxy-patcher/proxy.env\n", ""},
+		{"a file of somebody else", []string{"node", "apply", "--root", root, "--from", from}, 1, "", "capi-proxy-patcher: /etc/capi-proxy-patcher/proxy.env on this node has no line \"Managed by capi-proxy-patcher\": it is a file of somebody else and stays as it is; remove it, or have it replaced by annotation capi-proxy-patcher.io/in-place-replace=true of the Cluster\n"},
+		{"a dry run", []string{"node", "apply", "--root", root, "--from", from, "--dry-run"}, 0, "write /etc/capi-proxy-patcher/proxy.env\nwrite /etc/capi-proxy-patcher/setup.sh\n", ""},
 		{"an apply", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"another", []string{"node", "apply", "--root", root, "--from", from}, 0, "", ""},
 		{"no endpoints", []string{"node", "check", "--root", root, "--from", from}, 0, "0 readiness endpoints answer\n", ""},
 		{"an address of the network", []string{"node", "watch", "--root", root, "--from", from, "--listen", "0.0.0.0:1"}, 1, "", "capi-proxy-patcher: \"0.0.0.0:1\" is not an address of the loopback interface with a port, such as 127.0.0.1:19279\n"},
 	} {
 		if test.name == "a dry run" {
-			put(filepath.Join(root, proxy), envfile.Header+"\nHTTP_PROXY=\"http://u:0ld@127.0.0.1:1\"\n")
+			if err := os.Remove(filepath.Join(root, proxy)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		status, stdout, stderr := run(t, "", test.args...)
 		stderr, _, _ = strings.Cut(stderr, "Run 'capi")
@@ -51,5 +69,19 @@ func TestNode_SaysWhatItDoesByExitStatus(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(root, proxy))
 	if err != nil || !strings.Contains(string(got), "p4ss") {
 		t.Errorf("%s %v", got, err)
+	}
+	for _, args := range [][]string{{"--dry-run"}, {}, {"--dry-run"}} {
+		_, err := os.Stat(filepath.Join(root, proxy))
+		status, stdout, stderr := run(t, "", append([]string{"node", "remove", "--root", root}, args...)...)
+		want := map[bool]string{true: "remove /etc/capi-proxy-patcher/proxy.env\nremove /etc/capi-proxy-patcher/setup.sh\n", false: "nothing to do\n"}[err == nil]
+		if len(args) == 0 {
+			want = ""
+		}
+		if status != 0 || stdout != want || stderr != "" {
+			t.Errorf("remove %q: %d %q %q", args, status, stdout, stderr)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(root, "etc")); err != nil || len(left) != 1 {
+		t.Errorf("left %v, %v", left, err)
 	}
 }

@@ -61,6 +61,9 @@ const (
 	// AnnotationInPlaceMaxUnavailable is how many Nodes of a pool RolloutInPlace changes at a time: a positive number or
 	// percentage. The default is InPlaceMaxUnavailableDefault.
 	AnnotationInPlaceMaxUnavailable = Domain + "/in-place-max-unavailable"
+	// AnnotationInPlaceReplace, with the value InPlaceReplaceValue, lets RolloutInPlace replace files of others at the
+	// paths of the product. They are kept on the node and come back when the product's are removed.
+	AnnotationInPlaceReplace = Domain + "/in-place-replace"
 )
 
 // The variable of a ClusterClass that declares the product's patch. Its value is an object; every field is optional.
@@ -139,6 +142,8 @@ const (
 	// RolloutInPlace treats specs as RolloutOnNextRollout does, and changes the files of running nodes without replacing
 	// their Machines.
 	RolloutInPlace = "InPlace"
+	// InPlaceReplaceValue is the value of AnnotationInPlaceReplace.
+	InPlaceReplaceValue = "true"
 	// InPlaceMaxUnavailableDefault changes one Node of a pool at a time.
 	InPlaceMaxUnavailableDefault = "1"
 	// AppliedValue is the value of AnnotationApplied.
@@ -243,6 +248,9 @@ const (
 	// KeyReadiness is the list of KeyReadinessEndpoints, one URL per line, for RolloutInPlace. No bootstrap data refers to
 	// it, so its change leaves no Machine behind; nor does the change of KeySetup with it.
 	KeyReadiness = "readiness-endpoints"
+	// KeyNodeFiles lists the files that a running node should have, in JSON. It is in the Secrets of RolloutInPlace only,
+	// beside the keys above; see patch.NodeData.
+	KeyNodeFiles = "node-files.json"
 	// KeyNoProxyOrigins lists every NO_PROXY entry with its group and origin, for people; no node reads it.
 	KeyNoProxyOrigins = "no-proxy-origins.txt"
 	// KeyContentHash is the SHA-256 of KeyProxyEnv and KeyTrustedCABundle as they were last rendered, in hex; no node

@@ -10,6 +10,7 @@ func UserAnnotations() []string {
 	return []string{
 		AnnotationSecret, AnnotationRollout, AnnotationTargets, AnnotationNoProxyGroups,
 		AnnotationPublish, AnnotationPublishCredentials, AnnotationInPlaceMaxUnavailable,
+		AnnotationInPlaceReplace,
 	}
 }
 

@@ -385,7 +385,7 @@ func (p *pass) followInPlace(ctx context.Context, objects []reconcile.Settled, b
 		return report.Outcome{}, nil
 	}
 	return p.inPlace.Follow(ctx, workload.Pass{
-		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind,
+		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, Objects: objects, Behind: behind, Options: p.options,
 	})
 }
 

@@ -22,6 +22,8 @@ type Options struct {
 	NoProxy string
 	// MaxUnavailable is how many nodes of a pool contract.RolloutInPlace changes at a time, as a number or percentage.
 	MaxUnavailable string
+	// ReplaceFiles lets contract.RolloutInPlace replace files of others on nodes.
+	ReplaceFiles bool
 }
 
 // ParseOptions reads the annotations of a Cluster. Its error is finding.Errors, one for each unusable annotation.
@@ -50,6 +52,10 @@ func ParseOptions(annotations map[string]string) (Options, error) {
 				fmt.Sprintf("%q is neither a positive number nor a percentage from 1%% to 100%%", finding.Cut(value, 253)),
 				"write for example 1 or 10%")...)
 		}
+	}
+	if _, given := annotations[contract.AnnotationInPlaceReplace]; given {
+		choose(contract.AnnotationInPlaceReplace, contract.InPlaceReplaceValue)
+		options.ReplaceFiles = true
 	}
 	if value, given := annotations[contract.AnnotationTargets]; given {
 		targets, bad := parseTargets(value)

@@ -14,6 +14,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 var (
@@ -49,6 +50,7 @@ type disk struct {
 	trusted string // by the trust store
 
 	locked bool
+	room   uint64
 }
 
 // call counts a call and injects what is to be injected.
@@ -130,6 +132,19 @@ func (d *disk) Rename(from, to string) error {
 	return nil
 }
 
+func (d *disk) Link(from, to string) error {
+	if err := d.call("link %s", from); err != nil {
+		return err
+	}
+	_, linked := d.find(from)
+	target, existing := d.find(to)
+	if existing != nil {
+		return fs.ErrExist
+	}
+	target.names[path.Base(to)] = linked
+	return nil
+}
+
 func (d *disk) Remove(name string) error {
 	if err := d.call("remove %s", name); err != nil {
 		return err
@@ -145,7 +160,7 @@ func (d *disk) Remove(name string) error {
 	return nil
 }
 
-func (d *disk) Mkdir(name string) error {
+func (d *disk) Mkdir(name string, _ fs.FileMode) error {
 	if err := d.call("mkdir %s", name); err != nil {
 		return err
 	}
@@ -223,7 +238,27 @@ func (d *disk) Trust() error {
 	if d.refuses != nil && d.refuses("trust", nil, d.content(contract.PathTrustedCA)) {
 		return errors.New("the command fails")
 	}
-	d.trusted = string(d.content(contract.PathTrustedCA))
+	if d.content(contract.PathSetup) == nil || d.content(contract.PathTrustedCA) == nil {
+		return errors.New("there is no script or no bundle")
+	}
+	d.trust(string(d.content(contract.PathTrustedCA)))
+	return nil
+}
+
+// trust makes the trust store that of a bundle: comments are not in it.
+func (d *disk) trust(bundle string) {
+	d.trusted = strings.TrimPrefix(bundle, envfile.Header+"\n")
+}
+
+func (d *disk) Room(name string) (uint64, error) { return d.room, d.call("room %s", name) }
+
+func (d *disk) Healthy(_ node.Version, services, _ []string) error {
+	if err := d.call("healthy %s", strings.Join(services, ",")); err != nil {
+		return err
+	}
+	if d.refuses != nil && d.refuses("healthy", nil, nil) {
+		return errors.New("containerd is not healthy")
+	}
 	return nil
 }
 
@@ -232,6 +267,9 @@ func (d *disk) Restart(services []string) error {
 		return err
 	}
 	for _, service := range services {
+		if strings.Contains(string(d.content(systemd.DropInPath(service))), "EnvironmentFile=") && d.content(contract.PathProxyEnv) == nil {
+			return fmt.Errorf("%s does not start without its variables", service)
+		}
 		d.running[service] = d.readBy(service)
 	}
 	if d.refuses != nil && d.refuses("restart", d.content(contract.PathProxyEnv), nil) {
@@ -242,9 +280,9 @@ func (d *disk) Restart(services []string) error {
 
 // readBy is what a service reads when it starts: its environment, if it has the drop-in, and the trust store.
 func (d *disk) readBy(service string) string {
-	environment := ""
-	if strings.Contains(string(d.content("/etc/systemd/system/"+service+".service.d/http-proxy.conf")), "EnvironmentFile=") {
-		environment = string(d.content(contract.PathProxyEnv)) + string(d.content(contract.PathNodeEnv))
+	environment := string(d.content(systemd.DropInPath(service)))
+	if strings.Contains(environment, "EnvironmentFile=") {
+		environment += string(d.content(contract.PathProxyEnv)) + string(d.content(contract.PathNodeEnv))
 	}
 	return environment + d.trusted
 }
@@ -315,4 +353,21 @@ func (d *disk) files() map[string]string {
 	}
 	walk("", d.root)
 	return files
+}
+
+// folders lists the paths of all folders.
+func (d *disk) folders() []string {
+	var found []string
+	var walk func(at string, n *inode)
+	walk = func(at string, n *inode) {
+		found = append(found, at)
+		for name, inside := range n.names {
+			if inside.names != nil {
+				walk(at+"/"+name, inside)
+			}
+		}
+	}
+	walk("", d.root)
+	slices.Sort(found)
+	return found
 }

@@ -5,31 +5,53 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
-// whole reports whether every file of a node is one of two versions, and the user's are his.
-func (d *disk) whole(t *testing.T, versions ...map[string][]byte) string {
+// theirs is a drop-in of somebody else at a path of the product.
+var theirs = systemd.DropInPath("containerd")
+
+// world is a node with files of a version; if foreign is set, with a drop-in of somebody else, which is kept aside if the
+// version has one.
+func world(t *testing.T, data map[string][]byte, foreign bool) *disk {
 	t.Helper()
-	problems := ""
-	for _, f := range patch.NodeFiles() {
-		content := string(d.content(f.Path))
-		if content != string(versions[0][f.Key]) && content != string(versions[1][f.Key]) {
-			problems += fmt.Sprintf("%s is neither: %q\n", f.Path, content)
-		}
-		if _, file := d.find(f.Path); file == nil || file.mode != f.Mode {
-			problems += f.Path + " has another mode\n"
+	d := newDisk(t, data)
+	if !foreign {
+		return d
+	}
+	file := &inode{content: []byte("[Service]\nEnvironment=HTTP_PROXY=http://mine\n"), mode: 0o640, foreign: true}
+	if d.content(theirs) != nil {
+		d.put("/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf", file)
+		return d
+	}
+	d.put(theirs, file)
+	d.restarted()
+	return d
+}
+
+// whole reports whether every file of a node is as in one of two worlds, and the user's are his.
+func (d *disk) whole(t *testing.T, s scenario) string {
+	t.Helper()
+	before, after, now, problems := s.begin(t).files(), s.end(t).files(), d.files(), ""
+	for _, name := range append(patch.ManagedPaths(), usersEd) {
+		// While certificates are taken out of the trust store there is a bundle without any.
+		empty := name == contract.PathTrustedCA && now[name] == "644 false "+envfile.Header+"\n"
+		if now[name] != before[name] && now[name] != after[name] && !empty {
+			problems += fmt.Sprintf("%s is neither: %q\n", name, now[name])
 		}
 	}
-	if string(d.content(usersEd)) != "mine\n" {
-		problems += usersEd + " is not as it was\n"
+	if s.foreign && !slices.Contains(slices.Collect(maps.Values(now)), "640 true [Service]\nEnvironment=HTTP_PROXY=http://mine\n") {
+		problems += "the file of somebody else is gone"
 	}
 	return problems
 }
@@ -37,17 +59,42 @@ func (d *disk) whole(t *testing.T, versions ...map[string][]byte) string {
 // scenario is an apply, with what happens when services get the new values.
 type scenario struct {
 	before, want map[string][]byte
+	foreign      bool
 	refuses      func(call string, env, ca []byte) bool
+}
+
+func (s scenario) begin(t *testing.T) *disk {
+	t.Helper()
+	d := world(t, s.before, s.foreign)
+	d.refuses = s.refuses
+	return d
+}
+
+func (s scenario) end(t *testing.T) *disk {
+	t.Helper()
+	return world(t, s.want, s.foreign)
 }
 
 func scenarios(t *testing.T) map[string]scenario {
 	t.Helper()
 	before, want := data(t, "old", "CA1\n", "script1\n"), data(t, rude, "CA2\n", "script2\n")
+	none := withTargets(t, want)
+	isNew := func(call string, env, _ []byte) bool {
+		return call == "restart" && string(env) == string(want[contract.KeyProxyEnv])
+	}
+	isGone := func(call string, env, _ []byte) bool { return call == "restart" && env == nil }
 	return map[string]scenario{
-		"that works": {before: before, want: want},
-		"that is rolled back": {before: before, want: want, refuses: func(call string, env, _ []byte) bool {
-			return call == "restart" && string(env) == string(want[contract.KeyProxyEnv])
-		}},
+		"that works":                              {before: before, want: want},
+		"that is rolled back":                     {before: before, want: want, refuses: isNew},
+		"that adds files":                         {before: none, want: want},
+		"that adds files and is rolled back":      {before: none, want: want, refuses: isNew},
+		"that replaces a file":                    {before: none, want: replacing(want), foreign: true},
+		"that replaces a file, rolled back":       {before: none, want: replacing(want), foreign: true, refuses: isNew},
+		"that removes files":                      {before: before, want: none},
+		"that removes files and is rolled back":   {before: before, want: none, refuses: isGone},
+		"that restores a file":                    {before: before, want: none, foreign: true},
+		"that restores a file and is rolled back": {before: before, want: none, foreign: true, refuses: isGone},
+		"of fewer targets":                        {before: before, want: withTargets(t, want, contract.TargetContainerd)},
 	}
 }
 
@@ -55,8 +102,7 @@ func scenarios(t *testing.T) map[string]scenario {
 func each(t *testing.T, test func(t *testing.T, s scenario, d *disk, at int)) {
 	t.Helper()
 	for name, s := range scenarios(t) {
-		measure := newDisk(t, s.before)
-		measure.refuses = s.refuses
+		measure := s.begin(t)
 		_ = measure.host().Apply(version(t, s.want), nil)
 		if len(measure.calls) < 30 {
 			t.Fatalf("%d calls", len(measure.calls))
@@ -64,8 +110,7 @@ func each(t *testing.T, test func(t *testing.T, s scenario, d *disk, at int)) {
 		for at := 1; at <= len(measure.calls); at++ {
 			t.Run(fmt.Sprintf("an apply %s, at %d, %s", name, at, measure.calls[at-1]), func(t *testing.T) {
 				t.Parallel()
-				d := newDisk(t, s.before)
-				d.refuses = s.refuses
+				d := s.begin(t)
 				test(t, s, d, at)
 			})
 		}
@@ -75,13 +120,13 @@ func each(t *testing.T, test func(t *testing.T, s scenario, d *disk, at int)) {
 // ended checks what holds after a run that was not disturbed: the new version is in force, or the old one and an error.
 func ended(t *testing.T, d *disk, s scenario, err error) {
 	t.Helper()
-	expected := s.want
+	expected := s.end(t)
 	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && failed.Left == nil {
-		expected = s.before
+		expected = s.begin(t)
 	} else if err != nil {
 		t.Fatalf("%v", err)
 	}
-	if diff := d.inForce(t, expected); diff != "" {
+	if diff := d.differs(expected); diff != "" {
 		t.Errorf("after %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -92,7 +137,7 @@ func TestApply_SurvivesEachCallThatFails(t *testing.T) {
 		t.Helper()
 		d.failAt = at
 		err := d.host().Apply(version(t, s.want), nil)
-		if problems := d.whole(t, s.before, s.want); problems != "" {
+		if problems := d.whole(t, s); problems != "" {
 			t.Error(problems)
 		}
 		failed := (*node.RolledBackError)(nil)
@@ -101,11 +146,11 @@ func TestApply_SurvivesEachCallThatFails(t *testing.T) {
 			t.Errorf("the failure of %s is not noticed", d.calls[at-1])
 		case !errors.As(err, &failed):
 			// Nothing was changed, or all is in force and only the journal is not gone.
-			if d.inForceBut(t, s.before) != "" && d.inForceBut(t, s.want) != "" {
-				t.Errorf("%v: %s", err, d.inForceBut(t, s.before))
+			if d.differsBut(s.begin(t)) != "" && d.differsBut(s.end(t)) != "" {
+				t.Errorf("%v: %s", err, d.differsBut(s.begin(t)))
 			}
 		case failed.Left == nil:
-			if diff := d.inForce(t, s.before); diff != "" {
+			if diff := d.differs(s.begin(t)); diff != "" {
 				t.Errorf("rolled back (-want +got):\n%s", diff)
 			}
 		}
@@ -116,7 +161,7 @@ func TestApply_SurvivesEachCallThatFails(t *testing.T) {
 		// The same Pod again, which has a memory, and then another one.
 		again := d.host().Apply(version(t, s.want), tried)
 		if tried != nil {
-			if diff := d.inForce(t, s.before); diff != "" || !errors.As(again, &failed) || failed.Left != nil {
+			if diff := d.differs(s.begin(t)); diff != "" || !errors.As(again, &failed) || failed.Left != nil {
 				t.Errorf("tried again: %v (-want +got):\n%s", again, diff)
 			}
 		}
@@ -124,10 +169,9 @@ func TestApply_SurvivesEachCallThatFails(t *testing.T) {
 	})
 }
 
-// inForceBut is inForce, with a journal that may be left.
-func (d *disk) inForceBut(t *testing.T, data map[string][]byte) string {
-	t.Helper()
-	want, got := newDisk(t, data), d.files()
+// differsBut is differs, with a journal that may be left.
+func (d *disk) differsBut(want *disk) string {
+	got := d.files()
 	for name := range got {
 		if strings.Contains(name, ".node-apply") {
 			delete(got, name)
@@ -148,7 +192,7 @@ func TestApply_IsConsistentAfterAPowerCut(t *testing.T) {
 					t.Fatal("no cut")
 				}
 				d.reboot(lost)
-				if problems := d.whole(t, s.before, s.want); problems != "" {
+				if problems := d.whole(t, s); problems != "" {
 					t.Error(problems)
 				}
 				ended(t, d, s, d.host().Apply(version(t, s.want), nil))
@@ -173,7 +217,10 @@ func TestApply_IsConsistentAfterItWasKilled(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				d := d.clone(t)
-				ended(t, d, scenario{before: s.before, want: next}, d.host().Apply(version(t, next), nil))
+				if s.foreign {
+					next = replacing(next)
+				}
+				ended(t, d, scenario{before: s.before, want: next, foreign: s.foreign}, d.host().Apply(version(t, next), nil))
 			})
 		}
 	})
@@ -183,23 +230,24 @@ func TestApply_IsConsistentAfterItWasKilled(t *testing.T) {
 func TestApply_ContinuesWithAJournalWithoutItsFiles(t *testing.T) {
 	t.Parallel()
 	before, want := data(t, "old", "CA1\n", "script1\n"), data(t, rude, "CA2\n", "script2\n")
-	for _, f := range append(patch.NodeFiles(), patch.NodeFile{}) {
+	for _, f := range append(filesOf(t, before), patch.NodeFile{}) {
 		for end, refuses := range map[string]func(call string, env, ca []byte) bool{
 			"works": nil, "is rolled back": func(call string, env, _ []byte) bool {
 				return call == "restart" && string(env) == string(want[contract.KeyProxyEnv])
 			},
 		} {
-			t.Run(fmt.Sprintf("only %q is in it, and the apply %s", f.Key, end), func(t *testing.T) {
+			t.Run(fmt.Sprintf("only %q is in it, and the apply %s", f.Path, end), func(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, before)
 				d.refuses = refuses
 				folder, _ := d.find(usersEd)
 				folder.names[".node-apply"] = newFolder()
-				if f.Key != "" {
-					d.put("/etc/capi-proxy-patcher/.node-apply/"+path.Base(f.Path), &inode{content: before[f.Key], mode: 0o600})
-				}
-				if paths, err := d.host().Present(); err != nil || len(paths) != 1+len(patch.NodeFiles()) {
-					t.Errorf("present: %q, %v", paths, err)
+				if f.Path != "" {
+					name := path.Base(f.Path)
+					if service := path.Base(path.Dir(f.Path)); strings.HasSuffix(service, ".d") {
+						name = service + "-" + name
+					}
+					d.put("/etc/capi-proxy-patcher/.node-apply/"+name, &inode{content: f.Content, mode: 0o600})
 				}
 				ended(t, d, scenario{before: before, want: want}, d.host().Apply(version(t, want), nil))
 			})

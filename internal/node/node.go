@@ -1,8 +1,8 @@
-// Package node brings the files of a running node to another version: whole files only, with what was there kept until
-// the services run with the new ones, and put back otherwise. It decides and orders; package nodeagent makes the system
-// calls.
+// Package node brings a running node to a version of the product's files: it adds what is missing, replaces what
+// differs, removes what is not wanted, and restores what was there before if the services do not run with it. It
+// decides and orders; package nodeagent makes the system calls.
 //
-// While an apply is under way the folder of the product on the node holds a journal, a folder with the files of before.
+// While an apply is under way the folder of the product on the node holds a journal, a folder with the previous files.
 // It appears and goes by a rename, so a run that finds one knows that the run before it did not end, finishes its work
 // or puts the files back, and restarts services, because nobody knows what they have read.
 package node
@@ -19,7 +19,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 const (
@@ -29,10 +28,22 @@ const (
 	journal = folder + "/.node-apply"
 	// scrap is a journal that is being made or removed. It has no meaning.
 	scrap = folder + "/.node-apply.scrap"
+	// absent ends the name of a file of the journal that says that there was no file of the product.
+	absent = ".absent"
+	// replaced holds files of others that were at a path of the product.
+	replaced = folder + "/replaced"
+	// lockFolder is locked. It is there before the first apply and after the last one.
+	lockFolder = "/etc"
 )
 
-// modeNodeEnv is the mode of contract.PathNodeEnv.
-const modeNodeEnv fs.FileMode = 0o600
+const (
+	modeNodeEnv fs.FileMode = 0o600 // of contract.PathNodeEnv
+	// modePrivate is the mode of folders that only root may enter, modeFolder that of those that bootstrap makes.
+	modePrivate, modeFolder fs.FileMode = 0o700, 0o755
+)
+
+// spare is the room on the disk, in bytes, that stays beside the files: for the trust store, and for the services.
+const spare = 16 << 20
 
 // The services that read contract.PathProxyEnv.
 const (
@@ -75,10 +86,14 @@ type Files interface {
 	Write(name string, content Content, mode fs.FileMode) error
 	// Rename renames a file, over one that may exist, or a folder.
 	Rename(from, to string) error
+	// Link gives a file another name, which nothing has.
+	Link(from, to string) error
 	// Remove removes a file or an empty folder.
 	Remove(name string) error
-	// Mkdir creates a folder that only root may enter.
-	Mkdir(name string) error
+	// Mkdir creates a folder.
+	Mkdir(name string, mode fs.FileMode) error
+	// Room returns how many bytes can be written to the disk of a folder.
+	Room(name string) (uint64, error)
 	// Sync makes the names in a folder durable.
 	Sync(name string) error
 	// Lock locks a folder until unlock is called or the process ends. It waits for another lock at most as long as wait
@@ -90,6 +105,10 @@ type Files interface {
 type Services interface {
 	// Ready fails if services cannot be restarted.
 	Ready() error
+	// Healthy fails if a service would not come back from a restart, or would not use a version: it is not healthy now,
+	// its configuration cannot be loaded, or another file has other values for it. reads are the services that read the
+	// variables of the version.
+	Healthy(want Version, services, reads []string) error
 	// Check asks the readiness endpoints of a version with its values.
 	Check(Version) error
 	// OwnAddresses writes contract.PathNodeEnv: NO_PROXY of contract.PathProxyEnv with the node's own addresses.
@@ -125,8 +144,8 @@ func (e *RolledBackError) Error() string {
 
 func (e *RolledBackError) Unwrap() error { return e.Cause }
 
-// Apply brings the node to a version. A nil error means that every file of it that the node has is whole, durable and
-// in force. If nothing differs nothing is asked, written or restarted.
+// Apply brings the node to a version. A nil error means that every file of it is whole, durable and in force, and that
+// there is no other file of the product. If nothing differs nothing is asked, written or restarted.
 //
 // A *RolledBackError comes after files were written; any other error of a run that found no journal means that the node
 // is as it was.
@@ -134,7 +153,7 @@ func (e *RolledBackError) Unwrap() error { return e.Cause }
 // tried is the cause of an earlier try of the same version that was rolled back, or nil. It is not tried again: Apply
 // only ends what is left of it, and returns a *RolledBackError with that cause.
 //
-// One run at a time has the folder of the product; a run that waits too long for another one changes nothing.
+// One run at a time works on a node; a run that waits too long for another one changes nothing.
 func (h Host) Apply(want Version, tried error) error {
 	unlock, err := h.lock()
 	if err != nil {
@@ -144,21 +163,17 @@ func (h Host) Apply(want Version, tried error) error {
 	return h.apply(want, tried)
 }
 
-// lock locks the folder of the product. A node without the folder has nothing to lock.
 func (h Host) lock() (unlock func(), err error) {
-	unlock, err = h.Files.Lock(folder, lockWait)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return func() {}, nil
-	case errors.Is(err, ErrLocked):
-		return nil, fmt.Errorf("another %s node command has used %s on this node for %s and has not ended: nothing was "+
-			"changed; run this one again when that one has ended", contract.Name, folder, lockWait)
+	unlock, err = h.Files.Lock(lockFolder, lockWait)
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("another %s node command has worked on this node for %s and has not ended: nothing was "+
+			"changed; run this one again when that one has ended", contract.Name, lockWait)
 	}
 	return unlock, err
 }
 
 func (h Host) apply(want Version, tried error) error {
-	now, err := h.look()
+	now, err := h.look(want)
 	if err != nil {
 		return err
 	}
@@ -171,27 +186,30 @@ func (h Host) apply(want Version, tried error) error {
 	}
 	if tried != nil {
 		if now.interrupted {
-			return h.undo(now, plan, tried)
+			return h.undo(now, want, plan, tried)
 		}
 		return &RolledBackError{Cause: tried}
 	}
 	if plan.IsEmpty() {
-		return nil
+		return h.sweep(want)
 	}
 	if !now.interrupted {
 		if err := h.ready(want, plan); err != nil {
 			return err
 		}
 		if err := h.keep(now); err != nil {
-			return joined([]error{err, h.forget()})
+			return joined([]error{err, h.forget(), h.sweep(Version{})})
 		}
 	} else if err := h.check(want, plan); err != nil {
-		return h.undo(now, plan, err)
+		return h.undo(now, want, plan, err)
 	}
-	if err := h.carryOut(now, want, plan); err != nil {
-		return h.undo(now, plan, err)
+	if _, err := h.bring(now, want, plan, want.files, plan.reads, false); err != nil {
+		return h.undo(now, want, plan, err)
 	}
-	return h.forget()
+	if err := h.check(want, plan); err != nil {
+		return h.undo(now, want, plan, err)
+	}
+	return joined([]error{h.forget(), h.sweep(want)})
 }
 
 // Plan returns what Apply would do, and writes nothing.
@@ -201,7 +219,7 @@ func (h Host) Plan(want Version) (Plan, error) {
 		return Plan{}, err
 	}
 	defer unlock()
-	now, err := h.look()
+	now, err := h.look(want)
 	return now.plan(want), err
 }
 
@@ -211,44 +229,117 @@ func (h Host) ready(want Version, plan Plan) error {
 		if err := h.Services.Ready(); err != nil {
 			return err
 		}
+		h.Say("asking whether " + strings.Join(plan.Services, " and ") + " can be restarted")
+		if err := h.Services.Healthy(want, plan.Services, plan.reads); err != nil {
+			return err
+		}
+	}
+	needed := uint64(spare)
+	for _, f := range want.files {
+		needed += 2 * uint64(len(f.Content)) //nolint:mnd // the file and the previous one
+	}
+	switch room, err := h.Files.Room(lockFolder); {
+	case err != nil:
+		return err
+	case room < needed:
+		return fmt.Errorf("the disk of %s on this node is full: %d bytes have to be free", lockFolder, needed)
 	}
 	return h.check(want, plan)
 }
 
 // check asks the endpoints if something changes that they depend on.
 func (h Host) check(want Version, plan Plan) error {
-	if len(want.endpoints) == 0 || !plan.Trust && !plan.environment {
+	if len(want.endpoints) == 0 || len(want.files) == 0 || !plan.Trust && !plan.environment && len(plan.Services) == 0 {
 		return nil
 	}
 	h.Say("asking the readiness endpoints with the new values")
 	return h.Services.Check(want)
 }
 
-func (h Host) carryOut(now state, want Version, plan Plan) error {
-	for _, f := range patch.NodeFiles() {
-		content, given := want.files[f.Path]
-		if _, has := now.before[f.Path]; !has || !given {
-			continue
-		}
-		if _, err := h.replace(f.Path, content, f.Mode); err != nil {
-			return err
+// bring gives the node the files of a target, and no others of the product, and makes services use them: all that is
+// possible if whatever is set, and nothing more after a failure otherwise. reads are the services that read the
+// variables. It reports whether it has written.
+func (h Host) bring(now state, want Version, plan Plan, target map[string]File, reads []string, whatever bool) (
+	touched bool, err error,
+) {
+	var failed []error
+	goesOn := func() bool { return whatever || joined(failed) == nil }
+	place := func(name string, f File, wanted bool) {
+		if goesOn() {
+			written, err := h.place(name, f, wanted)
+			touched, failed = touched || written || err != nil, append(failed, err)
 		}
 	}
-	if err := h.inForce(plan, false); err != nil {
-		return err
+	// A trust store that loses the certificates needs the script and a bundle without any until it has lost them.
+	_, trusts := target[contract.PathTrustedCA]
+	late, err := h.late(now, want, target, plan.Trust && !trusts)
+	failed = append(failed, err)
+	paths := patch.ManagedPaths()
+	for _, name := range paths {
+		if f, wanted := target[name]; wanted {
+			place(name, f, true)
+		} else if f, wanted := late[name]; wanted {
+			place(name, f, true)
+		}
 	}
-	return h.check(want, plan)
+	for _, name := range slices.Backward(paths) {
+		_, wanted := target[name]
+		if _, later := late[name]; !wanted && !later {
+			place(name, File{}, false)
+		}
+	}
+	_, variables := target[contract.PathProxyEnv]
+	switch {
+	case !variables, len(reads) == 0 && now.addsOwn:
+		place(contract.PathNodeEnv, File{}, false)
+	case now.foreign[contract.PathNodeEnv] && len(reads) > 0:
+		failed = append(failed, h.setAside(contract.PathNodeEnv))
+	}
+	if touched || !whatever || now.interrupted || slices.Contains(plan.writes, contract.PathNodeEnv) {
+		touched, plan.Trust = true, plan.Trust && (trusts || len(late) > 0)
+		failed = append(failed, h.inForce(plan, variables && len(reads) > 0, whatever, joined(failed)))
+	}
+	for _, name := range slices.Backward(paths) {
+		if _, later := late[name]; later {
+			place(name, File{}, false)
+		}
+	}
+	return touched, joined(failed)
 }
 
-// inForce makes services use the files that there are: all that is possible if whatever is set, and nothing more after
-// a failure otherwise.
-func (h Host) inForce(plan Plan, whatever bool) error {
+// late returns the files that stay until a trust store has lost the certificates, if it has to.
+func (h Host) late(now state, want Version, target map[string]File, loses bool) (map[string]File, error) {
+	if !loses {
+		return nil, nil //nolint:nilnil // an empty map
+	}
+	if _, kind, err := h.at(contract.PathTrustedCA); err != nil || kind != ours && !now.interrupted {
+		return nil, err
+	}
+	files := map[string]File{contract.PathTrustedCA: {Content: Content(noCertificates), Mode: modeBundle}}
+	if _, wanted := target[contract.PathSetup]; !wanted {
+		script, kind, err := h.at(contract.PathSetup)
+		if err != nil {
+			return nil, err
+		}
+		if kind != ours {
+			script = File{Content: want.setup}
+		}
+		files[contract.PathSetup] = File{Content: script.Content, Mode: modeSetup}
+	}
+	return files, nil
+}
+
+// inForce makes services use the files that there are.
+func (h Host) inForce(plan Plan, own, whatever bool, before error) error {
+	if before != nil && !whatever {
+		return nil
+	}
 	var failed []error
 	if plan.Trust {
 		h.Say("installing the certificates of " + contract.PathTrustedCA)
 		failed = append(failed, h.Services.Trust())
 	}
-	if len(plan.Services) > 0 && plan.environment && (whatever || joined(failed) == nil) {
+	if own && plan.environment && (whatever || joined(failed) == nil) {
 		h.Say("adding the node's own addresses to NO_PROXY in " + contract.PathNodeEnv)
 		failed = append(failed, h.Services.OwnAddresses())
 	}
@@ -260,22 +351,11 @@ func (h Host) inForce(plan Plan, whatever bool) error {
 }
 
 // undo restores the previous files.
-func (h Host) undo(now state, plan Plan, cause error) error {
+func (h Host) undo(now state, want Version, plan Plan, cause error) error {
 	h.Say("restoring the previous files")
-	var failed []error
-	touched := now.interrupted || slices.Contains(plan.writes, contract.PathNodeEnv)
-	for _, f := range patch.NodeFiles() {
-		if content, has := now.before[f.Path]; has {
-			written, err := h.replace(f.Path, content, f.Mode)
-			touched, failed = touched || written || err != nil, append(failed, err)
-		}
-	}
-	if touched {
-		failed = append(failed, h.inForce(plan, true))
-	}
-	left := joined(failed)
+	touched, left := h.bring(now, want, plan, now.before, now.readBefore, true)
 	if left == nil {
-		left = h.forget()
+		left = joined([]error{h.forget(), h.sweep(Version{})})
 	}
 	if !touched && left == nil {
 		return cause
@@ -298,15 +378,19 @@ func joined(errs []error) error {
 
 // keep makes the journal.
 func (h Host) keep(now state) error {
-	if err := h.Files.Mkdir(scrap); err != nil {
+	if err := h.mkdir(folder, modeFolder); err != nil {
 		return err
 	}
-	for _, f := range patch.NodeFiles() {
-		content, has := now.before[f.Path]
-		if !has {
-			continue
+	if err := h.Files.Mkdir(scrap, modePrivate); err != nil {
+		return err
+	}
+	for _, name := range append(patch.ManagedPaths(), contract.PathNodeEnv) {
+		f, had := now.before[name]
+		end := ""
+		if !had {
+			end = absent
 		}
-		if err := h.Files.Write(path.Join(scrap, path.Base(f.Path)), content, 0o600); err != nil {
+		if err := h.Files.Write(path.Join(scrap, inJournal(name)+end), f.Content, 0o600); err != nil {
 			return err
 		}
 	}
@@ -314,6 +398,48 @@ func (h Host) keep(now state) error {
 		return err
 	}
 	return h.rename(scrap, journal)
+}
+
+// inJournal is the name of a file in the journal, and in the folder of files of others.
+func inJournal(name string) string {
+	if path.Dir(name) == folder {
+		return path.Base(name)
+	}
+	return path.Base(path.Dir(name)) + "-" + path.Base(name)
+}
+
+// mkdir makes a folder, unless there is one.
+func (h Host) mkdir(name string, mode fs.FileMode) error {
+	if _, err := h.Files.List(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := h.Files.Mkdir(name, mode); err != nil {
+		return err
+	}
+	return h.Files.Sync(path.Dir(name))
+}
+
+// sweep removes folders of the product that are empty, on a node without files of a version.
+func (h Host) sweep(want Version) error {
+	if err := h.removeEmpty(replaced); err != nil || len(want.files) > 0 {
+		return err
+	}
+	return h.removeEmpty(folder)
+}
+
+// removeEmpty removes a folder if it is empty.
+func (h Host) removeEmpty(name string) error {
+	names, err := h.Files.List(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) > 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.Files.Remove(name); err != nil {
+		return err
+	}
+	return h.Files.Sync(path.Dir(name))
 }
 
 // forget removes the journal, if there is one, with what was in it.
@@ -349,24 +475,94 @@ func (h Host) rename(from, to string) error {
 	if err := h.Files.Rename(from, to); err != nil {
 		return err
 	}
-	return h.Files.Sync(folder)
+	return h.Files.Sync(path.Dir(to))
 }
 
-// replace gives a managed file its content and mode, whole and durable, and reports whether it has written. A file of
-// somebody else is an error.
-func (h Host) replace(name string, content Content, mode fs.FileMode) (written bool, err error) {
-	current, found, err := h.managed(name)
-	if err != nil || found && current.isLike(content, mode) {
+// place gives a path of the product its file, whole and durable, or none, and reports whether it has written. A file of
+// somebody else is set aside, and comes back when the product's goes.
+func (h Host) place(name string, want File, wanted bool) (written bool, err error) {
+	current, kind, err := h.at(name)
+	if errors.Is(err, ErrNotRegular) && !wanted {
+		return false, nil // somebody else's
+	}
+	if err != nil || wanted && kind == ours && current.isLike(want.Content, want.Mode) {
 		return false, err
 	}
-	temporary := path.Join(journal, path.Base(name)+".new")
+	if !wanted {
+		return h.clearPath(name, current, kind)
+	}
+	if kind == foreign {
+		if err := h.setAside(name); err != nil {
+			return true, err
+		}
+	}
+	if err := h.mkdir(path.Dir(name), modeFolder); err != nil {
+		return false, err
+	}
+	temporary := path.Join(journal, inJournal(name)+".new")
 	if err := h.Files.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	if err := h.Files.Write(temporary, content, mode); err != nil {
+	if err := h.Files.Write(temporary, want.Content, want.Mode); err != nil {
 		return false, err
 	}
 	return true, h.rename(temporary, name)
+}
+
+// clearPath takes the product's file from a path, and brings back that of somebody else.
+func (h Host) clearPath(name string, current File, kind int) (written bool, err error) {
+	aside := path.Join(replaced, inJournal(name))
+	former, kept, err := h.former(name)
+	switch {
+	case err != nil:
+		return false, err
+	case kind == foreign && kept && current.isSame(former): // a power cut has left both names
+		if err := h.Files.Remove(aside); err != nil {
+			return true, err
+		}
+		return true, h.Files.Sync(replaced)
+	case kind == foreign, kind == nothing && !kept:
+		return false, nil
+	case kept:
+		if err := h.mkdir(path.Dir(name), modeFolder); err != nil {
+			return false, err
+		}
+		if err := h.rename(aside, name); err != nil {
+			return true, err
+		}
+		return true, h.Files.Sync(replaced)
+	}
+	if err := h.Files.Remove(name); err != nil {
+		return false, err
+	}
+	if err := h.Files.Sync(path.Dir(name)); err != nil || path.Dir(name) == folder {
+		return true, err
+	}
+	return true, h.removeEmpty(path.Dir(name))
+}
+
+// setAside gives a file of somebody else a second name, durably, unless it has one already. The path can be written
+// then, and is never without a file.
+func (h Host) setAside(name string) error {
+	if _, kept, err := h.former(name); err != nil || kept {
+		return err // look has refused another file
+	}
+	if err := h.mkdir(replaced, modePrivate); err != nil {
+		return err
+	}
+	if err := h.Files.Link(name, path.Join(replaced, inJournal(name))); err != nil {
+		return err
+	}
+	return h.Files.Sync(replaced)
+}
+
+// former returns the file of somebody else that was at a path of the product, if there was one.
+func (h Host) former(name string) (f File, kept bool, err error) {
+	f, err = h.Files.Read(path.Join(replaced, inJournal(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return File{}, false, nil
+	}
+	return f, err == nil, err
 }
 
 // isLike reports whether a file needs no replacement.
@@ -374,33 +570,28 @@ func (f File) isLike(content Content, mode fs.FileMode) bool {
 	return f.Owned && f.Mode == mode && bytes.Equal(f.Content, content)
 }
 
-// managed returns a file of the product, if there is one.
-func (h Host) managed(name string) (f File, found bool, err error) {
+// isSame reports whether two files are the same.
+func (f File) isSame(other File) bool {
+	return f.Owned == other.Owned && f.Mode == other.Mode && bytes.Equal(f.Content, other.Content)
+}
+
+// What is at a path of the product.
+const (
+	nothing = iota
+	ours
+	foreign
+)
+
+// at returns what is at a path. What is not a regular file is an error of ErrNotRegular.
+func (h Host) at(name string) (f File, kind int, err error) {
 	f, err = h.Files.Read(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return File{}, false, nil
-	case errors.Is(err, ErrNotRegular):
-		return File{}, false, fmt.Errorf("%s on this node is not a regular file, or below a symbolic link: it is not "+
-			"%s's and stays as it is; replace the Machine, or restore the file", name, contract.Name)
+		return File{}, nothing, nil
 	case err != nil:
-		return File{}, false, err
+		return File{}, nothing, err
 	case !patch.HasMark(string(f.Content)):
-		return File{}, false, fmt.Errorf("%s on this node has no line \"Managed by %s\": it is a file of somebody else and "+
-			"stays as it is; replace the Machine, or restore the file", name, contract.Name)
+		return f, foreign, nil
 	}
-	return f, true, nil
-}
-
-// usesFile reports whether a service reads contract.PathProxyEnv, and whether its drop-in is the product's.
-func (h Host) usesFile(service string) (uses, managed bool, err error) {
-	f, err := h.Files.Read(systemd.DropInPath(service))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
-	}
-	if err != nil {
-		return false, false, fmt.Errorf("reading %s: %w", systemd.DropInPath(service), err)
-	}
-	const line = "EnvironmentFile=" + contract.PathProxyEnv
-	return slices.Contains(strings.Split(string(f.Content), "\n"), line), patch.HasMark(string(f.Content)), nil
+	return f, ours, nil
 }

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +15,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
 const (
@@ -32,12 +32,43 @@ func data(t *testing.T, password, ca, script string) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string][]byte{
+	return withTargets(t, map[string][]byte{
 		contract.KeyProxyEnv:        env,
 		contract.KeyTrustedCABundle: []byte(envfile.Header + "\n" + ca),
 		contract.KeySetup:           []byte("#!/bin/sh\n" + envfile.Header + "\n" + script),
 		contract.KeyReadiness:       []byte("https://registry\n"),
+	}, contract.Targets()...)
+}
+
+// withTargets is data for the recipe of targets, without any for a node without the product.
+func withTargets(t *testing.T, data map[string][]byte, targets ...contract.Target) map[string][]byte {
+	t.Helper()
+	recipe, err := patch.NewRecipe(patch.Options{Targets: targets, SecretName: "files"})
+	if err != nil {
+		t.Fatal(err)
 	}
+	data, err = patch.NodeData(data, recipe, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// replacing is data whose files replace those of others.
+func replacing(data map[string][]byte) map[string][]byte {
+	data = maps.Clone(data)
+	data[contract.KeyNodeFiles] = bytes.Replace(data[contract.KeyNodeFiles], []byte("]}"), []byte(`],"replace":true}`), 1)
+	return data
+}
+
+// filesOf are the files of a recipe.
+func filesOf(t *testing.T, data map[string][]byte) []patch.NodeFile {
+	t.Helper()
+	files, _, err := patch.ReadNodeData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 func version(t *testing.T, data map[string][]byte) node.Version {
@@ -52,20 +83,21 @@ func version(t *testing.T, data map[string][]byte) node.Version {
 // newDisk is a node as bootstrap has left it.
 func newDisk(t *testing.T, data map[string][]byte) *disk {
 	t.Helper()
-	d := &disk{root: newFolder(), running: map[string]string{"containerd": "", "kubelet": ""}}
-	for _, f := range patch.NodeFiles() {
-		d.put(f.Path, &inode{content: data[f.Key], mode: f.Mode})
-	}
-	dropIn, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for service := range d.running {
-		d.put(systemd.DropInPath(service), &inode{content: dropIn, mode: 0o644})
+	d := &disk{root: newFolder(), room: 1 << 30, running: map[string]string{"containerd": "", "kubelet": ""}}
+	d.put("/etc/os-release", &inode{mode: 0o644})
+	d.put("/etc/systemd/system/mine.service", &inode{mode: 0o644})
+	ca := ""
+	for _, f := range filesOf(t, data) {
+		d.put(f.Path, &inode{content: f.Content, mode: f.Mode})
+		if f.Path == contract.PathTrustedCA {
+			ca = string(f.Content)
+		}
 	}
 	d.put(usersEd, &inode{content: []byte("mine\n"), mode: 0o600})
-	d.addOwn()
-	d.trusted = string(data[contract.KeyTrustedCABundle])
+	if d.content(contract.PathProxyEnv) != nil {
+		d.addOwn()
+	}
+	d.trust(ca)
 	d.restarted()
 	return d
 }
@@ -88,7 +120,11 @@ func (d *disk) apply(v node.Version, tried error) (err error, cut bool) { //noli
 // inForce reports what is wrong with a node on which a version has to be in force, files, services, and nothing else.
 func (d *disk) inForce(t *testing.T, data map[string][]byte) string {
 	t.Helper()
-	want := newDisk(t, data)
+	return d.differs(newDisk(t, data))
+}
+
+// differs compares a node with another: files, services, and the trust store.
+func (d *disk) differs(want *disk) string {
 	return cmp.Diff(want.files(), d.files()) + cmp.Diff(want.running, d.running) + cmp.Diff(want.trusted, d.trusted)
 }
 
@@ -102,9 +138,9 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 	}{
 		"nothing":         {before, nil},
 		"the script":      {data(t, "old", "CA1\n", "script2\n"), nil},
-		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"ready", "check", "addresses", "restart containerd,kubelet", "check"}},
-		"certificates":    {data(t, "old", "CA2\n", "script1\n"), []string{"ready", "check", "trust", "restart containerd,kubelet", "check"}},
-		"all":             {data(t, rude, "", "script2\n"), []string{"ready", "check", "trust", "addresses", "restart containerd,kubelet", "check"}},
+		"the environment": {data(t, rude, "CA1\n", "script1\n"), []string{"ready", "healthy containerd,kubelet", "check", "addresses", "restart containerd,kubelet", "check"}},
+		"certificates":    {data(t, "old", "CA2\n", "script1\n"), []string{"ready", "healthy containerd,kubelet", "check", "trust", "restart containerd,kubelet", "check"}},
+		"all":             {data(t, rude, "", "script2\n"), []string{"ready", "healthy containerd,kubelet", "check", "trust", "addresses", "restart containerd,kubelet", "check"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +158,7 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 				t.Errorf("services (-want +got):\n%s", diff)
 			}
 			for i, call := range d.calls {
-				if strings.HasPrefix(call, "rename ") && d.calls[i+1] != "sync /etc/capi-proxy-patcher" {
+				if strings.HasPrefix(call, "rename ") && !strings.HasPrefix(d.calls[i+1], "sync /etc/") {
 					t.Errorf("%s is followed by %s: a file system may do them in another order", call, d.calls[i+1])
 				}
 			}
@@ -139,66 +175,129 @@ func TestApply_BringsWhatChangedIntoForceAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestApply_WritesOnlyWhatTheNodeHas(t *testing.T) {
+func TestApply_RestartsOnlyWhatReadsWhatChanged(t *testing.T) {
 	t.Parallel()
-	before, want := data(t, "old", "CA1\n", "x\n"), data(t, "new", "CA2\n", "y\n")
-	tests := map[string]struct {
-		missing []string
-		fails   string
-		calls   string
-	}{
-		"no trust store":               {[]string{contract.PathTrustedCA, contract.PathSetup}, "", "ready check addresses restart containerd,kubelet check"},
-		"kubelet without the file":     {[]string{systemd.DropInPath("kubelet")}, "", "ready check trust addresses restart containerd,kubelet check"},
-		"environment of kubeadm alone": {[]string{contract.PathNodeEnv, contract.PathTrustedCA, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "check check"},
-		"trust store alone":            {[]string{contract.PathNodeEnv, contract.PathProxyEnv, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")}, "", "ready check trust restart containerd,kubelet check"},
-		"drop-ins without the file": {
-			[]string{contract.PathProxyEnv},
-			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it",
-			"",
-		},
-		"no node of ours": {
-			[]string{contract.PathProxyEnv, contract.PathTrustedCA, contract.PathSetup, systemd.DropInPath("kubelet"), systemd.DropInPath("containerd")},
-			"there is no /etc/capi-proxy-patcher/proxy.env of capi-proxy-patcher on this node: its Machine was made without it; only a new Machine gets it",
-			"",
-		},
+	all := contract.Targets()
+	without := func(target contract.Target) []contract.Target {
+		return slices.DeleteFunc(slices.Clone(all), func(t contract.Target) bool { return t == target })
 	}
-	for name, test := range tests {
+	plain, certified := data(t, "old", "", "x\n"), data(t, "old", "CA1\n", "x\n")
+	for name, test := range map[string]struct {
+		before, want map[string][]byte
+		calls        string
+	}{
+		"all is new":                {withTargets(t, plain), plain, "ready healthy containerd,kubelet check addresses restart containerd,kubelet check"},
+		"all is new, certificates":  {withTargets(t, plain), certified, "ready healthy containerd,kubelet check trust addresses restart containerd,kubelet check"},
+		"all goes":                  {plain, withTargets(t, plain), "ready healthy containerd,kubelet restart containerd,kubelet"},
+		"all goes, certificates":    {certified, withTargets(t, plain), "ready healthy containerd,kubelet trust restart containerd,kubelet"},
+		"kubelet is added":          {withTargets(t, plain, without(contract.TargetKubelet)...), plain, "ready healthy kubelet check restart kubelet check"},
+		"containerd goes":           {plain, withTargets(t, plain, without(contract.TargetContainerd)...), "ready healthy containerd check restart containerd check"},
+		"the shell of the user":     {withTargets(t, plain), withTargets(t, plain, contract.TargetCommands), "check check"},
+		"the trust store":           {withTargets(t, plain), withTargets(t, certified, contract.TargetTrust), "ready healthy containerd,kubelet check trust restart containerd,kubelet check"},
+		"a trust store for nothing": {withTargets(t, plain), withTargets(t, plain, contract.TargetTrust), ""},
+		"certificates go":           {certified, withTargets(t, certified, without(contract.TargetTrust)...), "ready healthy containerd,kubelet check trust restart containerd,kubelet check"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, expected := newDisk(t, before), newDisk(t, want)
-			for _, disk := range []*disk{d, expected} {
-				for _, missing := range test.missing {
-					folder, _ := disk.find(missing)
-					delete(folder.names, missing[strings.LastIndex(missing, "/")+1:])
-				}
-			}
-			err := d.host().Apply(version(t, want), nil)
-			if fmt.Sprint(err) != cmpOr(test.fails, "<nil>") {
+			d := newDisk(t, test.before)
+			if err := d.host().Apply(version(t, test.want), nil); err != nil {
 				t.Fatal(err)
-			}
-			if test.fails != "" {
-				expected = newDisk(t, before)
-				for _, missing := range test.missing {
-					folder, _ := expected.find(missing)
-					delete(folder.names, missing[strings.LastIndex(missing, "/")+1:])
-				}
-			}
-			if diff := cmp.Diff(expected.files(), d.files()); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
 			}
 			called := slices.DeleteFunc(slices.Clone(d.calls), func(c string) bool { return strings.Contains(c, "/") })
 			if got := strings.Join(called, " "); got != test.calls {
 				t.Errorf("services: %s, want %s", got, test.calls)
 			}
+			want := newDisk(t, test.want)
+			if !strings.Contains(strings.Join(d.calls, " "), "addresses") && d.content(contract.PathNodeEnv) == nil {
+				delete(must(want.find("/etc/capi-proxy-patcher")).names, "node.env") // bootstrap makes it for the shell
+			}
+			if diff := d.differs(want); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if drift, err := d.host().Drift(version(t, test.want)); err != nil || len(drift) > 0 {
+				t.Errorf("drift %q, %v", drift, err)
+			}
+			if plan, err := d.host().Plan(version(t, test.want)); err != nil || !plan.IsEmpty() {
+				t.Errorf("plan %q, %v", plan.Lines(), err)
+			}
 		})
 	}
 }
 
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
+func must(_, found *inode) *inode { return found }
+
+// A node as it was before the product: nothing of it is left, folders included.
+func TestApply_LeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	full := data(t, rude, "CA1\n", "x\n")
+	for _, foreign := range []bool{false, true} {
+		d := world(t, withTargets(t, full), foreign)
+		delete(must(d.find("/etc")).names, "capi-proxy-patcher")
+		delete(must(d.find("/etc")).durable, "capi-proxy-patcher")
+		before, folders := d.files(), d.folders()
+		if err := d.host().Apply(version(t, replacing(full)), nil); err != nil {
+			t.Fatal(err)
+		}
+		if kept := d.content("/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"); (kept != nil) != foreign {
+			t.Errorf("kept %q", kept)
+		}
+		if err := d.host().Apply(version(t, withTargets(t, full)), nil); err != nil {
+			t.Fatal(err)
+		}
+		d.powerCut()
+		if diff := cmp.Diff(before, d.files()) + cmp.Diff(folders, d.folders()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
-	return b
+}
+
+func TestApply_WritesNothingThatCannotWork(t *testing.T) {
+	t.Parallel()
+	before, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
+	for name, test := range map[string]struct {
+		change func(*disk)
+		want   string
+	}{
+		"a service is not healthy": {func(d *disk) {
+			d.refuses = func(call string, _, _ []byte) bool { return call == "healthy" }
+		}, "containerd is not healthy"},
+		"the disk is full": {func(d *disk) { d.room = 1 << 20 }, "the disk of /etc on this node is full: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, d := range []*disk{newDisk(t, before), newDisk(t, withTargets(t, before)), world(t, withTargets(t, before), true)} {
+				test.change(d)
+				files := d.files()
+				err := d.host().Apply(version(t, replacing(want)), nil)
+				if failed := (*node.RolledBackError)(nil); err == nil || errors.As(err, &failed) || !strings.HasPrefix(err.Error(), test.want) {
+					t.Errorf("%v", err)
+				}
+				if diff := cmp.Diff(files, d.files()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// The user has written another file over the product's, after an earlier one of his was replaced.
+func TestApply_LosesNoFileOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	full := replacing(data(t, rude, "CA1\n", "x\n"))
+	d := world(t, full, true)
+	d.put(theirs, &inode{content: []byte("[Service]\n"), mode: 0o644})
+	files := d.files()
+	err := d.host().Apply(version(t, full), nil)
+	if err == nil || !strings.HasPrefix(err.Error(), theirs+" on this node ") || !strings.Contains(err.Error(), "remove one of them") {
+		t.Error(err)
+	}
+	if err := d.host().Apply(version(t, withTargets(t, full)), nil); err != nil {
+		t.Error(err)
+	}
+	kept := "/etc/capi-proxy-patcher/replaced/containerd.service.d-http-proxy.conf"
+	if now := d.files(); now[theirs] != files[theirs] || now[kept] != files[kept] {
+		t.Errorf("%v", now)
+	}
 }
 
 func TestApply_LeavesAFileOfSomebodyElse(t *testing.T) {
@@ -210,7 +309,7 @@ func TestApply_LeavesAFileOfSomebodyElse(t *testing.T) {
 		"a link":           {link: true, content: before[contract.KeyProxyEnv]},
 		"a folder":         newFolder(),
 	} {
-		for _, f := range patch.NodeFiles() {
+		for _, f := range filesOf(t, before) {
 			t.Run(name+" at "+f.Path, func(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, before)
@@ -236,17 +335,13 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 		"owner":   func(n *inode) { n.foreign = true },
 		"content": func(n *inode) { n.content = append(slices.Clip(n.content), '#', '\n') },
 	} {
-		for _, f := range append(patch.NodeFiles(), patch.NodeFile{Path: contract.PathNodeEnv}) {
+		for _, f := range append(filesOf(t, want), patch.NodeFile{Path: contract.PathNodeEnv}) {
 			t.Run(name+" of "+f.Path, func(t *testing.T) {
 				t.Parallel()
 				d := newDisk(t, want)
-				paths, err := d.host().Present()
-				if err != nil {
-					t.Fatal(err)
-				}
 				_, file := d.find(f.Path)
 				change(file)
-				if drift, err := d.host().Drift(version(t, want), paths); err != nil || !slices.Equal(drift, []string{f.Path}) {
+				if drift, err := d.host().Drift(version(t, want)); err != nil || !slices.Equal(drift, []string{f.Path}) {
 					t.Errorf("drift %q, %v", drift, err)
 				}
 				if err := d.host().Apply(version(t, want), nil); err != nil {
@@ -255,7 +350,7 @@ func TestApply_MendsModeOwnerAndDrift(t *testing.T) {
 				if diff := d.inForce(t, want); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
-				if drift, err := d.host().Drift(version(t, want), paths); err != nil || len(drift) > 0 {
+				if drift, err := d.host().Drift(version(t, want)); err != nil || len(drift) > 0 {
 					t.Errorf("drift %q, %v", drift, err)
 				}
 			})
@@ -285,11 +380,7 @@ func TestApply_MendsTheFileOfOwnAddresses(t *testing.T) {
 			if folder, _ := d.find(contract.PathNodeEnv); test.content == "" {
 				delete(folder.names, "node.env")
 			}
-			paths, err := d.host().Present()
-			if err != nil {
-				t.Fatal(err)
-			}
-			drift, err := d.host().Drift(version(t, want), paths)
+			drift, err := d.host().Drift(version(t, want))
 			if err != nil || slices.Contains(drift, contract.PathNodeEnv) != test.drifts {
 				t.Errorf("drift %q, %v", drift, err)
 			}
@@ -370,7 +461,7 @@ func TestApply_WritesNothingIfAnEndpointDoesNotAnswer(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, call := range d.calls {
-		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"lock", "read", "list", "ready", "check"}, word) {
+		if word, _, _ := strings.Cut(call, " "); !slices.Contains([]string{"lock", "read", "list", "ready", "healthy", "room", "check"}, word) {
 			t.Errorf("calls %s", call)
 		}
 	}
@@ -381,13 +472,12 @@ func TestHost_TouchesNothingWhileAnotherRunHasTheFolder(t *testing.T) {
 	before, want := data(t, "old", "CA1\n", "x\n"), data(t, rude, "CA2\n", "y\n")
 	d := newDisk(t, before)
 	d.locked = true
-	const locked = "another capi-proxy-patcher node command has used /etc/capi-proxy-patcher on this node for 2m0s and has " +
+	const locked = "another capi-proxy-patcher node command has worked on this node for 2m0s and has " +
 		"not ended: nothing was changed; run this one again when that one has ended"
 	_, planned := d.host().Plan(version(t, want))
-	_, present := d.host().Present()
 	for name, err := range map[string]error{
 		"apply": d.host().Apply(version(t, want), nil), "apply of what was tried": d.host().Apply(version(t, want), errInjected),
-		"plan": planned, "present": present,
+		"plan": planned,
 	} {
 		if failed := (*node.RolledBackError)(nil); err == nil || err.Error() != locked || errors.As(err, &failed) {
 			t.Errorf("%s: %v", name, err)
@@ -397,7 +487,7 @@ func TestHost_TouchesNothingWhileAnotherRunHasTheFolder(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, call := range d.calls {
-		if call != "lock /etc/capi-proxy-patcher" {
+		if call != "lock /etc" {
 			t.Errorf("calls %s", call)
 		}
 	}
@@ -419,10 +509,12 @@ func TestNewVersion_RefusesWhatItCouldNotReplace(t *testing.T) {
 		data map[string][]byte
 		want string
 	}{
-		"empty":        {nil, "the mounted Secret has none of the files of a node"},
-		"other keys":   {map[string][]byte{"password": []byte("secret")}, "the mounted Secret has none of the files of a node"},
+		"empty":        {nil, "there is no key node-files.json in the mounted Secret"},
+		"not a list":   {with(contract.KeyNodeFiles, "secret"), "key node-files.json of the mounted Secret is not a list of files"},
+		"another path": {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/shadow","mode":"0600","key":"proxy.env"}]}`), `key node-files.json of the mounted Secret, file "/etc/shadow": not a path and a mode of capi-proxy-patcher`},
+		"another mode": {with(contract.KeyNodeFiles, `{"files":[{"path":"/etc/capi-proxy-patcher/setup.sh","mode":"4755","key":"setup.sh"}]}`), `key node-files.json of the mounted Secret, file "/etc/capi-proxy-patcher/setup.sh": not a path and a mode of capi-proxy-patcher`},
 		"no mark":      {with(contract.KeyTrustedCABundle, "secret"), `key trusted-ca.pem of the mounted Secret has no line "Managed by capi-proxy-patcher"`},
-		"no variables": {with(contract.KeyProxyEnv, envfile.Header+"\nsecret\n"), `key proxy.env of the mounted Secret: line 2 is not NAME="VALUE"`},
+		"no variables": {with(contract.KeyProxyEnv, envfile.Header+"\nsecret\n"), `/etc/capi-proxy-patcher/proxy.env of the mounted Secret: line 2 is not NAME="VALUE"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,40 +13,47 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/envfile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 )
 
-// Version is a version of the files of a node.
+// Version is a version of the files of a node. Without files the node has none of the product.
 type Version struct {
-	files     map[string]Content // by path
+	files     map[string]File // by path
+	replaces  bool            // files of others
 	variables []envfile.Var
 	endpoints []string
+	setup     Content
 }
 
-// NewVersion reads the data of a generated Secret. Content without the mark of the product is an error, because the
-// next version could not replace it.
+// The modes of files that an apply needs beside those of a version.
+const modeBundle, modeSetup fs.FileMode = 0o644, 0o755
+
+// noCertificates is a bundle without any.
+const noCertificates = envfile.Header + "\n"
+
+// NewVersion reads the data of a mounted Secret, that of patch.NodeData.
 func NewVersion(data map[string][]byte) (Version, error) {
-	v := Version{files: map[string]Content{}}
-	for _, f := range patch.NodeFiles() {
-		content, found := data[f.Key]
-		if !found {
-			continue
-		}
-		if !patch.HasMark(string(content)) {
-			return Version{}, fmt.Errorf("key %s of the mounted Secret has no line \"Managed by %s\"", f.Key, contract.Name)
-		}
-		v.files[f.Path] = content
+	files, replaces, err := patch.ReadNodeData(data)
+	if err != nil {
+		return Version{}, err
 	}
-	if len(v.files) == 0 {
-		return Version{}, errors.New("the mounted Secret has none of the files of a node")
+	v := Version{files: map[string]File{}, replaces: replaces, setup: data[contract.KeySetup]}
+	for _, f := range files {
+		v.files[f.Path] = File{Content: f.Content, Mode: f.Mode, Owned: true}
 	}
-	if content, found := v.files[contract.PathProxyEnv]; found {
-		var err error
-		if v.variables, err = envfile.Parse(content); err != nil {
-			return Version{}, fmt.Errorf("key %s of the mounted Secret: %w", contract.KeyProxyEnv, err)
+	if f, found := v.files[contract.PathProxyEnv]; found {
+		if v.variables, err = envfile.Parse(f.Content); err != nil {
+			return Version{}, fmt.Errorf("%s of the mounted Secret: %w", contract.PathProxyEnv, err)
 		}
 	}
 	v.endpoints = strings.Fields(string(data[contract.KeyReadiness]))
 	return v, nil
+}
+
+// Content returns the content of a file of the version.
+func (v Version) Content(name string) (Content, bool) {
+	f, found := v.files[name]
+	return f.Content, found
 }
 
 // Variable returns the value of a variable. It may hold a credential.
@@ -84,7 +92,7 @@ func (f File) isMadeFrom(v Version) bool {
 }
 
 // Certificates returns the bundle of the version.
-func (v Version) Certificates() []byte { return v.files[contract.PathTrustedCA] }
+func (v Version) Certificates() []byte { return v.files[contract.PathTrustedCA].Content }
 
 // Endpoints returns the URLs that are asked through the proxy.
 func (v Version) Endpoints() []string { return v.endpoints }
@@ -92,9 +100,9 @@ func (v Version) Endpoints() []string { return v.endpoints }
 // Bytes returns a text that is the same for equal versions only. It holds credentials.
 func (v Version) Bytes() Content {
 	var b bytes.Buffer
-	for _, f := range patch.NodeFiles() {
-		content, found := v.files[f.Path]
-		_, _ = fmt.Fprintf(&b, "%s %t %d\n%s", f.Path, found, len(content), []byte(content))
+	for _, name := range patch.ManagedPaths() {
+		f, found := v.files[name]
+		_, _ = fmt.Fprintf(&b, "%s %t %o %d\n%s", name, found, f.Mode, len(f.Content), []byte(f.Content))
 	}
 	return b.Bytes()
 }
@@ -104,71 +112,144 @@ type state struct {
 	// interrupted reports whether there is a journal.
 	interrupted bool
 	// current are the files of the product on the node, before those from before the apply that is under way, if one is.
-	current map[string]File
-	before  map[string]Content
-	// uses are the services that read contract.PathProxyEnv, and own is contract.PathNodeEnv, which they read as well.
-	uses []string
-	own  File
+	current, before map[string]File
+	// foreign are the paths with a file of somebody else, formers those whose file of somebody else is kept aside.
+	foreign, formers map[string]bool
+	// others are the services with a file of somebody else at the path of the drop-in that reads contract.PathProxyEnv.
+	others []string
+	// readBefore are the services that read the variables of before.
+	readBefore []string
+	// addsOwn reports that there was no contract.PathNodeEnv.
+	addsOwn bool
 }
 
-// look reads the node and refuses one that is not the product's.
-func (h Host) look() (state, error) {
-	s := state{current: map[string]File{}, before: map[string]Content{}}
+// services returns those that an apply restarts, in order.
+func services() []string { return []string{containerd, kubelet} }
+
+// look reads the node and refuses one on which a version would replace a file of somebody else.
+func (h Host) look(want Version) (state, error) {
+	s := state{
+		current: map[string]File{}, before: map[string]File{}, foreign: map[string]bool{}, formers: map[string]bool{},
+	}
 	_, err := h.Files.List(journal)
 	if s.interrupted = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	for _, f := range patch.NodeFiles() {
-		current, found, err := h.managed(f.Path)
+	theirs := map[string]File{}
+	for _, name := range append(patch.ManagedPaths(), contract.PathNodeEnv) {
+		f, kind, err := h.at(name)
+		_, wanted := want.files[name]
+		switch wanted = wanted || name == contract.PathNodeEnv && len(readers(want.files)) > 0; {
+		case errors.Is(err, ErrNotRegular) && wanted:
+			return s, fmt.Errorf("%s on this node is not a regular file, or below a symbolic link: it is not %s's and stays "+
+				"as it is; remove it, or replace the Machine", name, contract.Name)
+		case errors.Is(err, ErrNotRegular):
+			s.foreign[name] = true
+			continue
+		case err != nil:
+			return s, err
+		}
+		if kind == ours {
+			s.current[name] = f
+		}
+		if s.foreign[name] = kind == foreign; kind == foreign {
+			theirs[name] = f
+		}
+		former, kept, err := h.former(name)
 		if err != nil {
 			return s, err
 		}
-		if found {
-			s.current[f.Path], s.before[f.Path] = current, current.Content
-		}
+		s.formers[name] = kept && (kind != foreign || f.isSame(former))
 	}
-	if s.interrupted {
-		if err := h.kept(s.before); err != nil {
+	if err := h.previous(&s); err != nil {
+		return s, err
+	}
+	for name, f := range theirs {
+		if err := h.refuse(s, want, name, f); err != nil {
 			return s, err
 		}
 	}
-	ours := false // a drop-in
-	for _, service := range []string{containerd, kubelet} {
-		uses, managed, err := h.usesFile(service)
-		if err != nil {
-			return s, err
-		}
-		if uses {
-			s.uses = append(s.uses, service)
-		}
-		ours = ours || managed
-	}
-	if len(s.uses) > 0 {
-		if s.own, _, err = h.managed(contract.PathNodeEnv); err != nil {
-			return s, err
+	for _, service := range services() {
+		if f, found := theirs[systemd.DropInPath(service)]; found && reads(f) {
+			s.others = append(s.others, service)
 		}
 	}
-	_, environment := s.before[contract.PathProxyEnv]
-	_, trust := s.before[contract.PathTrustedCA]
-	if !environment && (ours || !trust) {
-		return s, fmt.Errorf("there is no %s of %s on this node: its Machine was made without it; "+
-			"only a new Machine gets it", contract.PathProxyEnv, contract.Name)
+	if _, variables := want.files[contract.PathProxyEnv]; !variables && len(s.others) > 0 {
+		if _, had := s.before[contract.PathProxyEnv]; had {
+			return s, fmt.Errorf("%s on this node has no line \"Managed by %s\" and reads %s, which is to be removed: change "+
+				"it first", systemd.DropInPath(s.others[0]), contract.Name, contract.PathProxyEnv)
+		}
 	}
+	s.readBefore = slices.Concat(readers(s.before), s.others)
+	_, had := s.before[contract.PathNodeEnv]
+	s.addsOwn = !had && len(s.readBefore) == 0
 	return s, nil
 }
 
-// kept puts the files of the journal into before. A file that is not in the journal was not replaced, or the journal is
-// damaged: what the node has is all there is then.
-func (h Host) kept(before map[string]Content) error {
-	for _, f := range patch.NodeFiles() {
-		kept, err := h.Files.Read(path.Join(journal, path.Base(f.Path)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+// refuse returns why a file of somebody else is not replaced, if it would have to be.
+func (h Host) refuse(s state, want Version, name string, theirs File) error {
+	_, wanted := want.files[name]
+	if !wanted && (name != contract.PathNodeEnv || len(readers(want.files)) == 0) {
+		return nil
+	}
+	_, had := s.before[name] // an apply that was interrupted has brought the file back
+	if !want.replaces && (!s.interrupted || !had) {
+		return fmt.Errorf("%s on this node has no line \"Managed by %s\": it is a file of somebody else and stays as it is; "+
+			"remove it, or have it replaced by annotation %s=%s of the Cluster", name, contract.Name,
+			contract.AnnotationInPlaceReplace, contract.InPlaceReplaceValue)
+	}
+	switch former, kept, err := h.former(name); {
+	case err != nil:
+		return err
+	case kept && !former.isSame(theirs):
+		return fmt.Errorf("%s on this node has no line \"Managed by %s\", and an earlier file of somebody else is kept as "+
+			"%s: remove one of them", name, contract.Name, path.Join(replaced, inJournal(name)))
+	}
+	return nil
+}
+
+// readers returns the services whose drop-in among files reads contract.PathProxyEnv.
+func readers(files map[string]File) (found []string) {
+	for _, service := range services() {
+		if reads(files[systemd.DropInPath(service)]) {
+			found = append(found, service)
 		}
-		if err != nil {
-			return err
+	}
+	return found
+}
+
+func reads(dropIn File) bool {
+	return slices.Contains(strings.Split(string(dropIn.Content), "\n"), "EnvironmentFile="+contract.PathProxyEnv)
+}
+
+// previous fills before: with what is there, and after an interruption with what the journal has. What is not in a
+// journal was not replaced, or the journal is damaged: what the node has is all there is then.
+func (h Host) previous(s *state) error {
+	modes := map[string]fs.FileMode{
+		contract.PathProxyEnv: modeNodeEnv, contract.PathNodeEnv: modeNodeEnv, contract.PathSetup: modeSetup,
+	}
+	for _, name := range append(patch.ManagedPaths(), contract.PathNodeEnv) {
+		if f, found := s.current[name]; found {
+			s.before[name] = f
 		}
-		before[f.Path] = kept.Content
+		if s.interrupted {
+			kept, err := h.Files.Read(path.Join(journal, inJournal(name)))
+			_, gone := h.Files.Read(path.Join(journal, inJournal(name)+absent))
+			switch {
+			case err == nil:
+				s.before[name] = kept
+			case !errors.Is(err, fs.ErrNotExist):
+				return err
+			case gone == nil:
+				delete(s.before, name)
+			case !errors.Is(gone, fs.ErrNotExist):
+				return gone
+			}
+		}
+		if f, had := s.before[name]; had { // as bootstrap writes it
+			f.Mode = cmp.Or(modes[name], modeBundle)
+			s.before[name] = f
+		}
 	}
 	return nil
 }
@@ -180,45 +261,80 @@ type Plan struct {
 	// Services are restarted, in order.
 	Services []string
 
-	environment bool // changes
-	interrupted bool // an apply was
-	writes      []string
+	environment                       bool // changes
+	interrupted                       bool // an apply was
+	reads                             []string
+	writes, removes, replaces, brings []string
 }
 
 // plan compares. After an interruption everything may have to be brought into force again.
 func (s state) plan(want Version) Plan {
 	p := Plan{interrupted: s.interrupted}
-	for _, f := range patch.NodeFiles() {
-		content, given := want.files[f.Path]
-		before, has := s.before[f.Path]
-		if !has || !given {
-			continue
-		}
-		changed := s.interrupted || !bytes.Equal(before, content)
-		switch {
-		case changed && f.Path == contract.PathProxyEnv:
-			p.environment = true
-		case changed && f.Path == contract.PathTrustedCA:
-			p.Trust = true
-		}
-		if !s.current[f.Path].isLike(content, f.Mode) {
-			p.writes = append(p.writes, f.Path)
+	p.reads = readers(want.files)
+	for _, service := range s.others {
+		if _, wanted := want.files[systemd.DropInPath(service)]; !wanted {
+			p.reads = append(p.reads, service)
 		}
 	}
-	if len(want.variables) > 0 && len(s.uses) > 0 && !p.environment && !s.own.isMadeFrom(want) {
+	changes := func(name string) bool {
+		before, had := s.before[name]
+		f, wanted := want.files[name]
+		return s.interrupted && (had || wanted) || had != wanted || !bytes.Equal(before.Content, f.Content)
+	}
+	for _, name := range patch.ManagedPaths() {
+		f, wanted := want.files[name]
+		current, has := s.current[name]
+		switch {
+		case wanted && !current.isLike(f.Content, f.Mode):
+			p.writes = append(p.writes, name)
+		case !wanted && (has || s.formers[name]):
+			p.removes = append(p.removes, name)
+		}
+	}
+	p.environment = changes(contract.PathProxyEnv)
+	own, hasOwn := s.current[contract.PathNodeEnv]
+	_, variables := want.files[contract.PathProxyEnv]
+	switch {
+	case !variables && hasOwn, !variables && s.formers[contract.PathNodeEnv]:
+		p.removes = append(p.removes, contract.PathNodeEnv)
+	case len(want.variables) > 0 && len(p.reads) > 0 && !own.isMadeFrom(want):
 		p.environment, p.writes = true, append(p.writes, contract.PathNodeEnv)
 	}
-	switch {
-	case p.Trust: // both read the trust store when they start
-		p.Services = []string{containerd, kubelet}
-	case p.environment:
-		p.Services = s.uses
+	certificates := slices.ContainsFunc([]map[string]File{s.before, s.current, want.files}, hasCertificates)
+	_, bundle := s.current[contract.PathTrustedCA]
+	p.Trust = certificates && changes(contract.PathTrustedCA) || s.interrupted && (certificates || bundle)
+	for _, service := range services() {
+		uses := slices.Contains(p.reads, service) || slices.Contains(s.readBefore, service)
+		// Both read the trust store, and nobody knows what they have read of a run that did not end.
+		if p.Trust || s.interrupted || uses && p.environment || changes(systemd.DropInPath(service)) {
+			p.Services = append(p.Services, service)
+		}
+	}
+	for _, name := range p.writes {
+		if s.foreign[name] {
+			p.replaces = append(p.replaces, name)
+		}
+	}
+	for _, name := range p.removes {
+		if s.formers[name] && !s.foreign[name] {
+			p.brings = append(p.brings, name)
+		}
 	}
 	return p
 }
 
+// hasCertificates reports whether the bundle among files has more than comments.
+func hasCertificates(files map[string]File) bool {
+	for line := range strings.Lines(string(files[contract.PathTrustedCA].Content)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return true
+		}
+	}
+	return false
+}
+
 // IsEmpty reports whether the node is as it should be.
-func (p Plan) IsEmpty() bool { return !p.interrupted && len(p.writes) == 0 }
+func (p Plan) IsEmpty() bool { return !p.interrupted && len(p.writes)+len(p.removes) == 0 }
 
 // Lines describe the plan for people. They hold no value.
 func (p Plan) Lines() []string {
@@ -229,8 +345,18 @@ func (p Plan) Lines() []string {
 	if p.interrupted {
 		lines = append(lines, "finish an apply that was interrupted")
 	}
+	for _, name := range p.replaces {
+		lines = append(lines, "keep the file of somebody else at "+name+" as "+path.Join(replaced, inJournal(name)))
+	}
 	for _, name := range p.writes {
 		lines = append(lines, "write "+name)
+	}
+	for _, name := range p.removes {
+		if slices.Contains(p.brings, name) {
+			lines = append(lines, "restore "+name+" of somebody else")
+		} else {
+			lines = append(lines, "remove "+name)
+		}
 	}
 	if p.Trust {
 		lines = append(lines, "update the trust store")
@@ -241,56 +367,28 @@ func (p Plan) Lines() []string {
 	return lines
 }
 
-// Present returns the paths of the product's files on the node, and refuses a node that has none.
-func (h Host) Present() ([]string, error) {
-	unlock, err := h.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	s, err := h.look()
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for _, f := range patch.NodeFiles() {
-		if _, found := s.before[f.Path]; found {
-			paths = append(paths, f.Path)
-		}
-	}
-	if len(s.uses) > 0 {
-		paths = append(paths, contract.PathNodeEnv)
-	}
-	return paths, nil
-}
-
-// Drift returns the paths, among those given, at which the node has no file, or another one than with the version.
-// Files are read and compared one by one.
-func (h Host) Drift(want Version, paths []string) ([]string, error) {
+// Drift returns the paths at which the node has another file than with the version, one that should not be there, or
+// none. Files are read and compared one by one. A file of somebody else where the version has none is no difference.
+func (h Host) Drift(want Version) ([]string, error) {
 	var drifted []string
-	compare := func(name string, isGood func(File) bool) error {
-		current, err := h.Files.Read(name)
-		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotRegular)
-		if err != nil && !missing {
-			return err
+	for _, name := range append(patch.ManagedPaths(), contract.PathNodeEnv) {
+		current, kind, err := h.at(name)
+		if err != nil && !errors.Is(err, ErrNotRegular) {
+			return nil, err
 		}
-		if missing || !isGood(current) {
+		f, wanted := want.files[name]
+		good := !wanted && kind != ours || wanted && kind == ours && current.isLike(f.Content, f.Mode)
+		if name == contract.PathNodeEnv {
+			_, variables := want.files[contract.PathProxyEnv]
+			switch {
+			case len(readers(want.files)) > 0:
+				good = kind == ours && current.isMadeFrom(want)
+			case variables:
+				good = true // bootstrap made it, and a running service does not read it
+			}
+		}
+		if !good {
 			drifted = append(drifted, name)
-		}
-		return nil
-	}
-	for _, f := range patch.NodeFiles() {
-		content, given := want.files[f.Path]
-		if !given || !slices.Contains(paths, f.Path) {
-			continue
-		}
-		if err := compare(f.Path, func(current File) bool { return current.isLike(content, f.Mode) }); err != nil {
-			return nil, err
-		}
-	}
-	if slices.Contains(paths, contract.PathNodeEnv) && len(want.variables) > 0 {
-		if err := compare(contract.PathNodeEnv, func(current File) bool { return current.isMadeFrom(want) }); err != nil {
-			return nil, err
 		}
 	}
 	return drifted, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -95,21 +96,48 @@ func restart(ctx context.Context, connection *dbus.Conn, name string) (bool, err
 
 // script runs a verb of contract.PathSetup in a transient unit of the host's.
 func script(ctx context.Context, connection *dbus.Conn, what, verb string) error {
+	return command(ctx, connection, what, contract.Name+"-"+verb+service, []string{"/bin/sh", contract.PathSetup, verb})
+}
+
+// command runs a command in a transient unit of the host's.
+func command(ctx context.Context, connection *dbus.Conn, what, unit string, args []string,
+	more ...dbus.Property,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, jobLimit)
 	defer cancel()
-	unit := contract.Name + "-" + verb + service
 	forget := func() { _ = connection.ResetFailedUnitContext(ctx, unit) } // there is none, as a rule
 	forget()
 	defer forget()
 	return job(ctx, what, unit, func(result chan<- string) error {
-		_, err := connection.StartTransientUnitContext(ctx, unit, "replace", []dbus.Property{
+		_, err := connection.StartTransientUnitContext(ctx, unit, "replace", append([]dbus.Property{
 			dbus.PropDescription(contract.Name + ": " + what),
 			dbus.PropType("oneshot"),
-			dbus.PropExecStart([]string{"/bin/sh", contract.PathSetup, verb}, false),
+			dbus.PropExecStart(args, false),
 			{Name: "TimeoutStartUSec", Value: godbus.MakeVariant(uint64(scriptLimit.Microseconds()))}, //nolint:gosec // a constant
-		}, result)
+		}, more...), result)
 		return err
 	})
+}
+
+// mainProcess returns the command line of a service that runs, and whether it does not run and stays so.
+func mainProcess(ctx context.Context, connection *dbus.Conn, on Files, name string) (
+	args []string, stopped bool, err error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	properties, err := connection.GetAllPropertiesContext(ctx, name+service)
+	if err != nil {
+		return nil, false, fmt.Errorf("asking systemd for %s: %w", name, err)
+	}
+	if properties["ActiveState"] == "inactive" {
+		return nil, true, nil
+	}
+	id, _ := properties["MainPID"].(uint32)
+	f, err := on.Read(fmt.Sprintf("/proc/%d/cmdline", id))
+	if err != nil {
+		return nil, false, nil // it does not run, or hides itself
+	}
+	return strings.Split(strings.TrimSuffix(string(f.Content), "\x00"), "\x00"), false, nil
 }
 
 // job waits for the end of a job of systemd's.

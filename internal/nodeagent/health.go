@@ -2,14 +2,22 @@ package nodeagent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
 const (
@@ -19,21 +27,64 @@ const (
 	healthTry, healthPause = 5 * time.Second, 250 * time.Millisecond
 
 	containerdSocket = "/run/containerd/containerd.sock"
-	kubeletHealthz   = "http://127.0.0.1:10248/healthz"
 	maxAnswer        = 4 << 10
 
 	// Statuses of gRPC that are an answer: of a runtime, and of a containerd without the CRI plugin.
 	grpcOK, grpcUnimplemented = "0", "12"
 )
 
+// containerdName is the service that answers by gRPC.
+const containerdName = string(contract.TargetContainerd)
+
+// asked returns what asks a service once. healthz is where kubelet tells its health, "" if it does not.
+func asked(root, name, healthz string) func(context.Context) error {
+	switch {
+	case name == containerdName:
+		return func(ctx context.Context) error { return containerdAnswers(ctx, filepath.Join(root, containerdSocket)) }
+	case healthz == "":
+		return func(context.Context) error { return nil }
+	}
+	return func(ctx context.Context) error { return kubeletAnswers(ctx, healthz) }
+}
+
+// healthzOf returns where the kubelet with a command line tells its health, "" if it does not: flags come before the
+// file of its configuration, and that of kubeadm is read if none is named.
+func healthzOf(on Files, args []string) string {
+	const file = "/var/lib/kubelet/config.yaml"
+	flags := map[string]string{"config": file}
+	for i, arg := range args {
+		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !given && i+1 < len(args) {
+			value = args[i+1]
+		}
+		flags[name] = value
+	}
+	config := struct {
+		HealthzPort        *int   `json:"healthzPort"`
+		HealthzBindAddress string `json:"healthzBindAddress"`
+	}{}
+	if f, err := on.ReadThroughLinks(flags["config"]); err == nil {
+		_ = yaml.Unmarshal(f.Content, &config) // what kubelet cannot read it does not run with
+	}
+	host, port := cmp.Or(flags["healthz-bind-address"], config.HealthzBindAddress), flags["healthz-port"]
+	if port == "" && config.HealthzPort != nil {
+		port = strconv.Itoa(*config.HealthzPort)
+	}
+	address, err := netip.ParseAddr(cmp.Or(host, "127.0.0.1"))
+	if err != nil || port == "0" {
+		return ""
+	}
+	if address.IsUnspecified() {
+		address = netip.MustParseAddr("127.0.0.1")
+	}
+	return "http://" + net.JoinHostPort(address.String(), cmp.Or(port, "10248")) + "/healthz"
+}
+
 // answers waits until a service answers.
-func answers(ctx context.Context, root, name string) error {
+func answers(ctx context.Context, root, name, healthz string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
-	ask := func(ctx context.Context) error { return kubeletAnswers(ctx, kubeletHealthz) }
-	if name == "containerd" {
-		ask = func(ctx context.Context) error { return containerdAnswers(ctx, filepath.Join(root, containerdSocket)) }
-	}
+	ask := asked(root, name, healthz)
 	for {
 		try, done := context.WithTimeout(ctx, healthTry)
 		err := ask(try)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -67,4 +69,46 @@ func serve(t *testing.T, handler http.Handler) string {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return socket
+}
+
+func TestHealthzOf_IsWhereTheConfigurationSays(t *testing.T) {
+	t.Parallel()
+	const usual, other = "/var/lib/kubelet/config.yaml", "/etc/mine.yaml"
+	for name, test := range map[string]struct {
+		args, file, config string
+		want               string
+	}{
+		"nothing":                   {"", "", "", "http://127.0.0.1:10248/healthz"},
+		"kubeadm's":                 {"kubelet --config=" + usual, usual, "healthzBindAddress: 127.0.0.1\nhealthzPort: 10248\n", "http://127.0.0.1:10248/healthz"},
+		"another port":              {"kubelet --config=" + usual, usual, "healthzPort: 10999\n", "http://127.0.0.1:10999/healthz"},
+		"another file":              {"kubelet --v 2 --config " + other, other, "healthzPort: 10999\nhealthzBindAddress: 10.0.0.1\n", "http://10.0.0.1:10999/healthz"},
+		"all addresses":             {"kubelet", usual, "healthzBindAddress: 0.0.0.0\n", "http://127.0.0.1:10248/healthz"},
+		"all addresses of IPv6":     {"kubelet", usual, "healthzBindAddress: '::'\n", "http://127.0.0.1:10248/healthz"},
+		"IPv6":                      {"kubelet", usual, "healthzBindAddress: '::1'\n", "http://[::1]:10248/healthz"},
+		"a flag before the file":    {"kubelet --healthz-port=1 --healthz-bind-address 127.0.0.2", usual, "healthzPort: 2\n", "http://127.0.0.2:1/healthz"},
+		"switched off":              {"kubelet", usual, "healthzPort: 0\n", ""},
+		"switched off by the flag":  {"kubelet --healthz-port 0", usual, "healthzPort: 2\n", ""},
+		"a file that is not read":   {"kubelet", usual, "healthzPort: [", "http://127.0.0.1:10248/healthz"},
+		"an address that is a name": {"kubelet", usual, "healthzBindAddress: example.com\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			if test.file != "" {
+				if err := os.MkdirAll(filepath.Join(root, filepath.Dir(test.file)), 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(root, test.file), []byte(test.config), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			on, err := Open(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := healthzOf(on, strings.Fields(test.args)); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
 }

@@ -22,8 +22,10 @@ import (
 type Options struct {
 	// Root is the folder that is the root of the node.
 	Root string
-	// From is the folder with the keys of the generated Secret as files.
+	// From is the folder with the keys of a Secret of rollout InPlace as files. Empty removes the files of the product.
 	From string
+	// Endpoint is the URL that has to answer if the Secret names none. Empty asks none then.
+	Endpoint string
 	// State is a folder that remembers a version that was rolled back. Empty remembers nothing.
 	State string
 }
@@ -31,7 +33,7 @@ type Options struct {
 // Apply brings the node to the version in o.From, and writes each step with its time to log. Its error is for people,
 // on one line; see node.Host.Apply for what it says about the node.
 func Apply(ctx context.Context, o Options, log io.Writer) error {
-	version, err := read(o.From)
+	version, err := o.version()
 	if err != nil {
 		return err
 	}
@@ -44,10 +46,10 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	steps := newSteps(log)
-	running := New(ctx, o.Root, steps.begin)
+	steps := &steps{to: log}
+	running := New(ctx, o.Root, on, steps.begin)
 	defer running.Close()
-	err = node.Host{Files: on, Services: onNode{running, ctx, on}, Say: steps.begin}.Apply(version, tried)
+	err = node.Host{Files: on, Services: running, Say: steps.begin}.Apply(version, tried)
 	steps.end()
 	if failed := (*node.RolledBackError)(nil); errors.As(err, &failed) && tried == nil {
 		if remembering := memory.remember(version, failed.Cause); remembering != nil {
@@ -57,9 +59,39 @@ func Apply(ctx context.Context, o Options, log io.Writer) error {
 	return err
 }
 
+// AskInterval is the time between two tries of a version that failed before anything was written.
+const AskInterval = time.Minute
+
+// ApplyAgain is Apply for a container that is started again when it fails. What failed before anything was written is
+// tried again at every interval until stop is closed, without an end of the container, whose restarts become rare: it
+// ends only if the cause is another one than it was at its last end, which people see as the status of the container.
+func ApplyAgain(ctx context.Context, o Options, interval time.Duration, stop <-chan os.Signal, log io.Writer) error {
+	memory := memory{folder: o.State}
+	for {
+		err := Apply(ctx, o, log)
+		failed := (*node.RolledBackError)(nil)
+		if err == nil || errors.As(err, &failed) || o.State == "" {
+			return err
+		}
+		told, reading := memory.isTold(err)
+		if reading != nil {
+			return errors.Join(err, reading)
+		}
+		if !told {
+			return err
+		}
+		_, _ = fmt.Fprintf(log, "%s: %v; trying again in %s\n", contract.Name, err, interval)
+		select {
+		case <-stop:
+			return err
+		case <-time.After(interval):
+		}
+	}
+}
+
 // DryRun writes what Apply would do.
 func DryRun(o Options, out io.Writer) error {
-	version, err := read(o.From)
+	version, err := o.version()
 	if err != nil {
 		return err
 	}
@@ -78,7 +110,7 @@ func DryRun(o Options, out io.Writer) error {
 // Check asks the readiness endpoints of the version in o.From and compares its variables with those that systemd gives
 // to services. It writes what is as it should be to out; the error says all that is not.
 func Check(ctx context.Context, o Options, out io.Writer) error {
-	version, err := read(o.From)
+	version, err := o.version()
 	if err != nil {
 		return err
 	}
@@ -108,16 +140,20 @@ func Check(ctx context.Context, o Options, out io.Writer) error {
 	return nil
 }
 
-// read reads a mounted Secret, whose files are symbolic links.
-func read(folder string) (node.Version, error) {
-	files := patch.NodeFiles()
-	keys := append(make([]string, 0, 1+len(files)), contract.KeyReadiness)
-	for _, f := range files {
-		keys = append(keys, f.Key)
+// version reads the mounted Secret, whose files are symbolic links.
+func (o Options) version() (node.Version, error) {
+	if o.From == "" {
+		data, err := patch.NodeData(nil, patch.Recipe{}, false)
+		if err != nil {
+			return node.Version{}, err
+		}
+		return node.NewVersion(data)
 	}
 	data := map[string][]byte{}
-	for _, key := range keys {
-		file, err := os.Open(filepath.Join(folder, key)) //nolint:gosec // a folder that the user names
+	for _, key := range []string{
+		contract.KeyProxyEnv, contract.KeyTrustedCABundle, contract.KeySetup, contract.KeyReadiness, contract.KeyNodeFiles,
+	} {
+		file, err := os.Open(filepath.Join(o.From, key)) //nolint:gosec // a folder that the user names
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -129,17 +165,11 @@ func read(folder string) (node.Version, error) {
 			return node.Version{}, fmt.Errorf("reading the mounted Secret: %w", err)
 		}
 	}
+	if data[contract.KeyReadiness] == nil && o.Endpoint != "" {
+		data[contract.KeyReadiness] = []byte(o.Endpoint)
+	}
 	return node.NewVersion(data)
 }
-
-// onNode are node.Services: those of systemd, and the requests of check.
-type onNode struct {
-	*Services
-	ctx   context.Context //nolint:containedctx // of the one call that they serve
-	files Files
-}
-
-func (n onNode) Check(v node.Version) error { return check(n.ctx, n.files, v) }
 
 // steps writes each step with how long it took.
 type steps struct {
@@ -147,8 +177,6 @@ type steps struct {
 	current string
 	since   time.Time
 }
-
-func newSteps(to io.Writer) *steps { return &steps{to: to} }
 
 func (s *steps) begin(step string) {
 	s.end()

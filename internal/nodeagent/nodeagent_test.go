@@ -25,6 +25,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/systemd"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/wait"
 )
 
@@ -43,14 +44,31 @@ func newFolders(t *testing.T) folders {
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:old@proxy:3128"))
 	f.mount(contract.KeyTrustedCABundle, envfile.Header+"\n")
 	f.mount(contract.KeySetup, "#!/bin/sh\n"+envfile.Header+"\n")
-	for _, file := range patch.NodeFiles() {
-		content, err := os.ReadFile(filepath.Join(f.From, file.Key))
+	f.recipe(false, contract.TargetCommands, contract.TargetTrust)
+	for path, key := range map[string]string{
+		contract.PathProxyEnv: contract.KeyProxyEnv, contract.PathTrustedCA: contract.KeyTrustedCABundle, contract.PathSetup: contract.KeySetup,
+	} {
+		content, err := os.ReadFile(filepath.Join(f.From, key))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.put(file.Path, string(content), file.Mode)
+		f.put(path, string(content), map[string]fs.FileMode{contract.PathProxyEnv: 0o600, contract.PathTrustedCA: 0o644, contract.PathSetup: 0o755}[path])
 	}
 	return f
+}
+
+// recipe mounts the list of files for targets.
+func (f folders) recipe(replace bool, targets ...contract.Target) {
+	f.t.Helper()
+	recipe, err := patch.NewRecipe(patch.Options{Targets: targets})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	data, err := patch.NodeData(nil, recipe, replace)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.mount(contract.KeyNodeFiles, string(data[contract.KeyNodeFiles]))
 }
 
 func proxyEnv(t *testing.T, proxy string, noProxy ...string) string {
@@ -157,6 +175,7 @@ func TestApply_FollowsNoLink(t *testing.T) {
 			t.Parallel()
 			f := newFolders(t)
 			f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
+			f.recipe(true, contract.Targets()...)
 			f.put("/etc/systemd/system/containerd.service.d/http-proxy.conf", "[Service]\n", 0o644)
 			elsewhere := filepath.Join(f.Root, "elsewhere")
 			if link.to != "elsewhere" {
@@ -185,11 +204,153 @@ func TestApply_FollowsNoLink(t *testing.T) {
 	}
 }
 
+// A question that stays the same is asked again without an end of the container; another one ends it, so that people
+// see it.
+func TestApplyAgain_EndsWithEachNewCause(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch n := requests.Add(1); { // each is asked twice
+		case n <= 6: //nolint:mnd // the end of the first container, and two questions of the second
+			w.WriteHeader(http.StatusBadGateway)
+		case n <= 8: //nolint:mnd // another cause
+			w.WriteHeader(http.StatusProxyAuthRequired)
+		}
+	}))
+	t.Cleanup(server.Close)
+	f.mount(contract.KeyReadiness, server.URL)
+	before := f.tree()
+	for run, want := range []string{"status 502", "status 407"} {
+		err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard)
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("run %d: %v", run, err)
+		}
+		if diff := cmp.Diff(before, f.tree()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if requests.Load() != 8 { //nolint:mnd // see above
+		t.Errorf("%d requests", requests.Load())
+	}
+	if err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Millisecond, nil, io.Discard); err != nil {
+		t.Error(err)
+	}
+	server.Close()
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:third@proxy:3128"))
+	stop := make(chan os.Signal, 1)
+	stop <- os.Interrupt
+	for range 2 { // the first tells, the second would wait
+		if err := nodeagent.ApplyAgain(t.Context(), f.Options, time.Hour, stop, io.Discard); err == nil {
+			t.Error("no error")
+		}
+	}
+}
+
+func TestApply_KeepsAFileOfSomebodyElseForRoot(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	f.recipe(true, contract.TargetCommands, contract.TargetTrust)
+	f.put(contract.PathProxyEnv, "HTTP_PROXY="+secret+"\n", 0o644)
+	before := f.tree()
+	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	const kept = "/etc/capi-proxy-patcher/replaced"
+	folder, err := os.Stat(f.path(kept))
+	if err != nil || folder.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", folder, err)
+	}
+	if tree := f.tree(); tree[kept+"/proxy.env"] != before[contract.PathProxyEnv] || tree[contract.PathProxyEnv] == before[contract.PathProxyEnv] {
+		t.Errorf("%v", tree)
+	}
+	if err := nodeagent.Apply(t.Context(), nodeagent.Options{Root: f.Root}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{contract.PathProxyEnv: before[contract.PathProxyEnv]}, f.tree()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(f.path(kept)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestApply_AsksTheDefaultEndpointOnlyIfThereIsNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFolders(t)
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(server.Close)
+	f.Endpoint = server.URL
+	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:new@proxy:3128"))
+	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err == nil || !strings.Contains(err.Error(), server.URL+": status 502") {
+		t.Error(err)
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(other.Close)
+	f.mount(contract.KeyReadiness, other.URL)
+	asked := requests.Load()
+	if err := nodeagent.Apply(t.Context(), f.Options, io.Discard); err != nil || requests.Load() != asked {
+		t.Errorf("%v, and %d requests", err, requests.Load()-asked)
+	}
+}
+
+// The drop-in is not there yet, or is somebody else's: what counts is the unit as it will be.
+func TestHealthy_NamesTheFileThatWouldHaveTheLastWord(t *testing.T) {
+	t.Parallel()
+	const folder, name = "/etc/systemd/system/kubelet.service.d/", "kubelet would have other values than those of the proxy Secret: "
+	recipe, err := patch.NewRecipe(patch.Options{Targets: contract.Targets()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := patch.NodeData(map[string][]byte{
+		contract.KeyProxyEnv: []byte(proxyEnv(t, "http://u:"+secret+"@proxy:3128", "a.example.com")), contract.KeyTrustedCABundle: []byte(envfile.Header + "\n"),
+	}, recipe, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := node.NewVersion(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, test := range map[string]struct{ dropIn, want string }{
+		"http-proxy.conf":    {"[Service]\nEnvironmentFile=/etc/mine.env\n", ""},
+		"10-earlier.conf":    {"[Service]\nEnvironmentFile=/etc/mine.env\n", ""},
+		"zz-later.conf":      {"[Service]\nEnvironmentFile=/etc/mine.env\n", name + "HTTPS_PROXY from /etc/mine.env, which " + folder + "zz-later.conf reads"},
+		"zz-other.conf":      {"[Service]\nEnvironmentFile=/etc/other.env\n", ""},
+		"zz-reset.conf":      {"[Service]\nEnvironmentFile=\n", name + "HTTP_PROXY, HTTPS_PROXY, NO_PROXY not read from " + contract.PathProxyEnv + ", because " + folder + "zz-reset.conf resets EnvironmentFile="},
+		"zz-unset.conf":      {"[Service]\nUnsetEnvironment=NO_PROXY\n", name + "NO_PROXY unset by " + folder + "zz-unset.conf"},
+		"zz-no-drop-in.text": {"[Service]\nEnvironmentFile=\n", ""},
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			f := newFolders(t)
+			f.put("/etc/mine.env", "HTTPS_PROXY=http://mine\n", 0o644)
+			f.put("/etc/other.env", "LANG=C\n", 0o644)
+			f.put(folder+at, test.dropIn, 0o644)
+			on, err := nodeagent.Open(f.Root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := nodeagent.New(t.Context(), f.Root, on, func(string) {}).Healthy(version, nil, []string{"kubelet"}); err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestApply_WritesNothingWithoutSystemd(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	f.put("/etc/systemd/system/containerd.service.d/http-proxy.conf",
-		envfile.Header+"\n[Service]\nEnvironmentFile="+contract.PathProxyEnv+"\n", 0o644)
+	f.recipe(true, contract.Targets()...)
 	before := f.tree()
 	f.mount(contract.KeyProxyEnv, proxyEnv(t, "http://u:"+secret+"@proxy:3128"))
 	err := nodeagent.Apply(t.Context(), f.Options, &bytes.Buffer{})
@@ -206,6 +367,7 @@ func TestApply_WaitsForAnotherOne(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
 	other := folders{t, nodeagent.Options{Root: f.Root, From: t.TempDir()}}
+	other.recipe(false, contract.TargetCommands, contract.TargetTrust)
 	f.State = ""
 	for round := range 50 {
 		versions := map[string]string{}
@@ -290,8 +452,12 @@ func TestRead_BoundsWhatIsMounted(t *testing.T) {
 func TestWatch_SaysWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFolders(t)
-	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf",
-		envfile.Header+"\n[Service]\nEnvironmentFile="+contract.PathProxyEnv+"\n", 0o644)
+	f.recipe(false, contract.TargetKubelet, contract.TargetTrust)
+	dropIn, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.put("/etc/systemd/system/kubelet.service.d/http-proxy.conf", string(dropIn), 0o644)
 	f.put(contract.PathNodeEnv, envfile.Header+"\nNO_PROXY=\"10.0.0.1\"\n", 0o600)
 	address := freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())

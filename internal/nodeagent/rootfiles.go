@@ -213,12 +213,42 @@ func (f Files) Remove(name string) error {
 }
 
 // Mkdir implements node.Files.
-func (f Files) Mkdir(name string) error {
+func (f Files) Mkdir(name string, mode fs.FileMode) error {
 	name, _, err := f.plain(name)
 	if err != nil {
 		return err
 	}
-	return f.root.Mkdir(name, 0o700)
+	if err := f.root.Mkdir(name, mode); err != nil {
+		return err
+	}
+	return f.root.Chmod(name, mode) // whatever the umask
+}
+
+// Room implements node.Files.
+func (f Files) Room(name string) (uint64, error) {
+	folder, err := f.folder(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = folder.Close() }()
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(folder.Fd()), &disk); err != nil {
+		return 0, fmt.Errorf("asking for the room in %s: %w", name, err)
+	}
+	return disk.Bavail * uint64(disk.Bsize), nil //nolint:gosec // a size
+}
+
+// Link implements node.Files.
+func (f Files) Link(from, to string) error {
+	from, _, err := f.plain(from)
+	if err != nil {
+		return err
+	}
+	to, _, err = f.plain(to)
+	if err != nil {
+		return err
+	}
+	return f.root.Link(from, to)
 }
 
 // Sync implements node.Files.

@@ -37,7 +37,7 @@ func must(t *testing.T, errs ...error) {
 func TestFiles_WriteWithModeAndOwnerWhateverTheFolder(t *testing.T) {
 	t.Parallel()
 	folder, files := open(t)
-	must(t, files.Mkdir("/own"))
+	must(t, files.Mkdir("/own", 0o700))
 	if info, err := os.Stat(filepath.Join(folder, "own")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v %v", info, err)
 	}
@@ -85,7 +85,7 @@ func TestFiles_TouchNothingThroughALink(t *testing.T) {
 		for what, err := range map[string]error{
 			"lists": listed, "syncs": files.Sync(name), "writes": files.Write(name+"/new", node.Content("x"), 0o600),
 			"removes": files.Remove(name + "/f"), "renames from": files.Rename(name+"/f", "/g"),
-			"renames to": files.Rename("/d/f", name+"/g"), "makes a folder in": files.Mkdir(name + "/new"),
+			"renames to": files.Rename("/d/f", name+"/g"), "makes a folder in": files.Mkdir(name+"/new", 0o700),
 		} {
 			if err == nil {
 				t.Errorf("%s %s", what, name)
@@ -97,7 +97,7 @@ func TestFiles_TouchNothingThroughALink(t *testing.T) {
 func TestFiles_LockAFolderForOne(t *testing.T) {
 	t.Parallel()
 	folder, files := open(t)
-	must(t, files.Mkdir("/own"), os.Symlink("own", filepath.Join(folder, "link")))
+	must(t, files.Mkdir("/own", 0o700), os.Symlink("own", filepath.Join(folder, "link")))
 	other, err := nodeagent.Open(folder)
 	must(t, err)
 	unlock, err := files.Lock("/own", 0)
@@ -129,7 +129,7 @@ func TestFiles_LockAFolderForOne(t *testing.T) {
 func TestFiles_KeepALockUntilItIsUnlocked(t *testing.T) {
 	t.Parallel()
 	_, files := open(t)
-	must(t, files.Mkdir("/own"))
+	must(t, files.Mkdir("/own", 0o700))
 	unlock, err := files.Lock("/own", 0)
 	must(t, err)
 	runtime.GC()

@@ -3,9 +3,16 @@ package nodeagent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/node"
 )
 
 // Services are those of a node. They are connected to when they are needed. Every call is bounded in time, and ends
@@ -13,13 +20,14 @@ import (
 type Services struct {
 	ctx        context.Context //nolint:containedctx // of the one apply that they serve
 	root       string
+	files      Files
 	say        func(step string)
 	connection *dbus.Conn
 }
 
-// New returns the services of the node whose root is a folder. say is told each step before it is done.
-func New(ctx context.Context, root string, say func(step string)) *Services {
-	return &Services{ctx: ctx, root: root, say: say}
+// New returns the services of the node whose root is a folder, with its files. say is told each step before it is done.
+func New(ctx context.Context, root string, on Files, say func(step string)) *Services {
+	return &Services{ctx: ctx, root: root, files: on, say: say}
 }
 
 // Close ends the connection.
@@ -66,7 +74,7 @@ func (s *Services) Restart(names []string) error {
 		restarted, err := restart(s.ctx, s.connection, name)
 		if err == nil && restarted {
 			s.say("waiting until " + name + " answers")
-			err = answers(s.ctx, s.root, name)
+			err = answers(s.ctx, s.root, name, s.healthz(name))
 		}
 		if err != nil {
 			failed = append(failed, err.Error())
@@ -74,6 +82,60 @@ func (s *Services) Restart(names []string) error {
 	}
 	if len(failed) > 0 {
 		return errors.New(strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+// healthz returns where kubelet tells its health, "" if it does not.
+func (s *Services) healthz(name string) string {
+	args, _, _ := mainProcess(s.ctx, s.connection, s.files, name) // without, it is where kubeadm has it
+	return healthzOf(s.files, args)
+}
+
+// Check implements node.Services.
+func (s *Services) Check(v node.Version) error { return check(s.ctx, s.files, v) }
+
+// Healthy implements node.Services.
+func (s *Services) Healthy(want node.Version, services, reads []string) error {
+	var failed []string
+	for _, name := range services {
+		if err := s.healthy(name); err != nil {
+			failed = append(failed, err.Error())
+		}
+	}
+	read := after(s.files, want)
+	for _, name := range reads {
+		for _, other := range others(read, environmentOf(unitFiles(s.files, want, name), read), want) {
+			failed = append(failed, name+" would have other values than those of the proxy Secret: "+other)
+		}
+	}
+	if len(failed) > 0 {
+		return errors.New(strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+// healthy fails if a service would not come back from a restart.
+func (s *Services) healthy(name string) error {
+	args, stopped, err := mainProcess(s.ctx, s.connection, s.files, name)
+	if err != nil || stopped {
+		return err
+	}
+	try, done := context.WithTimeout(s.ctx, healthTry)
+	defer done()
+	if err := asked(s.root, name, healthzOf(s.files, args))(try); err != nil {
+		return fmt.Errorf("%s does not answer before anything is changed: %w: see journalctl -u %[1]s on the node", name, err)
+	}
+	if name != containerdName || len(args) == 0 || !path.IsAbs(args[0]) {
+		return nil
+	}
+	const what, unit = "loading the configuration of containerd", contract.Name + "-containerd-config" + service
+	err = command(s.ctx, s.connection, what, unit,
+		append(slices.Clone(args), "config", "dump"), dbus.Property{
+			Name: "StandardOutput", Value: godbus.MakeVariant("null"), // it may hold credentials
+		})
+	if err != nil {
+		return fmt.Errorf("containerd would not start again: %w", err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -20,7 +21,7 @@ import (
 //
 // Where systemd answers, what it has loaded counts, else what is in the unit files.
 func units(ctx context.Context, root string, on Files, v node.Version) (checked []string, err error) {
-	running := New(ctx, root, func(string) {})
+	running := New(ctx, root, on, func(string) {})
 	defer running.Close()
 	var problems []string
 	for _, target := range []contract.Target{contract.TargetContainerd, contract.TargetKubelet} {
@@ -38,7 +39,7 @@ func units(ctx context.Context, root string, on Files, v node.Version) (checked 
 			problems = append(problems, fmt.Sprintf("the unit files of %s have changed since systemd has read them: run "+
 				"systemctl daemon-reload, and restart %[1]s", name))
 		}
-		for _, other := range others(on, e, v) {
+		for _, other := range others(on.ReadThroughLinks, e, v) {
 			problems = append(problems, name+" has other values than those of the proxy Secret: "+other)
 		}
 	}
@@ -53,32 +54,57 @@ func environment(ctx context.Context, running *Services, on Files,
 	name string,
 ) (e systemd.Environment, outdated bool) {
 	unit, err := running.Unit(ctx, name)
-	paths := unit.UnitFiles
 	if err != nil {
-		paths = systemd.FindUnitFiles(name, func(folder string) []string {
-			names, _ := on.List(folder) // a folder that cannot be read has no unit files, for systemd as well
-			return names
-		})
+		return environmentOf(unitFiles(on, node.Version{}, name), on.ReadThroughLinks), false
 	}
+	return environmentOf(unit.UnitFiles, on.ReadThroughLinks).Loaded(unit.EnvironmentFiles, unit.Unset), unit.IsOutdated
+}
+
+// reader reads a file of a node.
+type reader func(name string) (node.File, error)
+
+// after reads files as they are with a version: contract.PathNodeEnv will be made from it.
+func after(on Files, want node.Version) reader {
+	return func(name string) (node.File, error) {
+		if name == contract.PathNodeEnv {
+			return node.File{}, fs.ErrNotExist
+		}
+		if content, found := want.Content(name); found {
+			return node.File{Content: content}, nil
+		}
+		return on.ReadThroughLinks(name)
+	}
+}
+
+// unitFiles lists the unit files of a service as they are with a version.
+func unitFiles(on Files, want node.Version, name string) []string {
+	ours := systemd.DropInPath(name)
+	return systemd.FindUnitFiles(name, func(folder string) []string {
+		names, _ := on.List(folder) // a folder that cannot be read has no unit files, for systemd as well
+		if _, found := want.Content(ours); found && folder == path.Dir(ours) {
+			names = append(names, path.Base(ours))
+		}
+		return names
+	})
+}
+
+// environmentOf reads the environment of a service from its unit files.
+func environmentOf(paths []string, read reader) systemd.Environment {
 	var files []systemd.UnitFile
-	for _, path := range paths {
-		if f, err := on.ReadThroughLinks(path); err == nil {
-			files = append(files, systemd.UnitFile{Path: path, Content: string(f.Content)})
+	for _, name := range paths {
+		if f, err := read(name); err == nil {
+			files = append(files, systemd.UnitFile{Path: name, Content: string(f.Content)})
 		}
 	}
-	e = systemd.ReadEnvironment(files)
-	if err == nil {
-		e = e.Loaded(unit.EnvironmentFiles, unit.Unset)
-	}
-	return e, unit.IsOutdated
+	return systemd.ReadEnvironment(files)
 }
 
 // others says which variables of a version a service has from elsewhere, or not at all, each file or reason once.
-func others(on Files, e systemd.Environment, v node.Version) []string {
+func others(read reader, e systemd.Environment, v node.Version) []string {
 	var reasons []string
 	names := map[string][]string{}
 	for _, name := range v.Names() {
-		reason := other(on, e, v, name)
+		reason := other(read, e, v, name)
 		if reason == "" {
 			continue
 		}
@@ -94,13 +120,13 @@ func others(on Files, e systemd.Environment, v node.Version) []string {
 }
 
 // other says why a service does not have a variable as the files of the product have it, or "".
-func other(on Files, e systemd.Environment, v node.Version, name string) string {
+func other(read reader, e systemd.Environment, v node.Version, name string) string {
 	type found struct{ value, file, from string }
 	var last, own *found
-	read := false
+	isRead := false
 	for _, s := range e.Files {
-		read = read || s.Value == contract.PathProxyEnv
-		f, err := on.ReadThroughLinks(s.Value)
+		isRead = isRead || s.Value == contract.PathProxyEnv
+		f, err := read(s.Value)
 		if err != nil {
 			continue // systemd reads the others
 		}
@@ -114,7 +140,7 @@ func other(on Files, e systemd.Environment, v node.Version, name string) string 
 		}
 	}
 	switch {
-	case own == nil && !read:
+	case own == nil && !isRead:
 		return "not read from " + contract.PathProxyEnv + by(e.Reset, ", because %s resets EnvironmentFile=")
 	case own == nil:
 		return "not in " + contract.PathProxyEnv

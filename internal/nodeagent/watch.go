@@ -37,10 +37,7 @@ func Watch(ctx context.Context, o Options, address string, interval time.Duratio
 	if err != nil {
 		return err
 	}
-	w := watcher{host: node.Host{Files: on}, from: o.From, log: log, state: "not compared yet"}
-	if w.paths, err = w.host.Present(); err != nil {
-		return err
-	}
+	w := watcher{host: node.Host{Files: on}, options: o, log: log, state: "not compared yet"}
 	w.compare()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", address)
@@ -68,10 +65,9 @@ func Watch(ctx context.Context, o Options, address string, interval time.Duratio
 
 // watcher is what Watch knows.
 type watcher struct {
-	host  node.Host
-	from  string
-	paths []string
-	log   io.Writer
+	host    node.Host
+	options Options
+	log     io.Writer
 
 	mutex sync.Mutex
 	state string // what is wrong; empty if nothing is
@@ -106,11 +102,11 @@ func (w *watcher) compare() {
 
 // drift says what is wrong.
 func (w *watcher) drift() string {
-	version, err := read(w.from)
+	version, err := w.options.version()
 	if err != nil {
 		return finding.Line(err.Error(), maxReason)
 	}
-	drifted, err := w.host.Drift(version, w.paths)
+	drifted, err := w.host.Drift(version)
 	if err != nil {
 		return finding.Line(err.Error(), maxReason)
 	}

@@ -3,9 +3,7 @@ package patch
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
@@ -109,26 +107,6 @@ var dropIn = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals 
 	content, err := systemd.EnvironmentFileDropIn(contract.PathProxyEnv, contract.PathNodeEnv)
 	return string(content), err
 })
-
-// NodeFile is a managed file that comes from a generated Secret.
-type NodeFile struct {
-	// Path is its path on a node, Key the key of the generated Secret with its content.
-	Path, Key string
-	Mode      fs.FileMode
-}
-
-// NodeFiles returns the managed files that come from a generated Secret, with the modes that bootstrap gives them. A
-// node has those that its targets need.
-func NodeFiles() []NodeFile {
-	var files []NodeFile
-	for _, f := range managedFiles {
-		mode, err := strconv.ParseUint(f.mode, 8, 32)
-		if f.key != "" && err == nil { // a constant of this file
-			files = append(files, NodeFile{Path: f.path, Key: f.key, Mode: fs.FileMode(mode)})
-		}
-	}
-	return files
-}
 
 func (b builder) recipe() (Recipe, error) {
 	recipe := Recipe{

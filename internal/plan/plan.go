@@ -169,3 +169,16 @@ func Recipe(options intent.Options, version int, trust bool, secret string) (pat
 		Version: version, Targets: options.Targets, TargetsIn: options.TargetsIn, SecretName: secret,
 	})
 }
+
+// NodeData returns what running nodes get of the data of a generated Secret: its files, and the list of them for the
+// targets of a Cluster. Data that is not complete stays as it is. Its errors are for the user.
+func NodeData(options intent.Options, data map[string][]byte) (map[string][]byte, error) {
+	if _, complete := data[contract.KeySetup]; !complete {
+		return data, nil
+	}
+	recipe, err := Recipe(options, patch.OutputVersion, patch.HasOnlyCertificates(data), "")
+	if err != nil {
+		return nil, err
+	}
+	return patch.NodeData(data, recipe, options.ReplaceFiles)
+}

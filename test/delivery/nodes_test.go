@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -103,7 +105,7 @@ func (c inPlace) has(generated string) (*appsv1.DaemonSet, string) {
 		if !get(c, nodes.SecretName(nodes.Label(generated), digest), secret) {
 			return "no Secret for " + digest
 		}
-		return cmp.Diff(nodes.Files(want), secret.Data)
+		return cmp.Diff(nodes.Files(nodeData(c.T, want)), secret.Data)
 	})
 	return set, digest
 }
@@ -199,7 +201,7 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 		t.Errorf("annotations %v", c.Cluster().Annotations)
 	}
 	generated := vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-files", &corev1.Secret{})
-	if nodes.Digest(nodes.KeyOf(generated.UID), generated.Data) != digest {
+	if nodes.Digest(nodes.KeyOf(generated.UID), nodeData(c.T, generated.Data)) != digest {
 		t.Errorf("the digest is %s", digest)
 	}
 	versions := c.objectVersions()
@@ -418,4 +420,14 @@ func (c inPlace) fence(name string) {
 	c.T.Helper()
 	newPublisher(c.T, c.Namespace, name, "annotations", map[string]string{"httpProxy": proxyURL}).
 		Eventually(contract.ReasonPublished)
+}
+
+// nodeData is what nodes get of a generated Secret with the default targets.
+func nodeData(t *testing.T, generated map[string][]byte) map[string][]byte {
+	t.Helper()
+	data, err := plan.NodeData(intent.Options{Targets: contract.Targets()}, generated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
@@ -54,8 +55,12 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		if caches.IsOutput(&generated.Items[i]) {
 			continue
 		}
+		data, err := plan.NodeData(options, generated.Items[i].Data)
+		if err != nil {
+			data = nil // condition ProxyConfigured has the reason, and what is applied stays
+		}
 		secret, found, err := publish.OfNodes(nodes.Input{
-			Cluster: p.cluster.Name, Secret: generated.Items[i].Name, Data: generated.Items[i].Data,
+			Cluster: p.cluster.Name, Secret: generated.Items[i].Name, Data: data,
 			Key: nodes.KeyOf(generated.Items[i].UID), Image: p.NodeImage, MaxUnavailable: options.MaxUnavailable,
 		})
 		if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -75,6 +76,7 @@ type Pass struct {
 	Cluster *kinds.Cluster
 	Configs *reconcile.Configs
 	Secrets *reconcile.Secrets
+	Options intent.Options
 	// Objects are the bootstrap objects.
 	Objects []reconcile.Settled
 	// Behind are the Machines that are behind.
@@ -245,8 +247,10 @@ func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, chang
 		want := Want{Secret: m.Secret}
 		if exists && nodes.IsComplete(secret.Data) && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
 			// Digest and time are of the same version of the Secret.
-			want.Digest = nodes.Digest(nodes.KeyOf(secret.UID), secret.Data)
-			changed[m.Secret] = reconcile.ChangedAt(secret)
+			if data, err := plan.NodeData(p.Options, secret.Data); err == nil { // otherwise nothing of it is applied
+				want.Digest = nodes.Digest(nodes.KeyOf(secret.UID), data)
+				changed[m.Secret] = reconcile.ChangedAt(secret)
+			}
 		}
 		wants = append(wants, want)
 	}

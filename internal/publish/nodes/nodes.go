@@ -25,6 +25,10 @@ const Port = 19279
 // maxLabel is how long the value of a label may be in Kubernetes.
 const maxLabel = 63
 
+// graceSeconds is longer than an apply takes, which a signal does not end: with all endpoints unanswered, both restarts
+// at their limit, and the previous files restored after that.
+const graceSeconds = 3600
+
 // appLabel is the label by which every object is found.
 const appLabel = "app.kubernetes.io/name"
 
@@ -34,7 +38,7 @@ type Input struct {
 	Cluster string
 	// Secret is the name of the generated Secret.
 	Secret string
-	// Data is the data of the generated Secret. Keys that no node reads are ignored.
+	// Data is that of patch.NodeData. Keys that no node reads are ignored.
 	Data map[string][]byte
 	// Key is the key of the Digest.
 	Key []byte
@@ -58,7 +62,9 @@ func Label(secretName string) string {
 
 // keys lists the keys of a generated Secret that a node gets.
 func keys() []string {
-	return []string{contract.KeyProxyEnv, contract.KeyTrustedCABundle, contract.KeySetup, contract.KeyReadiness}
+	return []string{
+		contract.KeyProxyEnv, contract.KeyTrustedCABundle, contract.KeySetup, contract.KeyReadiness, contract.KeyNodeFiles,
+	}
 }
 
 // Files returns what of the data of a generated Secret a node gets. Without contract.KeySetup there is nothing for a
@@ -198,7 +204,11 @@ func (in Input) daemonSet(digest string) object {
 // pod is the spec of a Pod: one container that applies the files and ends, and one that compares them afterwards.
 func (in Input) pod(digest string) object {
 	const root, files, state = "/host", "/files", "/state"
-	apply := in.container("apply", "node", "apply", "--root", root, "--from", files, "--state", state)
+	arguments := []any{"node", "apply", "--root", root, "--from", files, "--state", state}
+	if registry, _, named := strings.Cut(in.Image, "/"); named && strings.ContainsAny(registry, ".:") {
+		arguments = append(arguments, "--endpoint", "https://"+registry+"/v2/")
+	}
+	apply := in.container("apply", arguments...)
 	apply["volumeMounts"] = []any{
 		mount("host", root, false), mount("files", files, true), mount("state", state, false),
 	}
@@ -216,8 +226,9 @@ func (in Input) pod(digest string) object {
 				object{"key": "kubernetes.io/os", "operator": "In", "values": []any{"linux"}},
 			}}},
 		}}},
-		"tolerations": []any{object{"operator": "Exists"}},
-		"hostNetwork": true, "dnsPolicy": "Default", "enableServiceLinks": false,
+		"tolerations":                   []any{object{"operator": "Exists"}},
+		"terminationGracePeriodSeconds": graceSeconds,
+		"hostNetwork":                   true, "dnsPolicy": "Default", "enableServiceLinks": false,
 		"priorityClassName": "system-node-critical", "automountServiceAccountToken": false,
 		"securityContext": object{
 			"runAsUser": 0, "runAsGroup": 0,

@@ -18,7 +18,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/check"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/nodeagent"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/node/lab"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
@@ -449,6 +451,10 @@ func (c cluster) generated(t *testing.T) map[string][]byte {
 // deliver applies the objects to the workload cluster, as the manager does.
 func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	t.Helper()
+	data, err := plan.NodeData(intent.Options{Targets: contract.Targets()}, data)
+	if err != nil {
+		t.Fatal(err)
+	}
 	objects, err := nodes.Objects(nodes.Input{
 		Cluster: clusterName, Secret: generatedName, Data: data, Key: []byte("key"),
 		Image: registryHost + "/capi-proxy-patcher:v1", MaxUnavailable: "1",
