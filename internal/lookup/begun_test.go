@@ -5,44 +5,42 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
 )
 
-// controlPlanes is a cache or an API server with objects of one kind. It selects by label and index.
-type controlPlanes struct {
-	client.Reader
-	kind  string // of the objects
-	items []metav1.PartialObjectMetadata
+// counted counts the lists that a world is asked for.
+type counted struct {
+	*world.Reader
+
 	asked int
 }
 
-func (c *controlPlanes) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *counted) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	c.asked++
-	asked := (&client.ListOptions{}).ApplyOptions(options)
-	for _, item := range c.items {
-		index := fields.Set{lookup.IndexLabel: item.Labels[clusterv1.ClusterNameLabel]}
-		if item.Namespace != asked.Namespace || !asked.LabelSelector.Matches(labels.Set(item.Labels)) ||
-			asked.FieldSelector != nil && !asked.FieldSelector.Matches(index) {
-			continue
-		}
-		switch found := list.(type) {
-		case *metav1.PartialObjectMetadataList:
-			if found.Kind == c.kind+"List" {
-				found.Items = append(found.Items, item)
-			}
-		case *kinds.KubeadmConfigList:
-			if c.kind == "KubeadmConfig" {
-				found.Items = append(found.Items, kinds.KubeadmConfig{ObjectMeta: item.ObjectMeta})
-			}
+	return c.Reader.List(ctx, list, options...)
+}
+
+// objects is a world with objects of a kind, by their metadata.
+func objects(t *testing.T, kind string, all ...metav1.ObjectMeta) *counted {
+	t.Helper()
+	reader, err := world.Of(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, metadata := range all {
+		switch kind {
+		case "Machine":
+			reader.Add(&kinds.Machine{ObjectMeta: metadata})
+		case "KubeadmConfig":
+			reader.Add(&kinds.KubeadmConfig{ObjectMeta: metadata})
 		}
 	}
-	return nil
+	return &counted{Reader: reader}
 }
 
 func TestBegun_AsksTheAPIServerBeforeItSaysNo(t *testing.T) {
@@ -73,8 +71,7 @@ func TestBegun_AsksTheAPIServerBeforeItSaysNo(t *testing.T) {
 			"KubeadmConfig", config("other", "one", clusterv1.MachineControlPlaneLabel), config("other", "one", clusterv1.MachineControlPlaneLabel), false, 1,
 		},
 	} {
-		cached := &controlPlanes{kind: test.kind, items: []metav1.PartialObjectMetadata{{ObjectMeta: test.cached}}}
-		live := &controlPlanes{kind: "KubeadmConfig", items: []metav1.PartialObjectMetadata{{ObjectMeta: test.live}}}
+		cached, live := objects(t, test.kind, test.cached), objects(t, "KubeadmConfig", test.live)
 		got, err := lookup.ControlPlanes{Cached: cached, Live: live}.Begun(t.Context(), "team", "one")
 		if err != nil || got != test.want || live.asked != test.asked {
 			t.Errorf("%s: %v after %d requests (%v), want %v after %d", name, got, live.asked, err, test.want, test.asked)
