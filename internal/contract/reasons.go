@@ -12,7 +12,7 @@ const (
 	ReasonNameTaken            = "NameTaken"            // an object with the name of one of ours is not ours
 	ReasonConflictingFile      = "ConflictingFile"      // the user has a file at a managed path
 	ReasonSharedTemplate       = "SharedTemplate"       // pools that need different settings share one template
-	ReasonContested            = "Contested"            // another manager keeps reverting what is written
+	ReasonContested            = "Contested"            // another manager keeps reverting our writes
 	ReasonTemplateNotSupported = "TemplateNotSupported" // Machines come from a kind that cannot be patched
 	ReasonInPlaceFailed        = "InPlaceFailed"        // RolloutInPlace failed on a node, and stops for the pool
 	ReasonWaitingForObjects    = "WaitingForObjects"    // an object that the Cluster refers to does not exist yet
@@ -30,8 +30,8 @@ const (
 	ReasonPublished           = "Published"           // every output is out
 	ReasonInvalidOutput       = "InvalidOutput"       // AnnotationPublish or AnnotationPublishCredentials cannot be read
 	ReasonCredentialsWithheld = "CredentialsWithheld" // AnnotationPublishCredentials does not let credentials out
-	ReasonKubernetesTooOld    = "KubernetesTooOld"    // the workload cluster does not have what an output needs
-	ReasonTooLarge            = "TooLarge"            // values are too long for an output; what is out stays as it is
+	ReasonKubernetesTooOld    = "KubernetesTooOld"    // the workload cluster lacks an API that an output needs
+	ReasonTooLarge            = "TooLarge"            // values are too long for an output; the output stays unchanged
 	ReasonDeliveryFailed      = "DeliveryFailed"      // an output could not be applied to the workload cluster
 	ReasonInPlaceNotInstalled = "InPlaceNotInstalled" // the manager runs without --node-image
 	ReasonDelivering          = "Delivering"          // the workload cluster has not answered yet
@@ -43,7 +43,7 @@ type Reason struct {
 	Name string
 	// Status is the status of a condition with this reason.
 	Status string
-	// Task is what the reason asks of the user.
+	// Task is the user's task.
 	Task Task
 }
 
@@ -54,13 +54,13 @@ const (
 	statusUnknown = "Unknown"
 )
 
-// Task is what a reason asks of the user.
+// Task is the user's task.
 type Task string
 
 // The tasks.
 const (
 	TaskNone    Task = "nothing"  // the Cluster is as it asks
-	TaskWait    Task = "wait"     // the reason resolves itself, or is what the user asked for
+	TaskWait    Task = "wait"     // the reason resolves itself, or the user has asked for it
 	TaskRollOut Task = "roll out" // the reason ends with a rollout, which the user begins
 	TaskCorrect Task = "correct"  // the settings cannot be used
 	TaskAct     Task = "act"      // anything else that does not resolve itself

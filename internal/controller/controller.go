@@ -55,7 +55,7 @@ const Name = "cluster-proxy"
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=clusterctl.cluster.x-k8s.io,resources=providers,verbs=list
 
-// Config is what a Controller needs.
+// Config has the dependencies of a Controller.
 type Config struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -65,7 +65,7 @@ type Config struct {
 	ProxySecrets cache.Cache
 	// Absent remembers Secrets that did not exist; see lookup.Secrets.
 	Absent *expiring.Expiring
-	// InfrastructureClusters reads what Clusters run on.
+	// InfrastructureClusters reads the infrastructure of Clusters.
 	InfrastructureClusters *lookup.InfrastructureClusters
 	// Infrastructure identifies Windows pools by their machine templates.
 	Infrastructure *lookup.Infrastructure

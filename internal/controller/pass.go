@@ -78,7 +78,7 @@ func (p *pass) isIdle(ctx context.Context) (bool, error) {
 	}), err
 }
 
-// readOptions reads what annotations and, with a topology, the variable ask for. Its errors are for the user.
+// readOptions reads the settings in annotations and, with a topology, the variable. Its errors are for the user.
 func (p *pass) readOptions() (err error) {
 	if p.topology == nil || !p.view.Enabled {
 		p.options, err = intent.ParseOptions(p.view.Annotations)
@@ -95,7 +95,7 @@ func (p *pass) readOptions() (err error) {
 	return nil
 }
 
-// want is what the Cluster asks for.
+// want is the desired state of the Cluster.
 func (p *pass) want() plan.Want {
 	return plan.Want{Cluster: p.view.Name, Enabled: p.view.Enabled, Options: p.options, Admission: p.Admission}
 }
@@ -360,7 +360,7 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 	return settled, out, nil
 }
 
-// settleLate patches what missed admission. Findings about it are reported with its template.
+// settleLate patches objects that missed admission. Findings about them are reported with their template.
 func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
 	late, err := p.configs.Late(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Reconcile changes the objects of one Cluster to what its label, annotations and proxy Secret ask for.
+// Reconcile changes the objects of one Cluster to the state that its label, annotations and proxy Secret desire.
 func (c *Controller) Reconcile(ctx context.Context, cluster *kinds.Cluster) (ctrl.Result, error) {
 	ctx = c.guarded.ForCluster(ctx, cluster)
 	view := intent.ClusterOf(cluster)
@@ -125,7 +125,7 @@ func steps(ctx context.Context, each ...func(context.Context) (report.Outcome, e
 	return out, nil
 }
 
-// enable configures what can be configured, and collects findings about the rest.
+// enable configures all objects that can be, and collects findings about the others.
 func (p *pass) enable(ctx context.Context) (done result, err error) {
 	defer func() { done.Secrets = p.read }()
 	if err := p.readOptions(); err != nil {

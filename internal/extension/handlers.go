@@ -22,13 +22,13 @@ type Handlers struct {
 	Counters *counters.Counters
 }
 
-// asked is what a request asks for.
+// asked has the settings in a request.
 type asked struct {
 	cluster  BuiltinCluster
 	settings intent.Topology // with the pools in the order of the request
 }
 
-// ask reads what a request asks for, and whether any template of the Cluster can need a patch. Its error is for the
+// ask reads the settings in a request, and whether any template of the Cluster can need a patch. Its error is for the
 // user and the same for the same request.
 func (h *Handlers) ask(q Request) (a asked, enabled bool, err error) {
 	if a.cluster, _, err = DecodeBuiltin(q.Variables.Builtin); err != nil {
@@ -69,7 +69,7 @@ func mayBeEnabled(c BuiltinCluster) bool {
 	return held && hold.Enabled || intent.AsksForProxy(c.Labels, c.Annotations)
 }
 
-// sourceOf returns what a request says about the topology, and records the holder of each item. Pools are in the order
+// sourceOf returns the topology in a request, and records the holder of each item. Pools are in the order
 // of their items.
 func sourceOf(c BuiltinCluster, q Request) (s intent.TopologySource, err error) {
 	s = intent.TopologySource{Annotations: c.Annotations, Variable: q.Variables.Own}

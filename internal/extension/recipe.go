@@ -8,7 +8,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
-// recipeKey is what the recipe of the control plane (the zero pool) or of a pool depends on.
+// recipeKey identifies the recipe of the control plane (the zero pool) or of a pool.
 func recipeKey(pool intent.Pool) intent.Pool {
 	if !pool.HasOwnSecret() {
 		return intent.Pool{Override: pool.Override} // shared by all pools that have it
@@ -16,8 +16,8 @@ func recipeKey(pool intent.Pool) intent.Pool {
 	return pool
 }
 
-// decide returns what happens to a template of the control plane (the zero pool) or of a pool. A conflict with a user's
-// file leaves the template unchanged; the controller reports it.
+// decide returns the decision about a template of the control plane (the zero pool) or of a pool. A conflict with a
+// user's file leaves the template unchanged; the controller reports it.
 func (g *generator) decide(spec patch.Spec, it *Item, pool intent.Pool) (plan.Decision, error) {
 	version, err := intent.OutputVersion(g.cluster.Annotations)
 	if err != nil {

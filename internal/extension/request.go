@@ -12,8 +12,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Request is what the handlers read of a GeneratePatchesRequest and of a ValidateTopologyRequest. Values stay in JSON
-// until they are needed.
+// Request has the fields of a GeneratePatchesRequest and a ValidateTopologyRequest that the handlers read. Values stay
+// in JSON until they are needed.
 type Request struct {
 	Variables Variables `json:"variables"`
 	Items     Items     `json:"items"`
@@ -159,14 +159,14 @@ type Metadata struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// BuiltinCluster is what the builtin variable says about the Cluster.
+// BuiltinCluster is the Cluster in the builtin variable.
 type BuiltinCluster struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Metadata  `json:"metadata"`
 }
 
-// Holder is what the builtin variable of an item says about the object that the template is for.
+// Holder is the object of a template in the builtin variable of an item.
 type Holder struct {
 	Version      string `json:"version"`
 	TopologyName string `json:"topologyName"`

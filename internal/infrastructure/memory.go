@@ -8,7 +8,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/noproxy"
 )
 
-// Memory is what an infrastructure cluster object told when it was read, in the form in which it outlives a process.
+// Memory has the facts of an infrastructure cluster object when it was read, in the form that outlives a process.
 type Memory struct {
 	Group string `json:"group,omitempty"`
 	Kind  string `json:"kind"`
@@ -64,7 +64,7 @@ func keep(facts []noproxy.Fact) []kept {
 	return all
 }
 
-// Decode reads what Encode has written. found is false for anything else: somebody may have changed it.
+// Decode reads the text of Encode. found is false for anything else: somebody may have changed it.
 func Decode(text []byte) (m Memory, found bool) {
 	var e encoded
 	if err := json.Unmarshal(text, &e); err != nil || len(e.Metadata)+len(e.Entries) > maxEntries ||

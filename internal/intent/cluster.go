@@ -1,5 +1,5 @@
-// Package intent reads what a Cluster asks for: its label, its annotations, the variable of its topology, and for each
-// of its pools whether it uses the proxy, from which Secret, and the name of the Secret that its nodes read. It is
+// Package intent reads the settings of a Cluster: its label, its annotations, the variable of its topology, and for
+// each of its pools whether it uses the proxy, from which Secret, and the name of the Secret that its nodes read. It is
 // pure: controller, webhooks, topology hook and offline commands share it, so that all of them read the same.
 package intent
 
@@ -11,7 +11,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 )
 
-// Cluster is what the product needs to know about a Cluster.
+// Cluster has the facts about a Cluster that decisions read.
 type Cluster struct {
 	Namespace, Name        string
 	Annotations            map[string]string
@@ -37,7 +37,7 @@ type Cluster struct {
 // Reference names an object in the namespace of a Cluster.
 type Reference struct{ Group, Kind, Name string }
 
-// ClusterOf returns what the product needs to know about a Cluster.
+// ClusterOf reads a Cluster.
 func ClusterOf(cluster *kinds.Cluster) Cluster {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return Cluster{

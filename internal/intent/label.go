@@ -9,7 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 )
 
-// State is what contract.LabelEnabled of a Cluster asks for.
+// State is the meaning of contract.LabelEnabled of a Cluster.
 type State int
 
 // The states. Where a Cluster has to be chosen among several, the later one counts more.

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// Pool is what a pool asks for.
+// Pool has the settings of a pool.
 type Pool struct {
 	// Kind is KindMachineDeployment or KindMachinePool.
 	Kind string

@@ -41,7 +41,7 @@ type PoolSource struct {
 	Variable []byte
 }
 
-// Topology is what the topology of a Cluster asks for.
+// Topology has the settings in the topology of a Cluster.
 type Topology struct {
 	// Options are the options of the Cluster, its variable included.
 	Options Options
@@ -65,7 +65,7 @@ func (t Topology) ApplyTo(cluster Cluster) Cluster {
 	return cluster
 }
 
-// TopologyOf reads the topology of a Cluster. It is ReadTopology with what TopologySourceOf finds.
+// TopologyOf reads the topology of a Cluster. It is ReadTopology of TopologySourceOf.
 func TopologyOf(cluster *kinds.Cluster) (Topology, error) {
 	return ReadTopology(TopologySourceOf(cluster))
 }
@@ -120,8 +120,8 @@ func CheckNames(labels map[string]string, s TopologySource) []finding.Finding {
 	return found
 }
 
-// ReadTopology returns what a topology asks for. A variable and an annotation with the same meaning must agree; if only
-// one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one set of
+// ReadTopology returns the settings of a topology. A variable and an annotation with the same meaning must agree; if
+// only one of them is set, it counts. A pool may name another Secret and nothing else, because a Cluster has one set of
 // targets and one NO_PROXY.
 //
 // Its error is finding.Errors in the order of TopologySource. The Topology is then incomplete.
@@ -150,7 +150,7 @@ func (r *reader) variable(at finding.Place, raw []byte) Variable {
 	return v
 }
 
-// cluster reads what counts for the whole Cluster.
+// cluster reads the settings of the whole Cluster.
 func (r *reader) cluster(s TopologySource) Topology {
 	options, err := ParseOptions(s.Annotations)
 	r.found = append(r.found, finding.Of(err)...)
@@ -179,7 +179,7 @@ func (r *reader) cluster(s TopologySource) Topology {
 	return settings
 }
 
-// pool reads what a pool says.
+// pool reads the settings of a pool.
 func (r *reader) pool(s PoolSource, cluster Topology) Pool {
 	pool := Pool{Kind: s.Kind, Name: s.Name, Topology: true, Override: s.Annotations[contract.AnnotationSecret]}
 	if len(s.Variable) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Bootstrap is what decisions read of a KubeadmConfigSpec, in v1beta1 or v1beta2.
+// Bootstrap has the fields of a KubeadmConfigSpec that decisions read, in v1beta1 or v1beta2.
 type Bootstrap struct {
 	patch.Spec
 
@@ -21,7 +21,7 @@ type Bootstrap struct {
 	Alone bool
 }
 
-// registration is what identifies Windows nodes in an initConfiguration or a joinConfiguration.
+// registration has the fields of an initConfiguration or joinConfiguration that identify Windows nodes.
 type registration struct {
 	NodeRegistration struct {
 		CRISocket        string `json:"criSocket"`

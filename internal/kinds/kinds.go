@@ -237,7 +237,7 @@ type NodeRef struct {
 	Name string `json:"name,omitempty"`
 }
 
-// MachineTemplate is what the Machines of a pool are created from.
+// MachineTemplate is the template of the Machines of a pool.
 type MachineTemplate struct {
 	Spec MachineSpec `json:"spec,omitzero"`
 }
@@ -361,7 +361,7 @@ type KubeadmControlPlaneTemplateSpec struct {
 	Template *KubeadmControlPlaneTemplateResource `json:"template,omitempty"`
 }
 
-// KubeadmControlPlaneTemplateResource is what KubeadmControlPlanes are created from.
+// KubeadmControlPlaneTemplateResource is the template of KubeadmControlPlanes.
 type KubeadmControlPlaneTemplateResource struct {
 	Spec *KubeadmControlPlaneTemplateResourceSpec `json:"spec,omitempty"`
 }
@@ -395,7 +395,7 @@ type KubeadmConfigTemplateSpec struct {
 	Template *KubeadmConfigTemplateResource `json:"template,omitempty"`
 }
 
-// KubeadmConfigTemplateResource is what KubeadmConfigs are created from.
+// KubeadmConfigTemplateResource is the template of KubeadmConfigs.
 type KubeadmConfigTemplateResource struct {
 	// Metadata is that of the KubeadmConfigs. Only whether there is any is read.
 	Metadata Presence   `json:"metadata,omitempty"`

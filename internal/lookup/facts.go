@@ -80,7 +80,7 @@ func isCurrent(known, fresh infrastructure.Memory) bool {
 		(known.Provisioned || !fresh.Provisioned)
 }
 
-// stored returns what the generated Secret of a Cluster holds.
+// stored returns the facts in the generated Secret of a Cluster.
 func (i *InfrastructureClusters) stored(ctx context.Context, cluster intent.Cluster) (infrastructure.Memory, bool) {
 	if i.Cached == nil {
 		return infrastructure.Memory{}, false

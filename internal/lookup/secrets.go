@@ -1,4 +1,4 @@
-// Package lookup reads from the management cluster what controller, webhooks and topology hook need to know to decide.
+// Package lookup reads facts for decisions of controller, webhooks and topology hook from the management cluster.
 package lookup
 
 import (

@@ -47,7 +47,7 @@ func (o Options) check() error {
 	)
 }
 
-// imagePattern is what the name of an image consists of, up to maxImage bytes of it.
+// imagePattern matches the name of an image, of at most maxImage bytes.
 var imagePattern = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]*$`)
 
 const maxImage = 512

@@ -59,7 +59,7 @@ func checkVerbosity(level int) error {
 	return nil
 }
 
-// setter returns what sets a level within the range, given as text.
+// setter returns a function that sets a level within the range, given as text.
 func setter(set func(level int)) routes.StringFlagSetterFunc {
 	return func(text string) (string, error) {
 		level, err := strconv.Atoi(strings.TrimSpace(text))
@@ -74,7 +74,7 @@ func setter(set func(level int)) routes.StringFlagSetterFunc {
 	}
 }
 
-// logger returns a logger that writes to out, and what sets its level, which is at most maxVerbosity.
+// logger returns a logger that writes to out, and a function that sets its level, at most maxVerbosity.
 func (o Logging) logger(out io.Writer) (logr.Logger, routes.StringFlagSetterFunc) {
 	level := min(o.Verbosity, maxVerbosity)
 	if o.Format == formatJSON {
@@ -96,7 +96,7 @@ func jsonLogger(level int, out io.Writer) (logr.Logger, routes.StringFlagSetterF
 	return logr.FromSlogHandler(handler), setter(set)
 }
 
-// asKubernetes renames what every line has, and has values print themselves as in the text format.
+// asKubernetes renames the fields of every line, and has values print themselves as in the text format.
 func asKubernetes(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 {
 		switch a.Key {

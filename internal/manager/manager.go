@@ -266,7 +266,7 @@ func (m *servingManager) addCache(ctx context.Context, options ctrlcache.Options
 // ownCache has a manager start a cache as it does its own: before anything else, whether it leads or not.
 type ownCache struct{ ctrlcache.Cache }
 
-// GetCache is what a manager knows it by.
+// GetCache marks c as a cache for a manager, which starts caches first.
 func (c ownCache) GetCache() ctrlcache.Cache { return c.Cache }
 
 // webhookServer returns the server of the webhooks. API servers call it for every write of a bootstrap object, up to a

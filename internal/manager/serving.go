@@ -58,7 +58,7 @@ func (o *Serving) check() error {
 // shutdownTime is how long a process may take to end before it gives up the lease.
 const shutdownTime = 15 * time.Second
 
-// servingManager is a manager with what its servers share.
+// servingManager is a manager with the shared parts of its servers.
 type servingManager struct {
 	manager.Manager
 

@@ -21,7 +21,7 @@ const (
 	ListPost  List = "postKubeadmCommands"
 )
 
-// Op is what an Edit does at its index, with the meaning it has in RFC 6902.
+// Op is the operation of an Edit at its index, with the meaning it has in RFC 6902.
 type Op string
 
 // The operations of edits.

@@ -22,7 +22,7 @@ const (
 	maxCommands = 1000
 )
 
-// Recipe is what is added to the bootstrap spec of a Linux node: files, and commands around the user's own.
+// Recipe has the entries of the bootstrap spec of a Linux node: files, and commands around the user's own.
 type Recipe struct {
 	// Version is the output version that made the recipe.
 	Version int

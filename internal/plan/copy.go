@@ -11,7 +11,7 @@ import (
 type Copied struct {
 	// Patched reports whether it carries the proxy.
 	Patched bool
-	// Recipe is what its copies should have, nil if that is not known or nothing.
+	// Recipe is the desired recipe of its copies, nil if there is none or it is not known.
 	Recipe *patch.Recipe
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 )
 
-// Decide decides how an object is changed to what its Cluster asks for. It is a function of its arguments and of the
-// answers of facts alone. Its errors are those of facts.
+// Decide decides how an object is changed to the state that its Cluster desires. It is a function of its arguments and
+// of the answers of facts alone. Its errors are those of facts.
 //
 // For a write at admission the outcome is the controller's for the object after the write, and managed entries that the
 // write removes are restored.
@@ -49,7 +49,7 @@ func (d decider) decide() (Decision, error) {
 	}
 }
 
-// complete adds to a decision what all decisions have in common.
+// complete adds the common part of all decisions.
 func (d decider) complete(out Decision, err error) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
@@ -246,7 +246,7 @@ func (d decider) apply(values Values, secret string) (Decision, error) {
 	return d.carryOut(out, false)
 }
 
-// recipes returns what makes the recipe by an output version.
+// recipes returns a function that makes the recipe of an output version.
 func (d decider) recipes(values Values, secret string) func(version int) (patch.Recipe, error) {
 	trust := false
 	switch {
@@ -370,7 +370,7 @@ func (d decider) stop(out Decision) Decision {
 	return kept
 }
 
-// waiting reports what the edits of a running object wait for.
+// waiting returns the finding about a running object whose edits wait.
 func (d decider) waiting(removing bool) finding.Finding {
 	reason, waits, next := contract.ReasonWaitingForRollout, "waits for its next rollout", "gets the current proxy"
 	if removing {

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/resolve"
 )
 
-// Want is what a Cluster asks for.
+// Want is the desired state of a Cluster.
 type Want struct {
 	// Cluster is the name of the Cluster.
 	Cluster string
@@ -27,7 +27,7 @@ type Want struct {
 	Admission bool
 }
 
-// Object is what is known about a bootstrap object.
+// Object is a bootstrap object as Decide reads it.
 type Object struct {
 	Kind string
 	// Name is the object's name in messages: kind, namespace and name.
@@ -78,7 +78,7 @@ type Facts interface {
 	Values(o Object) (Values, error)
 	// Taken returns why nothing may refer to a generated Secret of a name, "" if the name is free or the Secret is ours.
 	Taken(o Object, secret string) (why string, err error)
-	// Infrastructure returns what the machine templates of the object's pools say.
+	// Infrastructure returns the facts in the machine templates of the object's pools.
 	Infrastructure(o Object) (Infrastructure, error)
 	// Begun reports whether the first Machine of the Cluster's control plane exists, or is being created.
 	Begun() (bool, error)
@@ -95,7 +95,7 @@ type Values struct {
 	Recipe *patch.Recipe
 }
 
-// Infrastructure is what the machine templates of an object's pools say.
+// Infrastructure has the facts in the machine templates of an object's pools.
 type Infrastructure struct {
 	// Windows is the field by which a template asks for Windows nodes, or "".
 	Windows string
@@ -103,7 +103,7 @@ type Infrastructure struct {
 	Missing string
 }
 
-// Decision is what happens to an object.
+// Decision is the change of an object, or the reason why there is none.
 type Decision struct {
 	// Edits change the spec. In a write they change the spec that was sent.
 	Edits []patch.Edit
@@ -113,7 +113,7 @@ type Decision struct {
 	Version int
 	// Secret is the generated Secret that must be up to date before the edits are applied, or "".
 	Secret string
-	// Recipe is what the object should have, nil if that is not known. The zero recipe has no entries.
+	// Recipe is the desired recipe of the object, nil if that is not known. The zero recipe has no entries.
 	Recipe *patch.Recipe
 	// Resolution are the settings that the object should carry, nil if it should carry none or they cannot be used.
 	Resolution *resolve.Resolution
@@ -130,7 +130,7 @@ type Decision struct {
 	pause  pause
 }
 
-// pause is what happens to the annotation with which this product pauses an object.
+// pause is the change of the annotation with which this product pauses an object.
 type pause int
 
 // The values of pause.
@@ -195,7 +195,7 @@ func (d Decision) Report() []finding.Finding {
 	return found
 }
 
-// Refused is the finding that says why the recipe of an object cannot be made, or what conflicts with it.
+// Refused is the finding about a recipe that cannot be made, or that conflicts with the user's entries.
 func Refused(name string, err error) finding.Finding {
 	message := name + ": " + err.Error()
 	if _, conflict := errors.AsType[*patch.ConflictError](err); !conflict {

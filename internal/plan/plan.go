@@ -97,7 +97,7 @@ func (o Object) Overrider() string {
 // GeneratedSecret returns the name of the generated Secret that o refers to.
 func (o Object) GeneratedSecret(cluster string) string { return o.pool().GeneratedSecret(cluster) }
 
-// pool returns what decides about the proxy of o: its pools, which agree, or the Cluster.
+// pool returns the pool that decides about the proxy of o: one of its pools, which agree, or the zero one.
 func (o Object) pool() intent.Pool {
 	if len(o.Pools) == 0 {
 		return intent.Pool{}

@@ -47,8 +47,8 @@ func ReadChanges(from io.Reader) ([]unstructured.Unstructured, error) {
 	}
 }
 
-// tryOut returns what the API server would store if objects were applied, from a dry run through all webhooks. A key of
-// the product that the present object has and the file has not is removed, as are keys of a Secret.
+// tryOut returns the objects that the API server would store if they were applied, from a dry run through all webhooks.
+// A key of the product that the present object has and the file has not is removed, as are keys of a Secret.
 func tryOut(ctx context.Context, api client.Client, namespace string,
 	objects []unstructured.Unstructured,
 ) ([]client.Object, error) {
@@ -106,7 +106,7 @@ func changeOf(scheme *runtime.Scheme, change *unstructured.Unstructured) (client
 	return typed, nil
 }
 
-// mergePatch returns the JSON merge patch that makes stored what change says.
+// mergePatch returns the JSON merge patch that applies change to stored.
 func mergePatch(stored client.Object, change *unstructured.Unstructured) ([]byte, error) {
 	labels, _, err := unstructured.NestedStringMap(change.Object, "metadata", "labels")
 	annotations, _, annotationsErr := unstructured.NestedStringMap(change.Object, "metadata", "annotations")

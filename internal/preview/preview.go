@@ -81,7 +81,7 @@ type Restart struct {
 	Nodes    []string `json:"nodes"`
 }
 
-// Result is what one pass would do.
+// Result is the result of one dry-run reconcile.
 type Result struct {
 	controller.Preview
 

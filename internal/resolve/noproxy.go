@@ -24,7 +24,7 @@ func NoProxyInput(cluster intent.Cluster, options intent.Options) noproxy.Input 
 	}
 }
 
-// facts returns what is known about the infrastructure of a Cluster, with a finding about what is not.
+// facts returns the known facts about the infrastructure of a Cluster, with a finding about missing ones.
 func facts(cluster intent.Cluster) noproxy.Infrastructure {
 	known, reference := cluster.Facts.Infrastructure, cluster.Infrastructure
 	unknown := finding.Finding{Code: noproxy.CodeInfrastructureUnknown, Place: finding.Field("spec", "infrastructureRef")}

@@ -21,7 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
-// Secret is what a SecretReader knows about a Secret.
+// Secret is a proxy Secret as a SecretReader returns it.
 type Secret struct {
 	Name types.NamespacedName
 	// Data may be a cache's: nobody changes it.
@@ -75,7 +75,7 @@ type Resolver struct {
 	Profile noproxy.Profile
 	// Now is the clock by which trusted certificates expire. Without it there are no warnings about them.
 	Now func() time.Time
-	// Parsed remembers what was parsed last; nil remembers nothing.
+	// Parsed remembers the Secret that was parsed last; nil remembers none.
 	Parsed *Parsed
 	// WarnUnlabelled warns of Secrets that are not watched. It is for a manager, and for manifests that go to one.
 	WarnUnlabelled bool
@@ -109,7 +109,7 @@ func (EveryNamespace) Selects(context.Context, string) (bool, error) { return tr
 
 func (EveryNamespace) String() string { return "" }
 
-// Resolution is what a Cluster, or one of its pools, gets.
+// Resolution has the proxy settings of a Cluster or of one of its pools.
 type Resolution struct {
 	// Secret is the proxy Secret.
 	Secret Secret
@@ -126,13 +126,13 @@ type Resolution struct {
 	// Watched reports whether a change of any Secret that was read is noticed at once, for Resolver.WarnUnlabelled.
 	Watched bool
 
-	// files are what nodes read of a generated Secret, nil if there is none. Nobody changes them.
+	// files are the data of a generated Secret that nodes read, nil if there is none. Nobody changes them.
 	files map[string][]byte
 	// documents are the names of Secrets by Secret.Where.
 	documents map[string]string
 }
 
-// Note says what people should know of the kind of settings, or "".
+// Note returns a note for people about the kind of settings, or "".
 func (r Resolution) Note() string {
 	if !r.Settings.IsTrustOnly() {
 		return ""
@@ -264,7 +264,7 @@ func (r Resolver) notServed(candidates []types.NamespacedName) error {
 		"which serves namespaces by their labels (%s)", r.notFound(candidates), candidates[0].Namespace, r.Default.Namespaces)
 }
 
-// missing reports that a Secret does not exist, and what to do.
+// missing returns the finding about a Secret that does not exist.
 func missing(format string, args ...any) error {
 	return finding.Errors{{
 		Reason: contract.ReasonSettingsNotFound, Code: CodeSecretNotFound,
@@ -357,7 +357,7 @@ func noNodeNetwork() finding.Finding {
 	}
 }
 
-// render renders what nodes read of a generated Secret.
+// render renders the data of a generated Secret that nodes read.
 func (r *Resolution) render() (err error) {
 	r.files, err = Files(r.Settings, r.NoProxy.Value)
 	return err

@@ -71,7 +71,7 @@ type admission struct {
 	view    intent.Cluster
 }
 
-// decide returns what happens to the object.
+// decide returns the decision about the object.
 func (a *admission) decide(ctx context.Context) (plan.Decision, error) {
 	want := plan.Want{
 		Cluster: a.view.Name, Enabled: a.view.Enabled, Frozen: a.view.Paused || a.view.Deleted,

@@ -56,7 +56,7 @@ func (w *Webhook) admitCluster(ctx context.Context, request *admissionv1.Admissi
 type decision struct {
 	// annotations are the wanted values of annotations; "" removes one.
 	annotations map[string]string
-	// turns reports whether the write changes what the label asks for.
+	// turns reports whether the write changes the meaning of the label.
 	turns bool
 }
 

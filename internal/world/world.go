@@ -263,7 +263,7 @@ func copyInto(into, object client.Object) error {
 	return nil
 }
 
-// changedReader reads from the API server, except for what a world has in memory.
+// changedReader reads from the API server, but for the objects that a world has in memory.
 type changedReader struct {
 	client.Reader
 

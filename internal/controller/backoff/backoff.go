@@ -49,7 +49,7 @@ type Client struct {
 	remote types.NamespacedName
 }
 
-// memory is what Clients of one controller have written. A restart loses it, which costs a few writes.
+// memory has the writes of the Clients of one controller. A restart loses it, which costs a few writes.
 type memory struct {
 	now  func() time.Time
 	live client.Reader
@@ -87,7 +87,7 @@ func (o object) String() string {
 	return o.kind.Kind + " " + strings.TrimPrefix(o.name.String(), string(types.Separator))
 }
 
-// field is what a write changes of an object.
+// field is a part of an object that a write changes.
 type field struct {
 	object object
 	paths  string
@@ -109,7 +109,7 @@ type contest struct {
 	rival string
 }
 
-// asked is what a Cluster asks for.
+// asked has the settings of a Cluster.
 type asked struct {
 	cluster types.NamespacedName
 	digest  digest

@@ -22,7 +22,7 @@ var seconds = regexp.MustCompile(`(T\d\d:\d\d):\d\dZ`)
 
 type digest [sha256.Size]byte
 
-// write is what a request changes.
+// write is the change of a request.
 type write struct {
 	// paths are the fields that it changes, spec for one that changes a spec.
 	paths string
@@ -84,7 +84,7 @@ func pathOf(operation any) string {
 	return path
 }
 
-// withoutTimes removes from content what differs between two writes that mean the same, and returns it.
+// withoutTimes returns content without the values that differ between two writes of the same meaning.
 func withoutTimes(content map[string]any) map[string]any {
 	for _, name := range []string{"resourceVersion", "uid", "lastTransitionTime", contract.AnnotationChangedAt} {
 		delete(content, name)

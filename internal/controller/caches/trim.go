@@ -12,7 +12,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/proxyconfig"
 )
 
-// trim is the transform of a kind: it removes from an object what no decision reads.
+// trim is the transform of a kind: it removes the fields of an object that no decision reads.
 func trim[T metav1.Object](rest func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if typed, ok := object.(T); ok {
@@ -33,7 +33,8 @@ func generatedSecret(script []byte) func(*corev1.Secret) {
 	}
 }
 
-// proxySecret keeps what package proxyconfig reads: everybody who may create a Secret can label it, and fill it.
+// proxySecret keeps the keys that package proxyconfig reads: everybody who may create a Secret can label it, and fill
+// it.
 func proxySecret(secret *corev1.Secret) {
 	*secret = corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

@@ -63,7 +63,7 @@ type Secrets struct {
 	taken map[string]string
 }
 
-// Of returns the generated Secrets of a Cluster; view is what it asks for.
+// Of returns the generated Secrets of a Cluster; view has its settings.
 func (s Store) Of(cluster *kinds.Cluster, view intent.Cluster, configs *Configs) *Secrets {
 	return &Secrets{
 		Store: s, cluster: view, configs: configs,
@@ -247,7 +247,7 @@ func (s *Secrets) generatedSecret(name string, resolution resolve.Resolution) (*
 	}, nil
 }
 
-// sameSecret reports whether current has what desired sets. Labels and annotations of others are ignored.
+// sameSecret reports whether current has the values of desired. Labels and annotations of others are ignored.
 func sameSecret(current, desired *corev1.Secret) bool {
 	owned := IsOwned(current, desired.OwnerReferences[0].UID)
 	_, warned := current.Annotations[contract.AnnotationWarnings]

@@ -83,7 +83,7 @@ func (o Object) Version() string {
 type Settled struct {
 	Object
 
-	// Recipe is what the object should have, nil if that is not known. Secret is the generated Secret that it refers
+	// Recipe is the desired recipe of the object, nil if that is not known. Secret is the generated Secret that it refers
 	// to.
 	Recipe *patch.Recipe
 	Secret string

@@ -33,10 +33,10 @@ const maxNames = 3
 
 // Topology is the topology of a Cluster in one pass.
 type Topology struct {
-	// Cluster is the Cluster, View what it asks for.
+	// Cluster is the Cluster, View has its settings.
 	Cluster *kinds.Cluster
 	View    intent.Cluster
-	// Asks is what an enabled Cluster's topology asks for.
+	// Asks has the settings in the topology of an enabled Cluster.
 	Asks intent.Topology
 	// Version is the output version of the templates.
 	Version int
@@ -53,12 +53,12 @@ type Topology struct {
 	resolutions map[string]*resolve.Resolution
 }
 
-// Drift is how an object of the topology differs from what the hook makes of its template.
+// Drift is how an object of the topology differs from the hook's result for its template.
 type Drift int
 
 // The drifts.
 const (
-	// None: it is as it should be, or the outcome says what it waits for.
+	// None: it is current, or the outcome has the reason why it waits.
 	None Drift = iota
 	// Lacking: it does not have the proxy.
 	Lacking
@@ -66,7 +66,7 @@ const (
 	Stale
 )
 
-// Outcome is what an inspection with a drift counts as, see plan.Decision.
+// Outcome is the outcome of an inspection with a drift, see plan.Decision.
 func (d Drift) Outcome(settled Settled) string {
 	switch {
 	case d != None:
@@ -85,7 +85,7 @@ type Resolve func(ctx context.Context, override, pool string) (*resolve.Resoluti
 // IsOwned reports whether the topology controller of the Cluster owns o.
 func (t *Topology) IsOwned(o Object) bool { return t != nil && o.IsTopologyOwned() }
 
-// pool returns what the topology asks for a pool. A pool that is being removed is not in the topology any more.
+// pool returns the settings of a pool in the topology. A pool that is being removed is not there any more.
 func (t *Topology) pool(p plan.Pool) (intent.Pool, bool) {
 	i := slices.IndexFunc(t.Asks.Pools, func(s intent.Pool) bool { return s.Kind == p.Kind && s.Name == p.Name })
 	if i < 0 {
@@ -133,7 +133,7 @@ func (t *Topology) EnsureSecrets(ctx context.Context, objects []Object, main *re
 	return out, nil
 }
 
-// complete adds what the ClusterClass says about pools: annotations of its classes are not in the Cluster. The hook
+// complete adds the annotations that pools have from the ClusterClass, which are not in the Cluster. The hook
 // gets them in its request, and the topology controller writes them to the objects of the pools.
 func (t *Topology) complete(objects []Object) {
 	for _, o := range objects {
@@ -146,7 +146,7 @@ func (t *Topology) complete(objects []Object) {
 	}
 }
 
-// decide is what the hook decides about the template of an object. known is false for an object whose pool is being
+// decide returns the hook's decision about the template of an object. known is false for an object whose pool is being
 // removed.
 func (t *Topology) decide(o Object, want plan.Want) (decision plan.Decision, known bool, err error) {
 	object := plan.Object{Kind: o.Kind, Name: o.String(), Spec: o.Spec, Hooked: true}
@@ -181,7 +181,7 @@ func (t *Topology) isFrozen(o Object) bool {
 	return !intent.IsEnabledAt(t.Cluster.Labels, t.Cluster.Annotations, o.Version())
 }
 
-// Inspect compares an object with what the hook makes of its template.
+// Inspect compares an object with the hook's result for its template.
 func (t *Topology) Inspect(o Object, want plan.Want) (settled Settled,
 	drift Drift, out report.Outcome, err error,
 ) {
@@ -237,7 +237,7 @@ func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (fr
 	}
 	from.Patched = patch.IsPatched(template.Bootstrap().View())
 	if t.View.Enabled && !t.isFrozen(o) {
-		// Findings about its template report what is wrong with it.
+		// Findings about its template report the problem.
 		decision, known, err := t.decide(o, want)
 		if err != nil {
 			return from, err
@@ -249,7 +249,7 @@ func (t *Topology) CopiedFrom(ctx context.Context, o Object, want plan.Want) (fr
 	return from, nil
 }
 
-// reportFreeze reports what a frozen object waits for.
+// reportFreeze reports why a frozen object waits.
 func (t *Topology) reportFreeze(out *report.Outcome, o Object, reason, waits string) {
 	freeze, _ := intent.FreezeOf(t.Cluster.Annotations)
 	out.Add(reason, "%s %s the next upgrade of Kubernetes from %s, %s", o, waits, freeze.Version, plan.ToRollNow)
@@ -376,7 +376,7 @@ func (t *Topology) isReconciled() bool {
 }
 
 const (
-	// causeDelay is when to look again for what the topology controller waits for, because ClusterClasses are not watched.
+	// causeDelay is when to look again why the topology controller waits, because ClusterClasses are not watched.
 	causeDelay = time.Minute
 	// maxCause is the longest message of another condition, in bytes.
 	maxCause = 512

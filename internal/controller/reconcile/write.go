@@ -29,7 +29,7 @@ type Writer struct {
 	Live client.Reader
 }
 
-// Change is what a write has done to the entries of an object.
+// Change is the effect of a write on the entries of an object.
 type Change int
 
 // The changes.

@@ -9,7 +9,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
-// Outcome is what a step of a pass over a Cluster has found. The zero value means that there is nothing to report.
+// Outcome is the result of a step of a pass over a Cluster. The zero value means that there is nothing to report.
 type Outcome struct {
 	// Findings are in the order in which they were found.
 	Findings []finding.Finding

@@ -1,4 +1,4 @@
-// Package clusters reads what manifests say about Clusters: their pools, settings, proxy Secrets and infrastructure. It
+// Package clusters reads the Clusters of manifests: their pools, settings, proxy Secrets and infrastructure. It
 // decides nothing about bootstrap objects and changes nothing.
 package clusters
 
@@ -60,7 +60,7 @@ func Read(inputs, secrets []Input, installation types.NamespacedName) (*Manifest
 type Cluster struct {
 	// Object is its object in the manifests.
 	Object *manifest.Object
-	// View is what resolving needs to know about it.
+	// View is the Cluster as package resolve reads it.
 	View intent.Cluster
 	// Unresolved are the fields with an unresolved variable of clusterctl. View lacks their values.
 	Unresolved []finding.Place

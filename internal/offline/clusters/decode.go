@@ -49,7 +49,7 @@ func decode(o *manifest.Object) (metav1.Object, []finding.Place) {
 		unresolved = removeVariables(value)
 	}
 	if text, err := json.Marshal(value); err == nil {
-		_ = kinds.Decode(text, form) // it fills in what it can
+		_ = kinds.Decode(text, form) // it fills in the other fields
 	}
 	form.SetNamespace(o.Namespace())
 	form.SetName(o.Name())
@@ -143,7 +143,7 @@ func (x Index) BootstrapOf(o *manifest.Object) kinds.BootstrapObject {
 	return object
 }
 
-// Pool returns what a worker is and refers to. Only a pool names its own proxy Secret.
+// Pool returns a worker in the form of a pool. Only a pool names its own proxy Secret.
 func (x Index) Pool(worker *manifest.Object) plan.Pool {
 	form := x.forms[worker]
 	if machine, ok := form.(*kinds.Machine); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// infrastructureOf completes what the infrastructure cluster object of the input says: networks and internal hosts, and
+// infrastructureOf adds the facts of the infrastructure cluster object of the input: networks and internal hosts, and
 // the control-plane endpoint, which most templates set there. In a topology the ClusterClass names its kind, because
 // Cluster API sets the reference later; its template may be patched and does not count.
 func (m *Manifests) infrastructureOf(cluster *manifest.Object, view *intent.Cluster, unresolved *[]finding.Place) {

@@ -131,7 +131,7 @@ func someAddress(p netip.Prefix) netip.Addr {
 
 // Contains reports whether a destination belongs to the Cluster: it is on a loopback interface, in a Pod or Service
 // network, below the Service domain or .svc, a short name of the API Service, the control plane endpoint, the
-// metadata service, or what the infrastructure tells.
+// metadata service, or a fact of the infrastructure.
 func (c Cluster) Contains(d Destination) bool {
 	host := strings.ToLower(d.host())
 	address, err := netip.ParseAddr(host)

@@ -30,7 +30,7 @@ type Subject struct {
 	Profile string `json:"profile,omitempty"`
 }
 
-// Input is what Explain works with.
+// Input is the input of Explain.
 type Input struct {
 	Subject
 
@@ -83,7 +83,7 @@ type Entry struct {
 	DeadIn []string `json:"deadIn,omitempty"`
 	// FatalIn are the clients that refuse to work while it is in the list, as name@version.
 	FatalIn []string `json:"fatalIn,omitempty"`
-	// Fix is what to write instead, for an entry that is dead in every client that reads lists, or fatal in one.
+	// Fix is the replacement of an entry that is dead in every client that reads lists, or fatal in one.
 	Fix string `json:"fix,omitempty"`
 
 	raw string
@@ -109,7 +109,7 @@ type Row struct {
 	Answers []Answer `json:"answers"`
 }
 
-// Answer is what one client does for one destination.
+// Answer is the result of one client for one destination.
 type Answer struct {
 	// Client is the name@version.
 	Client string `json:"client"`
@@ -264,7 +264,7 @@ func (r *Report) examine(value string, clients []match.Client) {
 // dead reports whether an entry matches in none of the clients that read lists.
 func (e Entry) dead(readers int) bool { return readers > 0 && len(e.DeadIn) == readers }
 
-// advise returns what to write instead of an entry. It uses what the composer makes of the entry.
+// advise returns the replacement of an entry. It uses the composer's reading of the entry.
 func advise(entry string) string {
 	omit := slices.DeleteFunc(noproxy.Groups(), func(g noproxy.Group) bool { return g == noproxy.GroupUser })
 	composed, err := noproxy.Compose(noproxy.Input{User: noproxy.Layer{Text: entry}, OmitGroups: omit})

@@ -17,7 +17,7 @@ const maxShown = 1000
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // display makes text from users fit for a terminal: userinfo is replaced, also the beginning of one whose password has
-// a comma, and what is not printable is escaped.
+// a comma, and unprintable characters are escaped.
 func display(text string) string {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if isURL {
@@ -126,7 +126,7 @@ func (p *printer) head() {
 	}
 }
 
-// verdict is a word for what a client does. An exclamation mark marks a problem.
+// verdict is a word for the result of a client. An exclamation mark marks a problem.
 func (p *printer) verdict(d Row, v match.Verdict) string {
 	text := string(v)
 	if v == match.DependsOnDNS {
@@ -170,7 +170,7 @@ func (p *printer) answers(d Row, constant bool) {
 	}
 }
 
-// because is what decided.
+// because returns the reason of a verdict.
 func because(a Answer) string {
 	switch {
 	case a.Entry == "":
@@ -216,7 +216,7 @@ func (p *printer) constants() {
 	}
 }
 
-// entries prints the entries that have no effect or do harm, and what to write instead.
+// entries prints the entries that have no effect or do harm, and their replacements.
 func (p *printer) entries() {
 	readers := 0
 	for _, c := range p.report.Clients {

@@ -3,7 +3,7 @@ package foreign
 import "strings"
 
 // forms is the table of all proxy settings that are read. A line is a mapping: its form, kind, path and keys. The first
-// line with a key decides what it means.
+// line with a key decides its meaning.
 //
 // The kind is kind and group of the object, none for a document that is no object, or any: then the path may begin
 // anywhere in it. A dot leads to a key of the mapping below, * is any key. An item of a list that has a name is a key

@@ -86,7 +86,7 @@ func (r *reader) variables(place, text string) error {
 	return r.collect("", leaves)
 }
 
-// decode returns what a text is in base64, or else the text.
+// decode returns a text decoded from base64, or the text itself.
 func decode(text string) string {
 	if decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), "")); err == nil {
 		return string(decoded)

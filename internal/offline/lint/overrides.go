@@ -15,7 +15,7 @@ import (
 const CodeOverridden finding.Code = "overridden"
 
 // overrides warns of files and commands in the bootstrap objects of a Cluster that set proxy variables after the
-// product's. resolution is what the pools with the override get, or zero if its values are not known.
+// product's. resolution is that of the pools with the override, or zero if its values are not known.
 func (l *linter) overrides(c clusters.Cluster, options intent.Options, resolution resolve.Resolution, override string) {
 	recipe, err := plan.Recipe(options, patch.OutputVersion, resolution.Settings.IsTrustOnly(),
 		intent.GeneratedSecretName(c.View.Name))

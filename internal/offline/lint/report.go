@@ -35,7 +35,7 @@ type Row struct {
 	Where string `json:"where"`
 	// Message is the problem or fact.
 	Message string `json:"message"`
-	// Fix is what to write instead. It may be empty.
+	// Fix is the advice, "" for none.
 	Fix string `json:"fix,omitempty"`
 
 	order int // of the object in the input

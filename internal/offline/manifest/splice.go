@@ -17,7 +17,7 @@ type frame struct {
 type site struct {
 	frames []frame    // from the root of the document
 	base   int        // number of frames above the root of the object
-	value  *yaml.Node // what the last frame leads to
+	value  *yaml.Node // of the last frame
 }
 
 // locate follows a path. It gives up at aliases and merge keys, whose text is elsewhere.
@@ -83,7 +83,7 @@ type writer struct {
 	removed []*removal
 }
 
-// addition is what is added to a mapping, or replaces an empty or null value.
+// addition is text that is added to a mapping, or replaces an empty or null value.
 type addition struct {
 	site
 
@@ -154,7 +154,7 @@ func (w *writer) change(c splice, ok bool) bool {
 	return ok
 }
 
-// create notes what is to be added at a place.
+// create records an addition at a place.
 func (w *writer) create(s site, missing []string, value any) {
 	at := slices.IndexFunc(w.added, func(a *addition) bool { return a.site.value == s.value })
 	if at < 0 {

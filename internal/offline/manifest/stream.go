@@ -1,4 +1,4 @@
-// Package manifest reads and edits streams of Kubernetes manifests without disturbing what it does not edit.
+// Package manifest reads and edits streams of Kubernetes manifests and keeps all other text as it is.
 //
 // A stream that is read and written comes out byte for byte. An edited document differs only in the lines that the edit
 // added, removed or replaced: indentation, empty lines, comments, quoting, folding, line breaks (CRLF too), a missing
@@ -52,7 +52,7 @@ type Document struct {
 	defects []Defect
 }
 
-// Defect is what is wrong with a document that can still be read: it is written unchanged.
+// Defect is an error in a document that can still be read: it is written unchanged.
 type Defect struct {
 	// Objects are those that cannot be edited because of it. They have a value, in which the last of equal keys counts
 	// and lines with templates are omitted. A document that is a list, or only templates, has none.
@@ -260,7 +260,7 @@ func (s *Stream) Objects() []*Object {
 	return objects
 }
 
-// Diff returns what edits have changed since Parse, in the unified format with the name given to Parse, "" if nothing.
+// Diff returns the changes since Parse, in the unified format with the name given to Parse, "" if nothing.
 // Documents, and the items of a list, are compared one by one.
 func (s *Stream) Diff() []byte {
 	var name string

@@ -98,7 +98,7 @@ func (t text) eol() string {
 type splice struct {
 	from, to int
 	text     string
-	// depth orders what is inserted at one place: after the end of an inner collection first.
+	// depth orders insertions at one place: after the end of an inner collection first.
 	depth int
 }
 

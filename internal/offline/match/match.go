@@ -14,7 +14,7 @@ import (
 	"net/netip"
 )
 
-// Verdict says what a client does with one request.
+// Verdict is the result of a client for one request.
 type Verdict string
 
 const (
@@ -41,7 +41,7 @@ type Answer struct {
 	Reason string
 }
 
-// DeadEntry is a token that does not do what its author meant.
+// DeadEntry is a token without the effect that its author meant.
 type DeadEntry struct {
 	// Entry is the position of the token, counted from 0 in the list as this client splits it.
 	Entry int
@@ -76,8 +76,8 @@ type matcher func(list string, d destination, resolve Resolver) Answer
 // String returns the name and version in the form that Lookup accepts.
 func (c Client) String() string { return c.Name + "@" + c.Version }
 
-// Match says what the client does with a request to destination, an http or https URL, when NO_PROXY holds noProxy. It
-// returns an error if destination is not such a URL. The error does not hold the destination, which may carry a
+// Match returns the client's verdict about a request to destination, an http or https URL, when NO_PROXY holds noProxy.
+// It returns an error if destination is not such a URL. The error does not hold the destination, which may carry a
 // credential.
 func (c Client) Match(noProxy, destination string) (Answer, error) {
 	return c.MatchResolved(noProxy, destination, nil)

@@ -129,9 +129,9 @@ func (c *clusterRun) resolve(ctx context.Context, override, pool string) *plan.V
 	return &plan.Values{Resolution: &resolution}
 }
 
-// settle changes one bootstrap object to what the Cluster asks for. main are the settings of the Cluster, nil if there
-// are none.
-func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *plan.Values) {
+// reconcile changes one bootstrap object to the state that the Cluster desires. main are the settings of the Cluster,
+// nil if there are none.
+func (c *clusterRun) reconcile(ctx context.Context, m member, enabled bool, main *plan.Values) {
 	object := c.objectOf(m)
 	want := plan.Want{Cluster: c.view.Name, Enabled: enabled, Options: c.options}
 	decision, err := plan.Decide(object, want, facts{c, m, main, ctx})
@@ -144,7 +144,7 @@ func (c *clusterRun) settle(ctx context.Context, m member, enabled bool, main *p
 	}
 }
 
-// objectOf is what the manifests show about a bootstrap object.
+// objectOf returns a bootstrap object of the manifests as Decide reads it.
 func (c *clusterRun) objectOf(m member) plan.Object {
 	object := plan.Object{
 		Kind: m.object.Kind(), Name: "it", Labels: m.object.Labels(), Annotations: m.object.Annotations(),

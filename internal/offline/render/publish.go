@@ -19,9 +19,9 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
 )
 
-// Publish says what Render prints of published values.
+// Publish selects the published values that Render prints.
 type Publish struct {
-	// Wanted prints what the controller would write.
+	// Wanted prints the values that the controller would write.
 	Wanted bool
 	// List is the list of outputs of every Cluster. Empty is that of its annotation.
 	List string
@@ -69,7 +69,7 @@ func (r *renderer) isPublished(cluster *manifest.Object) bool {
 	return r.Publish.Wanted && (r.only == nil || r.only == cluster)
 }
 
-// publishOnly prints what a Cluster asks to be published if it has the label.
+// publishOnly prints the outputs of a Cluster if it has the label.
 func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object) {
 	read := r.Cluster(object)
 	switch {
@@ -88,7 +88,7 @@ func (r *renderer) publishOnly(ctx context.Context, object *manifest.Object) {
 	}
 }
 
-// publish prints what a Cluster asks to be published.
+// publish prints the outputs of a Cluster.
 func (c *clusterRun) publish(ctx context.Context) {
 	annotations := map[string]string{}
 	for _, key := range []string{contract.AnnotationPublish, contract.AnnotationPublishCredentials} {

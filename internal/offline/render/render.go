@@ -180,7 +180,7 @@ func (r *renderer) reject(o *manifest.Object, format string, args ...any) {
 	r.problems.add(o, fmt.Sprintf(format, args...))
 }
 
-// cluster patches the bootstrap objects of one Cluster, or removes what an earlier run has added.
+// cluster patches the bootstrap objects of one Cluster, or removes the entries of an earlier run.
 func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 	read := r.Cluster(object)
 	if !r.All && read.View.Unclear != nil {
@@ -196,7 +196,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.options = intent.Options{}
 		c.withdraw(publish.Asks{})
 		for _, m := range members {
-			c.settle(ctx, m, false, nil)
+			c.reconcile(ctx, m, false, nil)
 		}
 		return
 	}
@@ -220,7 +220,7 @@ func (r *renderer) cluster(ctx context.Context, object *manifest.Object) {
 		c.topology(ctx, read.Settings.Pools, main)
 	}
 	for _, m := range members {
-		c.settle(ctx, m, true, main)
+		c.reconcile(ctx, m, true, main)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/offline/manifest"
 )
 
-// usual is what most inputs have and what needs no change. It is reported in one line, so that the rest is not
+// usual has the facts that most inputs share and that need no change. They are one line, so that the rest is not
 // overlooked.
 type usual struct {
 	// clusters are the Clusters that a usual warning (noproxy.IsUsual), or codeVariables, is about.
