@@ -26,11 +26,11 @@ func newPlan(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan --cluster NAME [-f FILE...]",
 		Short: "Show what a label, a Secret or an annotation would change in a management cluster",
-		Long: `Runs one pass of the controller over a Cluster of a management cluster, with each write as a dry run, and shows
-what it would write, which Machines would be replaced at once, which would stay unchanged, and the condition
-afterwards. Nothing is changed.
+		Long: `Reconciles a Cluster of a management cluster as the controller does, with dry runs, and shows the writes, the
+Machines that would be replaced at once, those that would stay unchanged, and the condition afterwards. Nothing is
+changed.
 
-With -f the pass sees the Cluster, the Secrets and the annotations of pools as they would be with these files applied,
+With -f it sees the Cluster, the Secrets and the annotations of pools as they would be with these files applied,
 also through admission webhooks. A label or annotation of the product that a file leaves out is removed.
 
 Exit status: 0 success, 1 a failure, 2 wrong usage.`,

@@ -33,9 +33,9 @@ func newRender(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render -f FILE...",
 		Short: "Patch manifests without a cluster",
-		Long: `Reads manifests, patches what belongs to Clusters with the label capi-proxy-patcher.io/enabled=true, and writes
-them to standard output. Everything else is written unchanged, byte for byte. Notes and warnings are written to
-standard error.
+		Long: `Reads manifests, patches the bootstrap objects and ClusterClasses of Clusters with the label
+capi-proxy-patcher.io/enabled=true, and writes all objects to standard output; the others are unchanged, byte for byte.
+Notes and warnings are written to standard error.
 
 Exit status: 0 success, 1 bad input or, with --strict, a warning (nothing is written), 2 wrong usage.`,
 		Example: `  clusterctl generate cluster demo |

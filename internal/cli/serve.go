@@ -29,8 +29,8 @@ func newHooks(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hooks",
 		Short: "Serve Cluster API's runtime hooks",
-		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass. The\nAPI " +
-			"server is asked only whether somebody may read diagnostics.",
+		Long: "Serves GeneratePatches, ValidateTopology and DiscoverVariables for Clusters with a ClusterClass. It asks\n" +
+			"the API server only to authorize readers of the diagnostics.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return asUsage(manager.RunHooks(untilSignal(cmd.Context()), o, cmd.Flags(), streams.Err))
