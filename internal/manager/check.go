@@ -31,6 +31,7 @@ func (o Options) check() error {
 	return firstOf(
 		o.Serving.check(),
 		checkName("--namespace", o.Namespace, validation.IsDNS1123Label),
+		checkName("--node-image-pull-secret", o.NodePullSecret, validation.IsDNS1123Subdomain),
 		checkName("--watch-filter", o.WatchFilter, validation.IsValidLabelValue),
 		checkName("--leader-elect-namespace", o.Election.Namespace, validation.IsDNS1123Label),
 		o.Election.check(),

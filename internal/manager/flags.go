@@ -48,6 +48,8 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.Burst, "kube-api-burst", 200, "burst of requests to the API server")
 	f.StringVar(&o.NodeImage, "node-image", "", "image of this program as nodes of workload clusters pull it: serves "+
 		"Clusters with rollout "+contract.RolloutInPlace+"; empty: not served")
+	f.StringVar(&o.NodePullSecret, "node-image-pull-secret", "", "Secret of type kubernetes.io/dockerconfigjson in "+
+		"namespace "+contract.NodesNamespace+" of workload clusters, with which nodes pull --node-image; empty: none")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {

@@ -198,7 +198,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Absent: absent,
 		InfrastructureClusters: clusters, Installation: installation,
-		NodeImage: o.NodeImage, Applier: workload.NewApplier(connect), Scope: o.scope(),
+		NodeImage: o.NodeImage, NodePullSecret: o.NodePullSecret, Applier: workload.NewApplier(connect), Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {

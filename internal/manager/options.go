@@ -46,6 +46,8 @@ type Options struct {
 	FeatureGates map[string]bool
 	// NodeImage is the image that changes nodes in place; empty if that is not installed.
 	NodeImage string
+	// NodePullSecret is the Secret of workload clusters with which nodes pull that image; empty for none.
+	NodePullSecret string
 }
 
 // scope returns the Clusters that the manager serves.

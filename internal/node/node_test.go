@@ -300,6 +300,22 @@ func TestApply_LosesNoFileOfSomebodyElse(t *testing.T) {
 	}
 }
 
+// Other words would be another cause, with which the container ends again.
+func TestApply_SaysTheSameOfTheSameFiles(t *testing.T) {
+	t.Parallel()
+	full := data(t, rude, "CA1\n", "x\n")
+	d := newDisk(t, withTargets(t, full))
+	for _, f := range filesOf(t, full) {
+		d.put(f.Path, &inode{content: []byte("mine\n"), mode: 0o644})
+	}
+	want := d.host().Apply(version(t, full), nil)
+	for range 20 {
+		if got := d.host().Apply(version(t, full), nil); got == nil || got.Error() != want.Error() {
+			t.Fatalf("says %v, then %v", want, got)
+		}
+	}
+}
+
 func TestApply_LeavesAFileOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	before, want := data(t, "old", "CA1\n", "x\n"), data(t, "new", "CA2\n", "y\n")

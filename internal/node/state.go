@@ -135,8 +135,8 @@ func (h Host) look(want Version) (state, error) {
 	if s.interrupted = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	theirs := map[string]File{}
-	for _, name := range append(patch.ManagedPaths(), contract.PathNodeEnv) {
+	theirs, paths := map[string]File{}, append(patch.ManagedPaths(), contract.PathNodeEnv)
+	for _, name := range paths {
 		f, kind, err := h.at(name)
 		_, wanted := want.files[name]
 		switch wanted = wanted || name == contract.PathNodeEnv && len(readers(want.files)) > 0; {
@@ -164,9 +164,11 @@ func (h Host) look(want Version) (state, error) {
 	if err := h.previous(&s); err != nil {
 		return s, err
 	}
-	for name, f := range theirs {
-		if err := h.refuse(s, want, name, f); err != nil {
-			return s, err
+	for _, name := range paths { // a failure that stays the same has the same words
+		if f, found := theirs[name]; found {
+			if err := h.refuse(s, want, name, f); err != nil {
+				return s, err
+			}
 		}
 	}
 	for _, service := range services() {

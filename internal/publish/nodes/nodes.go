@@ -42,8 +42,8 @@ type Input struct {
 	Data map[string][]byte
 	// Key is the key of the Digest.
 	Key []byte
-	// Image is the image of the Pods.
-	Image string
+	// Image is the image of the Pods, PullSecret the Secret beside them with the credentials of its registry, if it is set.
+	Image, PullSecret string
 	// MaxUnavailable is how many nodes change at a time, as a positive number or percentage.
 	MaxUnavailable string
 }
@@ -219,7 +219,7 @@ func (in Input) pod(digest string) object {
 		"httpGet":       object{"host": "127.0.0.1", "port": Port, "path": "/readyz"},
 		"periodSeconds": 10, "timeoutSeconds": 5,
 	}
-	return object{
+	pod := object{
 		"affinity": object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{
 			"nodeSelectorTerms": []any{object{"matchExpressions": []any{
 				object{"key": contract.LabelNodeFiles, "operator": "In", "values": []any{Label(in.Secret)}},
@@ -246,6 +246,10 @@ func (in Input) pod(digest string) object {
 			object{"name": "state", "emptyDir": object{"sizeLimit": "1Mi"}},
 		},
 	}
+	if in.PullSecret != "" {
+		pod["imagePullSecrets"] = []any{object{"name": in.PullSecret}}
+	}
+	return pod
 }
 
 func mount(name, path string, readOnly bool) object {

@@ -40,7 +40,7 @@ func inputs() map[string]nodes.Input {
 		},
 		"pool": {
 			Cluster: "prod", Secret: "prod." + strings.Repeat("long-", 11) + ".md.proxy-files", Key: key(),
-			Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), MaxUnavailable: "25%",
+			PullSecret: "pull", Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), MaxUnavailable: "25%",
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: {}, contract.KeyTrustedCABundle: []byte("-----BEGIN CERTIFICATE-----\n"),
 				contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyReadiness: []byte("https://a.example.com/%20\n"),
