@@ -211,9 +211,12 @@ func (o checkOptions) options(config *rest.Config, streams Streams) (check.Optio
 		Rows: func(ctx context.Context, one types.NamespacedName) ([]status.Row, error) {
 			s := statusReader{
 				statusOptions: statusOptions{namespace: one.Namespace, cluster: one.Name},
-				api:           reader, streams: quiet, now: clock.now, removed: one.Name != "",
+				api:           reader, streams: quiet, now: clock.now,
 			}
 			rows, _, err := s.list(ctx)
+			if errors.Is(err, errNotLabelled) {
+				return nil, nil
+			}
 			return rows, err
 		},
 		NoProxy: func(ctx context.Context) (string, error) {

@@ -191,6 +191,9 @@ func TestCheck_NamesTheFirstFailuresOfTheTroubleshootingPage(t *testing.T) {
 	if got := unlabelled.check("cluster-condition"); got.Status != check.Skipped {
 		t.Errorf("the Cluster never had the label, and check says %+v", got)
 	}
+	if status, _, stderr := unlabelled.command("status"); status != 1 || !strings.Contains(stderr, "no labelled Cluster prod") {
+		t.Errorf("the Cluster never had the label, and status exits with %d: %s", status, stderr)
+	}
 	for _, name := range first {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,16 +207,27 @@ func TestCheck_NamesTheFirstFailuresOfTheTroubleshootingPage(t *testing.T) {
 				got.Do == "" || !strings.HasSuffix(got.Link, "/docs/troubleshooting.md#"+strings.ToLower(name)) {
 				t.Errorf("check says %+v", got)
 			}
+			status, stdout, stderr := w.command("status")
+			if status != 0 || !strings.Contains(stdout, "  "+name+"  ") || !strings.Contains(stderr, "see "+got.Link+"\n") {
+				t.Errorf("status exits with %d: %s%s", status, stderr, stdout)
+			}
 		})
 	}
+}
+
+// command runs a command about the Cluster.
+func (w *failing) command(name string, args ...string) (status int, stdout, stderr string) {
+	w.t.Helper()
+	server := httptest.NewTLSServer(w)
+	w.t.Cleanup(server.Close)
+	kubeconfig := (&api{Server: server}).kubeconfig(w.t)
+	return run(w.t, "", append([]string{name, "--kubeconfig", kubeconfig, "--cluster", "prod"}, args...)...)
 }
 
 // check runs the command and returns the result of one check.
 func (w *failing) check(name string) check.Result {
 	w.t.Helper()
-	server := httptest.NewTLSServer(w)
-	w.t.Cleanup(server.Close)
-	_, stdout, stderr := run(w.t, "", "check", "--kubeconfig", (&api{Server: server}).kubeconfig(w.t), "--cluster", "prod", "-o", "json")
+	_, stdout, stderr := w.command("check", "-o", "json")
 	var report check.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		w.t.Fatalf("%v: %s%s", err, stdout, stderr)

@@ -226,6 +226,9 @@ func (o statusOptions) fails(row status.Row) bool {
 		slices.Contains(o.failOn, failNotTrue) && (row.Stale != "" || !row.IsTrue())
 }
 
+// errNotLabelled reports that a Cluster that is named has neither the label nor a condition of the product.
+var errNotLabelled = errors.New("no labelled Cluster")
+
 // statusReader reads the status of Clusters.
 type statusReader struct {
 	statusOptions
@@ -233,8 +236,6 @@ type statusReader struct {
 	api     client.WithWatch
 	streams Streams
 	now     func() time.Time
-	// removed selects a Cluster by its name alone: one without the label counts as long as it has a condition of ours.
-	removed bool
 }
 
 // list reads all Clusters in one request, and the metadata of their generated Secrets in another. version is that of
@@ -257,28 +258,24 @@ func (s statusReader) list(ctx context.Context) (rows []status.Row, version stri
 	case err != nil:
 		return nil, "", fmt.Errorf("listing generated Secrets: %w", err)
 	}
-	if s.removed {
-		clusters.Items = slices.DeleteFunc(clusters.Items, func(c kinds.Cluster) bool {
-			_, labelled := c.Labels[contract.LabelEnabled]
-			return !labelled && !report.HasCondition(&c)
-		})
-	} else if s.cluster != "" && len(clusters.Items) == 0 {
-		return nil, "", fmt.Errorf("status: no labelled Cluster %s in namespace %s", s.cluster, s.namespace)
+	// A Cluster that is named counts without the label, too, until its condition is gone with the proxy.
+	clusters.Items = slices.DeleteFunc(clusters.Items, func(c kinds.Cluster) bool {
+		_, labelled := c.Labels[contract.LabelEnabled]
+		return !labelled && !report.HasCondition(&c)
+	})
+	if s.cluster != "" && len(clusters.Items) == 0 {
+		return nil, "", fmt.Errorf("status: %w %s in namespace %s", errNotLabelled, s.cluster, s.namespace)
 	}
 	rows = status.Rows(clusters.Items, generated.Items)
 	return rows, clusters.ResourceVersion, s.prove(ctx, rows)
 }
 
-// selected selects the Clusters that are shown: those with any value of the label.
+// selected selects the Clusters that are read: the one that is named, else those with any value of the label.
 func (s statusReader) selected() []client.ListOption {
-	options := []client.ListOption{client.InNamespace(s.namespace)}
-	if !s.removed {
-		options = append(options, client.HasLabels{contract.LabelEnabled})
-	}
 	if s.cluster != "" {
-		options = append(options, client.MatchingFields{"metadata.name": s.cluster})
+		return []client.ListOption{client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": s.cluster}}
 	}
-	return options
+	return []client.ListOption{client.InNamespace(s.namespace), client.HasLabels{contract.LabelEnabled}}
 }
 
 func (s statusReader) print(rows []status.Row) error {

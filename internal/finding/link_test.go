@@ -14,7 +14,9 @@ func TestLinks_NameEachSectionOnce(t *testing.T) {
 		{Reason: contract.ReasonSettingsNotFound},
 		finding.Rejection("bad-cidr", finding.Place{}, "", ""),
 		{Message: "a note"},
-		{Code: "x\nsee https://evil.example.com"}, {Code: "a b"}, {Code: "-"},
+		{Code: "x\nsee https://evil.example.com"},
+		{Code: "a b"},
+		{Code: "-"},
 	}
 	const page = "see https://github.com/capi-proxy-patcher/capi-proxy-patcher/blob/main/docs/troubleshooting.md"
 	want := page + "#bad-cidr\n" + page + "#settingsnotfound\n"
