@@ -34,6 +34,7 @@ type explainOptions struct {
 	pool, defaultSecret, profile            string
 	noProxy                                 string
 	hasNoProxy, hasClients                  bool
+	mirrors                                 bool // registry mirrors are destinations
 	clients, failOn                         []string
 	output                                  string
 }
@@ -150,6 +151,7 @@ func runExplain(ctx context.Context, o explainOptions, args []string, streams St
 	if _, err := (explain.Cluster{}).Choose(args); err != nil {
 		return usageError{fmt.Errorf("explain: %w", err)}
 	}
+	o.mirrors = len(args) == 0
 	network, err := o.resolve(ctx, &in, streams)
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,11 +24,13 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // fromAPI finds the Cluster in a management cluster. It reads the Cluster, the pool and the candidates for the proxy
-// Secret by name, and lists the Clusters of the namespace only if no name is given or no Cluster has it.
-func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) {
+// Secret by name, and lists the Clusters of the namespace only if no name is given or no Cluster has it. Bootstrap
+// objects are read if mirrors are shown.
+func (o explainOptions) fromAPI(ctx context.Context, streams Streams) (target, error) {
 	if namespace, name, qualified := strings.Cut(o.cluster, "/"); qualified {
 		o.namespace, o.cluster = namespace, name
 	}
@@ -66,6 +70,12 @@ func (o explainOptions) fromAPI(ctx context.Context, _ Streams) (target, error) 
 			t.override, err = o.getPool(ctx, api, cluster.Name)
 		}
 	}
+	if err == nil && o.mirrors {
+		var unread error
+		if t.bootstrap, unread = bootstrapOf(ctx, api, cluster, t.override); unread != nil {
+			_, _ = fmt.Fprintf(streams.Err, "registry mirrors are not shown: %v\n", unread)
+		}
+	}
 	return t, err
 }
 
@@ -95,6 +105,9 @@ func newReader(config *rest.Config) (client.WithWatch, error) {
 	for _, kind := range []string{"Cluster", "MachineDeployment", "MachinePool"} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	mapper.Add(controlplanev1.GroupVersion.WithKind(plan.KindControlPlane), meta.RESTScopeNamespace)
+	mapper.Add(bootstrapv1.GroupVersion.WithKind(plan.KindTemplate), meta.RESTScopeNamespace)
+	mapper.Add(bootstrapv1.GroupVersion.WithKind(plan.KindConfig), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	// What says whether the installation works.

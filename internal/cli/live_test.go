@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -124,10 +125,12 @@ func live(t *testing.T) *api {
 		secretsPath + "/edge-proxy": strings.NewReplacer("name: http-proxy", "name: edge-proxy",
 			"LmNvcnAuZXhhbXBsZS5vcmc=", "ZWRnZS5leGFtcGxlLm9yZw==").Replace(liveSecret),
 		"/api/v1/namespaces/system/secrets/default": strings.Replace(liveSecret, "LmNvcnAuZXhhbXBsZS5vcmc=", "aW5zdGFsbGF0aW9uLmV4YW1wbGUub3Jn", 1),
-		deployments + "/edge":                       pool("MachineDeployment", "edge", "prod", "edge-proxy"),
-		deployments + "/other":                      pool("MachineDeployment", "other", "stage", "edge-proxy"),
-		pools + "/big":                              pool("MachinePool", "big", "prod", "edge-proxy"),
-		pools + "/direct":                           pool("MachinePool", "direct", "prod", "none"),
+		deployments:            "kind: MachineDeploymentList\napiVersion: cluster.x-k8s.io/v1beta2\nitems: []\n",
+		pools:                  "kind: MachinePoolList\napiVersion: cluster.x-k8s.io/v1beta2\nitems: []\n",
+		deployments + "/edge":  pool("MachineDeployment", "edge", "prod", "edge-proxy"),
+		deployments + "/other": pool("MachineDeployment", "other", "stage", "edge-proxy"),
+		pools + "/big":         pool("MachinePool", "big", "prod", "edge-proxy"),
+		pools + "/direct":      pool("MachinePool", "direct", "prod", "none"),
 	})
 }
 
@@ -149,8 +152,12 @@ func TestExplain_ReadsAManagementCluster(t *testing.T) {
 		t.Fatalf("exit status %d, standard error %s", status, stderr)
 	}
 	golden(t, "explain/live.txt", stdout)
-	want := []string{"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-proxy-files", "GET " + secretsPath + "/prod-http-proxy", "GET " +
-		secretsPath + "/http-proxy"}
+	want := []string{
+		"GET " + clustersPath + "/prod", "GET " + secretsPath + "/prod-proxy-files",
+		"GET " + strings.Replace(clustersPath, "/clusters", "/machinedeployments", 1),
+		"GET " + strings.Replace(clustersPath, "/clusters", "/machinepools", 1), "GET " + secretsPath + "/prod-http-proxy", "GET " +
+			secretsPath + "/http-proxy",
+	}
 	asked := slices.Compact(a.asked)
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
@@ -169,6 +176,72 @@ func TestExplain_AgreesLiveAndOnManifests(t *testing.T) {
 	_, fromFile, _ := run(t, "", "explain", "-f", file, "-o", "json")
 	if fromAPI == "" || fromAPI != fromFile {
 		t.Errorf("from the API\n%s\nfrom the file\n%s", fromAPI, fromFile)
+	}
+}
+
+// TestExplain_ShowsMirrorsOfAManagementCluster has a control plane, two pools with one template, one with a KubeadmConfig
+// and one with a proxy Secret of its own.
+func TestExplain_ShowsMirrorsOfAManagementCluster(t *testing.T) {
+	t.Parallel()
+	a := live(t)
+	objects := map[string]string{
+		clustersPath + "/prod": liveCluster + "  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: cp}\n",
+	}
+	hosts := func(mirror string) string {
+		return `{files: [{path: /etc/containerd/certs.d/docker.io/hosts.toml, content: '[host."https://` + mirror + `"]'}]}`
+	}
+	object := func(group, resource, kind, name, spec string) {
+		text := fmt.Sprintf("apiVersion: %s/v1beta2\nkind: %s\nmetadata: {name: %s, namespace: team-a}\nspec: %s\n", group, kind, name, spec)
+		objects["/apis/"+group+"/v1beta2/namespaces/team-a/"+resource+"/"+name] = text
+	}
+	object("controlplane.cluster.x-k8s.io", "kubeadmcontrolplanes", "KubeadmControlPlane", "cp", "{kubeadmConfigSpec: "+hosts("one.corp.example.org")+"}")
+	const bootstrap = "bootstrap.cluster.x-k8s.io"
+	object(bootstrap, "kubeadmconfigtemplates", "KubeadmConfigTemplate", "shared", "{template: {spec: "+hosts("two.example.net")+"}}")
+	object(bootstrap, "kubeadmconfigtemplates", "KubeadmConfigTemplate", "own", "{template: {spec: "+hosts("three.edge.example.org")+"}}")
+	object(bootstrap, "kubeadmconfigs", "KubeadmConfig", "big", hosts("four.corp.example.org"))
+	pool := func(kind, name, annotations, reference string) string {
+		return fmt.Sprintf("apiVersion: cluster.x-k8s.io/v1beta2\nkind: %s\nmetadata: {name: %s, namespace: team-a, annotations: {%s}}\n"+
+			"spec: {clusterName: prod, template: {spec: {clusterName: prod, bootstrap: {configRef: {apiGroup: %s, kind: %s}}}}}\n",
+			kind, name, annotations, bootstrap, reference)
+	}
+	deployments := []string{
+		pool("MachineDeployment", "a", "", "KubeadmConfigTemplate, name: shared"), pool("MachineDeployment", "b", "", "KubeadmConfigTemplate, name: shared"),
+		pool("MachineDeployment", "c", "", "RKE2ConfigTemplate, name: foreign"), pool("MachineDeployment", "gone", "", "KubeadmConfigTemplate, name: gone"),
+		pool("MachineDeployment", "edge", "capi-proxy-patcher.io/secret: edge-proxy", "KubeadmConfigTemplate, name: own"),
+	}
+	big := pool("MachinePool", "big", "", "KubeadmConfig, name: big")
+	manifests := liveSecret + "---\n" + strings.NewReplacer("name: http-proxy", "name: edge-proxy", "LmNvcnAuZXhhbXBsZS5vcmc=", "ZWRnZS5leGFtcGxlLm9yZw==").Replace(liveSecret) +
+		"---\n" + strings.Join(append(deployments, big), "---\n")
+	for path, text := range objects {
+		manifests += "---\n" + text
+		a.objects[path] = flow(t, text)
+	}
+	list := func(resource, kind string, items ...string) {
+		text := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: " + kind + "List\nitems: ["
+		for _, item := range items {
+			text += flow(t, item) + ", "
+		}
+		a.objects[strings.Replace(clustersPath, "/clusters", "/"+resource, 1)] = flow(t, text+"]")
+	}
+	list("machinedeployments", "MachineDeployment", deployments...)
+	list("machinepools", "MachinePool", big)
+	kubeconfig, file := a.kubeconfig(t), folder(t, map[string]string{"all.yaml": manifests})+"/all.yaml"
+	for args, mirrors := range map[string]int{"--cluster prod": 3, "--cluster prod --pool edge": 1, "--cluster prod 10.96.0.1": 0} {
+		run := func(from ...string) string {
+			status, stdout, stderr := run(t, "", append(append([]string{"explain", "-o", "json"}, from...), strings.Fields(args)...)...)
+			if status != 0 || strings.Contains(stderr, "mirror") || strings.Count(stdout, `"mirror of docker.io in `) != mirrors {
+				t.Errorf("%s %q: exit status %d, %s%s", args, from, status, stderr, stdout)
+			}
+			return stdout
+		}
+		if diff := cmp.Diff(run("-f", file), run("--kubeconfig", kubeconfig)); diff != "" {
+			t.Errorf("%s (-manifests +API server):\n%s", args, diff)
+		}
+	}
+	delete(a.objects, strings.Replace(clustersPath, "/clusters", "/machinepools", 1))
+	status, stdout, stderr := run(t, "", "explain", "--kubeconfig", kubeconfig, "--cluster", "prod")
+	if status != 0 || !strings.HasPrefix(stderr, "registry mirrors are not shown: listing MachinePools: ") || !strings.Contains(stdout, "cp.example.org") {
+		t.Errorf("exit status %d, %s%s", status, stderr, stdout)
 	}
 }
 

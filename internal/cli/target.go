@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,7 +27,7 @@ type target struct {
 	// override is the Secret that the chosen pool names, contract.SecretNone, or "".
 	override   string
 	unresolved []finding.Place
-	// bootstrap are the bootstrap objects of the Cluster that use that Secret, in manifests.
+	// bootstrap are the bootstrap objects of the Cluster that use that Secret.
 	bootstrap []kinds.BootstrapObject
 }
 
@@ -172,30 +171,6 @@ func (o explainOptions) fromManifests(_ context.Context, streams Streams) (targe
 	}
 	return t, fmt.Errorf("explain: Cluster %s has no pool %s in the input; %s", names[i], o.pool, clusters.Listed(pools))
 }
-
-// maxMirrors bounds how many mirrors are destinations.
-const maxMirrors = 100
-
-// addMirrors adds the registry mirrors in the user's own files, each once with the first object that names it.
-func (t target) addMirrors(network *explain.Cluster) {
-	if !slices.Contains(t.settings.Options.Targets, contract.TargetContainerd) {
-		return
-	}
-	known := map[clusters.Mirror]bool{}
-	for _, o := range t.bootstrap {
-		for _, mirror := range clusters.Mirrors(o.Bootstrap().View().Files) {
-			if mirror.File = 0; known[mirror] || len(known) == maxMirrors {
-				continue
-			}
-			known[mirror] = true
-			network.Add(mirror.URL, fmt.Sprintf("mirror of %s in %s %s", finding.Line(mirror.Registry, maxName),
-				o.GetObjectKind().GroupVersionKind().Kind, finding.Line(o.GetName(), maxName)))
-		}
-	}
-}
-
-// maxName is the length of the longest name of an object or a host.
-const maxName = 253
 
 // clusterNames returns the names of Clusters with their namespaces.
 func clusterNames(all []clusters.Cluster) []string {
