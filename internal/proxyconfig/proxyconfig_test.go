@@ -58,6 +58,7 @@ func TestParse_AcceptsWhatClientsAgreeOn(t *testing.T) {
 		"an IPv4 address":                {"http://192.168.52.220:3128", "http://192.168.52.220:3128"},
 		"an IPv6 address":                {"http://[2001:DB8:0:0::1]:3128", "http://[2001:db8::1]:3128"},
 		"an internationalized name":      {"http://Bücher.example:80", "http://xn--bcher-kva.example:80"},
+		"a label of 63 characters":       {"http://" + strings.Repeat("a", 63) + ".example:80", "http://" + strings.Repeat("a", 63) + ".example:80"},
 		"an underscore":                  {"http://proxy_1.example.com:80", "http://proxy_1.example.com:80"},
 		"an absolute name":               {"http://proxy.example.com.:80", "http://proxy.example.com:80"},
 		"a user":                         {"http://user@proxy:1", "http://user@proxy:1"},

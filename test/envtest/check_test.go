@@ -76,7 +76,7 @@ func TestCheck_NamesWhatTheManagerReports(t *testing.T) {
 			proxySecret(t, ns, "one-proxy-files", map[string]string{"a": "b"})
 			return newCluster(t, ns, "one")
 		},
-		contract.ReasonWaitingForObjects: func(t *testing.T, ns string) classic { t.Helper(); return alone(t, ns, nil) },
+		contract.ReasonWaitingForObjects: func(t *testing.T, ns string) classic { t.Helper(); return alone(t, ns) },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			ns := namespace(t)

@@ -236,50 +236,6 @@ func TestImmediate_ReplacesMachinesOnce(t *testing.T) {
 	c.wantPatched(t, noObject...)
 }
 
-func TestImmediate_WaitsForSettingsThatCanBeUsed(t *testing.T) {
-	ns := namespace(t)
-	c := newCluster(t, ns, "one", func(o client.Object) { delete(o.GetLabels(), contract.LabelEnabled) })
-	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
-	c.joined("one-cp-a", c.controlPlane().Spec.KubeadmConfigSpec, controlPlaneNode())
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
-	})
-	c.eventuallyReports(contract.ReasonSettingsNotFound)
-	staysQuiet(t, ns, "secrets") // each resync looks for one without the label
-	c.wantPatched(t, "template", "KubeadmConfig")
-	if after := c.deployment().Spec.Rollout.After; !after.IsZero() {
-		t.Errorf("Machines are replaced by others that wait for a proxy Secret: %v", after)
-	}
-
-	time.Sleep(pause) // rollout.after has seconds
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c.eventuallyRollsOut(false, true)
-	c.eventuallyReports(contract.ReasonConfigured)
-	c.wantPatched(t, everyObject...)
-}
-
-func TestImmediate_DoesNotBringAPlannedRolloutForward(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	planned := metav1.NewTime(time.Now().Add(24 * time.Hour).Truncate(time.Second)) //nolint:forbidigo // the API server compares with the time of day
-	c := newCluster(t, ns, "one", func(o client.Object) {
-		delete(o.GetLabels(), contract.LabelEnabled)
-		if deployment, ok := o.(*clusterv1.MachineDeployment); ok {
-			deployment.Spec.Rollout.After = planned
-		}
-	})
-	c.joined("one-md-a", c.template().Spec.Template.Spec, c.worker())
-	c.edit(func(cluster *clusterv1.Cluster) {
-		cluster.Labels = map[string]string{contract.LabelEnabled: contract.LabelEnabledValue}
-		cluster.Annotations = map[string]string{contract.AnnotationRollout: contract.RolloutImmediate}
-	})
-	c.eventuallyReports(contract.ReasonConfigured, "1 Machine of MachineDeployment one-md has outdated")
-	if got := c.deployment().Spec.Rollout.After; !got.Equal(&planned) {
-		t.Errorf("spec.rollout.after is %v, want %v", got, planned)
-	}
-}
-
 func TestMachines_OfAPoolThatLeavesTheProxyAreCounted(t *testing.T) {
 	ns := namespace(t)
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})

@@ -5,38 +5,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// alone creates a labelled Cluster whose only bootstrap object is that of a pool, which edit may change.
-func alone(t *testing.T, ns string,
-	edit func(*clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate),
-) classic {
+// alone creates a labelled Cluster without a bootstrap object.
+func alone(t *testing.T, ns string) classic {
 	t.Helper()
 	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 	c := classic{t: t, ns: ns, name: "one"}
-	objects := c.objects()
-	cluster, isCluster := objects[0].(*clusterv1.Cluster)
-	template, isTemplate := objects[3].(*bootstrapv1.KubeadmConfigTemplate)
-	deployment, isDeployment := objects[4].(*clusterv1.MachineDeployment)
-	if !isCluster || !isTemplate || !isDeployment {
-		t.Fatalf("the vocabulary has other objects: %T, %T, %T", objects[0], objects[3], objects[4])
+	cluster, isCluster := c.objects()[0].(*clusterv1.Cluster)
+	if !isCluster {
+		t.Fatalf("the vocabulary has another object: %T", c.objects()[0])
 	}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
-	if edit == nil {
-		create(t, cluster)
-		return c
-	}
-	edit(deployment, template)
-	create(t, cluster, c.infrastructure(), template, deployment)
+	create(t, cluster)
 	return c
 }
 
@@ -46,56 +34,12 @@ func TestCondition_IsTrueOnlyIfSomethingCarriesTheProxyAndNothingLacksIt(t *test
 		create       func(t *testing.T, ns string) classic
 		reason, want string
 	}{
-		"a control plane of another provider with Machines": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := classic{t: t, ns: ns, name: "one"}
-			c.joined("one-cp-1", bootstrapv1.KubeadmConfigSpec{}, controlPlaneNode())
-			return newCluster(t, ns, "one",
-				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "ToyControlPlane" }))
-		}, contract.ReasonTemplateNotSupported, "/one is not a KubeadmControlPlane and its Machines are not patched"},
 		"a hosted control plane, which has none": {func(t *testing.T, ns string) classic {
 			t.Helper()
 			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
 			return newCluster(t, ns, "one",
 				with(func(cluster *clusterv1.Cluster) { cluster.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }))
 		}, contract.ReasonConfigured, "HostedControlPlane "},
-		"a hosted control plane without pools": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			c := alone(t, ns, nil)
-			c.edit(func(cluster *clusterv1.Cluster) {
-				cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
-					APIGroup: "controlplane.cluster.x-k8s.io", Kind: "HostedControlPlane", Name: "one",
-				}
-			})
-			return c
-		}, contract.ReasonWaitingForObjects, "/one has neither a control plane nor a pool with a bootstrap object yet"},
-		"no bootstrap object at all": {
-			func(t *testing.T, ns string) classic { t.Helper(); return alone(t, ns, nil) },
-			contract.ReasonWaitingForObjects, "/one has neither a control plane nor a pool with a bootstrap object yet",
-		},
-		"a pool with bootstrap data of its own": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			return alone(t, ns, func(deployment *clusterv1.MachineDeployment, _ *bootstrapv1.KubeadmConfigTemplate) {
-				deployment.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: new("own-data")}
-			})
-		}, contract.ReasonTemplateNotSupported, "MachineDeployment one-md has its own bootstrap data"},
-		"a Windows pool": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			return alone(t, ns, func(_ *clusterv1.MachineDeployment, template *bootstrapv1.KubeadmConfigTemplate) {
-				template.Spec.Template.Spec.Files = []bootstrapv1.File{{Path: "c:/k/azure.json", Content: "{}"}}
-			})
-		}, contract.ReasonTemplateNotSupported, "carries the proxy"},
-		"a pool that does without": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			return alone(t, ns, func(deployment *clusterv1.MachineDeployment, _ *bootstrapv1.KubeadmConfigTemplate) {
-				deployment.Annotations = map[string]string{contract.AnnotationSecret: contract.SecretNone}
-			})
-		}, contract.ReasonTemplateNotSupported, "carries the proxy"},
-		"a pool is enough": {func(t *testing.T, ns string) classic {
-			t.Helper()
-			return alone(t, ns, func(*clusterv1.MachineDeployment, *bootstrapv1.KubeadmConfigTemplate) {})
-		}, contract.ReasonConfigured, "Bootstrap objects by proxy Secret: 1 uses "},
 		"a MachinePool whose bootstrap data was made before the label": {
 			func(t *testing.T, ns string) classic {
 				t.Helper()
@@ -168,36 +112,6 @@ func TestCondition_CountsByProxySecretAndNamesEveryFinding(t *testing.T) {
 		newCluster(t, ns, "one", annotated("one-mp", "edge")).eventuallyReports(contract.ReasonSettingsNotFound,
 			"Secret "+ns+"/edge does not exist; create it or change annotation capi-proxy-patcher.io/secret of MachinePool one-mp")
 	})
-}
-
-func TestCondition_FitsWhateverTheFindings(t *testing.T) {
-	t.Parallel()
-	keys := map[string]string{"httpProxy": proxyURL}
-	for i := range 300 {
-		keys[fmt.Sprintf("k%03d", i)] = ""
-	}
-	for name, test := range map[string]struct {
-		data        map[string]string
-		annotations map[string]string
-		want        []string
-	}{
-		"300 unknown keys": {keys, nil, []string{`key "k000": unknown key`, "\nAnd 8 more findings"}},
-		"a long annotation": {
-			map[string]string{"httpProxy": proxyURL},
-			map[string]string{contract.AnnotationRollout: strings.Repeat("ü\n", 33_000)},
-			[]string{`annotation capi-proxy-patcher.io/rollout: unknown value "ü\n`, "…"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
-			proxySecret(t, ns, "one-http-proxy", test.data)
-			c := newCluster(t, ns, "one", with(func(cluster *clusterv1.Cluster) { cluster.Annotations = test.annotations }))
-			c.eventuallyReports(contract.ReasonInvalidSettings, test.want...)
-			eventually(t, "events",
-				func() string { return cmp.Diff([]string{contract.EventInvalidSettings}, reasons(eventsOf(t, ns))) })
-			staysQuiet(t, ns, "secrets")
-		})
-	}
 }
 
 // eventsOf returns the events about Cluster one, but for those about what was done to its objects.

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -348,23 +347,6 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 		reason  string
 		want    string
 	}{
-		"a variable and an annotation that contradict each other": {
-			[]func(client.Object){
-				withVariable(`{"targets": ["trust"]}`),
-				with(annotated(contract.AnnotationTargets, "kubelet")),
-			},
-			contract.ReasonInvalidSettings,
-			"spec.topology.variables[capiProxyPatcher].targets: differs from metadata.annotations[capi-proxy-patcher.io/targets]",
-		},
-		"two findings at once": {
-			[]func(client.Object){withVariable(`{"secretName": "!", "targets": []}`)},
-			contract.ReasonInvalidSettings, ".secretName: ",
-		},
-		"an output version that is none": {
-			[]func(client.Object){with(annotated(contract.AnnotationOutputVersion, "new"))},
-			contract.ReasonInvalidSettings,
-			"annotation capi-proxy-patcher.io/output-version of the Cluster: not an output version",
-		},
 		"a Secret of a pool that does not exist": {
 			[]func(client.Object){withVariable(`{}`, `{"secretName": "missing"}`)},
 			contract.ReasonSettingsNotFound, "/missing does not exist",
@@ -381,12 +363,6 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 			contract.ReasonConflictingFile,
 			"one-md: files[0]: already writes /etc/systemd/system/kubelet.service.d/http-proxy.conf",
 		},
-		"no control plane yet": {
-			[]func(client.Object){with(func(cluster *clusterv1.Cluster) {
-				cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
-			})},
-			contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespace(t)
@@ -401,25 +377,6 @@ func TestTopology_ReportsSettingsThatCannotBeUsed(t *testing.T) {
 			c.staysAsIs(before)
 		})
 	}
-}
-
-func TestTopology_DoesNotBlameTheClusterClassForABlockedController(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
-	cluster := c.cluster()
-	cluster.Status.Conditions = []metav1.Condition{{
-		Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
-		Reason:             clusterv1.ClusterTopologyReconciledClusterUpgradingReason,
-		LastTransitionTime: metav1.Now(),
-	}}
-	if err := shared.client.Status().Update(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
-	c.edit(labelled)
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "its condition TopologyReconciled has reason ClusterUpgrading")
-	time.Sleep(12 * time.Second)
-	c.eventuallyReports(contract.ReasonWaitingForObjects)
 }
 
 func TestTopology_IsLeftAloneWhilePaused(t *testing.T) {
@@ -613,37 +570,6 @@ func TestTopologyHold_KeepsTheProxyUntilTheUpgrade(t *testing.T) {
 	staysQuiet(t, ns)
 }
 
-func TestTopologyHold_IsEndedByTheController(t *testing.T) {
-	t.Parallel()
-	hold := func(value string) func(*clusterv1.Cluster) { return annotated(contract.AnnotationTopologyHold, value) }
-	for name, test := range map[string]struct {
-		change func(*clusterv1.Cluster)
-		want   string
-	}{
-		"the label is as the hold says":      {func(o *clusterv1.Cluster) { labelled(o); hold("enabled@" + oldVersion)(o) }, ""},
-		"the label is gone as the hold says": {func(o *clusterv1.Cluster) { withoutLabel(o); hold("disabled@" + oldVersion)(o) }, ""},
-		"the Cluster asks for Immediate": {func(o *clusterv1.Cluster) {
-			hold("disabled@" + oldVersion)(o)
-			annotated(contract.AnnotationRollout, "Immediate")(o)
-		}, ""},
-		"nothing runs the version":            {hold("disabled@v1.35.0"), ""},
-		"nothing carries the proxy":           {func(o *clusterv1.Cluster) { withoutLabel(o); hold("enabled@" + oldVersion)(o) }, ""},
-		"what is no hold is somebody's":       {hold("later"), "later"},
-		"a hold that holds stays":             {hold("disabled@" + oldVersion), "disabled@" + oldVersion},
-		"what is missing may run the version": {func(o *clusterv1.Cluster) { hold("disabled@v1.35.0")(o); o.Spec.ControlPlaneRef.Name = "missing" }, "disabled@v1.35.0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ns := namespace(t)
-			proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-			c := newCluster(t, ns, "one", topologyCluster, with(withoutLabel))
-			c.edit(func(o *clusterv1.Cluster) { labelled(o); test.change(o) })
-			c.eventuallyHolds(test.want)
-			time.Sleep(time.Second)
-			c.eventuallyHolds(test.want)
-		})
-	}
-}
-
 func TestClusterWebhook_BlocksOnlyTheWritesThatNeedIt(t *testing.T) {
 	ns := namespace(t)
 	away := shared.webhooks.Configurations[0].DeepCopy()
@@ -756,49 +682,4 @@ func TestTopology_PatchesACopyOfAnOldTemplateInTime(t *testing.T) {
 		return ""
 	})
 	c.eventuallyReports(contract.ReasonConfigured)
-}
-
-// TestTopology_SaysWhatItsClusterClassWaitsFor has the conditions that Cluster API writes without an ExtensionConfig.
-func TestTopology_SaysWhatItsClusterClassWaitsFor(t *testing.T) {
-	ns := namespace(t)
-	proxySecret(t, ns, "one-http-proxy", map[string]string{"httpProxy": proxyURL})
-	c := newCluster(t, ns, "one", topologyCluster, with(func(cluster *clusterv1.Cluster) {
-		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{}
-	}))
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "the topology controller has not created the control plane yet",
-		"ClusterClass "+ns+"/quick-start does not exist")
-	reference := func(group, kind string) clusterv1.ClusterClassTemplateReference {
-		return clusterv1.ClusterClassTemplateReference{Kind: kind, Name: "x", APIVersion: group + ".cluster.x-k8s.io/v1beta2"}
-	}
-	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "quick-start"}}
-	class.Spec.Infrastructure.TemplateRef = reference("infrastructure", "GenericInfrastructureClusterTemplate")
-	class.Spec.ControlPlane.TemplateRef = reference("controlplane", "KubeadmControlPlaneTemplate")
-	create(t, class)
-	class.Status.Conditions = []metav1.Condition{{
-		Type: clusterv1.ClusterClassVariablesReadyCondition, Status: metav1.ConditionFalse,
-		Reason:  clusterv1.ClusterClassVariablesReadyVariableDiscoveryFailedReason,
-		Message: "handler \"discover-variables.capi-proxy-patcher\"\n\tnot found " + strings.Repeat("x", 600), LastTransitionTime: metav1.Now(),
-	}}
-	if err := shared.client.Status().Update(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "ClusterClass "+ns+"/quick-start is not ready, its condition "+
-		"VariablesReady has reason VariableDiscoveryFailed: handler \"discover-variables.capi-proxy-patcher\" not found",
-		"…; check that the ExtensionConfig")
-	class.Status.Conditions[0].Status = metav1.ConditionTrue
-	if err := shared.client.Status().Update(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the manager writes its condition
-		cluster := c.cluster()
-		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
-			Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.Now(),
-			Reason: clusterv1.ClusterTopologyReconciledFailedReason, Message: "no handler generate-patches is registered",
-		})
-		return shared.client.Status().Update(t.Context(), cluster)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	c.eventuallyReports(contract.ReasonWaitingForObjects, "condition TopologyReconciled of the Cluster has reason "+
-		"ReconcileFailed: no handler generate-patches is registered")
 }
