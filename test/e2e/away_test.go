@@ -124,6 +124,7 @@ func TestMove(t *testing.T) {
 	moved.kubectl(t, "", "scale", "machinedeployment", moved.poolName(0), "--replicas=2")
 	moved.waitRunning(t, 4)
 	moved.checkBoots(t, 1, want{proxy: proxyURL}, everyBoot)
+	moved.checkInPlaceUpdate(t)
 }
 
 // newTarget starts another management cluster, with the product but not its hooks. Workload clusters stay where they
@@ -154,7 +155,8 @@ func takeTurn(t *testing.T) {
 	t.Cleanup(func() { <-turns })
 }
 
-// newManagement starts another management cluster, with Cluster API and nothing else. The test has taken a turn.
+// newManagement starts another management cluster, with Cluster API and nothing else. The shared one has the feature
+// gates of most users, this one InPlaceUpdates too. The test has taken a turn.
 func newManagement(t *testing.T, w *world) *world {
 	t.Helper()
 	return newManagementOf(t, w, w.cluster.ClusterAPI)
@@ -169,7 +171,7 @@ func newManagementOf(t *testing.T, w *world, api management.ClusterAPI) *world {
 	}
 	progress := func(step string) { t.Log(step) }
 	cluster, err := management.Start(t.Context(), management.Options{
-		Root: root, ClusterAPI: api, Logs: logs, CRDs: infra.CRDs(),
+		Root: root, ClusterAPI: api, Logs: logs, CRDs: infra.CRDs(), FeatureGates: "InPlaceUpdates=true",
 		Progress: progress,
 	})
 	if err != nil {

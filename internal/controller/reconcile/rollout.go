@@ -144,13 +144,18 @@ func lagging(made *madeTimes, configs []*kinds.KubeadmConfig, o Settled, kind, n
 	for _, config := range configs {
 		at := made.earliest(config.UID, madeAt(config))
 		lag := plan.LagOf(config.Bootstrap().View(), *o.Recipe, at, UpdatedAt(config), changed)
+		// Cluster API writes the new spec before an extension has changed the Machine.
+		_, updating := config.Annotations[clusterv1.UpdateInProgressAnnotation]
+		if updating && lag == plan.Current {
+			lag = plan.OldEntries
+		}
 		if lag == plan.Current {
 			continue
 		}
 		group.Machines = append(group.Machines, status.Machine{
 			Name: metav1.GetControllerOf(config).Name, Lag: lag, Created: config.CreationTimestamp.Time, Made: at,
 		})
-		byItself := lag == plan.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
+		byItself := updating || lag == plan.OldEntries && (kind == plan.KindControlPlane || o.IsTopologyOwned())
 		if created := config.CreationTimestamp.Time; !byItself && created.After(group.replaceable) {
 			group.replaceable = created
 		}

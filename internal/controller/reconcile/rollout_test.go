@@ -71,6 +71,9 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 	data := func(c *kinds.KubeadmConfig) {
 		c.Spec = &kinds.Bootstrap{Spec: patch.Spec{PreKubeadmCommands: commands().First}}
 	}
+	updating := func(c *kinds.KubeadmConfig) {
+		c.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+	}
 	for name, test := range map[string]struct {
 		change  []func(*kinds.KubeadmConfig)
 		objects func(controlPlane, template *Settled)
@@ -83,6 +86,8 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 		"of the control plane, old content":  {change: []func(*kinds.KubeadmConfig){controlPlane, data}, changed: noon(), behind: "KubeadmControlPlane cp", rolls: "cp"},
 		"of a pool, old entries":             {change: []func(*kinds.KubeadmConfig){worker}, behind: "MachineDeployment md", rolls: "md"},
 		"of a pool, old content":             {change: []func(*kinds.KubeadmConfig){worker, data}, changed: noon(), behind: "MachineDeployment md", rolls: "md"},
+		"of a pool, being updated in place":  {change: []func(*kinds.KubeadmConfig){worker, data, updating}, behind: "MachineDeployment md"},
+		"updated in place, old entries":      {change: []func(*kinds.KubeadmConfig){worker, updating}, behind: "MachineDeployment md"},
 		"current":                            {change: []func(*kinds.KubeadmConfig){worker, data}},
 		"made after the content changed":     {change: []func(*kinds.KubeadmConfig){worker, data}, changed: noon().Add(-2 * time.Hour)},
 		"of another pool":                    {change: []func(*kinds.KubeadmConfig){of(clusterv1.MachineDeploymentNameLabel, "other")}},

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
@@ -61,6 +62,9 @@ type Options struct {
 	Logs string
 	// CRDs are installed beside those of Cluster API: those of an infrastructure provider.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// FeatureGates are those of the managers of Cluster API beside the ones that all tests have, such as
+	// "InPlaceUpdates=true".
+	FeatureGates string
 	// Progress is called with a short phrase before each step that takes time.
 	Progress func(string)
 }
@@ -76,6 +80,7 @@ type Cluster struct {
 	// ClusterAPI is the version of Cluster API that runs.
 	ClusterAPI ClusterAPI
 
+	gates     string
 	root      string
 	dir       string // of what has to be removed in the end
 	env       *envtest.Environment
@@ -90,7 +95,7 @@ type Cluster struct {
 // Start starts a management cluster and returns when the managers of Cluster API are ready and their webhooks are
 // asked. Nothing is left running if it fails.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{Logs: o.Logs, root: o.Root}
+	c := &Cluster{Logs: o.Logs, root: o.Root, gates: strings.Trim(featureGates+","+o.FeatureGates, ",")}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -226,7 +231,7 @@ func (c *Cluster) newProvider(ctx context.Context, of source) (*provider, error)
 		return nil, err
 	}
 	process := c.newProcess(of.name, c.ClusterAPI.program(of.name), health,
-		"--kubeconfig", c.Kubeconfig, "--feature-gates", featureGates,
+		"--kubeconfig", c.Kubeconfig, "--feature-gates", c.gates,
 		"--webhook-port", strconv.Itoa(port), "--webhook-cert-dir", c.certificates(),
 		"--health-addr", health, "--diagnostics-address", "127.0.0.1:0", "--insecure-diagnostics",
 		"--kube-api-qps", "500", "--kube-api-burst", "1000")
