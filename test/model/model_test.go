@@ -11,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
@@ -29,7 +27,7 @@ type operation = sequence.Operation[*world]
 
 func TestModel_OfControllerAndWebhooks(t *testing.T) {
 	t.Parallel()
-	log.SetLogger(logr.Discard())
+	quiet()
 	valid := map[string]bool{}
 	sequence.Test[*world]{
 		New: func() *world { return newWorld(t, valid) }, Operations: operations(), Check: (*world).check,

@@ -569,7 +569,8 @@ func (s status) Apply(_ context.Context, applied runtime.ApplyConfiguration, opt
 // admit asks the webhook for a kind about a write of somebody else, twice, as an API server may.
 func (s *server) admit(before, asked client.Object) client.Object {
 	kind := s.kindOf(asked)
-	if s.hooks == nil ||
+	cluster, isCluster := asked.(*clusterv1.Cluster)
+	if s.hooks == nil || isCluster && cluster.Spec.Topology.ClassRef.Name == "" || !isCluster &&
 		!slices.Contains([]string{"KubeadmControlPlane", "KubeadmConfigTemplate", "KubeadmConfig"}, kind) {
 		return asked
 	}

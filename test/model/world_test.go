@@ -9,9 +9,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +23,7 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller"
@@ -40,6 +43,9 @@ const (
 	prod   = "prod"
 	prodEU = "prod.eu"
 )
+
+// quiet discards logs. Tests run in parallel, and only one may say so.
+var quiet = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
 
 // world is an API server, the product, Cluster API, and what users wrote into bootstrap objects.
 type world struct {
@@ -117,7 +123,8 @@ func (w *world) start() {
 	w.hooks = handlers
 }
 
-func newWorld(tb testing.TB, valid map[string]bool) *world {
+// emptyWorld has the two proxy Secrets.
+func emptyWorld(tb testing.TB, valid map[string]bool) *world {
 	tb.Helper()
 	w := &world{
 		server: newServer(), tb: tb, own: map[key]*bootstrapv1.KubeadmConfigSpec{}, valid: valid,
@@ -125,6 +132,15 @@ func newWorld(tb testing.TB, valid map[string]bool) *world {
 	}
 	w.written = w.checkWrite
 	w.start()
+	w.change(vocabulary.ProxySecret(namespace, "http-proxy", map[string]string{"httpProxy": "http://proxy:3128"}))
+	w.change(vocabulary.ProxySecret(namespace, "other",
+		map[string]string{"httpProxy": "http://other:3128", "username": "u", "password": password}))
+	return w
+}
+
+func newWorld(tb testing.TB, valid map[string]bool) *world {
+	tb.Helper()
+	w := emptyWorld(tb, valid)
 	for _, name := range []string{prod, prodEU} {
 		c := vocabulary.NewClassic(namespace, name, "linux")
 		for _, object := range []client.Object{c.Cluster, c.ControlPlane, c.Deployment, c.Template, c.Pool, c.Config} {
@@ -134,9 +150,6 @@ func newWorld(tb testing.TB, valid map[string]bool) *world {
 			w.change(object)
 		}
 	}
-	w.change(vocabulary.ProxySecret(namespace, "http-proxy", map[string]string{"httpProxy": "http://proxy:3128"}))
-	w.change(vocabulary.ProxySecret(namespace, "other",
-		map[string]string{"httpProxy": "http://other:3128", "username": "u", "password": password}))
 	return w
 }
 
@@ -367,6 +380,9 @@ func (w *world) finish() error {
 	}
 	w.due = true
 	for _, name := range []string{prod, prodEU} {
+		if w.live[key{"Cluster", name}] == nil {
+			continue
+		}
 		cluster, _ := copyOf(w.live[key{"Cluster", name}]).(*clusterv1.Cluster)
 		delete(cluster.Labels, contract.LabelEnabled)
 		cluster.Spec.Paused = nil

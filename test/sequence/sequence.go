@@ -18,6 +18,9 @@ var (
 	steps = flag.Int("model.steps", 0, "operations of each model test; 0 is what the test has chosen") //nolint:gochecknoglobals // a flag
 )
 
+// IsLong reports whether a number of operations was asked for, as make test-model does.
+func IsLong() bool { return *steps > 0 }
+
 // Operation changes a system of type W.
 type Operation[W any] struct {
 	Name string
