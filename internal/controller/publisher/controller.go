@@ -83,7 +83,8 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil ||
 		config.InfrastructureClusters == nil || config.Now == nil || config.Applier == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope, Installation, NodeImage and NodePullSecret is required")
+		return nil, errors.New("publisher: every field of Config but Scope, Installation, NodeImage and NodePullSecret is " +
+			"required")
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded

@@ -61,7 +61,8 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		}
 		secret, found, err := publish.OfNodes(nodes.Input{
 			Cluster: p.cluster.Name, Secret: generated.Items[i].Name, Data: data,
-			Key: nodes.KeyOf(generated.Items[i].UID), Image: p.NodeImage, PullSecret: p.NodePullSecret, MaxUnavailable: options.MaxUnavailable,
+			Key: nodes.KeyOf(generated.Items[i].UID), Image: p.NodeImage, PullSecret: p.NodePullSecret,
+			MaxUnavailable: options.MaxUnavailable,
 		})
 		if err != nil {
 			return nil, err
