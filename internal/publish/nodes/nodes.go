@@ -42,7 +42,7 @@ type Input struct {
 	Data map[string][]byte
 	// Key is the key of the Digest.
 	Key []byte
-	// Image is the image of the Pods, PullSecret the Secret beside them with the credentials of its registry, if it is set.
+	// Image is the image of the Pods, PullSecret the Secret beside them with credentials of its registry, if it is set.
 	Image, PullSecret string
 	// MaxUnavailable is how many nodes change at a time, as a positive number or percentage.
 	MaxUnavailable string
