@@ -1,0 +1,94 @@
+package owners
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/world"
+)
+
+// named is the metadata of an object of a namespace.
+func named(namespace, name string, labels ...string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}}
+	for pair := range slices.Chunk(labels, 2) {
+		meta.Labels[pair[0]] = pair[1]
+	}
+	return meta
+}
+
+// TestFinder_FindsTheClustersOfAnObject has Clusters a and b of a namespace, and c of another one, with the label. The
+// MachineDeployment of a and the MachinePool of b name Secret other.
+func TestFinder_FindsTheClustersOfAnObject(t *testing.T) {
+	t.Parallel()
+	cluster := func(namespace, name string) *kinds.Cluster {
+		c := &kinds.Cluster{ObjectMeta: named(namespace, name, contract.LabelEnabled, contract.LabelEnabledValue)}
+		c.Spec.ControlPlaneRef = kinds.Reference{Kind: plan.KindControlPlane, Name: name + "-cp"}
+		return c
+	}
+	b := cluster("team", "b")
+	b.Annotations = map[string]string{contract.AnnotationSecret: "own"}
+	deployment := &kinds.MachineDeployment{ObjectMeta: named("team", "md")}
+	deployment.Annotations = map[string]string{contract.AnnotationSecret: "other"}
+	deployment.Spec.ClusterName = "a"
+	deployment.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: plan.KindTemplate, Name: "t"}
+	pool := &kinds.MachinePool{ObjectMeta: named("team", "mp")}
+	pool.Annotations = deployment.Annotations
+	pool.Spec.ClusterName = "b"
+	pool.Spec.Template.Spec.Bootstrap.ConfigRef = kinds.Reference{Kind: plan.KindConfig, Name: "k"}
+	reader, err := world.Of(t.Context(), cluster("team", "a"), b, cluster("far", "c"),
+		&kinds.Cluster{ObjectMeta: named("team", "off")}, deployment, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Finder{Client: reader, Installation: types.NamespacedName{Namespace: "operators", Name: "proxy"}}
+	secret := func(namespace, name string) []ctrl.Request {
+		return f.OfProxySecret(t.Context(), &corev1.Secret{ObjectMeta: named(namespace, name)})
+	}
+	ofOutput := named("team", "a-proxy-outputs", contract.LabelGenerated, "a", contract.LabelOutput, "proxy-outputs")
+	generated := named("team", "a-proxy-files", contract.LabelGenerated, "a")
+	object := func(meta metav1.ObjectMeta) client.Object { return &corev1.Secret{ObjectMeta: meta} }
+	for name, test := range map[string]struct {
+		got  []ctrl.Request
+		want string
+	}{
+		"a label of Cluster API":          {OfLabel(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
+		"no label":                        {OfLabel(t.Context(), object(named("team", "x"))), ""},
+		"a generated Secret":              {OfGeneratedSecret(t.Context(), object(generated)), "team/a"},
+		"a Secret of an output":           {OfGeneratedSecret(t.Context(), object(ofOutput)), ""},
+		"an output is that of a Cluster":  {OfOutput(t.Context(), object(ofOutput)), "team/a"},
+		"a generated Secret is no output": {OfOutput(t.Context(), object(generated)), ""},
+		"a control plane":                 {f.OfControlPlane(t.Context(), object(named("team", "a-cp"))), "team/a"},
+		"one of another namespace":        {f.OfControlPlane(t.Context(), object(named("far", "a-cp"))), ""},
+		"a template of a pool":            {f.OfTemplate(t.Context(), &kinds.KubeadmConfigTemplate{ObjectMeta: named("team", "t")}), "team/a"},
+		"a config of a MachinePool":       {f.OfConfig(t.Context(), object(named("team", "k"))), "team/b"},
+		"a config with a label":           {f.OfConfig(t.Context(), object(named("team", "x", clusterv1.ClusterNameLabel, "a"))), "team/a"},
+		"a pool":                          {f.OfPool(t.Context(), deployment), "team/a"},
+		"a MachinePool":                   {f.OfPool(t.Context(), pool), "team/b"},
+		"a Namespace":                     {f.OfNamespace(t.Context(), object(named("", "team"))), "team/a team/b"},
+		"the Secret that a Cluster names": {secret("team", "own"), "team/b"},
+		"the Secret that pools name":      {secret("team", "other"), "team/a team/b"},
+		"a Secret with a Cluster's name":  {secret("team", "a"+contract.ClusterSecretSuffix), "team/a"},
+		"the installation's Secret":       {secret("operators", "proxy"), "far/c team/a team/b"},
+		"the same name elsewhere":         {secret("team", "proxy"), ""},
+	} {
+		var got []string
+		for _, request := range test.got {
+			got = append(got, request.String())
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != test.want {
+			t.Errorf("%s: got %q, want %q", name, text, test.want)
+		}
+	}
+}

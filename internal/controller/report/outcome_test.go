@@ -1,0 +1,64 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
+)
+
+func TestJoin_KeepsTheEarliestAndTheLast(t *testing.T) {
+	t.Parallel()
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	group := []status.Group{{Name: "g"}}
+	var o Outcome
+	for _, later := range []Outcome{
+		{Changed: early, Expires: late, Again: time.Minute, Objects: map[string]int{"a": 1}, Behind: &group},
+		{Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 1, "b": 1}, Added: []string{"x"}},
+		{Changed: early, Again: time.Hour, Holds: true, Removed: []string{"y"}},
+		{},
+	} {
+		o.Join(later)
+	}
+	o.Add("Reason", "%s", "text")
+	o.Note("%d", 1)
+	want := Outcome{
+		Changed: late, Expires: early, Again: time.Second, Objects: map[string]int{"a": 2, "b": 1}, Behind: &group,
+		Added: []string{"x"}, Removed: []string{"y"}, Holds: true,
+		Findings: []finding.Finding{{Reason: "Reason", Message: "text"}, {Message: "1"}},
+	}
+	if diff := cmp.Diff(want, o); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCondition_IsAsOldAsItsStatus(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	c := Condition{Now: func() time.Time { return now }, Type: "T"}
+	previous := metav1.Condition{
+		Type: "T", Status: metav1.ConditionTrue, Reason: "R", Message: "m", LastTransitionTime: metav1.NewTime(time.Unix(1, 0)),
+	}
+	for name, test := range map[string]struct {
+		content  finding.Condition
+		previous *metav1.Condition
+		differs  bool
+		since    time.Time
+	}{
+		"the first":       {finding.Condition{Status: "True", Reason: "R", Message: "m"}, nil, true, now},
+		"the same":        {finding.Condition{Status: "True", Reason: "R", Message: "m"}, &previous, false, time.Unix(1, 0)},
+		"another message": {finding.Condition{Status: "True", Reason: "R", Message: "n"}, &previous, true, time.Unix(1, 0)},
+		"another reason":  {finding.Condition{Status: "True", Reason: "S", Message: "m"}, &previous, true, time.Unix(1, 0)},
+		"another status":  {finding.Condition{Status: "False", Reason: "R", Message: "m"}, &previous, true, now},
+	} {
+		got := c.of(&kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Generation: 3}}, test.content, test.previous)
+		if !got.LastTransitionTime.Time.Equal(test.since) || differs(test.previous, got) != test.differs || got.ObservedGeneration != 3 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
