@@ -37,6 +37,8 @@ type pass struct {
 	topology *reconcile.Topology
 	// read are the versions of the proxy Secrets that the pass has looked for.
 	read map[string]string
+	// current reports that the cached Cluster asks for the same as that of the API server.
+	current bool
 }
 
 func (c *Controller) newPass(cluster *kinds.Cluster, view intent.Cluster) *pass {
@@ -344,6 +346,11 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 	if left := o.RollsIn(p.Now()); decision.Waits && left > 0 {
 		out.LookAgain(left)
 	}
+	if len(decision.Edits) > 0 && (decision.Version == 0 || o.Running) {
+		if err := p.checkCurrent(ctx); err != nil {
+			return settled, out, err
+		}
+	}
 	spec, change, err := p.writer.Write(ctx, o, decision)
 	if err != nil {
 		return settled, out, err
@@ -360,6 +367,19 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 	return settled, out, nil
 }
 
+// checkCurrent is called before entries are removed and before Machines are replaced, see reconcile.CheckCurrent. It
+// asks the API server once a pass.
+func (p *pass) checkCurrent(ctx context.Context) error {
+	if p.current {
+		return nil
+	}
+	if err := reconcile.CheckCurrent(ctx, p.Live, p.cluster); err != nil {
+		return err
+	}
+	p.current = true
+	return nil
+}
+
 // settleLate patches objects that missed admission. Findings about them are reported with their template.
 func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report.Outcome, error) {
 	late, err := p.configs.Late(ctx)
@@ -373,8 +393,9 @@ func (p *pass) settleLate(ctx context.Context, main *resolve.Resolution) (report
 
 // followUp reports the Machines that are behind and replaces them if the Cluster asks for that.
 func (p *pass) followUp(ctx context.Context, objects []reconcile.Settled) (report.Outcome, error) {
-	return p.rollouts.Follow(ctx, reconcile.Pass{Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets}, objects,
-		p.options.Rollout)
+	return p.rollouts.Follow(ctx, reconcile.Pass{
+		Cluster: p.cluster, Configs: p.configs, Secrets: p.secrets, CheckCurrent: p.checkCurrent,
+	}, objects, p.options.Rollout)
 }
 
 // followInPlace follows the update in place of the Machines that are behind, if the Cluster asks for it.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,22 +10,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // apiServer stores every patch as version 10.
-type apiServer struct{ client.Client }
+type apiServer struct {
+	client.Client
 
-func (apiServer) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	// patches, if not nil, counts the patches.
+	patches *int
+}
+
+func (s apiServer) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	object.SetResourceVersion("10")
+	if s.patches != nil {
+		*s.patches++
+	}
 	return nil
 }
 
@@ -70,3 +83,89 @@ func TestConclude_RepeatsAPassAfterAConflict(t *testing.T) {
 		t.Errorf("again after %s, error %v", got.RequeueAfter, err)
 	}
 }
+
+// stored has one Cluster, and counts how often it is read.
+type stored struct {
+	client.Reader
+
+	cluster *kinds.Cluster
+	err     error
+	reads   int
+}
+
+func (s *stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.reads++
+	if into, isCluster := into.(*kinds.Cluster); isCluster && s.err == nil {
+		s.cluster.DeepCopyInto(into)
+	}
+	return s.err
+}
+
+// TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer writes two objects in one pass.
+func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	const version = 1
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "one")
+	edits := []patch.Edit{{List: patch.ListPre, Op: patch.OpAdd, Command: "true"}}
+	add, remove := plan.Decision{Edits: edits, Version: version}, plan.Decision{Edits: edits}
+	annotated := func(name string) func(*kinds.Cluster) {
+		return func(c *kinds.Cluster) { c.Annotations = map[string]string{name: "x"} }
+	}
+	for name, test := range map[string]struct {
+		decision plan.Decision
+		running  bool
+		// live changes the Cluster since the cache has read it.
+		live          func(*kinds.Cluster)
+		err           error
+		reads, writes int
+		conflict      bool
+	}{
+		"entries are added":                      {decision: add, live: func(c *kinds.Cluster) { c.Labels = nil }, writes: 2},
+		"entries are added to running Machines":  {decision: add, running: true, reads: 1, writes: 2},
+		"entries are removed":                    {decision: remove, reads: 1, writes: 2},
+		"annotations only":                       {decision: plan.Decision{Annotations: map[string]string{"a": "b"}}, running: true, writes: 2},
+		"nothing":                                {running: true},
+		"replaced, though the label is gone":     {decision: add, running: true, live: func(c *kinds.Cluster) { c.Labels = nil }, reads: 1, conflict: true},
+		"removed, though the label is there":     {decision: remove, live: func(c *kinds.Cluster) { c.Labels[contract.LabelEnabled] = "True" }, reads: 1, conflict: true},
+		"the rollout is another":                 {decision: remove, live: annotated(contract.AnnotationRollout), reads: 1, conflict: true},
+		"the topology is held":                   {decision: remove, live: annotated(contract.AnnotationTopologyHold), reads: 1, conflict: true},
+		"the Cluster is paused by an annotation": {decision: remove, live: annotated(clusterv1.PausedAnnotation), reads: 1, conflict: true},
+		"its spec is another":                    {decision: remove, live: func(c *kinds.Cluster) { c.Generation++ }, reads: 1, conflict: true},
+		"it is another Cluster":                  {decision: remove, live: func(c *kinds.Cluster) { c.UID = "other" }, reads: 1, conflict: true},
+		"it is being deleted":                    {decision: remove, live: func(c *kinds.Cluster) { c.DeletionTimestamp = new(metav1.Now()) }, reads: 1, conflict: true},
+		"it is gone":                             {decision: remove, err: notFound, reads: 1, conflict: true},
+		"it cannot be read":                      {decision: remove, err: errRefused, reads: 1},
+		"others annotate it":                     {decision: remove, live: annotated("example.com/team"), reads: 1, writes: 2},
+		"its status is another":                  {decision: remove, live: func(c *kinds.Cluster) { c.ResourceVersion = "8" }, reads: 1, writes: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: "one", UID: "one", ResourceVersion: "7", Generation: 1,
+				Labels: map[string]string{contract.LabelEnabled: contract.LabelEnabledValue},
+			}}
+			live := &stored{cluster: cluster.DeepCopy(), err: test.err}
+			if test.live != nil {
+				test.live(live.cluster)
+			}
+			writes := 0
+			c := &Controller{}
+			c.Live, c.Now = live, func() time.Time { return time.Unix(0, 0) }
+			c.writer = &reconcile.Writer{Client: backoff.New(apiServer{patches: &writes}, nil, c.Now)}
+			p := c.newPass(cluster, intent.ClusterOf(cluster))
+			var err error
+			for _, name := range []string{"a", "b"} {
+				config := &kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "9"}}
+				if _, _, err = p.carryOut(t.Context(), reconcile.NewObject(config, plan.KindConfig, test.running), test.decision); err != nil {
+					break
+				}
+			}
+			failed := test.conflict || test.err != nil
+			if live.reads != test.reads || writes != test.writes || (err != nil) != failed || apierrors.IsConflict(err) != test.conflict {
+				t.Errorf("%d reads, %d writes, error %v", live.reads, writes, err)
+			}
+		})
+	}
+}
+
+var errRefused = errors.New("refused")

@@ -80,7 +80,6 @@ func rare() []grant {
 	return []grant{
 		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigs"},         // reconcile.Writer
 		{"get", "bootstrap.cluster.x-k8s.io", "kubeadmconfigtemplates"}, // reconcile.Writer
-		{"get", "cluster.x-k8s.io", "clusters"},                         // webhook.Webhook
 		{"get", "cluster.x-k8s.io", "machinedeployments"},               // webhook.Webhook
 		{"list", "clusterctl.cluster.x-k8s.io", "providers"},            // manager.New
 	}

@@ -54,6 +54,8 @@ type Pass struct {
 	Cluster *kinds.Cluster
 	Configs *Configs
 	Secrets *Secrets
+	// CheckCurrent returns an error if Cluster is from a cache that is behind.
+	CheckCurrent func(ctx context.Context) error
 }
 
 // Follow reports the Machines that are behind objects and, if rollout is contract.RolloutImmediate, replaces them.
@@ -71,7 +73,7 @@ func (r *Rollouts) Follow(ctx context.Context, p Pass, objects []Settled,
 		if rollout != contract.RolloutImmediate || group.replaceable.IsZero() {
 			continue
 		}
-		done, err := r.rollOut(ctx, p.Cluster, group)
+		done, err := r.rollOut(ctx, p, group)
 		if err != nil {
 			return out, err
 		}
@@ -211,7 +213,8 @@ func (m *madeTimes) earliest(uid types.UID, made time.Time) time.Time {
 // rollOut makes Cluster API replace the Machines of a group by setting rollout.after, and reports whether it has set
 // it: Machines that are older than rollout.after are being replaced already, and a time in the future is the user's
 // schedule.
-func (r *Rollouts) rollOut(ctx context.Context, cluster *kinds.Cluster, group behind) (bool, error) {
+func (r *Rollouts) rollOut(ctx context.Context, p Pass, group behind) (bool, error) {
+	cluster := p.Cluster
 	var (
 		object client.Object
 		after  *metav1.Time
@@ -241,6 +244,9 @@ func (r *Rollouts) rollOut(ctx context.Context, cluster *kinds.Cluster, group be
 		if target, kind, change = cluster, types.JSONPatchType, r.topologyRollout(cluster, group, object); change == nil {
 			return false, nil
 		}
+	}
+	if err := p.CheckCurrent(ctx); err != nil {
+		return false, err
 	}
 	data, err := json.Marshal(change)
 	if err != nil {

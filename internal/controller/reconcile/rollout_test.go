@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -115,7 +116,7 @@ func TestFollow_CountsTheMachinesThatAreBehind(t *testing.T) {
 			cp, md := &kinds.KubeadmControlPlane{ObjectMeta: named("cp")}, &kinds.MachineDeployment{ObjectMeta: named("md")}
 			s, writer := show(t, config, secret, cp, md)
 			reader, cluster, recipe := Reader{Client: s}, &kinds.Cluster{ObjectMeta: named("one")}, commands()
-			p := Pass{Cluster: cluster, Configs: reader.Configs(intent.ClusterOf(cluster))}
+			p := Pass{Cluster: cluster, Configs: reader.Configs(intent.ClusterOf(cluster)), CheckCurrent: current}
 			p.Secrets = Store{Writer: writer, Reader: reader, Now: noon}.Of(cluster, intent.ClusterOf(cluster), p.Configs)
 			controlPlane := Settled{Object: NewObject(cp, plan.KindControlPlane, true), Recipe: &recipe, Secret: secret.Name}
 			template := Settled{
@@ -272,7 +273,7 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 			r := &Rollouts{Client: s, Reporter: &report.Reporter{Recorder: recorder}, Now: noon}
 			cluster := &kinds.Cluster{ObjectMeta: named("one"), Spec: kinds.ClusterSpec{Topology: test.topology}}
 			group := behind{Group: status.Group{Kind: test.kind, Name: "g"}, replaceable: created}
-			done, err := r.rollOut(t.Context(), cluster, group)
+			done, err := r.rollOut(t.Context(), Pass{Cluster: cluster, CheckCurrent: current}, group)
 			if failed := errors.Is(test.refusal, refused); (err != nil) != failed || done != (test.write != "" && !failed) ||
 				(len(recorder.Events) == 1) != done {
 				t.Errorf("done %v, error %v, %d events", done, err, len(recorder.Events))
@@ -284,6 +285,20 @@ func TestRollOut_SetsTheTimeOnce(t *testing.T) {
 			if !slices.Equal(s.writes, want) {
 				t.Errorf("got  %q\nwant %q", s.writes, want)
 			}
+			if test.write == "" {
+				return
+			}
+			s.writes = nil
+			done, err = r.rollOut(t.Context(), Pass{Cluster: cluster, CheckCurrent: func(context.Context) error { return errOld }}, group)
+			if !errors.Is(err, errOld) || done || s.writes != nil {
+				t.Errorf("with a Cluster of the past: done %v, error %v, writes %q", done, err, s.writes)
+			}
 		})
 	}
 }
+
+// errOld is the error for a Cluster from a cache that is behind.
+var errOld = errors.New("the cache is behind")
+
+// current accepts every Cluster.
+func current(context.Context) error { return nil }
