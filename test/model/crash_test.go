@@ -334,7 +334,7 @@ func disturbances() []disturbance {
 	for _, kind := range all {
 		out = append(out, disturbance{
 			name: "the process dies, the cache of " + kind + " is older", kills: true, older: []string{kind},
-			reordered: kind == "Cluster" || kind == "MachineDeployment",
+			reordered: kind == "MachineDeployment",
 		})
 	}
 	return out

@@ -385,6 +385,23 @@ func TestReconcile_LooksForAnAbsentSecretAgain(t *testing.T) {
 	}
 }
 
+// TestReconcile_KeepsOutputsThatTheClusterOfTheAPIServerAsksFor has a process start with a Cluster of the past.
+func TestReconcile_KeepsOutputsThatTheClusterOfTheAPIServerAsksFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	old := &kinds.Cluster{}
+	w.must(w.shown.Get(t.Context(), client.ObjectKey{Namespace: team, Name: "prod"}, old))
+	w.edit(annotated(contract.AnnotationPublish, "env"))
+	if _, condition, _, err := w.pass(); err != nil || condition != "True Published env" {
+		t.Fatalf("condition %q, %v", condition, err)
+	}
+	w.start()
+	if _, err := w.publisher.Reconcile(t.Context(), old); err != nil || len(w.writes) > 0 {
+		t.Errorf("writes %q, %v", w.writes, err)
+	}
+}
+
 // TestReconcile_GivesWayToAnotherManager has somebody else remove the content of a Secret again and again.
 func TestReconcile_GivesWayToAnotherManager(t *testing.T) {
 	t.Parallel()

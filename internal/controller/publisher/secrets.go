@@ -134,6 +134,9 @@ func (p *pass) remove(ctx context.Context, secret *corev1.Secret) error {
 	if !reconcile.IsOwned(secret, p.cluster.UID) {
 		return nil
 	}
+	if err := reconcile.CheckCurrent(ctx, p.Live, p.cluster); err != nil {
+		return err //nolint:wrapcheck // it says what it read
+	}
 	ctrl.LoggerFrom(ctx).Info("Deleting Secret of outputs", "Secret", klog.KObj(secret))
 	err := p.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	if client.IgnoreNotFound(err) != nil {
