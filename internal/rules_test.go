@@ -23,7 +23,7 @@ const (
 	longestChain = 15
 )
 
-var importsOfOurs = map[string]int{"controller": 16, "controller/publisher": 16, "controller/workload": 13}
+var importsOfOurs = map[string]int{"controller": 16, "controller/publisher": 15, "controller/workload": 13}
 
 // forms are the types that have the name of an object of package kinds, and why.
 var forms = map[string]string{

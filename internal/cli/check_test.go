@@ -50,6 +50,7 @@ func TestManager_RefusesFlagsBeforeAnythingStarts(t *testing.T) {
 		"webhook address":              {"--webhook-bind-address [::]:1", `--webhook-bind-address "[::]:1": use an IP address without a port`},
 		"webhook certificates missing": {"--webhook-cert-dir " + none, "--webhook-cert-dir: file " + none + "/tls.crt does not exist"},
 		"image of nodes":               {"--node-image a,b", `--node-image "a,b": not the name of an image`},
+		"pull policy of nodes":         {"--node-image-pull-policy Never", `--node-image-pull-policy "Never": neither Always nor IfNotPresent`},
 		"image of nodes too long":      {"--node-image " + strings.Repeat("a", 513), `--node-image "aaa`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +76,7 @@ func TestManager_AcceptsFlagsWithinTheirLimits(t *testing.T) {
 		{"--logging-format", "json", "--feature-gates", "PriorityQueue=false", "--feature-gates", "", "--insecure-diagnostics"},
 		{"--leader-elect-lease-duration", "60s", "--leader-elect-renew-deadline", "40s", "--leader-elect-retry-period", "5s"},
 		{"--namespace", "team-a", "--default-proxy-secret", "system/proxy.v1", "--default-proxy-namespaces", "a,!b,c in (d)"},
+		{"--node-image", "a", "--node-image-pull-policy", "IfNotPresent"},
 		{"--node-image", "[::1]:5000/a@sha256:" + strings.Repeat("a", 512-20)},
 		{"--default-proxy-namespaces", "", "--webhook-cert-dir", certificates},
 	} {

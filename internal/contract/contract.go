@@ -31,13 +31,11 @@ const (
 	// LabelOutput marks a generated Secret of AnnotationPublish, which no node reads, with the end of the Secret's name,
 	// and an object that is applied to a workload cluster, with the name of its output.
 	LabelOutput = Domain + "/output"
-	// LabelNodeFiles on a Node of a workload cluster selects it for the DaemonSet of RolloutInPlace. Its value is the
-	// label value of the generated Secret that the Node's files come from. Written by the product, and removed by it when
-	// the Cluster no longer asks for RolloutInPlace. The prefix is one that a kubelet cannot set on its own Node, so that
-	// no node can ask for the files of another pool. The DaemonSet and its Pods have the same label.
+	// LabelNodeFiles on a Node of a workload cluster is the version of the files that it may apply with RolloutInPlace:
+	// the name of their Secret there. Written by the product, node by node, and removed by it when the Cluster no longer
+	// asks for RolloutInPlace. The prefix is one that a kubelet cannot set on its own Node, so that no node can ask for the
+	// files of another pool, or before its turn. The Secret, its DaemonSet and the Pods have the same label.
 	LabelNodeFiles = Name + ".node-restriction.kubernetes.io/files"
-	// LabelFilesDigest on the Secrets and the Pods of RolloutInPlace is the digest of the files.
-	LabelFilesDigest = Domain + "/files-digest"
 )
 
 // Annotations on a Cluster, unless the comment says otherwise. Written by the user.

@@ -74,6 +74,9 @@ type Config struct {
 	Admission bool
 	// Clusters connects to workload clusters for updates in place; nil if they are not installed.
 	Clusters clustercache.ClusterCache
+	// Connect is workload.Follower.Connect, and NodePods its Pods.
+	Connect  func(context.Context, client.ObjectKey) (client.Client, func(), error)
+	NodePods workload.NodePods
 	// Recorder emits events.
 	Recorder events.EventRecorder
 	// Now is the clock.
@@ -128,7 +131,10 @@ func New(config Config) (*Controller, error) {
 		rollouts: &reconcile.Rollouts{Client: config.Client, Reporter: reporter, Now: config.Now},
 	}
 	if config.Clusters != nil {
-		c.inPlace = workload.NewFollower(config.Clusters, config.Live, c.writer, config.Now)
+		c.inPlace = (&workload.Follower{
+			Clusters: config.Clusters, Live: config.Live, Writer: c.writer, Connect: config.Connect, Pods: config.NodePods,
+			Now: config.Now,
+		}).Init()
 	}
 	return c, nil
 }

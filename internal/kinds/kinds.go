@@ -10,6 +10,7 @@ package kinds
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -344,6 +345,21 @@ type KubeadmControlPlaneStatus struct {
 	Version    string             `json:"version,omitempty"`
 	Replicas   *int32             `json:"replicas,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// rollConditions are those of a KubeadmControlPlane that is adding or deleting Machines.
+func rollConditions() []string {
+	return []string{
+		clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition,
+		clusterv1.RemediatingCondition,
+	}
+}
+
+// IsRolling reports whether Cluster API is adding or deleting Machines of c, as far as it says.
+func (c *KubeadmControlPlane) IsRolling() bool {
+	return slices.ContainsFunc(c.Status.Conditions, func(condition metav1.Condition) bool {
+		return condition.Status == metav1.ConditionTrue && slices.Contains(rollConditions(), condition.Type)
+	})
 }
 
 // KubeadmControlPlaneTemplate is Cluster API's KubeadmControlPlaneTemplate.

@@ -27,7 +27,10 @@ func Trim(object any) (any, error) {
 			contract.ConditionProxyPublished, clusterv1.ClusterTopologyReconciledCondition)
 		o.Spec.Topology.trim()
 	case *KubeadmControlPlane:
-		o.Status.Conditions = conditions(o.Status.Conditions, clusterv1.PausedCondition)
+		o.Status.Conditions = conditions(o.Status.Conditions, append(rollConditions(), clusterv1.PausedCondition)...)
+		for i := range o.Status.Conditions {
+			o.Status.Conditions[i].Message = ""
+		}
 		o.Bootstrap().trim()
 	case *KubeadmConfigTemplate:
 		o.Bootstrap().trim()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -54,7 +55,9 @@ var imagePattern = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]*$`)
 const maxImage = 512
 
 func (o Options) checkNodeImage() error {
-	switch {
+	switch policy := corev1.PullPolicy(o.NodeImagePullPolicy); {
+	case policy != corev1.PullAlways && policy != corev1.PullIfNotPresent:
+		return usagef("--node-image-pull-policy %q: neither %s nor %s", policy, corev1.PullAlways, corev1.PullIfNotPresent)
 	case o.NodeImage == "":
 		return nil
 	case len(o.NodeImage) > maxImage || !imagePattern.MatchString(o.NodeImage):

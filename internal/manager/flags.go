@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -50,6 +51,9 @@ func (o *Options) addClusterFlags(f *pflag.FlagSet) {
 		"Clusters with rollout "+contract.RolloutInPlace+"; empty: not served")
 	f.StringVar(&o.NodePullSecret, "node-image-pull-secret", "", "Secret of type kubernetes.io/dockerconfigjson in "+
 		"namespace "+contract.NodesNamespace+" of workload clusters, with which nodes pull --node-image; empty: none")
+	f.StringVar(&o.NodeImagePullPolicy, "node-image-pull-policy", string(corev1.PullAlways), "when a node with new files "+
+		"pulls --node-image: "+string(corev1.PullAlways)+" proves the files, or "+string(corev1.PullIfNotPresent)+
+		" for nodes that have the image and no registry")
 }
 
 func (o *Options) addServerFlags(groups *cliflag.NamedFlagSets) {

@@ -166,6 +166,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 			return err
 		}
 	}
+	pods := workload.NodePods{Image: o.NodeImage, PullSecret: o.NodePullSecret, PullPolicy: o.NodeImagePullPolicy}
 	connect, err := workload.Connect(mgr.GetAPIReader())
 	if err != nil {
 		return fmt.Errorf("setting up connections to workload clusters: %w", err)
@@ -180,6 +181,8 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 		InfrastructureClusters: clusters,
 
 		Clusters:     workloads,
+		Connect:      connect,
+		NodePods:     pods,
 		Admission:    o.webhooks(),
 		Recorder:     mgr.GetEventRecorder(contract.Name),
 		Now:          time.Now, //nolint:forbidigo // the clock enters here
@@ -198,7 +201,7 @@ func addController(ctx context.Context, mgr *servingManager, o Options) error {
 	outputs, err := publisher.New(publisher.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), ProxySecrets: proxySecrets, Absent: absent,
 		InfrastructureClusters: clusters, Installation: installation,
-		NodeImage: o.NodeImage, NodePullSecret: o.NodePullSecret, Applier: workload.NewApplier(connect), Scope: o.scope(),
+		NodePods: pods, Applier: workload.NewApplier(connect), Scope: o.scope(),
 		Now: time.Now, Concurrency: o.Concurrency, //nolint:forbidigo // the clock enters here
 	})
 	if err != nil {

@@ -48,6 +48,8 @@ type Options struct {
 	NodeImage string
 	// NodePullSecret is the Secret of workload clusters with which nodes pull that image; empty for none.
 	NodePullSecret string
+	// NodeImagePullPolicy is when a node pulls it with new files: PullAlways or PullIfNotPresent.
+	NodeImagePullPolicy string
 }
 
 // scope returns the Clusters that the manager serves.

@@ -14,7 +14,7 @@ import (
 
 func nodesInput(secret string, size int) nodes.Input {
 	return nodes.Input{
-		Cluster: "prod", Secret: secret, Key: []byte{1}, Image: "i", MaxUnavailable: "1",
+		Cluster: "prod", Secret: secret, Key: []byte{1}, Image: "i", PullPolicy: "Always",
 		Data: map[string][]byte{
 			contract.KeyProxyEnv: []byte("HTTP_PROXY=\"http://u:s3cr@p:1\"\n"), contract.KeySetup: []byte("#!/bin/sh\n"),
 			contract.KeyTrustedCABundle: bytes.Repeat([]byte("a"), size),

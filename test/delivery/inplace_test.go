@@ -15,6 +15,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/mgmt"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/test/vocabulary"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -38,7 +39,7 @@ func newFollowed(t *testing.T) (followed, func()) {
 	var c followed
 	now := timeOfDay()
 	in, stop := newInPlace(t, func(in inPlace) {
-		c.kubelets = kubelets{t: t, remote: in.remote, says: func(string, string) *corev1.PodStatus { return podStatus(true, now) }}
+		c.kubelets = kubelets{t: t, remote: in.remote, says: func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }}
 		controllers(t, in.workload)
 		o := vocabulary.NewClassic(in.Namespace, in.Name, in.Name)
 		vocabulary.Create(t, shared.client, vocabulary.MachineTemplate(in.Namespace, in.Name), o.Template, o.Deployment, o.Config,
@@ -62,20 +63,18 @@ func newFollowed(t *testing.T) (followed, func()) {
 		}
 		in.joins("plain", bootstrapv1.KubeadmConfigSpec{PreKubeadmCommands: []string{"true"}})
 		for _, node := range append(nodeNames(), "node-p", "plain", "foreign") {
-			vocabulary.Create(t, in.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-				Name: node, Labels: map[string]string{"kubernetes.io/os": "linux"},
-			}})
+			newNode(t, in.remote, node)
 		}
 	})
 	c.inPlace = in
 	eventually(t, "labels of Nodes", func() string {
 		c.work()
-		want := "[node-a prod-proxy-files node-b prod-proxy-files node-c prod-proxy-files " +
-			"node-p prod-proxy-files]"
-		if got := fmt.Sprint(c.labels()); got != want {
-			return got
+		_, version := c.has("prod-proxy-files")
+		var want []string
+		for _, node := range append(nodeNames(), "node-p", "plain") {
+			want = append(want, node+" "+version)
 		}
-		return ""
+		return cmp.Diff(want, c.labels())
 	})
 	c.reports("True", contract.ReasonConfigured)
 	return c, stop
@@ -199,20 +198,20 @@ func (c *followed) failsOnOneNode() {
 	var mutex sync.Mutex
 	first, fails := "", true
 	now := timeOfDay()
-	c.says = func(digest, node string) *corev1.PodStatus {
+	c.says = func(pod *corev1.Pod, node string) *corev1.PodStatus {
 		mutex.Lock()
 		defer mutex.Unlock()
-		if digest != before && first == "" {
+		if versionOf(pod) != before && first == "" {
 			first = node
 		}
-		if digest != before && node == first && fails {
+		if versionOf(pod) != before && node == first && fails {
 			return failedStatus("applying\n\x1b[31mthe proxy refuses %s \u202e{{\"$(id)\n\n")
 		}
 		return podStatus(true, now)
 	}
 	c.UseProxy(map[string]string{"httpProxy": proxyURL, "username": "u", "password": "other"})
 	c.reports("False", contract.ReasonInPlaceFailed, `: [31mthe proxy refuses %s {{"$(id); delete Pod capi-proxy-patcher-nodes/`,
-		"0 of 4 nodes have the current files of Secret prod-proxy-files, and 1 failed")
+		"0 of 5 nodes have the current files of Secret prod-proxy-files, and 1 failed")
 	c.behind(4)
 	message := vocabulary.Condition(c.Cluster()).Message
 	if !strings.Contains(message, "node "+first+": ") || strings.ContainsAny(message, "\x1b\u202e") {
@@ -220,8 +219,8 @@ func (c *followed) failsOnOneNode() {
 	}
 	mutex.Lock()
 	fails = false
-	c.says = func(digest, node string) *corev1.PodStatus {
-		if digest != before && node == first {
+	c.says = func(pod *corev1.Pod, node string) *corev1.PodStatus {
+		if versionOf(pod) != before && node == first {
 			return nil // it is starting
 		}
 		return podStatus(true, now)
@@ -233,7 +232,7 @@ func (c *followed) failsOnOneNode() {
 	}
 	changed := 0
 	for i := range pods.Items {
-		if pods.Items[i].Labels[contract.LabelFilesDigest] != before {
+		if versionOf(&pods.Items[i]) != before {
 			changed++
 			if err := c.remote().Delete(t.Context(), &pods.Items[i]); err != nil { // as the message says
 				t.Fatal(err)
@@ -243,9 +242,9 @@ func (c *followed) failsOnOneNode() {
 	if changed != 1 {
 		t.Errorf("%d nodes are changed while one fails", changed)
 	}
-	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 4 nodes have the current files of Secret prod-proxy-files; "+
+	c.reports("Unknown", contract.ReasonInPlaceProgressing, "0 of 5 nodes have the current files of Secret prod-proxy-files; "+
 		"waiting for node "+first)
-	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }
+	c.says = func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(1)
 	if at := c.updated(); at[0] == "" || at[0] != at[1] || at[0] != at[2] {
@@ -257,9 +256,9 @@ func (c *followed) failsOnOneNode() {
 func (c *followed) drifts() {
 	c.T.Helper()
 	now := timeOfDay()
-	c.says = func(_, node string) *corev1.PodStatus { return podStatus(node != "node-b", now) }
+	c.says = func(_ *corev1.Pod, node string) *corev1.PodStatus { return podStatus(node != "node-b", now) }
 	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: its files were changed after they were written")
-	c.says = func(string, string) *corev1.PodStatus { return podStatus(true, now) }
+	c.says = func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }
 	c.reports("True", contract.ReasonConfigured)
 	c.behind(1)
 }
@@ -317,7 +316,7 @@ func (c *followed) moves() {
 	c.behind(1)
 	eventually(t, "labels of all nodes", func() string { // one that was missing for a moment has lost it
 		c.work()
-		if got := c.labels(); len(got) != len(nodeNames())+1 {
+		if got := c.labels(); len(got) != len(nodeNames())+2 {
 			return fmt.Sprint(got)
 		}
 		return ""

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -91,23 +90,43 @@ func get[T client.Object](c inPlace, name string, object T) bool {
 	return err == nil
 }
 
-// has waits until the workload cluster has the files of a generated Secret, and returns its DaemonSet and their digest.
+// has waits until the workload cluster has the current version of a generated Secret, and returns its DaemonSet and the
+// version.
 func (c inPlace) has(generated string) (*appsv1.DaemonSet, string) {
+	return c.hasWith(generated, nodeImage)
+}
+
+// hasWith is has with another image.
+func (c inPlace) hasWith(generated, image string) (*appsv1.DaemonSet, string) {
 	c.T.Helper()
-	set, digest := &appsv1.DaemonSet{}, ""
+	set, version := &appsv1.DaemonSet{}, ""
 	eventually(c.T, "files of "+generated+" in the workload cluster", func() string {
-		want := c.Secret(strings.TrimPrefix(generated, c.Name))
-		if !get(c, nodes.Label(generated), set) {
-			return "no DaemonSet"
+		var files map[string][]byte
+		version, files = c.version(generated, image)
+		if !get(c, version, set) {
+			return "no DaemonSet " + version
 		}
-		digest = set.Spec.Template.Labels[contract.LabelFilesDigest]
 		secret := &corev1.Secret{}
-		if !get(c, nodes.SecretName(nodes.Label(generated), digest), secret) {
-			return "no Secret for " + digest
+		if !get(c, version, secret) {
+			return "no Secret " + version
 		}
-		return cmp.Diff(nodes.Files(nodeData(c.T, want)), secret.Data)
+		return cmp.Diff(files, secret.Data)
 	})
-	return set, digest
+	return set, version
+}
+
+// version returns the current version of a generated Secret, and its files.
+func (c inPlace) version(generated, image string) (string, map[string][]byte) {
+	c.T.Helper()
+	of := &corev1.Secret{}
+	err := shared.client.Get(c.T.Context(), client.ObjectKey{Namespace: c.Namespace, Name: generated}, of)
+	if client.IgnoreNotFound(err) != nil {
+		c.T.Fatal(err)
+	}
+	data := nodeData(c.T, of.Data)
+	return nodes.Input{
+		Cluster: c.Name, Secret: generated, Data: data, Key: nodes.KeyOf(of.UID), Image: image, PullPolicy: "Always",
+	}.Version(), nodes.Files(data)
 }
 
 // versions returns the names of our Secrets in the workload cluster.
@@ -126,17 +145,16 @@ func (c inPlace) versions() []string {
 	return names
 }
 
-// pod makes a Pod that uses the files of a digest.
-func (c inPlace) pod(generated, digest string) *corev1.Pod {
-	labels := map[string]string{contract.LabelNodeFiles: nodes.Label(generated), contract.LabelFilesDigest: digest}
-	maps.Copy(labels, nodes.Marks(c.Name))
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace, Name: "pod-" + digest, Labels: labels},
-		Spec: corev1.PodSpec{
-			Containers:                    []corev1.Container{{Name: "watch", Image: nodeImage}},
-			TerminationGracePeriodSeconds: new(int64),
-		},
+// grant labels a Node, which is in no pool, with a version. It makes the Node if there is none.
+func (c inPlace) grant(name, version string) {
+	c.T.Helper()
+	node := &corev1.Node{}
+	if !get(c, name, node) {
+		node.Name, node.Labels = name, map[string]string{contract.LabelNodeFiles: version}
+		vocabulary.Create(c.T, c.remote, node)
+		return
 	}
+	vocabulary.Change(c.T, c.remote, node, func(n *corev1.Node) { n.Labels[contract.LabelNodeFiles] = version })
 }
 
 // finalizes stands in for the controller of namespaces, which an API server alone does not have: it empties a Namespace
@@ -192,17 +210,12 @@ func (c inPlace) isGone() {
 func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	c, stop := newInPlace(t, nil)
 	c.Eventually(contract.ReasonPublished, "node files prod-proxy-files")
-	set, digest := c.has("prod-proxy-files")
-	if got := set.Spec.Template.Spec.Containers[0].Image; got != nodeImage ||
-		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "1" {
-		t.Errorf("image %s, %v", got, set.Spec.UpdateStrategy)
+	set, version := c.has("prod-proxy-files")
+	if got := set.Spec.Template.Spec.Containers[0]; got.Image != nodeImage || got.ImagePullPolicy != corev1.PullAlways {
+		t.Errorf("image %s, pulled %s", got.Image, got.ImagePullPolicy)
 	}
 	if c.Cluster().Annotations[contract.AnnotationApplied] != contract.AppliedValue {
 		t.Errorf("annotations %v", c.Cluster().Annotations)
-	}
-	generated := vocabulary.Fetch(t, shared.client, c.Namespace, "prod-proxy-files", &corev1.Secret{})
-	if nodes.Digest(nodes.KeyOf(generated.UID), nodeData(c.T, generated.Data)) != digest {
-		t.Errorf("the digest is %s", digest)
 	}
 	versions := c.objectVersions()
 	c.annotate("example.com/own", "x")
@@ -210,11 +223,8 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 	if diff := cmp.Diff(versions, c.objectVersions()); diff != "" {
 		t.Errorf("a pass without news writes (-before +after):\n%s", diff)
 	}
-	c.changesFiles(digest)
+	c.changesFiles(version)
 	c.changesImage(stop)
-	vocabulary.Create(t, c.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "node-a", Labels: map[string]string{contract.LabelNodeFiles: "prod-proxy-files"},
-	}})
 	c.annotate(contract.AnnotationRollout, "")
 	c.isGone()
 }
@@ -223,69 +233,57 @@ func TestNodes_GetFilesAndLoseThem(t *testing.T) {
 func (c inPlace) objectVersions() map[string]string {
 	c.T.Helper()
 	const name = "prod-proxy-files"
-	set, digest := c.has(name)
+	set, version := c.has(name)
 	return map[string]string{
 		"DaemonSet": set.ResourceVersion,
 		"Namespace": vocabulary.Fetch(c.T, c.remote, "", contract.NodesNamespace, &corev1.Namespace{}).ResourceVersion,
-		"files": vocabulary.Fetch(c.T, c.remote, contract.NodesNamespace, nodes.SecretName(name, digest),
+		"files": vocabulary.Fetch(c.T, c.remote, contract.NodesNamespace, version,
 			&corev1.Secret{}).ResourceVersion,
 	}
 }
 
-// changesFiles changes the proxy while a Pod uses the files of before, and how many nodes change at a time.
+// changesFiles changes the proxy while a Node has the label of the version before.
 func (c inPlace) changesFiles(before string) {
 	t := c.T
 	t.Helper()
-	vocabulary.Create(t, c.remote, c.pod("prod-proxy-files", before))
+	c.grant("node-a", before)
 	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
-	eventually(t, "another digest", func() string {
-		if _, digest := c.has("prod-proxy-files"); digest == before {
-			return digest
+	version := before
+	eventually(t, "another version", func() string {
+		if _, version = c.has("prod-proxy-files"); version == before {
+			return version
 		}
 		return ""
 	})
-	set, digest := c.has("prod-proxy-files")
-	old, current := nodes.SecretName("prod-proxy-files", before), nodes.SecretName("prod-proxy-files", digest)
-	if got := c.versions(); !slices.Contains(got, old) || !slices.Contains(got, current) {
-		t.Errorf("Secrets %v, want %s and %s", got, old, current)
+	both := []string{before, version}
+	slices.Sort(both)
+	if got := c.versions(); !slices.Equal(got, both) || !get(c, before, &appsv1.DaemonSet{}) {
+		t.Errorf("Secrets %v, want %v", got, both)
 	}
-	if err := c.remote.Delete(t.Context(), c.pod("prod-proxy-files", before)); err != nil {
-		t.Fatal(err)
-	}
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "25%")
-	eventually(t, "the Secret of before gone", func() string {
-		if got := c.versions(); !slices.Equal(got, []string{current}) {
+	c.grant("node-a", version)
+	c.annotate("example.com/own", "y") // a pass comes in a minute at the latest
+	eventually(t, "the version before gone", func() string {
+		if got := c.versions(); !slices.Equal(got, []string{version}) || get(c, before, &appsv1.DaemonSet{}) {
 			return fmt.Sprint(got)
 		}
 		return ""
 	})
-	var changed *appsv1.DaemonSet
-	var same string
-	eventually(t, "the other maxUnavailable", func() string {
-		changed, same = c.has("prod-proxy-files")
-		if got := changed.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "25%" {
-			return got
-		}
-		return ""
-	})
-	if same != digest || cmp.Diff(set.Spec.Template, changed.Spec.Template) != "" {
-		t.Errorf("maxUnavailable changes the template:\n%s", cmp.Diff(set.Spec, changed.Spec))
-	}
+	set, _ := c.has("prod-proxy-files")
 	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "25 %")
 	c.Eventually(contract.ReasonInvalidSettings, `"25 %" is neither a positive number nor a percentage`)
-	if kept, digest := c.has("prod-proxy-files"); digest != same || kept.Generation != changed.Generation {
-		t.Errorf("an annotation that cannot be read changes the DaemonSet:\n%s", cmp.Diff(changed.Spec, kept.Spec))
+	if kept, same := c.has("prod-proxy-files"); same != version || kept.Generation != set.Generation {
+		t.Errorf("an annotation that cannot be read changes the DaemonSet:\n%s", cmp.Diff(set.Spec, kept.Spec))
 	}
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "")
+	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "25%")
 	c.Eventually(contract.ReasonPublished)
 }
 
-// changesImage restarts the manager, first without an image, then with another one.
+// changesImage restarts the manager, first without an image, then with another one. It is another version.
 func (c inPlace) changesImage(stop func()) {
 	t := c.T
 	t.Helper()
 	stop()
-	before, digest := c.has("prod-proxy-files")
+	before, version := c.has("prod-proxy-files")
 	stop = manage(t, c.Namespace)
 	c.Eventually(contract.ReasonInPlaceNotInstalled, "the manager runs without --node-image")
 	stop()
@@ -293,14 +291,14 @@ func (c inPlace) changesImage(stop func()) {
 		t.Errorf("without an image the DaemonSet changes:\n%s", cmp.Diff(before.Spec, kept.Spec))
 	}
 	manage(t, c.Namespace, "--node-image", otherNodeImage)
-	eventually(t, "the other image", func() string {
-		set, same := c.has("prod-proxy-files")
-		if got := set.Spec.Template.Spec.InitContainers[0].Image; got != otherNodeImage || same != digest {
-			return got + " " + same
-		}
-		return ""
-	})
+	set, other := c.hasWith("prod-proxy-files", otherNodeImage)
+	if got := set.Spec.Template.Spec.InitContainers[0].Image; got != otherNodeImage || other == version {
+		t.Errorf("version %s of image %s", other, got)
+	}
 	c.Eventually(contract.ReasonPublished)
+	if kept, _ := c.has("prod-proxy-files"); kept.Generation != before.Generation {
+		t.Errorf("the version of a Node changes:\n%s", cmp.Diff(before.Spec, kept.Spec))
+	}
 }
 
 // TestNodes_OfAPoolHaveFilesOfTheirOwn has a pool with another proxy Secret, and takes it away again.
@@ -312,28 +310,18 @@ func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
 		vocabulary.MachineTemplate(c.Namespace, c.Name), o.Template, o.Deployment)
 	const ofPool = "prod.prod-md.md.proxy-files"
 	_, own := c.has("prod-proxy-files")
-	if _, other := c.has(ofPool); other == own {
-		t.Errorf("both have digest %s", own)
-	}
-	for name, label := range map[string]string{"own": "prod-proxy-files", "of-pool": ofPool} {
-		vocabulary.Create(t, c.remote, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{contract.LabelNodeFiles: label},
-		}})
-	}
+	_, other := c.has(ofPool)
 	vocabulary.Change(t, shared.client, vocabulary.Fetch(t, shared.client, c.Namespace, "prod-md", &clusterv1.MachineDeployment{}),
 		func(d *clusterv1.MachineDeployment) { delete(d.Annotations, contract.AnnotationSecret) })
 	eventually(t, "no files of the pool", func() string {
-		if get(c, ofPool, &appsv1.DaemonSet{}) || len(c.versions()) != 1 {
+		if get(c, other, &appsv1.DaemonSet{}) || len(c.versions()) != 1 {
 			return fmt.Sprint(c.versions())
 		}
 		return ""
 	})
 	c.Eventually(contract.ReasonPublished, "node files prod-proxy-files")
 	if _, same := c.has("prod-proxy-files"); same != own {
-		t.Errorf("the digest of the other nodes is %s, was %s", same, own)
-	}
-	if node := vocabulary.Fetch(t, c.remote, "", "of-pool", &corev1.Node{}); node.Labels[contract.LabelNodeFiles] == ofPool {
-		t.Errorf("labels of the pool's Node are %v", node.Labels)
+		t.Errorf("the version of the other nodes is %s, was %s", same, own)
 	}
 	c.Edit(func(cluster *clusterv1.Cluster) { delete(cluster.Labels, contract.LabelEnabled) })
 	c.isGone()
@@ -343,7 +331,7 @@ func TestNodes_OfAPoolHaveFilesOfTheirOwn(t *testing.T) {
 func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 	labels := map[string]string{"app": "mine"}
 	mine := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace, Name: "prod-proxy-files"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: contract.NodesNamespace},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -353,6 +341,13 @@ func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 		},
 	}
 	c, _ := newInPlace(t, func(c inPlace) {
+		eventually(t, "the generated Secret", func() string {
+			version, files := c.version("prod-proxy-files", nodeImage)
+			if mine.Name = version; len(files) == 0 {
+				return "no files"
+			}
+			return ""
+		})
 		vocabulary.Create(t, c.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: contract.NodesNamespace,
 			Labels: map[string]string{
@@ -361,9 +356,9 @@ func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 		}}, mine)
 	})
 	c.Eventually(contract.ReasonNameTaken, "output nodes=prod-proxy-files: DaemonSet "+contract.NodesNamespace+
-		"/prod-proxy-files of the workload cluster exists and was not written by")
+		"/"+mine.Name+" of the workload cluster exists and was not written by")
 	set := &appsv1.DaemonSet{}
-	if !get(c, "prod-proxy-files", set) || set.UID != mine.UID || set.Spec.Template.Spec.Containers[0].Image != "mine" {
+	if !get(c, mine.Name, set) || set.UID != mine.UID || set.Spec.Template.Spec.Containers[0].Image != "mine" {
 		t.Errorf("the DaemonSet is %v", set)
 	}
 	if err := c.remote.Delete(t.Context(), set); err != nil {
@@ -377,11 +372,11 @@ func TestNodes_LeaveADaemonSetOfOthersAlone(t *testing.T) {
 // cluster is away.
 func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 	c, _ := newInPlace(t, nil)
-	c.has("prod-proxy-files")
+	_, version := c.has("prod-proxy-files")
 	c.Eventually(contract.ReasonPublished)
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = new(true) })
 	before := c.objectVersions()
-	c.annotate(contract.AnnotationInPlaceMaxUnavailable, "3")
+	c.UseProxy(map[string]string{"httpProxy": otherProxyURL})
 	c.annotate(contract.AnnotationRollout, "")
 	c.fence("paused")
 	if diff := cmp.Diff(before, c.objectVersions()); diff != "" {
@@ -390,9 +385,8 @@ func TestNodes_OfClustersThatArePausedOrDeletedStayAsTheyAre(t *testing.T) {
 	c.annotate(contract.AnnotationRollout, contract.RolloutInPlace)
 	c.Edit(func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = nil })
 	eventually(t, "what was asked for while it was paused", func() string {
-		set, _ := c.has("prod-proxy-files")
-		if got := set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "3" {
-			return got
+		if _, now := c.has("prod-proxy-files"); now == version {
+			return now
 		}
 		return ""
 	})

@@ -55,8 +55,35 @@ func controllers(t *testing.T, workload *mgmt.Cluster) {
 type kubelets struct {
 	t      *testing.T
 	remote client.Client
-	// says is what the status of a Pod becomes, by its digest and node; nil leaves the Pod pending.
-	says func(digest, node string) *corev1.PodStatus
+	// says is what the status of a Pod on a node becomes; nil leaves the Pod pending.
+	says func(pod *corev1.Pod, node string) *corev1.PodStatus
+}
+
+// versionOf returns the version of the files that a Pod has.
+func versionOf(pod *corev1.Pod) string { return pod.Labels[contract.LabelNodeFiles] }
+
+// newNode makes a Node that is ready.
+func newNode(t *testing.T, remote client.Client, name string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": "linux"}}}
+	vocabulary.Create(t, remote, node)
+	turnsReady(t, remote, name, true, timeOfDay())
+}
+
+// turnsReady writes condition Ready of a Node.
+func turnsReady(t *testing.T, remote client.Client, name string, ready bool, since time.Time) {
+	t.Helper()
+	node := vocabulary.Fetch(t, remote, "", name, &corev1.Node{})
+	status := corev1.ConditionTrue
+	if !ready {
+		status = corev1.ConditionUnknown
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since),
+	}}
+	if err := remote.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // work binds Pods, ends those that are deleted, and writes statuses, once.
@@ -69,7 +96,7 @@ func (k *kubelets) work() {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		var err error
-		switch want := k.says(pod.Labels[contract.LabelFilesDigest], nodeOf(pod)); {
+		switch want := k.says(pod, nodeOf(pod)); {
 		case !pod.DeletionTimestamp.IsZero():
 			err = k.remote.Delete(k.t.Context(), pod, client.GracePeriodSeconds(0))
 		case pod.Spec.NodeName == "":
@@ -92,6 +119,7 @@ func summary(status *corev1.PodStatus) string {
 		text += fmt.Sprint(c.Type, c.Status)
 	}
 	for _, c := range status.InitContainerStatuses {
+		text += fmt.Sprint(c.State.Running != nil)
 		if c.State.Terminated != nil {
 			text += fmt.Sprint(c.State.Terminated.ExitCode, c.State.Terminated.Message)
 		}
@@ -131,6 +159,15 @@ func podStatus(ready bool, since time.Time) *corev1.PodStatus {
 		}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "watch", State: running, Ready: ready, Started: &ready}},
 	}
+}
+
+// applyingStatus is the status of a Pod that applies its files.
+func applyingStatus() *corev1.PodStatus {
+	status := failedStatus("")
+	status.InitContainerStatuses[0].State = corev1.ContainerState{
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(timeOfDay())},
+	}
+	return status
 }
 
 // failedStatus is the status of a Pod whose init container has failed with a message.

@@ -61,9 +61,8 @@ type Config struct {
 	Scope intent.Scope
 	// Installation is the installation-wide proxy Secret, or the zero value.
 	Installation resolve.Installation
-	// NodeImage is the image that changes nodes in place; "" if that is not installed. NodePullSecret is the Secret of
-	// workload clusters with which it is pulled, if it is set.
-	NodeImage, NodePullSecret string
+	// NodePods is how Pods on nodes are made.
+	NodePods workload.NodePods
 	// Applier applies objects to workload clusters.
 	Applier *workload.Applier
 	// Concurrency is the maximum number of Clusters reconciled concurrently.
@@ -83,8 +82,7 @@ type Controller struct {
 func New(config Config) (*Controller, error) {
 	if config.Client == nil || config.Live == nil || config.ProxySecrets == nil ||
 		config.InfrastructureClusters == nil || config.Now == nil || config.Applier == nil || config.Concurrency < 1 {
-		return nil, errors.New("publisher: every field of Config but Scope, Installation, NodeImage and NodePullSecret is " +
-			"required")
+		return nil, errors.New("publisher: every field of Config but Scope, Installation and NodePods is required")
 	}
 	guarded := backoff.New(config.Client, config.Live, config.Now)
 	config.Client = guarded

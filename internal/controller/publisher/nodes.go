@@ -16,9 +16,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 // nodes returns the objects that bring files to running nodes, for each generated Secret of the Cluster. Those that are
@@ -39,7 +37,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		return nil, err
 	case options.Rollout != contract.RolloutInPlace:
 		return nil, nil
-	case p.NodeImage == "":
+	case p.NodePods.Image == "":
 		p.out.Add(contract.ReasonInPlaceNotInstalled, "annotation %s asks for %s, and the manager runs without "+
 			"--node-image; add it, or remove the annotation", contract.AnnotationRollout, contract.RolloutInPlace)
 		return p.keptNodes(), nil
@@ -55,15 +53,7 @@ func (p *pass) nodes(ctx context.Context) ([]publish.Secret, error) {
 		if caches.IsOutput(&generated.Items[i]) {
 			continue
 		}
-		data, err := plan.NodeData(options, generated.Items[i].Data)
-		if err != nil {
-			data = nil // condition ProxyConfigured has the reason, and what is applied stays
-		}
-		secret, found, err := publish.OfNodes(nodes.Input{
-			Cluster: p.cluster.Name, Secret: generated.Items[i].Name, Data: data,
-			Key: nodes.KeyOf(generated.Items[i].UID), Image: p.NodeImage, PullSecret: p.NodePullSecret,
-			MaxUnavailable: options.MaxUnavailable,
-		})
+		secret, found, err := publish.OfNodes(p.NodePods.Input(p.cluster.Name, options, &generated.Items[i]))
 		if err != nil {
 			return nil, err
 		}

@@ -165,7 +165,7 @@ func (w *world) start() {
 	w.publisher, err = publisher.New(publisher.Config{
 		Client: partly{w.shown, w}, Live: w.shown, ProxySecrets: cached{Reader: partly{w.shown, w}}, Absent: w.absent,
 		InfrastructureClusters: &lookup.InfrastructureClusters{Cached: w.shown, Live: w.shown, Mapper: mapper{}},
-		Now:                    func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodeImage: w.image,
+		Now:                    func() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }, Concurrency: 1, NodePods: workload.NodePods{Image: w.image, PullPolicy: "Always"},
 		Applier: workload.NewApplier(func(context.Context, client.ObjectKey) (client.Client, func(), error) {
 			if !w.answers {
 				return nil, nil, errors.New("no route to host")

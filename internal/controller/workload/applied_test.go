@@ -22,7 +22,6 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 // remote is a workload cluster. It has the metadata of objects by "kind namespace/name".
@@ -49,7 +48,7 @@ func nameOf(o client.Object) string {
 
 // put stores an object of a kind, in a Namespace unless name has no slash.
 func (r *remote) put(kind, name string, labels map[string]string, change func(*metav1.PartialObjectMetadata)) {
-	for _, known := range append(deletable(), ofCore("Pod"), ofCore("Node")) {
+	for _, known := range append(deletable(), ofCore("Node")) {
 		if known.Kind != kind {
 			continue
 		}
@@ -97,7 +96,8 @@ func (r *remote) List(_ context.Context, list client.ObjectList, options ...clie
 	all.ApplyOptions(options)
 	for _, name := range slices.Sorted(maps.Keys(r.objects)) {
 		o := r.objects[name]
-		if o.Kind == kind && (all.Namespace == "" || all.Namespace == o.Namespace) && all.LabelSelector.Matches(labelSet(o.Labels)) {
+		if o.Kind == kind && (all.Namespace == "" || all.Namespace == o.Namespace) &&
+			(all.LabelSelector == nil || all.LabelSelector.Matches(labelSet(o.Labels))) {
 			into.Items = append(into.Items, o)
 		}
 	}
@@ -190,9 +190,8 @@ func TestApply_OfOutputs(t *testing.T) {
 		return publish.Secret{Delivered: &publish.Output{Name: publish.Nodes, Argument: argument}}
 	}
 	finalized := func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = new(metav1.NewTime(noon)) }
-	ofFiles := func(secret string) map[string]string { return ours(publish.Nodes, contract.LabelNodeFiles, secret) }
-	pod := map[string]string{contract.LabelNodeFiles: main, contract.LabelFilesDigest: fresh}
-	maps.Copy(pod, nodes.Marks("prod"))
+	const inNodes = contract.NodesNamespace + "/"
+	ofFiles := func(version string) map[string]string { return ours(publish.Nodes, contract.LabelNodeFiles, version) }
 	for name, test := range map[string]struct {
 		wanted []publish.Secret
 		remote func(*remote)
@@ -257,45 +256,49 @@ func TestApply_OfOutputs(t *testing.T) {
 			wanted: []publish.Secret{kept("two", "")}, remote: func(r *remote) { r.put("Secret", "a/s", ours("one"), nil) },
 			writes: []string{"delete Secret a/s"}, again: cleanDelay, left: true, repeats: true,
 		},
-		"files that are wanted": {
+		"an earlier version of files that a Node has": {
 			wanted: []publish.Secret{files(main)}, remote: func(r *remote) {
 				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
-				r.put("DaemonSet", "capi-proxy-patcher-nodes/d", ofFiles(main), nil)
-				r.put("Node", "mine", map[string]string{contract.LabelNodeFiles: main}, nil)
-				r.put("Node", "other", map[string]string{contract.LabelNodeFiles: gpu}, nil)
+				r.put("DaemonSet", inNodes+stale, ofFiles(stale), nil)
+				r.put("Secret", inNodes+stale, ofFiles(stale), nil)
+				r.put("Secret", inNodes+"older", ofFiles(main+"-5555555555"), nil)
+				r.put("Node", "behind", map[string]string{contract.LabelNodeFiles: stale}, nil)
+				r.put("Node", "none", nil, nil)
+			}, writes: []string{"delete Secret capi-proxy-patcher-nodes/older"}, again: cleanDelay, left: true, repeats: true,
+		},
+		"files of a generated Secret that is gone, which a Node has": {
+			wanted: []publish.Secret{files(main)}, remote: func(r *remote) {
+				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
+				r.put("DaemonSet", inNodes+gpu, ofFiles(gpu+"-0123456789"), nil)
+				r.put("Node", "moves", map[string]string{contract.LabelNodeFiles: gpu + "-0123456789"}, nil)
+			}, again: time.Minute, left: true, repeats: true,
+		},
+		"files are not wanted any more": {
+			remote: func(r *remote) {
+				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
+				r.put("DaemonSet", inNodes+fresh, ofFiles(fresh), nil)
+				r.put("Secret", inNodes+fresh, ofFiles(fresh), nil)
+				r.put("Node", "mine", map[string]string{contract.LabelNodeFiles: fresh}, nil)
 				r.put("Node", "none", nil, nil)
 			},
-			writes: []string{`patch {"metadata":{"labels":{"capi-proxy-patcher.node-restriction.kubernetes.io/files":null}}} Node other`, "delete DaemonSet capi-proxy-patcher-nodes/d"},
-			again:  cleanDelay, left: true, repeats: true,
+			writes: []string{
+				`patch {"metadata":{"labels":{"capi-proxy-patcher.node-restriction.kubernetes.io/files":null}}} Node mine`,
+				"delete DaemonSet " + inNodes + fresh, "delete Secret " + inNodes + fresh, "delete Namespace capi-proxy-patcher-nodes",
+			},
+			message: "Withdrawing what was applied to the workload cluster is being deleted", again: cleanDelay, left: true, repeats: true,
 		},
 		"files of all generated Secrets are kept": {
 			wanted: []publish.Secret{publish.KeptNodes()}, remote: func(r *remote) {
 				r.put("Namespace", contract.NodesNamespace, ours(publish.Nodes), nil)
-				r.put("DaemonSet", "capi-proxy-patcher-nodes/d", ofFiles(main), nil)
-				r.put("Node", "mine", map[string]string{contract.LabelNodeFiles: main}, nil)
+				r.put("DaemonSet", inNodes+"d", ofFiles(fresh), nil)
+				r.put("Node", "mine", map[string]string{contract.LabelNodeFiles: fresh}, nil)
 			}, left: true,
 		},
 		"files of one generated Secret are kept": {
 			wanted: []publish.Secret{kept(publish.Nodes, main)}, remote: func(r *remote) {
-				r.put("DaemonSet", "capi-proxy-patcher-nodes/d", ofFiles(main), nil)
-				r.put("DaemonSet", "capi-proxy-patcher-nodes/other", ofFiles(gpu), nil)
+				r.put("DaemonSet", inNodes+"d", ofFiles(fresh), nil)
+				r.put("DaemonSet", inNodes+"other", ofFiles(gpu+"-0123456789"), nil)
 			}, writes: []string{"delete DaemonSet capi-proxy-patcher-nodes/other"}, again: cleanDelay, left: true, repeats: true,
-		},
-		"files that a Pod has applied": {
-			remote: func(r *remote) {
-				r.put("Secret", contract.NodesNamespace+"/"+nodes.SecretName(main, fresh), ofFiles(main), nil)
-				r.put("Secret", contract.NodesNamespace+"/"+nodes.SecretName(main, stale), ofFiles(main), nil)
-				r.put("Secret", "a/"+nodes.SecretName(main, fresh), ofFiles(main), nil)
-				r.put("Pod", contract.NodesNamespace+"/p", pod, nil)
-			}, writes: []string{"delete Secret a/prod-proxy-files-0123456789", "delete Secret capi-proxy-patcher-nodes/prod-proxy-files-9876543210"},
-			message: "Withdrawing what was applied to the workload cluster is being deleted", again: cleanDelay, left: true, repeats: true,
-		},
-		"only what a Pod has applied": {
-			remote: func(r *remote) {
-				r.put("Secret", contract.NodesNamespace+"/"+nodes.SecretName(main, fresh), ofFiles(main), nil)
-				r.put("Pod", contract.NodesNamespace+"/p", pod, nil)
-			},
-			message: "Withdrawing what was applied to the workload cluster is being deleted", again: time.Minute, left: true, repeats: true,
 		},
 		"a kind that is not installed": {wanted: both, remote: func(r *remote) { r.unknown["MutatingPolicy"] = true }, writes: []string{"apply ConfigMap a/c", "apply Secret a/s"}, left: true},
 		"a kind that is wanted and not installed": {

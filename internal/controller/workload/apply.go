@@ -76,9 +76,9 @@ const (
 // newMapper maps the kinds that are read and written. Nothing is discovered: the answer would be another's.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range append(deletable(), ofCore("Pod"), ofCore("Node")) {
+	for _, kind := range append(deletable(), ofCore("Node")) {
 		switch kind.Kind {
-		case "DaemonSet", "ConfigMap", kindSecret, "Pod":
+		case "DaemonSet", "ConfigMap", kindSecret:
 			mapper.Add(kind, meta.RESTScopeNamespace)
 		default:
 			mapper.Add(kind, meta.RESTScopeRoot)
@@ -292,8 +292,9 @@ func (p *application) keeps(object client.Object) bool {
 		if w.Delivered.Name != publish.Nodes || !isOf {
 			return w.Kept && isOf
 		}
-		files := labels[contract.LabelNodeFiles] // the Namespace has none
-		return files == "" || w.Kept && (w.Delivered.Argument == "" || files == nodes.Label(w.Delivered.Argument))
+		version := labels[contract.LabelNodeFiles] // the Namespace has none
+		return version == "" || w.Kept && (w.Delivered.Argument == "" ||
+			nodes.LabelOf(version) == nodes.Label(w.Delivered.Argument))
 	})
 }
 
@@ -301,7 +302,7 @@ func (p *application) keeps(object client.Object) bool {
 func (p *application) list(ctx context.Context) (err error) {
 	p.existing = map[schema.GroupVersionKind][]metav1.PartialObjectMetadata{}
 	for _, kind := range deletable() {
-		p.existing[kind], err = p.metadata(ctx, kind, client.MatchingLabels(p.marks()))
+		p.existing[kind], err = metadata(ctx, p, kind, client.MatchingLabels(p.marks()))
 		if err != nil {
 			return err
 		}
@@ -310,14 +311,14 @@ func (p *application) list(ctx context.Context) (err error) {
 }
 
 // metadata lists the metadata of objects of a kind. A kind that the API server does not know has none.
-func (p *application) metadata(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (
+func metadata(ctx context.Context, remote client.Reader, kind schema.GroupVersionKind, options ...client.ListOption) (
 	all []metav1.PartialObjectMetadata, err error,
 ) {
 	page := client.ListOptions{Limit: pageSize}
 	for range maxPages {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := p.List(ctx, list, append(slices.Clone(options), &page)...)
+		err := remote.List(ctx, list, append(slices.Clone(options), &page)...)
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -418,24 +419,22 @@ func (p *application) isMissing(ctx context.Context, namespace string) bool {
 	return apierrors.IsNotFound(p.Get(ctx, client.ObjectKey{Name: namespace}, object))
 }
 
-// clean deletes our objects that are not wanted any more, and takes the label from Nodes that get no files any more.
+// clean deletes our objects that are not wanted any more. An earlier version of files stays as long as a Node has its
+// label, unless no files are wanted: then the labels go first.
 func (p *application) clean(ctx context.Context) error {
 	used, err := p.used(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.unlabel(ctx); err != nil {
-		return err
-	}
 	for _, kind := range deletable() {
 		for i := range p.existing[kind] {
 			object := &p.existing[kind][i]
-			switch {
+			switch version := object.Labels[contract.LabelNodeFiles]; {
 			case p.wants(object), p.keeps(object):
 				p.left = true
 				continue
-			case kind.Kind == kindSecret && used[object.Name] && object.Namespace == contract.NodesNamespace:
-				p.later(time.Minute) // Pods of an earlier version keep the files that they have applied
+			case version != "" && used[version]:
+				p.later(time.Minute)
 				continue
 			}
 			p.later(cleanDelay)
@@ -469,43 +468,26 @@ func (p *application) remove(ctx context.Context, object *metav1.PartialObjectMe
 	return nil
 }
 
-// used returns the names of the Secrets that Pods on nodes use.
+// used returns the versions of files that Nodes have the label of. If no files are wanted, it removes the labels.
 func (p *application) used(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
-	if !slices.ContainsFunc(p.existing[ofCore(kindSecret)], func(secret metav1.PartialObjectMetadata) bool {
-		return secret.Namespace == contract.NodesNamespace
-	}) {
-		return used, nil
-	}
-	pods, err := p.metadata(ctx, ofCore("Pod"), client.InNamespace(contract.NodesNamespace),
-		client.MatchingLabels(nodes.Marks(p.cluster.Name)))
-	for i := range pods {
-		labels := pods[i].Labels
-		used[nodes.SecretName(labels[contract.LabelNodeFiles], labels[contract.LabelFilesDigest])] = true
-	}
-	return used, err
-}
-
-// unlabel takes the label from Nodes of generated Secrets that are not wanted.
-func (p *application) unlabel(ctx context.Context) error {
 	if len(p.existing[ofCore(kindNamespace)]) == 0 {
-		return nil // nothing of nodes has been there
+		return used, nil // nothing of nodes has been there
 	}
-	labelled, err := p.metadata(ctx, ofCore("Node"), client.HasLabels{contract.LabelNodeFiles})
+	labelled, err := metadata(ctx, p, ofCore("Node"), client.HasLabels{contract.LabelNodeFiles})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	wanted := slices.ContainsFunc(p.wanted, func(w publish.Secret) bool { return w.Delivered.Name == publish.Nodes })
 	for i := range labelled {
-		node := &labelled[i]
-		if slices.ContainsFunc(p.wanted, func(w publish.Secret) bool {
-			return w.Delivered.Name == publish.Nodes &&
-				(w.Delivered.Argument == "" || nodes.Label(w.Delivered.Argument) == node.Labels[contract.LabelNodeFiles])
-		}) {
+		if wanted {
+			used[labelled[i].Labels[contract.LabelNodeFiles]] = true
 			continue
 		}
-		if err := client.IgnoreNotFound(Label(ctx, p, node, "")); err != nil {
-			return err
+		labelled[i].SetResourceVersion("") // whatever it has
+		if err := client.IgnoreNotFound(Label(ctx, p, &labelled[i], "")); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return used, nil
 }

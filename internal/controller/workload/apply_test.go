@@ -228,7 +228,7 @@ func TestDeletable_HasEveryKindOfTheOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, _, err := publish.OfNodes(nodes.Input{
-		Cluster: "prod", Secret: "s", Image: "i", MaxUnavailable: "1", Data: map[string][]byte{contract.KeySetup: nil},
+		Cluster: "prod", Secret: "s", Image: "i", PullPolicy: "Always", Data: map[string][]byte{contract.KeySetup: nil},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -108,21 +108,15 @@ func isConnected(cluster *clusterv1.Cluster, scope intent.Scope) bool {
 		intent.IsEnabled(cluster.Labels) && cluster.Annotations[contract.AnnotationRollout] == contract.RolloutInPlace
 }
 
-// byObject limits what is cached of a workload cluster: our Pods, and the names and one label of Nodes.
+// byObject limits what is cached of a workload cluster: our Pods, and of Nodes what TrimNode keeps.
 func byObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
 			Namespaces: map[string]cache.Config{contract.NodesNamespace: {}},
 			Transform:  keep(TrimPod),
 		},
-		node(): {Transform: keep(trimNode)},
+		&corev1.Node{}: {Transform: keep(TrimNode)},
 	}
-}
-
-func node() *metav1.PartialObjectMetadata {
-	node := &metav1.PartialObjectMetadata{}
-	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	return node
 }
 
 func keep[T metav1.Object](keep func(T)) func(any) (any, error) {

@@ -10,36 +10,60 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
+
+// View is what a decision about the nodes of a Cluster is made of.
+type View struct {
+	Wants   []Want
+	Members []Member
+	// Nodes are all nodes of the workload cluster, by name.
+	Nodes map[string]Node
+	// Pods are those that bring files to nodes.
+	Pods []Pod
+	// MaxUnavailable is how many nodes of a pool change at a time.
+	MaxUnavailable string
+	// ControlPlaneRolls reports that Machines of the control plane boot, or are being deleted.
+	ControlPlaneRolls bool
+	Now               time.Time
+}
 
 // Want is what the nodes of one generated Secret should have.
 type Want struct {
 	// Secret is the name of the generated Secret.
 	Secret string
-	// Digest is the digest of its files, "" as long as nothing of them is delivered.
-	Digest string
+	// Version is that of its files, "" as long as they are not known.
+	Version string
 }
 
-// Member is a node whose bootstrap data refers to a generated Secret.
+// Member is a node of a generated Secret.
 type Member struct {
 	// Node is its name, "" as long as Cluster API has not found it: of a Machine that boots, or after clusterctl move.
 	Node string
 	// Secret is the name of the generated Secret.
 	Secret string
+	// Group is its pool, "" for a node of the control plane.
+	Group string
 	// Machine is its Machine and Config the KubeadmConfig of that, "" for a node of a MachinePool.
 	Machine, Config string
 	// Leaving reports that its Machine is being deleted: it keeps the label, and nobody waits for it.
 	Leaving bool
 }
 
+// Node is what is read of a Node.
+type Node struct {
+	// Version is its contract.LabelNodeFiles.
+	Version string
+	// NotReady is since when it is not ready, the zero time if it is.
+	NotReady time.Time
+}
+
 // Pod is what is read of a Pod that brings files to a node.
 type Pod struct {
 	Name, Node string
-	// Label and Digest are of the files that it has.
-	Label, Digest string
-	// Ready reports that what is on the host is what it has.
-	Ready bool
+	// Version is that of the files that it has.
+	Version string
+	// Ready reports that what is on the host is what it has, and Started that it has begun to change the host.
+	Ready, Started bool
 	// Drifted is since when that is so no longer, the zero time if it is or never was.
 	Drifted time.Time
 	// Failure is why it failed, "" if it did not.
@@ -62,7 +86,7 @@ func (p Pod) failureAt(now time.Time) (failure string, again time.Duration) {
 // every Pod unready until its first probe.
 const maxAway = 15 * time.Second
 
-// Decision is what follows from the state of a workload cluster.
+// Decision is what follows from a View.
 type Decision struct {
 	// Labels are the changes of contract.LabelNodeFiles by node; "" removes it.
 	Labels map[string]string
@@ -74,92 +98,139 @@ type Decision struct {
 	Again time.Duration
 }
 
-// maxFailing is how many failing nodes of a generated Secret are named.
-const maxFailing = 3
+func (d *Decision) lookAgain(after time.Duration) {
+	if after > 0 && (d.Again == 0 || after < d.Again) {
+		d.Again = after
+	}
+}
 
-// Decide decides about the nodes of a Cluster. labelled are the values of contract.LabelNodeFiles of all nodes of the
-// workload cluster, by name.
-func Decide(wants []Want, members []Member, labelled map[string]string, pods []Pod, now time.Time) Decision {
+// maxNamed is how many nodes of a generated Secret are named that fail, or that are not ready.
+const maxNamed = 3
+
+// Decide decides about the nodes of a Cluster.
+func Decide(v View) Decision {
 	d := Decision{Labels: map[string]string{}}
-	labels := map[string]string{}
-	for _, m := range members {
-		labels[m.Node] = nodes.Label(m.Secret)
+	secrets := map[string]string{}
+	for _, m := range v.Members {
+		secrets[m.Node] = m.Secret
 	}
-	_, unknown := labels[""]
-	for node, has := range labelled {
-		want := labels[node]
-		if want == has || want == "" && unknown { // it may be the one that is not known
-			continue
-		}
-		d.Labels[node] = want
-	}
-	byNode := map[string]Pod{}
-	for _, pod := range pods {
-		// During a change there are Pods of both versions for a moment: the one with other files than wanted matters less.
-		if known, found := byNode[pod.Node]; pod.Label == labels[pod.Node] && (!found || !isCurrent(known, wants)) {
-			byNode[pod.Node] = pod
+	_, unknown := secrets[""]
+	for name, node := range v.Nodes {
+		if _, known := secrets[name]; !known && !unknown && node.Version != "" { // else it may be the one that is not known
+			d.Labels[name] = ""
 		}
 	}
-	for _, want := range wants {
-		d.follow(want, members, byNode, now)
+	pods := map[string]Pod{}
+	for _, pod := range v.Pods {
+		// For a moment there are Pods of two versions. The one that the Node has the label of is meant.
+		if node := v.Nodes[pod.Node]; node.Version == pod.Version {
+			pods[pod.Node] = pod
+		}
+	}
+	for _, want := range v.Wants {
+		d.follow(v, want, pods)
 	}
 	return d
 }
 
-func isCurrent(pod Pod, wants []Want) bool {
-	return slices.ContainsFunc(wants, func(w Want) bool {
-		return nodes.Label(w.Secret) == pod.Label && w.Digest != "" && w.Digest == pod.Digest
-	})
-}
-
-// follow counts the nodes of one generated Secret.
-func (d *Decision) follow(want Want, members []Member, pods map[string]Pod, now time.Time) {
-	var done, all int
-	var next, waiting, failing []string
-	for _, m := range members {
+// follow decides about the nodes of one generated Secret, and counts them.
+func (d *Decision) follow(v View, want Want, pods map[string]Pod) {
+	var members []Member
+	var nodes []TurnNode
+	for _, m := range v.Members {
+		node, exists := v.Nodes[m.Node]
 		if m.Secret != want.Secret || m.Leaving || m.Node == "" {
 			continue
 		}
-		all++
-		pod := pods[m.Node]
-		failure, again := pod.failureAt(now)
-		if again > 0 && (d.Again == 0 || again < d.Again) {
-			d.Again = again
+		members = append(members, m)
+		if !exists {
+			continue
 		}
-		switch current := want.Digest != "" && pod.Digest == want.Digest; {
+		pod := pods[m.Node]
+		_, again := pod.failureAt(v.Now)
+		n := TurnNode{
+			Name: m.Node, Group: m.Group, ControlPlane: m.Group == "", NotReady: node.NotReady,
+			Settled: pod.Ready || again > 0, Started: pod.Started, Failed: pod.Failure != "",
+		}
+		switch node.Version {
+		case "":
+		case want.Version:
+			n.Grant = GrantCurrent
+		default:
+			n.Grant = GrantOther
+		}
+		nodes = append(nodes, n)
+	}
+	turn := Turn{}
+	if want.Version != "" {
+		turn = Turns(nodes, v.ControlPlaneRolls, v.MaxUnavailable, v.Now)
+	}
+	for _, name := range turn.Revoke {
+		d.Labels[name] = ""
+	}
+	for _, name := range turn.Grant {
+		d.Labels[name] = want.Version
+	}
+	d.lookAgain(turn.Again)
+	d.report(v, want, members, pods, turn)
+}
+
+// report counts the members of a generated Secret, and names those that it waits for.
+func (d *Decision) report(v View, want Want, members []Member, pods map[string]Pod, turn Turn) {
+	var done int
+	var next, waiting, failing []string
+	onlyControlPlane := true
+	for _, m := range members {
+		pod, node := pods[m.Node], v.Nodes[m.Node]
+		failure, again := pod.failureAt(v.Now)
+		d.lookAgain(again)
+		current := want.Version != "" && node.Version == want.Version
+		switch {
 		case failure != "":
 			failing = append(failing, fmt.Sprintf("node %s: %s; delete Pod %s/%s to retry", m.Node, failure,
 				contract.NodesNamespace, pod.Name))
-		case !current:
-			waiting = append(waiting, m.Node)
-		case !pod.Ready && again == 0:
-			next = append(next, m.Node)
-		default:
+		case current && (pod.Ready || again > 0):
 			if done++; m.Machine != "" {
 				d.Current = append(d.Current, m)
 			}
+		case slices.Contains(turn.Away, m.Node):
+		case current:
+			next = append(next, m.Node)
+		default:
+			waiting = append(waiting, m.Node)
+			onlyControlPlane = onlyControlPlane && m.Group == ""
 		}
 	}
 	slices.Sort(failing)
-	for _, text := range failing[:min(maxFailing, len(failing))] {
+	for _, text := range failing[:min(maxNamed, len(failing))] {
 		d.Findings = append(d.Findings, finding.Finding{Reason: contract.ReasonInPlaceFailed, Message: text})
 	}
 	progress := finding.Finding{
 		Reason: contract.ReasonInPlaceProgressing, Progress: true,
-		Message: fmt.Sprintf("%d of %d nodes have the current files of Secret %s", done, all, want.Secret),
+		Message: fmt.Sprintf("%d of %d nodes have the current files of Secret %s", done, len(members), want.Secret),
 	}
 	slices.Sort(next)
 	slices.Sort(waiting)
-	switch waiting = append(next, waiting...); {
+	switch {
 	case len(failing) > 0:
 		progress.Message += fmt.Sprintf(", and %d failed", len(failing))
-	case len(waiting) == 0:
+	case len(next)+len(waiting)+len(turn.Away) == 0:
 		return
-	case want.Digest == "":
+	case want.Version == "":
 		progress.Message = fmt.Sprintf("the files of Secret %s are not delivered to %d nodes yet; condition %s says why",
-			want.Secret, all, contract.ConditionProxyPublished)
-	default:
+			want.Secret, len(members), contract.ConditionProxyPublished)
+	case len(next) > 0:
+		progress.Message += "; waiting for node " + next[0]
+	case len(waiting) > 0 && onlyControlPlane && v.ControlPlaneRolls:
+		progress.Message += "; the others wait until the Machines of the control plane are replaced"
+	case len(waiting) > 0:
 		progress.Message += "; waiting for node " + waiting[0]
+	}
+	if away := turn.Away; len(away) > 0 {
+		progress.Message += "; not ready, and not waited for: " + strings.Join(away[:min(maxNamed, len(away))], ", ")
+		if more := len(away) - maxNamed; more > 0 {
+			progress.Message += fmt.Sprintf(" and %d more", more)
+		}
 	}
 	d.Findings = append(d.Findings, progress)
 }
@@ -167,8 +238,7 @@ func (d *Decision) follow(want Want, members []Member, pods map[string]Pod, now 
 // PodOf returns what is read of a Pod.
 func PodOf(pod *corev1.Pod) Pod {
 	p := Pod{
-		Name: pod.Name, Node: pod.Spec.NodeName,
-		Label: pod.Labels[contract.LabelNodeFiles], Digest: pod.Labels[contract.LabelFilesDigest],
+		Name: pod.Name, Node: pod.Spec.NodeName, Version: pod.Labels[contract.LabelNodeFiles], Started: hasStarted(pod),
 	}
 	// It is that of the containers: a Pod is not ready either while nobody hears of its node.
 	var unready time.Time
@@ -198,6 +268,28 @@ func PodOf(pod *corev1.Pod) Pod {
 		}
 	}
 	return p
+}
+
+// hasStarted reports whether the first container of a Pod has begun.
+func hasStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...),
+		func(c corev1.ContainerStatus) bool {
+			return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+		})
+}
+
+// NodeOf returns what is read of a Node.
+func NodeOf(node *corev1.Node) Node {
+	n := Node{Version: node.Labels[contract.LabelNodeFiles], NotReady: node.CreationTimestamp.Time}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if n.NotReady = condition.LastTransitionTime.Time; condition.Status == corev1.ConditionTrue {
+			n.NotReady = time.Time{}
+		}
+	}
+	return n
 }
 
 // endOf returns why an init container failed, "" if it did not. While it is started again and again, the answer stays

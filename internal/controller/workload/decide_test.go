@@ -12,7 +12,6 @@ import (
 
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
-	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/publish/nodes"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -20,18 +19,18 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 const (
 	main  = "prod-proxy-files"
 	gpu   = "prod-gpu.proxy-files"
-	fresh = "0123456789"
-	stale = "9876543210"
+	fresh = main + "-0123456789"
+	stale = main + "-9876543210"
 )
 
 // machine is a member whose names begin with that of its node.
 func machine(node, secret string) Member {
-	return Member{Node: node, Secret: secret, Machine: node + "-machine", Config: node + "-config"}
+	return Member{Node: node, Secret: secret, Group: "MachineDeployment md", Machine: node + "-machine", Config: node + "-config"}
 }
 
-// pod is a Pod with files of main.
-func pod(node, digest string, ready bool) Pod {
-	return Pod{Name: "p-" + node, Node: node, Label: main, Digest: digest, Ready: ready}
+// pod is a Pod that has begun to apply a version.
+func pod(node, version string, ready bool) Pod {
+	return Pod{Name: "p-" + node, Node: node, Version: version, Ready: ready, Started: true}
 }
 
 func with(p Pod, edit func(*Pod)) Pod {
@@ -39,22 +38,34 @@ func with(p Pod, edit func(*Pod)) Pod {
 	return p
 }
 
-// all are nodes that have the label of a Secret.
-func all(secret string, names ...string) map[string]string {
-	labelled := map[string]string{}
+// labelled are ready nodes with a version, by name.
+func labelled(version string, names ...string) map[string]Node {
+	all := map[string]Node{}
 	for _, name := range names {
-		labelled[name] = nodes.Label(secret)
+		all[name] = Node{Version: version}
 	}
-	return labelled
+	return all
 }
 
-func TestDecide_LabelsNodesOfMachinesWithFiles(t *testing.T) {
+func TestDecide_GrantsVersionsInTurn(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 200) + ".proxy-files"
-	got := Decide([]Want{{main, fresh}, {gpu, fresh}, {long, fresh}},
-		[]Member{machine("new", main), machine("moved", gpu), machine("right", main), machine("long", long), machine("gone", main)},
-		map[string]string{"new": "", "moved": main, "right": main, "long": "", "foreign": main, "plain": ""}, nil, noon)
-	want := map[string]string{"new": main, "moved": gpu, "long": nodes.Label(long), "foreign": ""}
+	const other, otherStale = gpu + "-0123456789", gpu + "-9876543210"
+	down := noon.Add(-time.Hour)
+	got := Decide(View{
+		Wants: []Want{{main, fresh}, {gpu, other}, {"waits", ""}},
+		Members: []Member{
+			machine("a", main), machine("b", main), machine("dead", main), machine("began", main), machine("g1", gpu), machine("g2", gpu),
+			machine("gone", main), machine("w", "waits"),
+		},
+		Nodes: map[string]Node{
+			"a": {Version: stale}, "b": {Version: fresh}, "dead": {Version: fresh, NotReady: down}, "began": {},
+			"g1": {Version: main + "-5555555555"}, "g2": {Version: otherStale},
+			"foreign": {Version: fresh}, "plain": {}, "w": {Version: "waits-0123456789"},
+		},
+		Pods: []Pod{pod("a", stale, true), pod("b", fresh, true), pod("b", stale, false), pod("g1", main+"-5555555555", true)},
+		Now:  noon,
+	})
+	want := map[string]string{"a": fresh, "g2": other, "dead": "", "foreign": ""}
 	if diff := cmp.Diff(want, got.Labels); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -64,115 +75,129 @@ func TestDecide_LabelsNodesOfMachinesWithFiles(t *testing.T) {
 // after clusterctl move.
 func TestDecide_KeepsLabelsWhileNodesAreNotKnown(t *testing.T) {
 	t.Parallel()
-	got := Decide([]Want{{main, fresh}}, []Member{machine("a", main), machine("", main)},
-		map[string]string{"a": "", "b": main, "plain": ""}, []Pod{pod("a", fresh, true), pod("b", fresh, true)}, noon)
-	if diff := cmp.Diff(map[string]string{"a": main}, got.Labels); diff != "" || len(got.Findings) > 0 {
-		t.Errorf("%+v, labels (-want +got):\n%s", got, diff)
+	got := Decide(View{
+		Wants: []Want{{main, fresh}}, Members: []Member{machine("a", main), machine("", main)}, Now: noon,
+		Nodes: map[string]Node{"a": {Version: fresh}, "b": {Version: fresh}, "plain": {}},
+		Pods:  []Pod{pod("a", fresh, true), pod("b", fresh, true)},
+	})
+	if len(got.Labels) > 0 || len(got.Findings) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
 func TestDecide_SaysHowFarNodesAre(t *testing.T) {
 	t.Parallel()
+	const of = " nodes have the current files of Secret prod-proxy-files"
 	failed := with(pod("a", fresh, false), func(p *Pod) { p.Failure = "the proxy refuses %s" })
+	drifted := func(since time.Duration) Pod {
+		return with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-since) })
+	}
+	a, b, c := machine("a", main), machine("b", main), machine("c", main)
+	dead := Node{Version: stale, NotReady: noon.Add(-time.Hour)}
+	controlPlane := Member{Node: "a", Secret: main, Machine: "m", Config: "c"}
 	for name, test := range map[string]struct {
-		members []Member
-		digest  string
-		pods    []Pod
+		View
 		want    string
 		status  string
 		current int
 		again   time.Duration
 	}{
 		"nothing delivered": {
-			[]Member{machine("a", main)},
-			"",
-			nil, "the files of Secret prod-proxy-files are not delivered to 1 nodes yet; condition capi-proxy-patcher.io/" +
-				"ProxyPublished says why", "Unknown InPlaceProgressing", 0, 0,
+			View{Wants: []Want{{main, ""}}, Members: []Member{a}, Nodes: labelled("", "a")},
+			"the files of Secret prod-proxy-files are not delivered to 1 nodes yet; condition capi-proxy-patcher.io/ProxyPublished says why",
+			"Unknown InPlaceProgressing", 0, 0,
 		},
 		"no Pod yet": {
-			[]Member{machine("b", main), machine("a", main)},
-			fresh, nil,
-			"0 of 2 nodes have the current files of Secret prod-proxy-files; waiting for node a", "Unknown InPlaceProgressing", 0, 0,
+			View{Members: []Member{b, a}, Nodes: labelled(fresh, "a", "b")},
+			"0 of 2" + of + "; waiting for node a", "Unknown InPlaceProgressing", 0, 0,
 		},
-		"files of before": {
-			[]Member{machine("a", main), machine("b", main)},
-			fresh,
-			[]Pod{pod("a", stale, true), pod("b", fresh, true)},
-			"1 of 2 nodes have the current files of Secret prod-proxy-files; waiting for node a", "Unknown InPlaceProgressing", 1, 0,
+		"a Node that is gone": {
+			View{Members: []Member{a, b}, Nodes: labelled(fresh, "b"), Pods: []Pod{pod("b", fresh, true)}},
+			"1 of 2" + of + "; waiting for node a", "Unknown InPlaceProgressing", 1, 0,
 		},
 		"the node that changes is named before those that wait": {
-			[]Member{machine("a", main), machine("b", main), machine("c", main)},
-			fresh,
-			[]Pod{pod("a", stale, true), pod("b", fresh, false), pod("c", stale, true)},
-			"0 of 3 nodes have the current files of Secret prod-proxy-files; waiting for node b", "Unknown InPlaceProgressing", 0, 0,
+			View{
+				Members: []Member{a, b, c}, Nodes: map[string]Node{"a": {Version: stale}, "b": {Version: fresh}, "c": {Version: stale}},
+				Pods: []Pod{pod("a", stale, true), pod("b", fresh, false), pod("c", stale, true)},
+			},
+			"0 of 3" + of + "; waiting for node b", "Unknown InPlaceProgressing", 0, 0,
 		},
 		"done": {
-			[]Member{machine("a", main), machine("b", main)}, fresh, []Pod{pod("a", fresh, true), pod("b", fresh, true)}, "", "True Configured", 2, 0,
+			View{Members: []Member{a, b}, Nodes: labelled(fresh, "a", "b"), Pods: []Pod{pod("a", fresh, true), pod("b", fresh, true)}},
+			"", "True Configured", 2, 0,
 		},
-		"a Pod of before that is not gone yet": {
-			[]Member{machine("a", main)}, fresh, []Pod{pod("a", fresh, true), pod("a", stale, true)}, "", "True Configured", 1, 0,
-		},
-		"a Pod with the files of another pool": {
-			[]Member{machine("a", main)},
-			fresh,
-			[]Pod{with(pod("a", fresh, true), func(p *Pod) { p.Label = gpu })},
-			"0 of 1 nodes have the current files of Secret prod-proxy-files; waiting for node a", "Unknown InPlaceProgressing", 0, 0,
+		"a Pod of another version that is not gone yet": {
+			View{Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{pod("a", fresh, true), pod("a", stale, false)}},
+			"", "True Configured", 1, 0,
 		},
 		"a Machine that is being deleted": {
-			[]Member{machine("a", main), {Node: "b", Secret: main, Machine: "m", Config: "c", Leaving: true}},
-			fresh,
-			[]Pod{pod("a", fresh, true)},
+			View{
+				Members: []Member{a, {Node: "b", Secret: main, Machine: "m", Config: "c", Leaving: true}},
+				Nodes:   labelled(fresh, "a", "b"), Pods: []Pod{pod("a", fresh, true)},
+			},
 			"", "True Configured", 1, 0,
 		},
 		"a node of a MachinePool": {
-			[]Member{{Node: "a", Secret: main}}, fresh, []Pod{pod("a", fresh, true)}, "", "True Configured", 0, 0,
+			View{Members: []Member{{Node: "a", Secret: main, Group: "p"}}, Nodes: labelled(fresh, "a"), Pods: []Pod{pod("a", fresh, true)}},
+			"", "True Configured", 0, 0,
 		},
 		"one node failed": {
-			[]Member{machine("a", main), machine("b", main), machine("c", main)},
-			fresh,
-			[]Pod{failed, pod("b", stale, true), pod("c", fresh, true)},
+			View{Members: []Member{a, b, c}, Nodes: labelled(fresh, "a", "b", "c"), Pods: []Pod{failed, pod("c", fresh, true)}},
 			"* node a: the proxy refuses %s; delete Pod capi-proxy-patcher-nodes/p-a to retry\n" +
-				"* 1 of 3 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 1, 0,
+				"* 1 of 3" + of + ", and 1 failed", "False InPlaceFailed", 1, 0,
+		},
+		"a node that is not ready": {
+			View{
+				Members: []Member{a, b}, Nodes: map[string]Node{"a": dead, "b": {Version: fresh}},
+				Pods: []Pod{pod("a", stale, true), pod("b", fresh, true)},
+			},
+			"1 of 2" + of + "; not ready, and not waited for: a", "Unknown InPlaceProgressing", 1, 0,
+		},
+		"many that are not ready": {
+			View{
+				Members: []Member{a, b, c, machine("d", main)}, Nodes: map[string]Node{"a": dead, "b": dead, "c": dead, "d": dead},
+			},
+			"0 of 4" + of + "; not ready, and not waited for: a, b, c and 1 more", "Unknown InPlaceProgressing", 0, 0,
+		},
+		"a control plane that is replaced": {
+			View{Members: []Member{controlPlane}, Nodes: labelled("", "a"), ControlPlaneRolls: true},
+			"0 of 1" + of + "; the others wait until the Machines of the control plane are replaced", "Unknown InPlaceProgressing", 0, 0,
 		},
 		"other files since a while": {
-			[]Member{machine("a", main)},
-			fresh,
-			[]Pod{with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-15 * time.Second) })},
+			View{Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{drifted(15 * time.Second)}},
 			"* node a: its files were changed after they were written; delete Pod capi-proxy-patcher-nodes/p-a to retry\n" +
-				"* 0 of 1 nodes have the current files of Secret prod-proxy-files, and 1 failed", "False InPlaceFailed", 0, 0,
+				"* 0 of 1" + of + ", and 1 failed", "False InPlaceFailed", 0, 0,
 		},
 		"a kubelet that has just started again": {
-			[]Member{machine("a", main)},
-			fresh,
-			[]Pod{with(pod("a", fresh, false), func(p *Pod) { p.Drifted = noon.Add(-5 * time.Second) })},
-			"", "True Configured", 1,
-			10 * time.Second,
+			View{Members: []Member{a}, Nodes: labelled(fresh, "a"), Pods: []Pod{drifted(5 * time.Second)}},
+			"", "True Configured", 1, 10 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var names []string
-			for _, m := range test.members {
-				names = append(names, m.Node)
+			if test.Now = noon; test.Wants == nil {
+				test.Wants = []Want{{main, fresh}}
 			}
-			got := Decide([]Want{{main, test.digest}}, test.members, all(main, names...), test.pods, noon)
+			got := Decide(test.View)
 			condition := finding.ConditionOf(got.Findings, "")
 			if status := condition.Status + " " + condition.Reason; condition.Message != test.want || status != test.status {
 				t.Errorf("got  %s %s\nwant %s %s", status, condition.Message, test.status, test.want)
 			}
-			if len(got.Current) != test.current || got.Again != test.again || len(got.Labels) > 0 {
+			if len(got.Current) != test.current || got.Again != test.again {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
 }
 
-// TestDecide_PrefersThePodWithTheFilesOfItsOwnPool has a Pod of before, with the files that another pool has now.
-func TestDecide_PrefersThePodWithTheFilesOfItsOwnPool(t *testing.T) {
+// TestDecide_ReadsThePodWithTheVersionOfItsNode has two Pods on a node, in any order.
+func TestDecide_ReadsThePodWithTheVersionOfItsNode(t *testing.T) {
 	t.Parallel()
-	old, current := pod("a", stale, true), pod("a", fresh, true)
+	old, current := pod("a", stale, false), pod("a", fresh, true)
 	for _, pods := range [][]Pod{{old, current}, {current, old}} {
-		got := Decide([]Want{{main, fresh}, {gpu, stale}}, []Member{machine("a", main)}, all(main, "a"), pods, noon)
+		got := Decide(View{
+			Wants: []Want{{main, fresh}}, Members: []Member{machine("a", main)}, Nodes: labelled(fresh, "a"), Pods: pods, Now: noon,
+		})
 		if len(got.Current) != 1 || len(got.Findings) > 0 {
 			t.Errorf("%v: %+v", pods, got)
 		}
@@ -187,10 +212,44 @@ func TestDecide_NamesFewOfManyFailures(t *testing.T) {
 		members = append(members, machine(node, main))
 		pods = append(pods, with(pod(node, fresh, false), func(p *Pod) { p.Failure = "no\u202e" }))
 	}
-	condition := finding.ConditionOf(Decide([]Want{{main, fresh}}, members, all(main, "a", "b", "c", "d", "e", "f"), pods, noon).Findings, "")
+	condition := finding.ConditionOf(Decide(View{
+		Wants: []Want{{main, fresh}}, Members: members, Nodes: labelled(fresh, "a", "b", "c", "d", "e", "f"), Pods: pods, Now: noon,
+	}).Findings, "")
 	if strings.Count(condition.Message, "node ") != 3 || !strings.HasPrefix(condition.Message, "* node a: ") ||
 		!strings.HasSuffix(condition.Message, "0 of 6 nodes have the current files of Secret prod-proxy-files, and 6 failed") {
 		t.Errorf("got %s", condition.Message)
+	}
+}
+
+func TestNodeOf(t *testing.T) {
+	t.Parallel()
+	made := noon.Add(-time.Hour)
+	for name, test := range map[string]struct {
+		conditions []corev1.NodeCondition
+		want       time.Time
+	}{
+		"ready":     {[]corev1.NodeCondition{{Type: "DiskPressure", Status: "False"}, {Type: "Ready", Status: "True", LastTransitionTime: metav1.NewTime(noon)}}, time.Time{}},
+		"not ready": {[]corev1.NodeCondition{{Type: "Ready", Status: "False", LastTransitionTime: metav1.NewTime(noon)}}, noon},
+		"unknown":   {[]corev1.NodeCondition{{Type: "Ready", Status: "Unknown", LastTransitionTime: metav1.NewTime(noon)}}, noon},
+		"new":       {nil, made},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.NewTime(made), Labels: map[string]string{
+					contract.LabelNodeFiles: fresh, "rude": "1",
+				}},
+				Spec:   corev1.NodeSpec{PodCIDR: "10.0.0.0/24"},
+				Status: corev1.NodeStatus{Conditions: test.conditions, Images: []corev1.ContainerImage{{SizeBytes: 1}}},
+			}
+			got := NodeOf(node)
+			if got != (Node{Version: fresh, NotReady: test.want}) {
+				t.Errorf("got %+v", got)
+			}
+			if TrimNode(node); NodeOf(node) != got || node.Status.Images != nil || node.Spec.PodCIDR != "" || len(node.Labels) != 1 {
+				t.Errorf("a trimmed Node is another: %+v", node)
+			}
+		})
 	}
 }
 
@@ -214,28 +273,28 @@ func TestPodOf(t *testing.T) {
 		init, main []corev1.ContainerStatus
 		want       Pod
 	}{
-		"ready":                         {"True", noon, apply(terminated(0, ""), none), apply(running, none), Pod{Ready: true}},
-		"ready after failures":          {"True", noon, apply(terminated(0, ""), terminated(1, "x")), apply(running, none), Pod{Ready: true}},
+		"ready":                         {"True", noon, apply(terminated(0, ""), none), apply(running, none), Pod{Started: true, Ready: true}},
+		"ready after failures":          {"True", noon, apply(terminated(0, ""), terminated(1, "x")), apply(running, none), Pod{Started: true, Ready: true}},
 		"created":                       {"False", noon, apply(waiting("PodInitializing"), none), apply(waiting("PodInitializing"), none), Pod{}},
-		"applying":                      {"False", noon, apply(running, none), nil, Pod{}},
-		"failed":                        {"False", noon, apply(terminated(1, "a\nthe reason\n"), none), nil, Pod{Failure: "the reason"}},
-		"failed and waiting":            {"False", noon, apply(waiting("CrashLoopBackOff"), terminated(1, "the reason")), nil, Pod{Failure: "the reason"}},
-		"failed and trying again":       {"False", noon, apply(running, terminated(1, "the reason")), nil, Pod{Failure: "the reason"}},
-		"failed without a word":         {"False", noon, apply(terminated(137, " \n"), none), nil, Pod{Failure: "container apply ended with code 137"}},
+		"applying":                      {"False", noon, apply(running, none), nil, Pod{Started: true}},
+		"failed":                        {"False", noon, apply(terminated(1, "a\nthe reason\n"), none), nil, Pod{Started: true, Failure: "the reason"}},
+		"failed and waiting":            {"False", noon, apply(waiting("CrashLoopBackOff"), terminated(1, "the reason")), nil, Pod{Started: true, Failure: "the reason"}},
+		"failed and trying again":       {"False", noon, apply(running, terminated(1, "the reason")), nil, Pod{Started: true, Failure: "the reason"}},
+		"failed without a word":         {"False", noon, apply(terminated(137, " \n"), none), nil, Pod{Started: true, Failure: "container apply ended with code 137"}},
 		"an image that is not there":    {"False", noon, apply(waiting("ErrImagePull"), none), nil, Pod{Failure: "the image of its Pod cannot be pulled"}},
 		"and the next try":              {"False", noon, apply(waiting("ImagePullBackOff"), none), nil, Pod{Failure: "the image of its Pod cannot be pulled"}},
 		"no Secret yet":                 {"False", noon, apply(waiting("CreateContainerConfigError"), none), nil, Pod{Failure: "its Pod cannot be started: CreateContainerConfigError"}},
 		"a reason of the node's own":    {"False", noon, apply(waiting("Evil\x1b[2J"), none), nil, Pod{}},
-		"watching, not ready yet":       {"False", noon.Add(-time.Minute), apply(terminated(0, ""), none), apply(running, none), Pod{}},
-		"watching, not ready any more":  {"False", noon.Add(time.Minute), apply(terminated(0, ""), none), apply(running, none), Pod{Drifted: noon.Add(time.Minute)}},
-		"watching, and crashed":         {"False", noon, apply(terminated(0, ""), none), apply(waiting("CrashLoopBackOff"), terminated(2, "panic")), Pod{Failure: "panic"}},
-		"a node that has started again": {"False", noon, apply(running, terminated(0, "")), apply(waiting("PodInitializing"), terminated(255, "")), Pod{}},
+		"watching, not ready yet":       {"False", noon.Add(-time.Minute), apply(terminated(0, ""), none), apply(running, none), Pod{Started: true}},
+		"watching, not ready any more":  {"False", noon.Add(time.Minute), apply(terminated(0, ""), none), apply(running, none), Pod{Started: true, Drifted: noon.Add(time.Minute)}},
+		"watching, and crashed":         {"False", noon, apply(terminated(0, ""), none), apply(waiting("CrashLoopBackOff"), terminated(2, "panic")), Pod{Started: true, Failure: "panic"}},
+		"a node that has started again": {"False", noon, apply(running, terminated(0, "")), apply(waiting("PodInitializing"), terminated(255, "")), Pod{Started: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			object := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{
-					contract.LabelNodeFiles: main, contract.LabelFilesDigest: fresh, "rude": "1",
+					contract.LabelNodeFiles: fresh, "rude": "1",
 				}},
 				Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{{Name: "v"}}},
 				Status: corev1.PodStatus{
@@ -246,7 +305,7 @@ func TestPodOf(t *testing.T) {
 					InitContainerStatuses: test.init, ContainerStatuses: test.main,
 				},
 			}
-			test.want.Name, test.want.Node, test.want.Label, test.want.Digest = "p", "n", main, fresh
+			test.want.Name, test.want.Node, test.want.Version = "p", "n", fresh
 			whole := PodOf(object)
 			if diff := cmp.Diff(test.want, whole); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

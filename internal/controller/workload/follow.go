@@ -2,9 +2,7 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"time"
@@ -41,6 +39,10 @@ type Follower struct {
 	Live client.Reader
 	// Writer writes the records of Machines.
 	Writer *reconcile.Writer
+	// Connect connects to the workload cluster of a Cluster to label Nodes, as Applier.Connect does.
+	Connect func(context.Context, client.ObjectKey) (client.Client, func(), error)
+	// Pods is how Pods on nodes are made.
+	Pods NodePods
 	// Now is the clock.
 	Now func() time.Time
 	// Controller is the one whose pass calls Follow. Events of workload clusters enqueue their Clusters there.
@@ -50,14 +52,34 @@ type Follower struct {
 	nodes *cache.Expiring
 	// away are the Clusters whose workload cluster has not answered, and until when it is not asked again.
 	away *cache.Expiring
+	// waits are for how long the Clusters wait that wait for a version to be delivered.
+	waits *cache.Expiring
 }
 
-// NewFollower returns a Follower.
-func NewFollower(clusters clustercache.ClusterCache, live client.Reader, writer *reconcile.Writer, now func() time.Time,
-) *Follower {
-	return &Follower{
-		Clusters: clusters, Live: live, Writer: writer, Now: now, nodes: cache.NewExpiring(), away: cache.NewExpiring(),
+// NodePods is how Pods on nodes are made.
+type NodePods struct {
+	// Image is their image, "" if updates in place are not installed.
+	Image string
+	// PullSecret and PullPolicy are those of nodes.Input.
+	PullSecret, PullPolicy string
+}
+
+// Input is what the objects for nodes of a generated Secret are made of, without files if they cannot be made.
+func (n NodePods) Input(cluster string, options intent.Options, secret *corev1.Secret) nodes.Input {
+	data, err := plan.NodeData(options, secret.Data)
+	if err != nil {
+		data = nil // condition ProxyConfigured has the reason, and what is applied stays
 	}
+	return nodes.Input{
+		Cluster: cluster, Secret: secret.Name, Data: data, Key: nodes.KeyOf(secret.UID),
+		Image: n.Image, PullSecret: n.PullSecret, PullPolicy: n.PullPolicy,
+	}
+}
+
+// Init makes the memory of f.
+func (f *Follower) Init() *Follower {
+	f.nodes, f.away, f.waits = cache.NewExpiring(), cache.NewExpiring(), cache.NewExpiring()
+	return f
 }
 
 const (
@@ -67,8 +89,11 @@ const (
 	// that has waited in vain. Whoever has the workload cluster decides how it answers.
 	remoteTime = 3 * time.Second
 	awayTime   = 30 * time.Second
-	// maxLabels is how many Nodes one pass labels.
-	maxLabels = 25
+	// maxLabels is how many Nodes one pass labels, and labelDelay when it goes on.
+	maxLabels  = 25
+	labelDelay = time.Second
+	// minWait is when it is first asked again whether a version is delivered. The time doubles, up to retryDelay.
+	minWait = time.Second
 )
 
 // Pass is one pass over a Cluster.
@@ -90,13 +115,14 @@ func Source(clusters clustercache.ClusterCache, controller string) source.Source
 	}, clustercache.WatchForProbeFailure(time.Minute))
 }
 
-// Follow labels Nodes, records which Machines have the present files, and reports about the others.
+// Follow lets nodes apply the present files in their turn, records which Machines have them, and reports about the
+// others.
 func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err error) {
-	members, err := f.members(ctx, p)
+	members, rolls, err := f.members(ctx, p)
 	if err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
-	wants, changed, err := wantsOf(ctx, p, members)
+	wants, changed, err := f.wantsOf(ctx, p, members)
 	if err != nil {
 		return out, err
 	}
@@ -117,12 +143,9 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 		out.Holds = f.Clusters.GetHealthCheckingState(ctx, key).LastProbeTime.IsZero()
 		return unknown(0)
 	}
-	remoteCtx, cancel := context.WithTimeout(ctx, remoteTime)
-	defer cancel()
-	decision, err := f.decide(remoteCtx, key, remote, wants, members)
-	if err == nil {
-		err = label(remoteCtx, f.Writer.Client.Remote(remote, key), &decision)
-	}
+	decision, err := f.turn(ctx, key, remote, View{
+		Wants: wants, Members: members, MaxUnavailable: p.Options.MaxUnavailable, ControlPlaneRolls: rolls,
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return out, err
@@ -136,17 +159,49 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	return out, f.record(ctx, p, decision.Current, changed)
 }
 
-// members returns the nodes whose bootstrap data refers to a generated Secret.
-func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err error) {
+// turn decides about the nodes of a workload cluster, and labels those whose turn it is.
+func (f *Follower) turn(ctx context.Context, key client.ObjectKey, remote client.Reader, view View) (Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, remoteTime)
+	defer cancel()
+	if err := f.look(ctx, key, remote, &view); err != nil {
+		return Decision{}, err
+	}
+	decision := Decide(view)
+	if len(decision.Labels) == 0 {
+		return decision, nil
+	}
+	live, closeConnection, err := f.Connect(ctx, key)
+	if err != nil {
+		return Decision{}, err
+	}
+	defer closeConnection()
+	labeller := labeller{Client: f.Writer.Client.Remote(live, key), view: view}
+	decision, err = labeller.label(ctx)
+	stored, _ := f.waits.Get(key)
+	delay, _ := stored.(time.Duration)
+	if f.waits.Delete(key); labeller.waits { // nothing tells when it is delivered
+		delay = min(max(2*delay, minWait), retryDelay)
+		f.waits.Set(key, delay, nodeMemory)
+		decision.lookAgain(delay)
+	}
+	return decision, err
+}
+
+// members returns the nodes of generated Secrets, and whether Machines of the control plane are being replaced.
+func (f *Follower) members(ctx context.Context, p Pass) (members []Member, rolls bool, err error) {
 	configs, err := p.Configs.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	targets := targetsOf(p.Objects)
 	machines := map[types.UID]int{} // the positions of those whose node is not known
 	for i := range configs {
 		config := &configs[i]
-		owner := metav1.GetControllerOf(config)
-		secret := SecretOf(config.Bootstrap().View())
+		owner, group := metav1.GetControllerOf(config), groupOf(config)
+		secret, known := targets[group]
+		if !known {
+			secret = SecretOf(config.Bootstrap().View())
+		}
 		if owner == nil || owner.Kind != "Machine" || secret == "" {
 			continue
 		}
@@ -156,17 +211,50 @@ func (f *Follower) members(ctx context.Context, p Pass) (members []Member, err e
 			machines[owner.UID] = len(members)
 		}
 		members = append(members, Member{
-			Node: node, Secret: secret, Config: config.Name, Machine: owner.Name,
+			Node: node, Secret: secret, Group: group, Config: config.Name, Machine: owner.Name,
 			Leaving: !config.DeletionTimestamp.IsZero(),
 		})
 	}
 	if len(machines) > 0 {
 		if err := f.find(ctx, p.Cluster, machines, members); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
+	rolls = slices.ContainsFunc(members, func(m Member) bool { return m.Group == "" && (m.Leaving || m.Node == "") }) ||
+		slices.ContainsFunc(p.Objects, func(o reconcile.Settled) bool {
+			controlPlane, ok := o.BootstrapObject.(*kinds.KubeadmControlPlane)
+			return ok && controlPlane.IsRolling()
+		})
 	pools, err := f.pools(ctx, p)
-	return append(members, pools...), err
+	return append(members, pools...), rolls, err
+}
+
+// targetsOf returns the generated Secret of each group, "" for one that asks for no proxy, as far as that is known.
+func targetsOf(objects []reconcile.Settled) map[string]string {
+	targets := map[string]string{}
+	for _, o := range objects {
+		if o.Recipe == nil {
+			continue
+		}
+		if o.Kind == plan.KindControlPlane {
+			targets[""] = o.Secret
+		}
+		for _, pool := range o.Pools {
+			targets[pool.String()] = o.Secret
+		}
+	}
+	return targets
+}
+
+// groupOf names the pool of the Machine of a KubeadmConfig, or returns "" for the control plane.
+func groupOf(config *kinds.KubeadmConfig) string {
+	if _, controlPlane := config.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
+		return ""
+	}
+	if name := config.Labels[clusterv1.MachineDeploymentNameLabel]; name != "" {
+		return intent.KindMachineDeployment + " " + name
+	}
+	return "Machine"
 }
 
 // SecretOf returns the generated Secret from which a node with a spec has its variables, or "".
@@ -201,15 +289,15 @@ func (f *Follower) find(ctx context.Context, cluster *kinds.Cluster, positions m
 
 // pools returns the nodes of MachinePools.
 func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err error) {
-	secrets := map[string]string{}
+	secrets := targetsOf(p.Objects)
 	for _, o := range p.Objects {
-		if secret := SecretOf(o.Spec); o.Kind == plan.KindConfig && secret != "" {
-			for _, pool := range o.Pools {
-				secrets[pool.Object] = secret
+		for _, pool := range o.Pools {
+			if o.Recipe == nil {
+				secrets[pool.String()] = SecretOf(o.Spec)
 			}
 		}
 	}
-	if len(secrets) == 0 {
+	if !slices.ContainsFunc(p.Objects, func(o reconcile.Settled) bool { return o.Kind == plan.KindConfig }) {
 		return nil, nil
 	}
 	var pools kinds.MachinePoolList
@@ -218,22 +306,27 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 	}
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		secret := secrets[pool.Name]
+		group := intent.KindMachinePool + " " + pool.Name
+		secret := secrets[group]
 		if secret == "" || pool.Spec.ClusterName != p.Cluster.Name {
 			continue
 		}
 		if len(pool.Status.NodeRefs) == 0 {
-			members = append(members, Member{Secret: secret})
+			members = append(members, Member{Secret: secret, Group: group})
 		}
 		for _, node := range pool.Status.NodeRefs {
-			members = append(members, Member{Node: node.Name, Secret: secret, Leaving: !pool.DeletionTimestamp.IsZero()})
+			members = append(members, Member{
+				Node: node.Name, Secret: secret, Group: group, Leaving: !pool.DeletionTimestamp.IsZero(),
+			})
 		}
 	}
 	return members, nil
 }
 
 // wantsOf returns what the nodes of each generated Secret should have, and when it last changed.
-func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, changed map[string]time.Time, err error) {
+func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
+	wants []Want, changed map[string]time.Time, err error,
+) {
 	changed = map[string]time.Time{}
 	for _, m := range members {
 		if slices.ContainsFunc(wants, func(w Want) bool { return w.Secret == m.Secret }) {
@@ -245,11 +338,10 @@ func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, chang
 			return nil, nil, err
 		}
 		want := Want{Secret: m.Secret}
-		if exists && nodes.IsComplete(secret.Data) && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
-			// Digest and time are of the same version of the Secret.
-			if data, err := plan.NodeData(p.Options, secret.Data); err == nil { // otherwise nothing of it is applied
-				want.Digest = nodes.Digest(nodes.KeyOf(secret.UID), data)
-				changed[m.Secret] = reconcile.ChangedAt(secret)
+		if exists && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
+			if in := f.Pods.Input(p.Cluster.Name, p.Options, secret); nodes.IsComplete(in.Data) {
+				// Version and time are of the same version of the Secret.
+				want.Version, changed[m.Secret] = in.Version(), reconcile.ChangedAt(secret)
 			}
 		}
 		wants = append(wants, want)
@@ -257,36 +349,32 @@ func wantsOf(ctx context.Context, p Pass, members []Member) (wants []Want, chang
 	return wants, changed, nil
 }
 
-// decide reads a workload cluster, from its second pass on without a request, and decides.
-func (f *Follower) decide(ctx context.Context, cluster client.ObjectKey, remote client.Reader, wants []Want,
-	members []Member,
-) (Decision, error) {
+// look reads the Nodes and Pods of a workload cluster, from its second pass on without a request.
+func (f *Follower) look(ctx context.Context, cluster client.ObjectKey, remote client.Reader, view *View) error {
 	for _, watch := range f.watches(cluster) {
 		if err := f.Clusters.Watch(ctx, cluster, watch); err != nil {
-			return Decision{}, fmt.Errorf("watching workload cluster: %w", err)
+			return fmt.Errorf("watching workload cluster: %w", err)
 		}
 	}
-	var labelled metav1.PartialObjectMetadataList
-	labelled.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := remote.List(ctx, &labelled, client.UnsafeDisableDeepCopy); err != nil {
-		return Decision{}, fmt.Errorf("listing Nodes: %w", err)
+	var list corev1.NodeList
+	if err := remote.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	var list corev1.PodList
-	if err := remote.List(ctx, &list, client.InNamespace(contract.NodesNamespace),
+	var pods corev1.PodList
+	if err := remote.List(ctx, &pods, client.InNamespace(contract.NodesNamespace),
 		client.UnsafeDisableDeepCopy); err != nil {
-		return Decision{}, fmt.Errorf("listing Pods: %w", err)
+		return fmt.Errorf("listing Pods: %w", err)
 	}
-	labels := make(map[string]string, len(labelled.Items))
-	for i := range labelled.Items {
-		labels[labelled.Items[i].Name] = labelled.Items[i].Labels[contract.LabelNodeFiles]
-	}
-	pods := make([]Pod, 0, len(list.Items))
+	view.Now, view.Nodes = f.Now(), make(map[string]Node, len(list.Items))
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp.IsZero() {
-			pods = append(pods, PodOf(&list.Items[i]))
+		view.Nodes[list.Items[i].Name] = NodeOf(&list.Items[i])
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp.IsZero() {
+			view.Pods = append(view.Pods, PodOf(&pods.Items[i]))
 		}
 	}
-	return Decide(wants, members, labels, pods, f.Now()), nil
+	return nil
 }
 
 // watches are those by which a change in a workload cluster brings a pass over its Cluster.
@@ -303,8 +391,10 @@ func (f *Follower) watches(cluster client.ObjectKey) []clustercache.Watcher {
 		})
 	}
 	return []clustercache.Watcher{
-		watch("inplace-nodes", NodeMetadata(), func(before, now client.Object) bool {
-			return before.GetLabels()[contract.LabelNodeFiles] != now.GetLabels()[contract.LabelNodeFiles]
+		watch("inplace-nodes", &corev1.Node{}, func(before, now client.Object) bool {
+			was, isNode := before.(*corev1.Node)
+			is, areNodes := now.(*corev1.Node)
+			return !isNode || !areNodes || NodeOf(was) != NodeOf(is)
 		}),
 		watch("inplace-pods", &corev1.Pod{}, func(before, now client.Object) bool {
 			was, isPod := before.(*corev1.Pod)
@@ -313,46 +403,6 @@ func (f *Follower) watches(cluster client.ObjectKey) []clustercache.Watcher {
 				was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero()
 		}),
 	}
-}
-
-// NodeMetadata is the form in which Nodes are read.
-func NodeMetadata() *metav1.PartialObjectMetadata {
-	node := &metav1.PartialObjectMetadata{}
-	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	return node
-}
-
-// label writes the labels of Nodes.
-func label(ctx context.Context, remote client.Writer, d *Decision) error {
-	names := slices.Sorted(maps.Keys(d.Labels))
-	if len(names) > maxLabels {
-		names, d.Again = names[:maxLabels], time.Second
-	}
-	for _, name := range names {
-		node := NodeMetadata()
-		node.Name = name
-		if err := client.IgnoreNotFound(Label(ctx, remote, node, d.Labels[name])); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Label sets contract.LabelNodeFiles of a Node; "" removes it.
-func Label(ctx context.Context, remote client.Writer, node *metav1.PartialObjectMetadata, value string) error {
-	labels := map[string]any{contract.LabelNodeFiles: value}
-	if value == "" {
-		labels[contract.LabelNodeFiles] = nil
-	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
-	if err != nil {
-		return fmt.Errorf("encoding label of Node: %w", err)
-	}
-	if err := remote.Patch(ctx, node, client.RawPatch(types.MergePatchType, data),
-		client.FieldOwner(contract.Name)); err != nil {
-		return fmt.Errorf("labelling Node %s: %w", node.Name, err)
-	}
-	return nil
 }
 
 // record writes contract.AnnotationUpdatedAt for Machines that are behind, and whose nodes have the present files.

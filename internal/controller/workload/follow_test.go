@@ -3,11 +3,14 @@ package workload
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
 
 // management is a management cluster with one Machine, whose node is node-a.
@@ -92,7 +96,9 @@ func (w *unanswered) List(ctx context.Context, _ client.ObjectList, _ ...client.
 func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	clock, remote, api := noon, &workloads{}, &management{}
-	f := NewFollower(remote, api, &reconcile.Writer{Client: backoff.New(api, api, nil)}, func() time.Time { return clock })
+	f := (&Follower{
+		Clusters: remote, Live: api, Writer: &reconcile.Writer{Client: backoff.New(api, api, nil)}, Now: func() time.Time { return clock },
+	}).Init()
 	cluster := &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod", UID: "9"}}
 	view := intent.Cluster{Namespace: "team", Name: "prod"}
 	follow := func() (again time.Duration, holds bool) {
@@ -130,5 +136,114 @@ func TestFollow_LeavesAClusterAloneThatDoesNotAnswer(t *testing.T) {
 	}
 	if api.listed != 1 {
 		t.Errorf("%d lists of Machines", api.listed)
+	}
+}
+
+// own is a management cluster with KubeadmConfigs and Machines, and MachinePool mp with a node.
+type own struct {
+	client.Client
+
+	configs []kinds.KubeadmConfig
+}
+
+func (o own) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *kinds.KubeadmConfigList:
+		list.Items = o.configs
+	case *kinds.MachineList:
+		for _, config := range o.configs {
+			machine := kinds.Machine{ObjectMeta: metav1.ObjectMeta{UID: config.OwnerReferences[0].UID}}
+			if config.Name != "boots" {
+				machine.Status.NodeRef.Name = "node-" + config.Name
+			}
+			list.Items = append(list.Items, machine)
+		}
+	case *kinds.MachinePoolList:
+		pool := kinds.MachinePool{ObjectMeta: metav1.ObjectMeta{Name: "mp"}}
+		pool.Spec.ClusterName, pool.Status.NodeRefs = "prod", []kinds.NodeRef{{Name: "node-mp"}}
+		list.Items = append(list.Items, pool)
+	}
+	return nil
+}
+
+// TestMembers_AreThoseOfTheTargets has Machines that booted with the files of a Secret ("with"), and without.
+func TestMembers_AreThoseOfTheTargets(t *testing.T) {
+	t.Parallel()
+	config := func(name, label, value string, with bool) kinds.KubeadmConfig {
+		c := kinds.KubeadmConfig{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{label: value},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Machine", Name: name, UID: types.UID(name), Controller: new(true)}},
+		}}
+		c.Status.DataSecretName = name
+		if with {
+			c.Spec = &kinds.Bootstrap{Spec: patch.Spec{Files: []patch.File{{
+				Path: contract.PathProxyEnv, ContentFrom: patch.SecretKey{Name: "former", Key: contract.KeyProxyEnv},
+			}}}}
+		}
+		return c
+	}
+	const controlPlane, deployment = clusterv1.MachineControlPlaneLabel, clusterv1.MachineDeploymentNameLabel
+	rolling := metav1.Condition{Type: clusterv1.RollingOutCondition, Status: metav1.ConditionTrue}
+	settled := func(o kinds.BootstrapObject, kind, secret string, known bool, pool ...plan.Pool) reconcile.Settled {
+		s := reconcile.Settled{Object: reconcile.NewObject(o, kind, true), Secret: secret}
+		if s.Pools = pool; known {
+			s.Recipe = &patch.Recipe{}
+		}
+		return s
+	}
+	of := func(kind, name string) plan.Pool { return plan.Pool{Pool: intent.Pool{Kind: kind}, Object: name} }
+	for name, test := range map[string]struct {
+		configs    []kinds.KubeadmConfig
+		conditions []metav1.Condition
+		want       []string
+		rolls      bool
+	}{
+		"as the targets ask": {
+			configs: []kinds.KubeadmConfig{
+				config("cp", controlPlane, "", false), config("md", deployment, "md", false), config("moved", deployment, "md", true),
+				config("none", deployment, "none", true), config("unknown", deployment, "unknown", true),
+				config("plain", deployment, "unknown", false), config("alone", "own", "", true),
+			},
+			want: []string{
+				"node-cp prod-proxy-files ", "node-md md-files MachineDeployment md", "node-moved md-files MachineDeployment md",
+				"node-unknown former MachineDeployment unknown", "node-alone former Machine", "node-mp mp-files MachinePool mp",
+			},
+		},
+		"a control plane that says so": {
+			conditions: []metav1.Condition{rolling}, want: []string{"node-mp mp-files MachinePool mp"}, rolls: true,
+		},
+		"a Machine of it that boots": {
+			configs: []kinds.KubeadmConfig{config("boots", controlPlane, "", false)},
+			want:    []string{" prod-proxy-files ", "node-mp mp-files MachinePool mp"}, rolls: true,
+		},
+		"a Machine of a pool that boots": {
+			configs: []kinds.KubeadmConfig{config("boots", deployment, "md", false)},
+			want:    []string{" md-files MachineDeployment md", "node-mp mp-files MachinePool mp"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := own{configs: test.configs}
+			kcp := &kinds.KubeadmControlPlane{}
+			kcp.Status.Conditions = test.conditions
+			members, rolls, err := (&Follower{Live: api}).Init().members(t.Context(), Pass{
+				Cluster: &kinds.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
+				Configs: reconcile.Reader{Client: api}.Configs(intent.Cluster{Name: "prod"}),
+				Objects: []reconcile.Settled{
+					settled(kcp, plan.KindControlPlane, main, true),
+					settled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "md-files", true, of("MachineDeployment", "md")),
+					settled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", true, of("MachineDeployment", "none")),
+					settled(&kinds.KubeadmConfigTemplate{}, plan.KindTemplate, "", false, of("MachineDeployment", "unknown")),
+					settled(&kinds.KubeadmConfig{}, plan.KindConfig, "mp-files", true, of("MachinePool", "mp")),
+				},
+			})
+			var got []string
+			for _, m := range members {
+				got = append(got, m.Node+" "+m.Secret+" "+m.Group)
+			}
+			if err != nil || rolls != test.rolls || !slices.Equal(got, test.want) {
+				t.Errorf("rolls %v, %q, error %v", rolls, got, err)
+			}
+		})
 	}
 }

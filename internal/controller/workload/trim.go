@@ -9,15 +9,23 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// trimNode keeps of a Node of a workload cluster what names a version of it, and whose files it has.
-func trimNode(node *metav1.PartialObjectMetadata) {
-	files, labelled := node.Labels[contract.LabelNodeFiles]
-	node.ObjectMeta = metav1.ObjectMeta{
-		Namespace: node.Namespace, Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+// TrimNode keeps of a Node of a workload cluster what names a version of it, the files that it may apply, and whether it
+// is ready.
+func TrimNode(node *corev1.Node) {
+	trimmed := corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, CreationTimestamp: node.CreationTimestamp,
+	}}
+	if files, labelled := node.Labels[contract.LabelNodeFiles]; labelled {
+		trimmed.Labels = map[string]string{contract.LabelNodeFiles: files}
 	}
-	if labelled {
-		node.Labels = map[string]string{contract.LabelNodeFiles: files}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			trimmed.Status.Conditions = []corev1.NodeCondition{{
+				Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime,
+			}}
+		}
 	}
+	*node = trimmed
 }
 
 // TrimPod keeps of a Pod of a workload cluster its node, its labels, whether it is being deleted, and how its

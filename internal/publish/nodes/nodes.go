@@ -8,8 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,8 +22,13 @@ import (
 // interface only.
 const Port = 19279
 
-// maxLabel is how long the value of a label may be in Kubernetes.
-const maxLabel = 63
+const (
+	// digestLength is the length of the digest at the end of a version.
+	digestLength = 10
+	// maxLabel is the length up to which Label is the name of a Secret: a version is the value of a label, which has 63
+	// characters at most.
+	maxLabel = 63 - 1 - digestLength
+)
 
 // graceSeconds is longer than an apply takes, which a signal does not end: with all endpoints unanswered, both restarts
 // at their limit, and the previous files restored after that.
@@ -44,13 +49,13 @@ type Input struct {
 	Key []byte
 	// Image is the image of the Pods, PullSecret the Secret beside them with credentials of its registry, if it is set.
 	Image, PullSecret string
-	// MaxUnavailable is how many nodes change at a time, as a positive number or percentage.
-	MaxUnavailable string
+	// PullPolicy is the imagePullPolicy of the container that starts when the files are applied. With Always its start is
+	// a pull by containerd with the new files.
+	PullPolicy string
 }
 
-// Label returns the value of contract.LabelNodeFiles for a generated Secret, which is also the name of its DaemonSet:
-// the name of the Secret or, if that is no value of a label, a shorter one with a hash. No two generated Secrets have
-// the same: names of generated Secrets do not end like a hash.
+// Label returns the beginning of the versions of a generated Secret: the name of the Secret or, if that is too long, a
+// shorter one with a hash. No two generated Secrets have the same: names of generated Secrets do not end like a hash.
 func Label(secretName string) string {
 	if len(secretName) <= maxLabel {
 		return secretName
@@ -79,27 +84,37 @@ func Files(data map[string][]byte) map[string][]byte {
 	return files
 }
 
-// Digest identifies the files of a generated Secret. It stands in objects that more people may read than may read the
-// files, so it is an HMAC: without the key a password cannot be guessed from it.
-func Digest(key []byte, data map[string][]byte) string {
-	hash := hmac.New(sha256.New, key)
+// Version identifies the files of a generated Secret and the Pods that apply them. It is the value of
+// contract.LabelNodeFiles for the Nodes that may apply them, and the name of the Secret and the DaemonSet: Label, a
+// hyphen, and a digest. More people may read it than may read the files, so the digest is an HMAC: without the key a
+// password cannot be guessed from it.
+func (in Input) Version() string {
+	hash := hmac.New(sha256.New, in.Key)
+	write := func(part []byte) {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		hash.Write(length[:])
+		hash.Write(part)
+	}
 	for _, name := range keys() {
-		value, given := data[name]
-		if !given {
-			continue
-		}
-		for _, part := range [][]byte{[]byte(name), value} {
-			var length [8]byte
-			binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-			hash.Write(length[:])
-			hash.Write(part)
+		if value, given := in.Data[name]; given {
+			write([]byte(name))
+			write(value)
 		}
 	}
-	return hex.EncodeToString(hash.Sum(nil))[:10]
+	pod, _ := json.Marshal(in.pod("")) //nolint:errchkjson // texts, numbers and lists of them
+	write(pod)
+	return Label(in.Secret) + "-" + hex.EncodeToString(hash.Sum(nil))[:digestLength]
 }
 
-// SecretName returns the name of the immutable Secret in the workload cluster.
-func SecretName(label, digest string) string { return label + "-" + digest }
+// LabelOf returns the Label that a version begins with, "" if it is none.
+func LabelOf(version string) string {
+	i := strings.LastIndexByte(version, '-')
+	if i < 0 || len(version)-i-1 != digestLength {
+		return ""
+	}
+	return version[:i]
+}
 
 // KeyOf returns the key of the Digest for a generated Secret of a UID, which only those know who may read Secrets in
 // the management cluster. With another UID, as after clusterctl move, the Pods are replaced, and the files stay.
@@ -114,16 +129,16 @@ func IsComplete(data map[string][]byte) bool {
 // object is a value in YAML.
 type object = map[string]any
 
-// Objects returns the objects as a stream of YAML: the Namespace, the immutable Secret with the files, and the
-// DaemonSet that brings them to the nodes with contract.LabelNodeFiles. A Secret per digest, because Pods of before
-// must keep what they have applied: they would all be unready at once, and be replaced at once.
+// Objects returns the objects of a version as a stream of YAML: the Namespace, the immutable Secret with the files, and
+// the DaemonSet that brings them to the nodes with the version in contract.LabelNodeFiles. Each version has objects of
+// its own, because which nodes may apply it is decided node by node.
 func Objects(in Input) ([]byte, error) {
-	digest := Digest(in.Key, in.Data)
-	secret, err := encode(in.secret(digest))
+	version := in.Version()
+	secret, err := encode(in.secret(version))
 	if err != nil {
 		return nil, err
 	}
-	daemonSet, err := encode(in.daemonSet(digest))
+	daemonSet, err := encode(in.daemonSet(version))
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +174,10 @@ func Marks(cluster string) map[string]string {
 	return map[string]string{appLabel: contract.NodesApp, contract.LabelGenerated: cluster}
 }
 
-// metadata is the metadata of an object in the namespace.
-func (in Input) metadata(name, digest string) object {
+// metadata is the metadata of an object in the namespace or, without a name, of a Pod.
+func (in Input) metadata(name, version string) object {
 	labels := Marks(in.Cluster)
-	labels[contract.LabelNodeFiles] = Label(in.Secret)
-	if digest != "" {
-		labels[contract.LabelFilesDigest] = digest
-	}
+	labels[contract.LabelNodeFiles] = version
 	metadata := object{"labels": labels}
 	if name != "" {
 		metadata["name"], metadata["namespace"] = name, contract.NodesNamespace
@@ -173,36 +185,31 @@ func (in Input) metadata(name, digest string) object {
 	return metadata
 }
 
-func (in Input) secret(digest string) object {
+func (in Input) secret(version string) object {
 	data := object{}
 	for key, value := range Files(in.Data) {
 		data[key] = base64.StdEncoding.EncodeToString(value)
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
-		"metadata": in.metadata(SecretName(Label(in.Secret), digest), digest), "data": data,
+		"metadata": in.metadata(version, version), "data": data,
 	}
 }
 
-func (in Input) daemonSet(digest string) object {
-	var maxUnavailable any = in.MaxUnavailable
-	if number, err := strconv.Atoi(in.MaxUnavailable); err == nil {
-		maxUnavailable = number
-	}
+func (in Input) daemonSet(version string) object {
 	return object{
-		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": in.metadata(Label(in.Secret), ""),
+		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": in.metadata(version, version),
 		"spec": object{
-			"selector": object{"matchLabels": object{
-				appLabel: contract.NodesApp, contract.LabelNodeFiles: Label(in.Secret),
-			}},
-			"updateStrategy": object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": maxUnavailable}},
-			"template":       object{"metadata": in.metadata("", digest), "spec": in.pod(digest)},
+			"selector": object{"matchLabels": object{appLabel: contract.NodesApp, contract.LabelNodeFiles: version}},
+			// No edit of a template starts anything on a node: the version does, with which Pods come and go.
+			"updateStrategy": object{"type": "OnDelete"},
+			"template":       object{"metadata": in.metadata("", version), "spec": in.pod(version)},
 		},
 	}
 }
 
 // pod is the spec of a Pod: one container that applies the files and ends, and one that compares them afterwards.
-func (in Input) pod(digest string) object {
+func (in Input) pod(version string) object {
 	const root, files, state = "/host", "/files", "/state"
 	arguments := []any{"node", "apply", "--root", root, "--from", files, "--state", state}
 	if registry, _, named := strings.Cut(in.Image, "/"); named && strings.ContainsAny(registry, ".:") {
@@ -215,6 +222,7 @@ func (in Input) pod(digest string) object {
 	watch := in.container("watch", "node", "watch", "--root", root, "--from", files,
 		"--listen", fmt.Sprintf("127.0.0.1:%d", Port))
 	watch["volumeMounts"] = []any{mount("host", root, true), mount("files", files, true)}
+	watch["imagePullPolicy"] = in.PullPolicy
 	watch["readinessProbe"] = object{
 		"httpGet":       object{"host": "127.0.0.1", "port": Port, "path": "/readyz"},
 		"periodSeconds": 10, "timeoutSeconds": 5,
@@ -222,7 +230,7 @@ func (in Input) pod(digest string) object {
 	pod := object{
 		"affinity": object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{
 			"nodeSelectorTerms": []any{object{"matchExpressions": []any{
-				object{"key": contract.LabelNodeFiles, "operator": "In", "values": []any{Label(in.Secret)}},
+				object{"key": contract.LabelNodeFiles, "operator": "In", "values": []any{version}},
 				object{"key": "kubernetes.io/os", "operator": "In", "values": []any{"linux"}},
 			}}},
 		}}},
@@ -240,9 +248,7 @@ func (in Input) pod(digest string) object {
 		"containers":     []any{watch},
 		"volumes": []any{
 			object{"name": "host", "hostPath": object{"path": "/", "type": "Directory"}},
-			object{"name": "files", "secret": object{
-				"secretName": SecretName(Label(in.Secret), digest), "defaultMode": 0o400,
-			}},
+			object{"name": "files", "secret": object{"secretName": version, "defaultMode": 0o400}},
 			object{"name": "state", "emptyDir": object{"sizeLimit": "1Mi"}},
 		},
 	}

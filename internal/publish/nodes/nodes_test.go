@@ -3,11 +3,9 @@ package nodes_test
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -32,7 +30,7 @@ func inputs() map[string]nodes.Input {
 	return map[string]nodes.Input{
 		"plain": {
 			Cluster: "prod", Secret: "prod-proxy-files", Key: key(), Image: "registry.example.com/capi-proxy-patcher:v1",
-			MaxUnavailable: "1",
+			PullPolicy: "Always",
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: []byte(rude), contract.KeySetup: []byte("#!/bin/sh\n"),
 				contract.KeyNoProxyOrigins: []byte("for people"), contract.KeyContentHash: []byte("abc"),
@@ -40,7 +38,7 @@ func inputs() map[string]nodes.Input {
 		},
 		"pool": {
 			Cluster: "prod", Secret: "prod." + strings.Repeat("long-", 11) + ".md.proxy-files", Key: key(),
-			PullSecret: "pull", Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), MaxUnavailable: "25%",
+			PullSecret: "pull", Image: "capi-proxy-patcher@sha256:" + strings.Repeat("0", 64), PullPolicy: "IfNotPresent",
 			Data: map[string][]byte{
 				contract.KeyProxyEnv: {}, contract.KeyTrustedCABundle: []byte("-----BEGIN CERTIFICATE-----\n"),
 				contract.KeySetup: []byte("#!/bin/sh\n"), contract.KeyReadiness: []byte("https://a.example.com/%20\n"),
@@ -95,7 +93,7 @@ func TestObjects_HaveTheFilesInTheSecretThatTheTemplateNames(t *testing.T) {
 	t.Parallel()
 	for name, in := range inputs() {
 		ns, secret, set := parse(t, in)
-		label := nodes.Label(in.Secret)
+		version := in.Version()
 		if diff := cmp.Diff(nodes.Files(in.Data), secret.Data); diff != "" {
 			t.Errorf("%s: files (-want +got):\n%s", name, diff)
 		}
@@ -103,11 +101,10 @@ func TestObjects_HaveTheFilesInTheSecretThatTheTemplateNames(t *testing.T) {
 			t.Errorf("%s: Secret %v", name, secret)
 		}
 		if ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged" || ns.Name != contract.NodesNamespace ||
-			secret.Namespace != ns.Name || set.Namespace != ns.Name || set.Name != label {
+			secret.Namespace != ns.Name || set.Namespace != ns.Name || set.Name != version {
 			t.Errorf("%s: Namespace %v, Secret %s/%s, DaemonSet %s/%s", name, ns.ObjectMeta, secret.Namespace, secret.Name,
 				set.Namespace, set.Name)
 		}
-		digest := nodes.Digest(in.Key, in.Data)
 		spec := set.Spec.Template.Spec
 		mounted := ""
 		for _, volume := range spec.Volumes {
@@ -115,17 +112,21 @@ func TestObjects_HaveTheFilesInTheSecretThatTheTemplateNames(t *testing.T) {
 				mounted = volume.Secret.SecretName
 			}
 		}
-		if mounted != secret.Name || mounted != nodes.SecretName(label, digest) ||
-			set.Spec.Template.Labels[contract.LabelFilesDigest] != digest {
+		if mounted != secret.Name || mounted != version || set.Spec.Template.Labels[contract.LabelNodeFiles] != version ||
+			secret.Labels[contract.LabelNodeFiles] != version || set.Labels[contract.LabelNodeFiles] != version {
 			t.Errorf("%s: the template has %q and labels %v, and the Secret is %q", name, mounted, set.Spec.Template.Labels,
 				secret.Name)
 		}
 		term := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
-		if got := term.MatchExpressions[0]; got.Key != contract.LabelNodeFiles || !cmp.Equal(got.Values, []string{label}) {
+		if got := term.MatchExpressions[0]; got.Key != contract.LabelNodeFiles || !cmp.Equal(got.Values, []string{version}) {
 			t.Errorf("%s: nodes are selected by %v", name, got)
 		}
-		if got := set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != in.MaxUnavailable {
-			t.Errorf("%s: maxUnavailable is %s", name, got)
+		if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+			t.Errorf("%s: an edit of the template changes nodes: %v", name, set.Spec.UpdateStrategy)
+		}
+		apply, watch := spec.InitContainers[0], spec.Containers[0]
+		if apply.ImagePullPolicy != corev1.PullIfNotPresent || string(watch.ImagePullPolicy) != in.PullPolicy {
+			t.Errorf("%s: images are pulled %s and %s", name, apply.ImagePullPolicy, watch.ImagePullPolicy)
 		}
 		for key, value := range set.Spec.Selector.MatchLabels {
 			if set.Spec.Template.Labels[key] != value {
@@ -135,73 +136,62 @@ func TestObjects_HaveTheFilesInTheSecretThatTheTemplateNames(t *testing.T) {
 	}
 }
 
-func TestLabel_IsAValueAndANameOfItsOwn(t *testing.T) {
+func TestVersion_IsAValueAndANameOfItsOwn(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, name := range []string{
-		"prod-proxy-files", "prod.workers.md.proxy-files", strings.Repeat("a", 51) + "-proxy-files",
-		strings.Repeat("a", 52) + "-proxy-files", strings.Repeat("a", 53) + "-proxy-files",
-		strings.Repeat("a", 41) + ".-.proxy-files." + strings.Repeat("b", 100),
+		"prod-proxy-files", "prod.workers.md.proxy-files", strings.Repeat("a", 40) + "-proxy-files",
+		strings.Repeat("a", 41) + "-proxy-files", strings.Repeat("a", 42) + "-proxy-files",
+		strings.Repeat("a", 30) + ".-.proxy-files." + strings.Repeat("b", 100),
 		strings.Repeat("a", 40) + "." + strings.Repeat("b", 180) + ".md.proxy-files",
 		strings.Repeat("a", 40) + "." + strings.Repeat("b", 181) + ".md.proxy-files",
 	} {
+		version := nodes.Input{Secret: name}.Version()
+		if problems := append(validation.IsValidLabelValue(version), validation.IsDNS1123Subdomain(version)...); len(problems) > 0 {
+			t.Errorf("%s: %q: %v", name, version, problems)
+		}
 		label := nodes.Label(name)
-		if problems := append(validation.IsValidLabelValue(label), validation.IsDNS1123Subdomain(label)...); len(problems) > 0 {
-			t.Errorf("%s: %q: %v", name, label, problems)
-		}
-		if problems := validation.IsDNS1123Subdomain(nodes.SecretName(label, "0123456789")); len(problems) > 0 {
-			t.Errorf("%s: the Secret: %v", name, problems)
-		}
-		if len(name) <= 63 && label != name {
-			t.Errorf("%s is %s", name, label)
+		if label != nodes.LabelOf(version) || len(name) <= 52 && label != name {
+			t.Errorf("%s is %s, of version %s", name, label, version)
 		}
 		if other, taken := seen[label]; taken {
 			t.Errorf("%s and %s have %s", name, other, label)
 		}
 		seen[label] = name
 	}
-}
-
-func TestDigest_DependsOnTheKeyAndOnEachFile(t *testing.T) {
-	t.Parallel()
-	data := inputs()["pool"].Data
-	seen := map[string]string{nodes.Digest(key(), data): "the data"}
-	other := func(what string, key []byte, data map[string][]byte) {
-		digest := nodes.Digest(key, data)
-		if before, taken := seen[digest]; taken {
-			t.Errorf("%s has the digest of %s", what, before)
+	for _, other := range []string{"", "a", "prod-proxy-files", "prod-proxy-files-", "-"} {
+		if got := nodes.LabelOf(other); got != "" {
+			t.Errorf("%q is a version of %s", other, got)
 		}
-		seen[digest] = what
-	}
-	other("another key", []byte{1}, data)
-	for file := range nodes.Files(data) {
-		changed := maps.Clone(data)
-		changed[file] = append([]byte("x"), changed[file]...)
-		other("another "+file, key(), changed)
-		delete(changed, file)
-		other("no "+file, key(), changed)
-	}
-	more := maps.Clone(data)
-	more[contract.KeyNoProxyOrigins] = []byte("x")
-	if nodes.Digest(key(), more) != nodes.Digest(key(), data) {
-		t.Error("a key that no node reads changes the digest")
 	}
 }
 
-// TestObjects_AreTextWhateverTheDigest has digests that YAML would read as numbers.
-func TestObjects_AreTextWhateverTheDigest(t *testing.T) {
+func TestVersion_DependsOnTheKeyOnEachFileAndOnThePods(t *testing.T) {
 	t.Parallel()
-	in, numbers := inputs()["plain"], 0
-	for i := 0; numbers < 3; i++ {
-		in.Data[contract.KeyProxyEnv] = fmt.Appendf(nil, "%d", i)
-		digest := nodes.Digest(in.Key, in.Data)
-		if _, err := strconv.ParseFloat(digest, 64); err != nil {
-			continue
+	in := inputs()["pool"]
+	seen := map[string]string{in.Version(): "the data"}
+	other := func(what string, in nodes.Input) {
+		version := in.Version()
+		if before, taken := seen[version]; taken {
+			t.Errorf("%s has the version of %s", what, before)
 		}
-		numbers++
-		if _, secret, set := parse(t, in); secret.Labels[contract.LabelFilesDigest] != digest ||
-			set.Spec.Template.Labels[contract.LabelFilesDigest] != digest {
-			t.Errorf("labels %v and %v, want %s", secret.Labels, set.Spec.Template.Labels, digest)
-		}
+		seen[version] = what
+	}
+	changed := func(edit func(*nodes.Input)) nodes.Input {
+		c := in
+		c.Data = maps.Clone(in.Data)
+		edit(&c)
+		return c
+	}
+	other("another key", changed(func(in *nodes.Input) { in.Key = []byte{1} }))
+	other("another image", changed(func(in *nodes.Input) { in.Image += "0" }))
+	other("another policy", changed(func(in *nodes.Input) { in.PullPolicy = "Never" }))
+	for file := range nodes.Files(in.Data) {
+		other("another "+file, changed(func(in *nodes.Input) { in.Data[file] = append([]byte("x"), in.Data[file]...) }))
+		other("no "+file, changed(func(in *nodes.Input) { delete(in.Data, file) }))
+	}
+	more := changed(func(in *nodes.Input) { in.Data[contract.KeyNoProxyOrigins] = []byte("x") })
+	if more.Version() != in.Version() {
+		t.Error("a key that no node reads changes the version")
 	}
 }

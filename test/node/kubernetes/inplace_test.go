@@ -65,6 +65,7 @@ type running struct {
 	cluster
 	first, worker node
 	values        map[string]string // of the proxy Secret
+	version       string            // that is delivered
 }
 
 func (r *running) nodes() []node { return []node{r.first, r.worker} }
@@ -116,9 +117,6 @@ func (s *suite) inPlace(t *testing.T) {
 func (r *running) arrive(t *testing.T) {
 	t.Helper()
 	r.report.Step(t, stepDeliver)
-	for _, n := range r.nodes() {
-		r.first.kubectl(t, "label", "node", n.host, contract.LabelNodeFiles+"="+nodes.Label(generatedName))
-	}
 	before := r.processes(t)
 	r.deliver(t, r.generated(t))
 	r.rolledOut(t)
@@ -448,27 +446,45 @@ func (c cluster) generated(t *testing.T) map[string][]byte {
 	return secret.Data
 }
 
-// deliver applies the objects to the workload cluster, as the manager does.
+// deliver applies the objects to the workload cluster, as the manager does, and lets the worker apply them.
 func (r *running) deliver(t *testing.T, data map[string][]byte) {
 	t.Helper()
 	data, err := plan.NodeData(intent.Options{Targets: contract.Targets()}, data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := nodes.Objects(nodes.Input{
+	in := nodes.Input{
 		Cluster: clusterName, Secret: generatedName, Data: data, Key: []byte("key"),
-		Image: registryHost + "/capi-proxy-patcher:v1", MaxUnavailable: "1",
-	})
+		Image: registryHost + "/capi-proxy-patcher:v1", PullPolicy: string(corev1.PullAlways),
+	}
+	objects, err := nodes.Objects(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.first.apply(t, string(objects))
+	r.version = in.Version()
+	r.grant(t, r.worker)
 }
 
+// grant lets a node apply what is delivered.
+func (r *running) grant(t *testing.T, n node) {
+	t.Helper()
+	r.first.kubectl(t, "label", "--overwrite", "node", n.host, contract.LabelNodeFiles+"="+r.version)
+}
+
+// rolledOut lets one node after the other apply what is delivered.
 func (r *running) rolledOut(t *testing.T) {
 	t.Helper()
-	r.first.kubectl(t, "rollout", "status", "daemonset/"+nodes.Label(generatedName), "--namespace="+contract.NodesNamespace,
-		"--timeout="+(2*applyWithin).String())
+	for _, n := range []node{r.worker, r.first} {
+		r.grant(t, n)
+		waitUntil(t, "a Pod on "+n.name+" that is ready", func() bool {
+			return slices.ContainsFunc(r.pods(t), func(pod corev1.Pod) bool {
+				return pod.Spec.NodeName == n.host && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+				})
+			})
+		})
+	}
 }
 
 // haveFiles checks the files of each node, and that nothing of before is left.
@@ -518,14 +534,15 @@ func (r *running) machineNames(t *testing.T) []string {
 	return strings.Fields(r.user(t, "", "get", "machines", "-o", "name"))
 }
 
-// pods are those of the DaemonSet.
+// pods are those of what is delivered.
 func (r *running) pods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
-	if err := json.Unmarshal([]byte(r.first.kubectl(t, "get", "pods", "--namespace="+contract.NodesNamespace, "-o", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(r.first.kubectl(t, "get", "pods", "--namespace="+contract.NodesNamespace,
+		"--selector="+contract.LabelNodeFiles+"="+r.version, "-o", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() })
 }
 
 // failure waits until a Pod says why it cannot apply, and checks that it is the only one that has tried.
