@@ -33,8 +33,8 @@ const (
 	LabelOutput = Domain + "/output"
 	// LabelNodeFiles on a Node of a workload cluster is the version of the files that it may apply with RolloutInPlace:
 	// the name of their Secret there. Written by the product, node by node, and removed by it when the Cluster no longer
-	// asks for RolloutInPlace. The prefix is one that a kubelet cannot set on its own Node, so that no node can ask for the
-	// files of another pool, or before its turn. The Secret, its DaemonSet and the Pods have the same label.
+	// asks for RolloutInPlace. A kubelet cannot set this prefix on its own Node, so that no node can ask for the files of
+	// another pool, or before its turn. The Secret, its DaemonSet and the Pods have the same label.
 	LabelNodeFiles = Name + ".node-restriction.kubernetes.io/files"
 )
 

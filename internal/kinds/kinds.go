@@ -356,8 +356,8 @@ func rollConditions() []string {
 }
 
 // IsRolling reports whether Cluster API is adding or deleting Machines of c, as far as it says.
-func (c *KubeadmControlPlane) IsRolling() bool {
-	return slices.ContainsFunc(c.Status.Conditions, func(condition metav1.Condition) bool {
+func (o *KubeadmControlPlane) IsRolling() bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(condition metav1.Condition) bool {
 		return condition.Status == metav1.ConditionTrue && slices.Contains(rollConditions(), condition.Type)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 )
 
-// TrimNode keeps of a Node of a workload cluster what names a version of it, the files that it may apply, and whether it
-// is ready.
+// TrimNode keeps of a Node of a workload cluster what names a version of it, the files that it may apply, and condition
+// Ready.
 func TrimNode(node *corev1.Node) {
 	trimmed := corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, CreationTimestamp: node.CreationTimestamp,
