@@ -338,7 +338,13 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 	}
 	p.Counters.Rendered("controller", decision.Outcome())
 	out.Count(decision.Outcome())
-	out.Find(decision.Report()...)
+	for _, f := range decision.Report() {
+		if p.waitsWithFiles(o, f) {
+			settled.Waits = &f
+			continue
+		}
+		out.Find(f)
+	}
 	settled.Recipe, settled.Secret = decision.Recipe, decision.Secret
 	if decision.Resolution != nil {
 		settled.Proxy = resolution.Secret.Name.String()
@@ -365,6 +371,27 @@ func (p *pass) carryOut(ctx context.Context, o reconcile.Object, decision plan.D
 	case reconcile.Unchanged:
 	}
 	return settled, out, nil
+}
+
+// waitsWithFiles reports whether f says that a control plane waits for a rollout whose running nodes get the files.
+func (p *pass) waitsWithFiles(o reconcile.Object, f finding.Finding) bool {
+	return f.Reason == contract.ReasonWaitingForRollout && o.Kind == plan.KindControlPlane && p.view.Enabled &&
+		p.options.Rollout == contract.RolloutInPlace
+}
+
+// waiting returns the findings about control planes that wait: a note, if all nodes have the files.
+func waiting(objects []reconcile.Settled, behind []status.Group) (found []finding.Finding) {
+	for _, o := range objects {
+		if o.Waits == nil {
+			continue
+		}
+		f := *o.Waits
+		if !slices.ContainsFunc(behind, func(g status.Group) bool { return g.Kind == o.Kind }) {
+			f = finding.Finding{Message: o.String() + " gets its entries with its next rollout; its nodes have the files"}
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 // checkCurrent is called before entries are removed and before Machines are replaced, see reconcile.CheckCurrent. It

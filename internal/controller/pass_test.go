@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -19,10 +20,12 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/backoff"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/reconcile"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/status"
 )
 
 // apiServer stores every patch as version 10.
@@ -169,3 +172,52 @@ func TestCarryOut_RemovesAndReplacesForTheClusterOfTheAPIServer(t *testing.T) {
 }
 
 var errRefused = errors.New("refused")
+
+// TestWaiting_IsANoteWhileAllNodesHaveTheFiles has a control plane whose spec waits for the next rollout.
+func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
+	t.Parallel()
+	waits := finding.Finding{Reason: contract.ReasonWaitingForRollout, Message: "it waits"}
+	other := finding.Finding{Reason: contract.ReasonConflictingFile, Message: "a file"}
+	controlPlane := []status.Group{{Kind: plan.KindControlPlane, Name: "cp"}}
+	pool := []status.Group{{Kind: intent.KindMachineDeployment, Name: "md"}}
+	for name, test := range map[string]struct {
+		rollout, kind string
+		disabled      bool
+		behind        []status.Group
+		note          bool
+	}{
+		"all have them":                       {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, note: true},
+		"those of a pool have not":            {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, behind: pool, note: true},
+		"those of the control plane have not": {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, behind: controlPlane},
+		"no node gets them":                   {rollout: contract.RolloutOnNextRollout, kind: plan.KindControlPlane},
+		"the label is gone":                   {rollout: contract.RolloutInPlace, kind: plan.KindControlPlane, disabled: true},
+		"another object":                      {rollout: contract.RolloutInPlace, kind: plan.KindTemplate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := &kinds.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u", ResourceVersion: "9"}}
+			c := &Controller{}
+			c.Now = func() time.Time { return time.Unix(0, 0) }
+			c.writer = &reconcile.Writer{Client: backoff.New(apiServer{}, nil, c.Now)}
+			p := c.newPass(&kinds.Cluster{}, intent.Cluster{Enabled: !test.disabled})
+			p.options.Rollout = test.rollout
+			settled, out, err := p.carryOut(t.Context(), reconcile.NewObject(object, test.kind, true),
+				plan.Decision{Findings: []finding.Finding{waits, other}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := append(out.Findings, waiting([]reconcile.Settled{settled}, test.behind)...)
+			want := map[string]int{other.Reason: 1, waits.Reason: 1}
+			if test.note {
+				want = map[string]int{other.Reason: 1, "": 1}
+			}
+			reasons := map[string]int{}
+			for _, f := range got {
+				reasons[f.Reason]++
+			}
+			if !maps.Equal(reasons, want) {
+				t.Errorf("findings are %+v", got)
+			}
+		})
+	}
+}

@@ -173,6 +173,7 @@ func (p *pass) enable(ctx context.Context) (done result, err error) {
 			if out, err = p.followUp(ctx, settled); err != nil {
 				return out, err
 			}
+			out.Find(waiting(settled, *out.Behind)...)
 			found, err := p.followInPlace(ctx, settled, *out.Behind)
 			out.Join(found)
 			return out, err

@@ -1,6 +1,8 @@
 package patch
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,12 +39,7 @@ type nodeFile struct {
 // modes that a new Machine gets by its spec. A recipe without files removes those of the product from a node. replace
 // lets the node replace files of others.
 func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[string][]byte, error) {
-	list := nodeFiles{Files: []nodeFile{}, Replace: replace}
-	for _, f := range recipe.Files {
-		list.Files = append(list.Files, nodeFile{
-			Path: f.Path, Mode: f.Permissions, Key: f.ContentFrom.Key, Content: f.Content,
-		})
-	}
+	list := nodeFiles{Files: filesOf(recipe), Replace: replace}
 	text, err := json.Marshal(list)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the files of nodes: %w", err)
@@ -56,6 +53,26 @@ func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[str
 	}
 	data[contract.KeyNodeFiles] = text
 	return data, nil
+}
+
+func filesOf(recipe Recipe) []nodeFile {
+	files := []nodeFile{}
+	for _, f := range recipe.Files {
+		files = append(files, nodeFile{Path: f.Path, Mode: f.Permissions, Key: f.ContentFrom.Key, Content: f.Content})
+	}
+	return files
+}
+
+// FilesDigest identifies the files of a recipe: which they are, not what a generated Secret has for them, so that nothing
+// of a credential is in it. It is "" if a running node cannot get all that a Machine of the recipe has: variables of
+// static Pods are written by kubeadm.
+func FilesDigest(recipe Recipe) string {
+	if slices.Contains(recipe.Targets, contract.TargetStaticPods) {
+		return ""
+	}
+	text, _ := json.Marshal(filesOf(recipe)) //nolint:errchkjson // texts
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:16]
 }
 
 // ReadNodeData reads what NodeData has written. A path that is not the product's is an error, and so is content without

@@ -19,14 +19,21 @@ const (
 	OldContent
 )
 
+// Update is what the node of a Machine got by an update in place.
+type Update struct {
+	// At is when the content of the generated Secret that it got had last changed, or the zero time.
+	At time.Time
+	// Files is patch.FilesDigest of its files, "" if they are those of the Machine's bootstrap spec.
+	Files string
+}
+
 // LagOf compares a Machine's bootstrap spec, whose data was generated at some time, with the recipe of the object that
-// it was created from. changed is when the content of the generated Secret last changed, or the zero time. updated is
-// the value that changed had for the content that the Machine's node got by an update in place, or the zero time. Times
-// have a resolution of one second; in doubt the data is the older.
+// it was created from. changed is when the content of the generated Secret last changed, or the zero time. Times have a
+// resolution of one second; in doubt the data is the older.
 //
 // The empty recipe asks for no managed entry. A spec that conflicts with the recipe, for example because the user has
 // removed a file since, has old entries.
-func LagOf(spec patch.Spec, recipe patch.Recipe, made, updated, changed time.Time) Lag {
+func LagOf(spec patch.Spec, recipe patch.Recipe, made time.Time, updated Update, changed time.Time) Lag {
 	if len(recipe.Files) == 0 && len(recipe.First) == 0 {
 		if patch.IsPatched(spec) {
 			return OldEntries
@@ -34,10 +41,12 @@ func LagOf(spec patch.Spec, recipe patch.Recipe, made, updated, changed time.Tim
 		return Current
 	}
 	goal, err := patch.Ensure(spec, recipe)
+	old := err != nil || len(goal.Edits) > 0
+	files := patch.FilesDigest(recipe)
 	switch {
-	case err != nil, len(goal.Edits) > 0:
+	case old && (files == "" || updated.Files != files || updated.At.Before(changed)):
 		return OldEntries
-	case !changed.IsZero() && !made.After(changed) && updated.Before(changed):
+	case !old && !changed.IsZero() && !made.After(changed) && updated.At.Before(changed):
 		return OldContent
 	}
 	return Current

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/patch"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/plan"
 )
@@ -12,6 +13,8 @@ func TestLagOf(t *testing.T) {
 	t.Parallel()
 	second := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
 	recipe := reference(t)
+	files, static := patch.FilesDigest(recipe), recipe
+	static.Targets = contract.AllTargets()
 	conflict := own()
 	conflict.Files = append(conflict.Files, patch.File{Path: recipe.Files[1].Path, Content: "[Service]\n"})
 	damaged := ensured(t, own())
@@ -21,25 +24,33 @@ func TestLagOf(t *testing.T) {
 		recipe                 patch.Recipe
 		made, updated, changed time.Time
 		want                   plan.Lag
+		files                  string // of the update
 	}{
-		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, plan.Current},
-		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), plan.Current},
-		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), plan.OldContent},
-		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), plan.OldContent},
-		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), plan.Current},
-		"its node updated to a later content":                     {ensured(t, own()), recipe, second(1), second(3), second(2), plan.Current},
-		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent},
-		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), plan.OldEntries},
-		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries},
-		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries},
-		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries},
-		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), plan.OldEntries},
-		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), plan.Current},
-		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries},
+		"made of the recipe, and the Secret never changed":        {ensured(t, own()), recipe, second(1), time.Time{}, time.Time{}, plan.Current, ""},
+		"made after the Secret changed":                           {ensured(t, own()), recipe, second(2), time.Time{}, second(1), plan.Current, ""},
+		"made before the Secret changed":                          {ensured(t, own()), recipe, second(1), time.Time{}, second(2), plan.OldContent, ""},
+		"made in the second in which the Secret changed":          {ensured(t, own()), recipe, second(1), time.Time{}, second(1), plan.OldContent, ""},
+		"its node updated to the content":                         {ensured(t, own()), recipe, second(1), second(2), second(2), plan.Current, ""},
+		"its node updated to a later content":                     {ensured(t, own()), recipe, second(1), second(3), second(2), plan.Current, ""},
+		"changed again since its node was updated":                {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent, ""},
+		"its node updated, and other entries":                     {damaged, recipe, second(1), second(2), second(2), plan.OldEntries, ""},
+		"without managed entries":                                 {own(), recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries, ""},
+		"without a managed command":                               {damaged, recipe, second(2), time.Time{}, time.Time{}, plan.OldEntries, ""},
+		"with a file of the user in the way":                      {conflict, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries, ""},
+		"with managed entries that nobody wants any more":         {ensured(t, own()), patch.Recipe{}, second(1), time.Time{}, second(2), plan.OldEntries, ""},
+		"without managed entries, and nobody wants any":           {own(), patch.Recipe{}, second(1), time.Time{}, second(2), plan.Current, ""},
+		"an empty spec without managed entries is behind as well": {patch.Spec{}, recipe, second(1), time.Time{}, time.Time{}, plan.OldEntries, ""},
+		"its node has the files, and the content":                 {damaged, recipe, second(1), second(2), second(2), plan.Current, files},
+		"its node has the files, the Secret never changed":        {own(), recipe, second(1), time.Time{}, time.Time{}, plan.Current, files},
+		"its node has the files instead of the user's":            {conflict, recipe, second(1), time.Time{}, time.Time{}, plan.Current, files},
+		"its node has the files, and not the content":             {damaged, recipe, second(1), second(2), second(3), plan.OldEntries, files},
+		"its node has other files":                                {damaged, recipe, second(1), second(2), second(2), plan.OldEntries, patch.FilesDigest(patch.Recipe{})},
+		"its node has the files, and static Pods no variables":    {own(), static, second(1), second(2), second(2), plan.OldEntries, patch.FilesDigest(static)},
+		"its node had the files, and its spec is current":         {ensured(t, own()), recipe, second(1), second(2), second(3), plan.OldContent, files},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := plan.LagOf(test.spec, test.recipe, test.made, test.updated, test.changed); got != test.want {
+			if got := plan.LagOf(test.spec, test.recipe, test.made, plan.Update{At: test.updated, Files: test.files}, test.changed); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})

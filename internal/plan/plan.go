@@ -182,3 +182,9 @@ func NodeData(options intent.Options, data map[string][]byte) (map[string][]byte
 	}
 	return patch.NodeData(data, recipe, options.ReplaceFiles)
 }
+
+// NodeFiles returns patch.FilesDigest of the files that NodeData lists.
+func NodeFiles(options intent.Options, data map[string][]byte) (string, error) {
+	recipe, err := Recipe(options, patch.OutputVersion, patch.HasOnlyCertificates(data), "")
+	return patch.FilesDigest(recipe), err
+}

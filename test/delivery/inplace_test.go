@@ -129,7 +129,8 @@ func (c *followed) reports(status, reason string, parts ...string) {
 	})
 }
 
-// behind waits until so many Machines are behind. The one without the product's files is always.
+// behind waits until so many Machines are behind. The one that was made without the product has its files by an update
+// in place only.
 func (c *followed) behind(machines int) {
 	c.T.Helper()
 	eventually(c.T, "Machines behind", func() string {
@@ -172,7 +173,7 @@ func (c *followed) updated() (times []string) {
 // TestInPlace_IsFollowed follows a rotated password through a workload cluster with the controllers of Kubernetes.
 func TestInPlace_IsFollowed(t *testing.T) {
 	c, stop := newFollowed(t)
-	c.behind(1)
+	c.behind(0)
 	c.failsOnOneNode()
 	c.drifts()
 	c.restarts(stop)
@@ -181,7 +182,7 @@ func TestInPlace_IsFollowed(t *testing.T) {
 	at := c.updated()
 	c.annotate(contract.AnnotationRollout, "")
 	c.isGone()
-	c.behind(1)
+	c.behind(0)
 	c.reports("True", contract.ReasonConfigured)
 	if got := c.updated(); !slices.Equal(got, at) {
 		t.Errorf("the records of Machines are %v, were %v", got, at)
@@ -246,7 +247,7 @@ func (c *followed) failsOnOneNode() {
 		"waiting for node "+first)
 	c.says = func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }
 	c.reports("True", contract.ReasonConfigured)
-	c.behind(1)
+	c.behind(0)
 	if at := c.updated(); at[0] == "" || at[0] != at[1] || at[0] != at[2] {
 		t.Errorf("the records of Machines are %v", at)
 	}
@@ -260,7 +261,7 @@ func (c *followed) drifts() {
 	c.reports("False", contract.ReasonInPlaceFailed, "node node-b: its files were changed after they were written")
 	c.says = func(*corev1.Pod, string) *corev1.PodStatus { return podStatus(true, now) }
 	c.reports("True", contract.ReasonConfigured)
-	c.behind(1)
+	c.behind(0)
 }
 
 // restarts restarts the manager, whose condition stays.
@@ -273,7 +274,7 @@ func (c *followed) restarts(stop func()) {
 	if got := vocabulary.Condition(c.Cluster()); got != before {
 		c.T.Errorf("after a restart the condition is %+v, was %+v", got, before)
 	}
-	c.behind(1)
+	c.behind(0)
 	if got := c.versionsOf(); !slices.Equal(got, versions) {
 		c.T.Errorf("a restart has written: versions are %v, were %v", got, versions)
 	}
@@ -313,7 +314,7 @@ func (c *followed) moves() {
 	}
 	c.fence("after-move")
 	c.reports("True", contract.ReasonConfigured)
-	c.behind(1)
+	c.behind(0)
 	eventually(t, "labels of all nodes", func() string { // one that was missing for a moment has lost it
 		c.work()
 		if got := c.labels(); len(got) != len(nodeNames())+2 {

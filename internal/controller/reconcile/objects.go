@@ -21,6 +21,7 @@ import (
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/contract"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/caches"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/controller/report"
+	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/finding"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/intent"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/kinds"
 	"github.com/capi-proxy-patcher/capi-proxy-patcher/internal/lookup"
@@ -89,6 +90,9 @@ type Settled struct {
 	Secret string
 	// Proxy is the proxy Secret whose proxy the object should have, or "" if it should have none or that is not known.
 	Proxy string
+	// Waits is the finding about a control plane that waits for its next rollout, nil if it does not. It is set where
+	// running nodes get the files meanwhile.
+	Waits *finding.Finding
 }
 
 // IsOwned reports whether an object has an owner of a UID. Only a Secret that its Cluster owns is deleted.

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -122,7 +123,7 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	if err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Node != "" }) {
 		return out, err
 	}
-	wants, changed, err := f.wantsOf(ctx, p, members)
+	wants, updates, err := f.wantsOf(ctx, p, members)
 	if err != nil {
 		return out, err
 	}
@@ -156,7 +157,7 @@ func (f *Follower) Follow(ctx context.Context, p Pass) (out report.Outcome, err 
 	}
 	out.Find(decision.Findings...)
 	out.LookAgain(decision.Again)
-	return out, f.record(ctx, p, decision.Current, changed)
+	return out, f.record(ctx, p, decision.Current, updates)
 }
 
 // turn decides about the nodes of a workload cluster, and labels those whose turn it is.
@@ -323,11 +324,11 @@ func (f *Follower) pools(ctx context.Context, p Pass) (members []Member, err err
 	return members, nil
 }
 
-// wantsOf returns what the nodes of each generated Secret should have, and when it last changed.
+// wantsOf returns what the nodes of each generated Secret should have, and what a node that has it is updated to.
 func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
-	wants []Want, changed map[string]time.Time, err error,
+	wants []Want, updates map[string]plan.Update, err error,
 ) {
-	changed = map[string]time.Time{}
+	updates = map[string]plan.Update{}
 	for _, m := range members {
 		if slices.ContainsFunc(wants, func(w Want) bool { return w.Secret == m.Secret }) {
 			continue
@@ -340,13 +341,17 @@ func (f *Follower) wantsOf(ctx context.Context, p Pass, members []Member) (
 		want := Want{Secret: m.Secret}
 		if exists && secret.Labels[contract.LabelGenerated] == p.Cluster.Name {
 			if in := f.Pods.Input(p.Cluster.Name, p.Options, secret); nodes.IsComplete(in.Data) {
-				// Version and time are of the same version of the Secret.
-				want.Version, changed[m.Secret] = in.Version(), reconcile.ChangedAt(secret)
+				files, err := plan.NodeFiles(p.Options, secret.Data)
+				if err != nil {
+					return nil, nil, err
+				}
+				// All are of the same version of the Secret.
+				want.Version, updates[m.Secret] = in.Version(), plan.Update{At: reconcile.ChangedAt(secret), Files: files}
 			}
 		}
 		wants = append(wants, want)
 	}
-	return wants, changed, nil
+	return wants, updates, nil
 }
 
 // look reads the Nodes and Pods of a workload cluster, from its second pass on without a request.
@@ -405,12 +410,13 @@ func (f *Follower) watches(cluster client.ObjectKey) []clustercache.Watcher {
 	}
 }
 
-// record writes contract.AnnotationUpdatedAt for Machines that are behind, and whose nodes have the present files.
-func (f *Follower) record(ctx context.Context, p Pass, current []Member, changed map[string]time.Time) error {
-	behind := map[string]bool{}
+// record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that are
+// behind, and whose nodes have the present files.
+func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates map[string]plan.Update) error {
+	behind := map[string]plan.Lag{}
 	for _, group := range p.Behind {
 		for _, machine := range group.Machines {
-			behind[machine.Name] = machine.Lag == plan.OldContent
+			behind[machine.Name] = machine.Lag
 		}
 	}
 	configs, err := p.Configs.List(ctx)
@@ -418,14 +424,19 @@ func (f *Follower) record(ctx context.Context, p Pass, current []Member, changed
 		return err
 	}
 	for _, m := range current {
-		at := changed[m.Secret]
-		if !behind[m.Machine] || at.IsZero() {
-			continue
+		update, annotations := updates[m.Secret], map[string]string{}
+		if lag := behind[m.Machine]; lag != plan.Current && !update.At.IsZero() {
+			annotations[contract.AnnotationUpdatedAt] = update.At.UTC().Format(time.RFC3339)
+		}
+		if behind[m.Machine] == plan.OldEntries && update.Files != "" {
+			annotations[contract.AnnotationUpdatedFiles] = update.Files
 		}
 		i := slices.IndexFunc(configs, func(c kinds.KubeadmConfig) bool { return c.Name == m.Config })
-		if err := f.Writer.Annotate(ctx, configs[i].DeepCopy(), map[string]string{
-			contract.AnnotationUpdatedAt: at.UTC().Format(time.RFC3339),
-		}); err != nil {
+		maps.DeleteFunc(annotations, func(key, value string) bool { return configs[i].Annotations[key] == value })
+		if len(annotations) == 0 {
+			continue
+		}
+		if err := f.Writer.Annotate(ctx, configs[i].DeepCopy(), annotations); err != nil {
 			return err //nolint:wrapcheck // it says what it wrote
 		}
 	}
