@@ -124,7 +124,7 @@ const (
 	// that its Node has by RolloutInPlace. Written by the product; a Machine is not behind values of this time or before.
 	AnnotationUpdatedAt = Domain + "/updated-at"
 	// AnnotationUpdatedFiles on the KubeadmConfig of a Machine whose entries are not the current ones is patch.FilesDigest
-	// of the files that its Node has by RolloutInPlace. Written by the product; the Machine is not behind with these files.
+	// of the files that its Node has by RolloutInPlace. Written by the product; with these files it is not behind.
 	AnnotationUpdatedFiles = Domain + "/updated-files"
 	// AnnotationSource on a generated Secret names the proxy Secret its values come from, as namespace/name.
 	AnnotationSource = Domain + "/source"

@@ -206,17 +206,17 @@ func TestWaiting_IsANoteWhileAllNodesHaveTheFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := append(out.Findings, waiting([]reconcile.Settled{settled}, test.behind)...)
+			out.Find(waiting([]reconcile.Settled{settled}, test.behind)...)
 			want := map[string]int{other.Reason: 1, waits.Reason: 1}
 			if test.note {
 				want = map[string]int{other.Reason: 1, "": 1}
 			}
 			reasons := map[string]int{}
-			for _, f := range got {
+			for _, f := range out.Findings {
 				reasons[f.Reason]++
 			}
 			if !maps.Equal(reasons, want) {
-				t.Errorf("findings are %+v", got)
+				t.Errorf("findings are %+v", out.Findings)
 			}
 		})
 	}

@@ -56,16 +56,16 @@ func NodeData(generated map[string][]byte, recipe Recipe, replace bool) (map[str
 }
 
 func filesOf(recipe Recipe) []nodeFile {
-	files := []nodeFile{}
+	files := make([]nodeFile, 0, len(recipe.Files))
 	for _, f := range recipe.Files {
 		files = append(files, nodeFile{Path: f.Path, Mode: f.Permissions, Key: f.ContentFrom.Key, Content: f.Content})
 	}
 	return files
 }
 
-// FilesDigest identifies the files of a recipe: which they are, not what a generated Secret has for them, so that nothing
-// of a credential is in it. It is "" if a running node cannot get all that a Machine of the recipe has: variables of
-// static Pods are written by kubeadm.
+// FilesDigest identifies the files of a recipe: which they are, not what a generated Secret has for them, so that
+// nothing of a credential is in it. It is "" if a running node cannot get all that a Machine of the recipe has: variables
+// of static Pods are written by kubeadm.
 func FilesDigest(recipe Recipe) string {
 	if slices.Contains(recipe.Targets, contract.TargetStaticPods) {
 		return ""

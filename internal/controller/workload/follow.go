@@ -410,8 +410,8 @@ func (f *Follower) watches(cluster client.ObjectKey) []clustercache.Watcher {
 	}
 }
 
-// record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that are
-// behind, and whose nodes have the present files.
+// record writes contract.AnnotationUpdatedAt and, for other entries, contract.AnnotationUpdatedFiles for Machines that
+// are behind, and whose nodes have the present files.
 func (f *Follower) record(ctx context.Context, p Pass, current []Member, updates map[string]plan.Update) error {
 	behind := map[string]plan.Lag{}
 	for _, group := range p.Behind {
