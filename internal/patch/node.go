@@ -64,8 +64,8 @@ func filesOf(recipe Recipe) []nodeFile {
 }
 
 // FilesDigest identifies the files of a recipe: which they are, not what a generated Secret has for them, so that
-// nothing of a credential is in it. It is "" if a running node cannot get all that a Machine of the recipe has: variables
-// of static Pods are written by kubeadm.
+// nothing of a credential is in it. It is "" if a running node cannot get all that a Machine of the recipe has: kubeadm
+// writes the variables of static Pods.
 func FilesDigest(recipe Recipe) string {
 	if slices.Contains(recipe.Targets, contract.TargetStaticPods) {
 		return ""
