@@ -57,7 +57,7 @@ func TestNodeObjects_MeanToAnAPIServerWhatTheySay(t *testing.T) {
 				continue
 			}
 			for path, want := range map[string]any{
-				"updateStrategy.rollingUpdate.maxSurge": int64(0),
+				"updateStrategy.rollingUpdate":          nil,
 				"template.spec.serviceAccountName":      nil,
 				"template.spec.hostPID":                 nil,
 				"template.spec.hostIPC":                 nil,
