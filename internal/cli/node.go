@@ -50,10 +50,7 @@ func nodeFlags(cmd *cobra.Command, o *nodeagent.Options) {
 }
 
 func newNodeApply(streams Streams) *cobra.Command {
-	var (
-		o      nodeagent.Options
-		dryRun bool
-	)
+	var o nodeagent.Options
 	cmd := &cobra.Command{
 		Use:   "apply --from FOLDER",
 		Short: "Bring the files of a node and its services to a version",
@@ -70,26 +67,17 @@ files could not be restored (the next run continues). The last line on standard 
 		Example: `  capi-proxy-patcher node apply --root /host --from /files --state /state
   capi-proxy-patcher node apply --from /run/files --dry-run`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dryRun {
-				return nodeagent.DryRun(o, streams.Out)
-			}
-			return runNodeApply(cmd.Context(), o, streams)
-		},
 	}
 	nodeFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.Endpoint, "endpoint", "", "URL that has to answer if the Secret names no readiness endpoint")
 	cmd.Flags().StringVar(&o.State, "state", "",
 		"folder that remembers a version that was put back, which is not tried again, and why others failed")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, without values, and change nothing")
+	applies(cmd, &o, streams)
 	return cmd
 }
 
 func newNodeRemove(streams Streams) *cobra.Command {
-	var (
-		o      nodeagent.Options
-		dryRun bool
-	)
+	var o nodeagent.Options
 	cmd := &cobra.Command{
 		Use:   "remove",
 		Short: "Remove the files of the product from a node",
@@ -97,16 +85,21 @@ func newNodeRemove(streams Streams) *cobra.Command {
 else that it has replaced, and restarts containerd and kubelet, each at most once, if they have read any of them. What
 fails, and how it ends, is as with apply. A Pod of the product on the node writes the files again.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dryRun {
-				return nodeagent.DryRun(o, streams.Out)
-			}
-			return runNodeApply(cmd.Context(), o, streams)
-		},
 	}
 	cmd.Flags().StringVar(&o.Root, "root", "/", "folder that is the root of the node")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, without values, and change nothing")
+	applies(cmd, &o, streams)
 	return cmd
+}
+
+// applies has a command apply a version or, with --dry-run, print what that would change.
+func applies(cmd *cobra.Command, o *nodeagent.Options, streams Streams) {
+	dryRun := cmd.Flags().Bool("dry-run", false, "print what would change, without values, and change nothing")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *dryRun {
+			return nodeagent.DryRun(*o, streams.Out)
+		}
+		return runNodeApply(cmd.Context(), *o, streams)
+	}
 }
 
 func runNodeApply(ctx context.Context, o nodeagent.Options, streams Streams) error {
